@@ -1,0 +1,124 @@
+"""How fast does the Criteo-like generator make rows, against numpy making as many plain random numbers?
+
+    python benchmarks/criteo_like.py [--rows N] [--repeats K] [--out FILE]
+
+One thread. The limit is `numpy.random.Generator.integers` of 26 int64 a row: the generator has to draw, skew
+and chain its ids, so it cannot be faster. The parser reads the same rows as lines of Criteo's format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from het_tf.python.data import criteo_like, oracle_logit
+from het_tf.python.data.criteo_curves import criteo_like_parameters
+from het_tf.python.data.criteo_ids import draw_ids
+from het_tf.python.data.criteo_parse import parse
+
+
+def rows_per_second(rows: int, repeats: int, work: Callable[[], object]) -> float:
+    """Returns the best of `repeats` runs of `work`, which handles `rows` rows."""
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+    return rows / best
+
+
+def criteo_text(rows: int) -> bytes:
+    """Returns rows of the stream as lines of Criteo's format."""
+    examples = criteo_like(rows)
+    columns = [examples.label.astype(np.int64), *np.rint(np.expm1(examples.numeric.T)).astype(np.int64)]
+    fields = [np.char.mod("%d", column) for column in columns]
+    fields += [np.char.mod("%08x", ids) for ids in examples.categorical.values()]
+    return "\n".join(map("\t".join, zip(*fields, strict=True))).encode()
+
+
+def auc(label: np.ndarray, score: np.ndarray) -> float:
+    """Returns the area under the ROC curve of scores without ties."""
+    rank = np.empty(len(score))
+    rank[np.argsort(score, kind="stable")] = np.arange(1, len(score) + 1)
+    positive = label.sum(dtype=np.float64)
+    return float(
+        (rank[label > 0].sum() - positive * (positive + 1) / 2) / (positive * (len(label) - positive))
+    )
+
+
+def unique_per_batch(rows: int) -> dict[str, dict[str, float]]:
+    """Returns for each batch size the mean number of unique ids, the wanted one, and the relative error."""
+    ids = np.stack([column + (number << 40) for number, column in enumerate(draw_ids(rows).values())], axis=1)
+    result = {}
+    for size, wanted in criteo_like_parameters()["unique_ids_per_batch"].items():
+        count = min(rows // int(size), 400)
+        unique = np.mean([len(np.unique(ids[at * int(size) : (at + 1) * int(size)])) for at in range(count)])
+        result[size] = {"unique": float(unique), "wanted": wanted, "error": float(unique / wanted - 1)}
+    return result
+
+
+def main() -> None:
+    """Measures, prints the tables, writes the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=500_000, help="rows a run")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each; the best counts")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results" / "criteo_like.json",
+        help="the JSON file",
+    )
+    arguments = parser.parse_args()
+    rows, repeats = arguments.rows, arguments.repeats
+
+    rng = np.random.default_rng(0)
+    text_rows = min(rows, 20_000)
+    text = criteo_text(text_rows)
+    speed = {
+        "numpy integers, 26 int64 a row (limit)": rows_per_second(
+            rows,
+            repeats,
+            lambda: [rng.integers(0, 2**63, (1 << 14, 26)) for _ in range(-(-rows // (1 << 14)))],
+        ),
+        "ids": rows_per_second(rows, repeats, lambda: draw_ids(rows)),
+        "ids, numbers, labels": rows_per_second(rows, repeats, lambda: criteo_like(rows)),
+        "parsing Criteo's format": rows_per_second(text_rows, repeats, lambda: parse(text)),
+    }
+    limit = next(iter(speed.values()))
+    examples = criteo_like(rows)
+    result = {
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "numpy": np.__version__,
+        "rows": rows,
+        "rows_per_second": speed,
+        "ratio_to_limit": {name: value / limit for name, value in speed.items()},
+        "unique_ids_per_batch": unique_per_batch(min(rows, 1 << 17)),
+        "click_rate": float(examples.label.mean()),
+        "oracle_auc": auc(examples.label, oracle_logit(examples)),
+        "first_order_auc": auc(examples.label, oracle_logit(examples, pairs=False)),
+    }
+
+    print(f"{'one thread':42}{'M rows/s':>10}{'of limit':>10}")
+    for name, value in speed.items():
+        print(f"{name:42}{value / 1e6:10.2f}{value / limit:10.2f}")
+    print(f"\n{'batch':>6}{'unique ids':>12}{'wanted':>8}{'error':>8}")
+    for size, entry in result["unique_ids_per_batch"].items():
+        print(f"{size:>6}{entry['unique']:12.0f}{entry['wanted']:8d}{entry['error']:+8.1%}")
+    print(
+        f"\nclick rate {result['click_rate']:.4f}, AUC of the oracle {result['oracle_auc']:.4f}, "
+        f"of its first order {result['first_order_auc']:.4f}"
+    )
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"written: {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+#include "het_tf/core/batch_plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace het {
+namespace {
+
+// Ids that one task scatters.
+constexpr size_t kChunkIds = 8192;
+// Below this a step is done before a second thread has woken up.
+constexpr size_t kParallelIds = 16384;
+
+}  // namespace
+
+struct BatchPlan::Chunk {
+  uint32_t feature;
+  size_t begin;    // of the feature's ids
+  size_t end;
+  size_t scratch;  // of partition_of_
+};
+
+void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                      ThreadPool* pool) {
+  const uint32_t partitions = store.count;
+  tables_ = tables;
+  hash_seed_ = store.hash_seed;
+  total_ = 0;
+  groups_.assign(static_cast<size_t>(partitions) * tables, Group());
+
+  Vector<Chunk> chunks;
+  size_t ids = 0;
+  for (uint32_t f = 0; f < features.size(); ++f) {
+    const size_t n = features[f].ids.size();
+    for (size_t begin = 0; begin < n; begin += kChunkIds) {
+      const size_t end = std::min(n, begin + kChunkIds);
+      chunks.push_back({f, begin, end, ids});
+      ids += end - begin;
+    }
+  }
+  entries_.Resize(ids);
+  inverse_.Resize(ids);
+  entry_keys_.Resize(ids);
+  keys_.Resize(ids);
+  hashes_.Resize(ids);
+  rows_.Resize(ids);
+  partition_of_.Resize(ids);
+  offsets_.assign(chunks.size() * partitions, 0);
+  ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
+  auto parallel = [threads](size_t tasks, const std::function<void(size_t)>& task) {
+    if (threads != nullptr) return threads->For(tasks, task);
+    for (size_t i = 0; i < tasks; ++i) task(i);
+  };
+
+  // Count.
+  parallel(chunks.size(), [&](size_t c) {
+    const Chunk& chunk = chunks[c];
+    const FeatureIds& feature = features[chunk.feature];
+    const Key padding = feature.padding_id.value_or(0);
+    const bool has_padding = feature.padding_id.has_value();
+    size_t* counts = &offsets_[c * partitions];
+    uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    for (size_t i = chunk.begin; i < chunk.end; ++i) {
+      const Key key = feature.ids[i];
+      const uint32_t p = PartitionOf(HashKey(key, hash_seed_), partitions);
+      partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
+      counts[p] += !(has_padding && key == padding);
+    }
+  });
+
+  // Where each chunk's part of each group begins.
+  size_t at = 0;
+  for (uint32_t p = 0; p < partitions; ++p) {
+    for (uint32_t t = 0; t < tables; ++t) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + t];
+      group = Group{t, p, at, 0, 0};
+    }
+    if (tables == 1) {
+      for (size_t c = 0; c < chunks.size(); ++c) {
+        const size_t count = offsets_[c * partitions + p];
+        offsets_[c * partitions + p] = at;
+        at += count;
+      }
+      groups_[p].entries = at - groups_[p].first;
+      continue;
+    }
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table].entries +=
+          offsets_[c * partitions + p];
+    }
+    for (uint32_t t = 0; t < tables; ++t) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + t];
+      group.first = at;
+      at += group.entries;
+      group.uniques = group.first;  // for the moment: where the next chunk's part begins
+    }
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table];
+      const size_t count = offsets_[c * partitions + p];
+      offsets_[c * partitions + p] = group.uniques;
+      group.uniques += count;
+    }
+  }
+  total_ = at;
+
+  // Scatter.
+  parallel(chunks.size(), [&](size_t c) {
+    const Chunk& chunk = chunks[c];
+    const FeatureIds& feature = features[chunk.feature];
+    const Key padding = feature.padding_id.value_or(0);
+    const bool has_padding = feature.padding_id.has_value();
+    size_t* next = &offsets_[c * partitions];
+    const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    for (size_t i = chunk.begin; i < chunk.end; ++i) {
+      const Key key = feature.ids[i];
+      if (has_padding && key == padding) continue;
+      const size_t to = next[partition_of[i - chunk.begin]]++;
+      entries_[to] = Entry{chunk.feature, static_cast<uint32_t>(i)};
+      entry_keys_[to] = key;
+    }
+  });
+
+  std::atomic<bool> out_of_memory{false};
+  parallel(partitions, [&](size_t p) {
+    try {
+      for (uint32_t t = 0; t < tables; ++t) Unique(&groups_[p * tables + t]);
+    } catch (const std::bad_alloc&) {
+      out_of_memory.store(true);
+    }
+  });
+  if (out_of_memory.load()) {
+    groups_.clear();
+    total_ = 0;
+    throw std::bad_alloc();
+  }
+}
+
+void BatchPlan::Unique(Group* group) {
+  // An open-addressing table of unique numbers; 0: empty. It belongs to the thread and lives as long.
+  thread_local Buffer<uint32_t> slots;
+  size_t capacity = 16;
+  while (capacity < 2 * group->entries) capacity *= 2;
+  uint32_t* const slot = slots.Resize(capacity);
+  std::memset(slot, 0, capacity * sizeof(uint32_t));
+  const size_t mask = capacity - 1;
+
+  const Key* in = entry_keys_.data() + group->first;
+  Key* const keys = keys_.data() + group->first;
+  uint64_t* const hashes = hashes_.data() + group->first;
+  uint32_t* const inverse = inverse_.data() + group->first;
+  uint32_t uniques = 0;
+  for (size_t e = 0; e < group->entries; ++e) {
+    const Key key = in[e];
+    const uint64_t hash = HashKey(key, hash_seed_);
+    size_t at = (hash >> 32) & mask;
+    for (;; at = (at + 1) & mask) {
+      const uint32_t number = slot[at];
+      if (number == 0) {
+        keys[uniques] = key;
+        hashes[uniques] = hash;
+        inverse[e] = uniques;
+        slot[at] = ++uniques;
+        break;
+      }
+      if (keys[number - 1] == key) {
+        inverse[e] = number - 1;
+        break;
+      }
+    }
+  }
+  group->uniques = uniques;
+}
+
+}  // namespace het

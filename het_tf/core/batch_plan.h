@@ -1,0 +1,82 @@
+// One step's ids, sorted out: which keys occur, where each occurs, and to which partition it belongs.
+//
+//   ids of all features ──hash──► scattered by partition (and table) ──► unique keys of each group + inverse
+//
+// A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its unique
+// keys fit in the first levels of the CPU's cache, different groups run on different threads without a lock, and the
+// frames of a remote partition need just this order. Within a group positions stay in the order of the step
+// (features in order, ids in order), so sums over the occurrences of a key do not depend on the number of threads.
+//
+// A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between steps: their
+// buffers are megabytes.
+#ifndef HET_TF_CORE_BATCH_PLAN_H_
+#define HET_TF_CORE_BATCH_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "het_tf/core/buffer.h"
+#include "het_tf/core/frame.h"
+#include "het_tf/core/parallel.h"
+#include "het_tf/core/span.h"
+
+namespace het {
+
+// One feature of an op call.
+struct FeatureIds {
+  uint32_t table = 0;  // its table, as a number within this call
+  Span<const int64_t> ids;
+  std::optional<Key> padding_id;  // positions with it read zeros and learn nothing
+};
+
+class BatchPlan {
+ public:
+  struct Entry {
+    uint32_t feature;
+    uint32_t index;  // into the feature's ids
+  };
+  struct Group {
+    uint32_t table = 0;
+    uint32_t partition = 0;
+    size_t first = 0;    // of its entries, and of its unique keys
+    size_t entries = 0;
+    size_t uniques = 0;  // <= entries
+  };
+
+  // Throws std::bad_alloc; the plan is empty then. Ids are at most 2^32 - 1 a feature.
+  void Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+
+  // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
+  Span<const Group> groups() const { return groups_; }
+  size_t entries() const { return total_; }
+  uint32_t tables() const { return tables_; }
+
+  // Of a group, arrays of `entries` or `uniques` elements. The key of entry e is keys(g)[inverse(g)[e]].
+  const Entry* entry(const Group& g) const { return entries_.data() + g.first; }
+  const uint32_t* inverse(const Group& g) const { return inverse_.data() + g.first; }
+  const Key* keys(const Group& g) const { return keys_.data() + g.first; }
+  const uint64_t* hashes(const Group& g) const { return hashes_.data() + g.first; }
+  // Where each unique key's row is: filled in by whoever owns the rows.
+  uint32_t* rows(const Group& g) { return rows_.data() + g.first; }
+
+ private:
+  struct Chunk;
+  void Unique(Group* group);
+
+  uint32_t tables_ = 0;
+  uint64_t hash_seed_ = 0;
+  size_t total_ = 0;
+  Vector<Group> groups_;
+  Buffer<Entry> entries_;
+  Buffer<uint32_t> inverse_;
+  Buffer<Key> entry_keys_;
+  Buffer<Key> keys_;
+  Buffer<uint64_t> hashes_;
+  Buffer<uint32_t> rows_;
+  Buffer<uint16_t> partition_of_;
+  Vector<size_t> offsets_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_BATCH_PLAN_H_

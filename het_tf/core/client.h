@@ -1,0 +1,200 @@
+// A worker's side of the clock protocol: caches before a store of partitions, for all cached tables of one engine.
+//
+// Read makes sure that every asked row is in the cache and within the pull bound; Write ticks rows and pushes
+// what is past the push bound. What must hold (I1-I5) and why is in docs/concepts.md. In short, with b the ticks that a
+// cached row contains, p its unsent ticks, g the server's:
+//
+//   read    cached, bound finite ─► check (key, b)        absent ─► fetch         one request a partition, all at once
+//           answer (v, g, applied):  x = unsent ∘ frames after `applied` ∘ v,   b = g + ticks of those frames
+//   write   x <- optimizer(x, G); p += 1;  p > bound ─► into a numbered frame, b += p, p = 0;  wait where the
+//           bound asks for it
+//
+// Exactly once: frames of a partition are numbered without gaps, kept until durable, and sent again in order after any
+// failure; the partition skips what it has applied and refuses a gap. The partition's incarnation number tells when
+// it came to life again: then bases are invalid and rows are fetched anew, unsent updates stay.
+//
+// Failures are retried with backoff until `deadline`; then the call fails with a message that says which partition,
+// since when, and why. Nothing that was ticked is lost by that: frames stay and go out with the next call.
+//
+// Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock means one call
+// at a time. BeginRead and Progress let a test (or a prefetcher) have several reads on their way.
+#ifndef HET_TF_CORE_CLIENT_H_
+#define HET_TF_CORE_CLIENT_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "het_tf/core/link.h"
+#include "het_tf/core/parallel.h"
+#include "het_tf/core/transport.h"
+
+namespace het {
+
+class LocalService;
+
+struct ClientConfig {
+  double request_timeout = 10;  // seconds until an unanswered request counts as lost
+  double deadline = 60;         // seconds until a call gives up
+  double first_backoff = 0.01;
+  double max_backoff = 1;
+  // Frames are kept after they were applied, until MarkDurable: then a server that loses what it acknowledged gets
+  // it again.
+  bool keep_until_durable = false;
+  // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
+  enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
+};
+
+// The unique keys of one table and partition, in arrays of `uniques` elements.
+struct CachedRead {
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t uniques;
+    const Key* keys;
+    const uint64_t* hashes;
+    uint32_t* rows;        // out, for a training read: lines
+    const float** values;  // out: good until the next call on the client
+  };
+  Vector<Part> parts;
+  Vector<const float*> values;    // room for the parts' values
+  Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
+};
+
+struct CachedWrite {
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t uniques;
+    const Key* keys;
+    const uint64_t* hashes;
+    uint32_t* rows;  // lines, as the read left them; checked
+    float* sums;     // dim floats a key; used up
+    const uint8_t* touched;  // 0: this key gets no tick
+    float learning_rate;
+  };
+  Vector<Part> parts;
+};
+
+// A read on its way.
+struct ReadOp {
+  CachedRead* read = nullptr;
+  uint64_t token = 0;  // 0: no training: rows are neither admitted nor counted as used
+  size_t open_parts = 0;
+  Status error;
+  std::vector<ReadPartPtr> parts;
+  Vector<std::pair<TableCache*, uint32_t>> pins;
+  std::map<std::pair<const TableCache*, Key>, Vector<float>> fetched;  // without training
+
+  bool done() const { return open_parts == 0 || !error.ok(); }
+};
+
+class Client {
+ public:
+  // Tokens whose rows stay pinned; older ones are let go.
+  static constexpr size_t kPinnedTokens = 8;
+
+  explicit Client(Transport* transport, ClientConfig config = ClientConfig());
+  ~Client();
+
+  Status AddTable(const Schema& schema, const CacheConfig& config);
+  void RemoveTable(uint64_t table);
+
+  // Fills in rows and values of every part. Throws std::bad_alloc.
+  Status Read(CachedRead* read, uint64_t token);
+  // One tick for every touched key. After an error: the ticks that were made are kept and will be sent; a row
+  // that had to be fetched first and could not be leaves everything unchanged. Throws std::bad_alloc
+  // before it has changed anything.
+  Status Write(CachedWrite* write, uint64_t token, ThreadPool* pool);
+  // The token's rows may be evicted again. Unknown tokens are fine.
+  void Unpin(uint64_t token);
+  // Pushes everything and waits until it is applied.
+  Status Flush();
+  // All applied frames are durable: they need not be kept.
+  void MarkDurable();
+
+  // The rows were changed behind the cache's back: forget them, with their unsent updates.
+  void Invalidate(uint64_t table, Span<const Key> keys);
+  void ForgetTable(uint64_t table);
+
+  const Counters& Stats(uint64_t table) { return caches_.at(table)->counters(); }
+  TableCache* cache(uint64_t table) { return caches_.at(table).get(); }
+  const Link& link(uint32_t partition) const { return links_[partition]; }
+  // Ticks of key that this worker made and that no answer has shown to be applied: in its line, queued, in frames.
+  uint64_t UnappliedTicks(uint64_t table, Key key);
+
+  // --- the same, step by step -----------------------------------------------------------------------------------
+  std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
+  // Sends what can be sent and handles what has come, waiting at most so long for the first event.
+  void Progress(double wait);
+  // Fills in rows and values, or returns the error. Call it when the op is done, or to abandon it.
+  Status FinishRead(ReadOp* op);
+
+ private:
+  using Pins = Vector<std::pair<TableCache*, uint32_t>>;
+
+  // client.cc: calls
+  void Classify(ReadOp* op);
+  void CheckFork();
+  void StartOver();
+  Status FetchMissing(CachedWrite* write, uint64_t token);
+  void PushDue(const CachedWrite& write);
+  void PushQueues();
+  Status WaitForPushBound(const CachedWrite& write);
+  Status WaitApplied();
+  Status Wait(const std::function<bool()>& done, const char* what);
+  PushFrame::Section* NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
+  void TrimCaches();
+
+  // client_link.cc: frames and failures
+  void Pump(Link* link);
+  void SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part);
+  void HandleEvent(Transport::Event* event);
+  void HandleReply(Link* link, const Reply& reply, size_t bytes);
+  bool AnswersRequest(const Reply& reply, const ReadPart& part) const;
+  void Acknowledge(Link* link, uint64_t last_seq);
+  void Reborn(Link* link, uint64_t last_seq);
+  void NewEpoch(Link* link, TableCache* cache, uint64_t epoch);
+  void DropTablePart(Link* link, TableCache* cache);
+  void Failed(Link* link, const std::string& reason, bool connection_lost);
+  void Requeue(Link* link, ReadPartPtr part);
+  void Fail(ReadPart* part, Status status);
+  void Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
+               bool fetched, bool admit, ReadOp* op);
+  void HandleAnswer(Link* link, const Reply& reply, ReadPart* part);
+  Link* LinkOf(const TableCache& cache, Key key);
+
+  Transport* const transport_;
+  const ClientConfig config_;
+  int process_;  // a fork is another client
+  std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
+  std::deque<Link> links_;
+  std::map<uint64_t, Pins> tokens_;
+  uint32_t next_request_id_ = 1;
+  uint32_t step_ = 0;
+  uint64_t jitter_;
+  std::vector<Transport::Event> events_;
+};
+
+// The store in this process as a transport: a frame is answered where it is sent.
+class LocalTransport : public Transport {
+ public:
+  explicit LocalTransport(LocalService* service) : service_(service) {}
+  uint32_t partitions() const override;
+  PartitionId id(uint32_t partition) const override;
+  void Send(uint32_t partition, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t) override {}
+  void Sleep(double seconds) override;
+  double Now() override;
+
+ private:
+  LocalService* const service_;
+  std::vector<Event> ready_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_H_

@@ -1,0 +1,324 @@
+#include "het_tf/core/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/row_ops.h"
+#include "het_tf/core/step.h"
+
+namespace het {
+namespace {
+
+// Tokens whose plan is kept; an older one still works, its plan is built again.
+constexpr size_t kPlansKept = 8;
+// Tokens that may wait for their gradient; older ones are forgotten.
+constexpr size_t kTokensKept = 65536;
+
+Status OutOfMemory(const char* during) {
+  return Status(Code::kResourceExhausted,
+                std::string("out of memory during ") + during +
+                    "; no row was changed. Use fewer rows, a smaller dim, or a machine with more memory");
+}
+
+Status NonFiniteGradient(const TableSchema& schema, Key key) {
+  return InvalidArgument("gradient of table '" + schema.spec().name + "' for id " + std::to_string(key) +
+                         " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
+                         "the inputs");
+}
+
+}  // namespace
+
+Engine::Engine(std::string name, size_t threads)
+    : name_(std::move(name)),
+      pool_(std::make_unique<ThreadPool>(threads)),
+      transport_(std::make_unique<LocalTransport>(&service_)),
+      client_(std::make_unique<Client>(transport_.get())) {}
+
+Engine::~Engine() = default;
+
+void Engine::SetThreads(size_t threads) {
+  std::lock_guard<std::mutex> apply(apply_mutex_);
+  std::unique_lock<std::shared_mutex> lock(pool_mutex_);
+  if (threads != pool_->threads()) pool_ = std::make_unique<ThreadPool>(threads);
+}
+
+// --- tokens -------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Step> Engine::NewStep() {
+  std::lock_guard<std::mutex> lock(tokens_mutex_);
+  if (spare_.empty()) return std::make_unique<Step>();
+  std::unique_ptr<Step> step = std::move(spare_.back());
+  spare_.pop_back();
+  return step;
+}
+
+void Engine::Recycle(std::unique_ptr<Step> step) {
+  if (step == nullptr) return;
+  std::lock_guard<std::mutex> lock(tokens_mutex_);
+  if (spare_.size() < 4) spare_.push_back(std::move(step));
+}
+
+uint64_t Engine::ReserveToken() {
+  std::lock_guard<std::mutex> lock(tokens_mutex_);
+  return next_token_++;
+}
+
+void Engine::Remember(uint64_t token, std::unique_ptr<Step> step) {
+  std::lock_guard<std::mutex> lock(tokens_mutex_);
+  pending_[token] = std::move(step);
+  ++plans_pending_;
+  // The oldest tokens lose their plans, and at last their right to be used.
+  for (auto it = pending_.begin(); plans_pending_ > kPlansKept && it != pending_.end(); ++it) {
+    if (it->second == nullptr) continue;
+    if (spare_.size() < 4) spare_.push_back(std::move(it->second));
+    it->second = nullptr;
+    --plans_pending_;
+  }
+  while (pending_.size() > kTokensKept) pending_.erase(pending_.begin());
+}
+
+Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
+  std::lock_guard<std::mutex> lock(tokens_mutex_);
+  const auto it = pending_.find(token);
+  if (it == pending_.end()) {
+    return FailedPrecondition(
+        "HetApplyGrad: token " + std::to_string(token) +
+        (token == 0 || token >= next_token_
+             ? " was not given by a training lookup of this process"
+             : " was used before: one lookup's gradient can be applied once. Compute the gradient once per lookup "
+               "(no persistent tape with two gradient() calls), or call the layer again"));
+  }
+  *step = std::move(it->second);
+  if (*step != nullptr) --plans_pending_;
+  pending_.erase(it);
+  return Status();
+}
+
+// --- lookup -------------------------------------------------------------------------------------------------
+
+Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  try {
+    std::unique_ptr<Step> step = NewStep();
+    Status status;
+    {
+      std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
+      step->Build(call, service_.id(0), pool_.get());
+      for (const FeatureIds& feature : call.features) {
+        if (!feature.padding_id) continue;
+        const size_t dim = call.tables[feature.table]->schema->dim();
+        float* rows = out[&feature - call.features.begin()];
+        for (size_t i = 0; i < feature.ids.size(); ++i) {
+          if (feature.ids[i] == *feature.padding_id) std::fill_n(rows + i * dim, dim, 0.0f);
+        }
+      }
+      const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
+      status = LookupDirect(call, step.get(), out);
+      if (status.ok()) status = LookupCached(call, step.get(), out, reserved);
+      if (status.ok() && token != nullptr) {
+        *token = reserved;
+        Remember(reserved, std::move(step));
+      }
+    }
+    Recycle(std::move(step));
+    return status;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("a lookup");
+  }
+}
+
+Status Engine::LookupDirect(const BatchCall& call, Step* step, Span<float* const> out) {
+  std::atomic<bool> out_of_memory{false};
+  std::atomic<Table*> missing{nullptr};
+  step->ForPartitions(pool_.get(), [&](uint32_t p) {
+    service_.WithPartition(p, [&](Partition& partition) {
+      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
+        Table& table = *call.tables[group.table];
+        if (group.entries == 0 || table.options.cache) continue;
+        Shard* shard = partition.Find(table.schema->id());
+        if (shard == nullptr) {
+          missing.store(&table);
+          return;
+        }
+        try {
+          LookupGroup(*shard, step->plan, group, out);
+        } catch (const std::bad_alloc&) {
+          out_of_memory.store(true);
+        }
+      }
+    });
+  });
+  if (const Table* table = missing.load()) return TableIsGone(*table);
+  return out_of_memory.load() ? OutOfMemory("a lookup") : Status();
+}
+
+Status Engine::LookupCached(const BatchCall& call, Step* step, Span<float* const> out, uint64_t token) {
+  if (!step->any_cached) return Status();
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  CachedRead read;
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    const Table& table = *call.tables[group.table];
+    if (group.entries == 0 || !table.options.cache) continue;
+    read.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
+                          step->plan.hashes(group), step->plan.rows(group), nullptr});
+  }
+  read.values.resize(step->plan.entries());
+  const float** values = read.values.data();
+  for (CachedRead::Part& part : read.parts) {
+    part.values = values;
+    values += part.uniques;
+  }
+  HET_RETURN_IF_ERROR(client_->Read(&read, token));
+  // The rows of different groups are copied side by side; the client's mutex keeps the cache as it is.
+  std::vector<const BatchPlan::Group*> groups;
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    if (group.entries != 0 && call.tables[group.table]->options.cache) groups.push_back(&group);
+  }
+  step->ForTasks(pool_.get(), groups.size(), [&](size_t i) {
+    GatherGroup(step->plan, *groups[i], read.parts[i].values, call.tables[groups[i]->table]->schema->dim(),
+                out);
+  });
+  return Status();
+}
+
+// --- apply --------------------------------------------------------------------------------------------------
+
+Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
+  *skipped = false;
+  std::unique_ptr<Step> step;
+  HET_RETURN_IF_ERROR(Consume(args.token, &step));
+  std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  Status status;
+  try {
+    if (step == nullptr) {
+      step = NewStep();
+      step->Build(call, service_.id(0), pool_.get());
+    }
+    status = ApplyStep(call, args, step.get(), skipped);
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory("HetApplyGrad");
+  }
+  if (!status.ok() || *skipped) {
+    std::lock_guard<std::mutex> lock(client_mutex_);
+    client_->Unpin(args.token);
+  }
+  Recycle(std::move(step));
+  return status;
+}
+
+Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped) {
+  step->PrepareSums(call);
+  bool any_active = false;
+  for (size_t f = 0; f < call.features.size(); ++f) {
+    const size_t floats = call.features[f].ids.size() * call.tables[call.features[f].table]->schema->dim();
+    step->active[f] = AnyNonZero(args.gradients[f], floats);
+    any_active = any_active || step->active[f];
+  }
+  if (!any_active) {
+    std::lock_guard<std::mutex> lock(client_mutex_);
+    client_->Unpin(args.token);
+    return Status();
+  }
+
+  // Phase one, which may fail: sum the gradients, look at the sums, make room for new rows.
+  std::atomic<bool> out_of_memory{false};
+  std::atomic<Table*> missing{nullptr};
+  std::atomic<const BatchPlan::Group*> non_finite{nullptr};
+  step->ForPartitions(pool_.get(), [&](uint32_t p) {
+    for (const BatchPlan::Group& group : step->GroupsOf(p)) {
+      if (group.entries == 0) continue;
+      const size_t dim = call.tables[group.table]->schema->dim();
+      SumGroup(step->plan, group, args.gradients, step->active.data(), dim, step->sums_of(group),
+               step->touched(group));
+      if (!ScaleAndCheckFinite(step->sums_of(group), group.uniques * dim, args.scale)) {
+        non_finite.store(&group);
+      }
+    }
+    if (non_finite.load() != nullptr) return;
+    service_.WithPartition(p, [&](Partition& partition) {
+      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
+        Table& table = *call.tables[group.table];
+        if (group.entries == 0 || table.options.cache) continue;
+        Shard* shard = partition.Find(table.schema->id());
+        if (shard == nullptr) {
+          missing.store(&table);
+          return;
+        }
+        if (!MakeRows(shard, step->plan, group, step->touched(group))) out_of_memory.store(true);
+      }
+    });
+  });
+  Status status;
+  if (const BatchPlan::Group* group = non_finite.load()) {
+    if (args.non_finite == NonFinite::kSkip) {
+      *skipped = true;
+    } else {
+      const size_t dim = call.tables[group->table]->schema->dim();
+      size_t u = 0;
+      while (u + 1 < group->uniques && ScaleAndCheckFinite(step->sums_of(*group) + u * dim, dim, 1)) ++u;
+      status = NonFiniteGradient(*call.tables[group->table]->schema, step->plan.keys(*group)[u]);
+    }
+  } else if (const Table* table = missing.load()) {
+    status = TableIsGone(*table);
+  } else if (out_of_memory.load()) {
+    status = OutOfMemory("HetApplyGrad");
+  }
+  if (!status.ok() || *skipped) {
+    UndoRows(call, step);
+    return status;
+  }
+
+  // Phase two, which cannot fail in the embedded store: one tick for every key.
+  step->ForPartitions(pool_.get(), [&](uint32_t p) {
+    service_.WithPartition(p, [&](Partition& partition) {
+      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
+        Table& table = *call.tables[group.table];
+        if (group.entries == 0 || table.options.cache) continue;
+        Shard* shard = partition.Find(table.schema->id());
+        if (shard == nullptr) continue;
+        TickGroup(shard, &step->plan, group, args.learning_rates[group.table], step->sums_of(group),
+                  step->touched(group), static_cast<uint32_t>(table.applies.load() + 1));
+      }
+    });
+  });
+  status = ApplyCached(call, args, step);
+  for (const TablePtr& table : call.tables) table->applies.fetch_add(1);
+  return status;
+}
+
+void Engine::UndoRows(const BatchCall& call, Step* step) {
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    Table& table = *call.tables[group.table];
+    if (group.entries == 0 || table.options.cache) continue;
+    service_.WithPartition(group.partition, [&](Partition& partition) {
+      Shard* shard = partition.Find(table.schema->id());
+      if (shard != nullptr) DropNewRows(shard, step->plan, group, step->touched(group));
+    });
+  }
+}
+
+Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step) {
+  if (!step->any_cached) return Status();
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  CachedWrite write;
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    const Table& table = *call.tables[group.table];
+    if (group.entries == 0 || !table.options.cache) continue;
+    write.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
+                           step->plan.hashes(group), step->plan.rows(group), step->sums_of(group),
+                           step->touched(group), args.learning_rates[group.table]});
+  }
+  return client_->Write(&write, args.token, pool_.get());
+}
+
+Status Engine::Flush() {
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  try {
+    return client_->Flush();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("a flush");
+  }
+}
+
+}  // namespace het

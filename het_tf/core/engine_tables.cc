@@ -1,0 +1,318 @@
+// Tables as objects: creating, looking at and changing them outside of a step; and the registry of engines.
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/engine.h"
+
+namespace het {
+namespace {
+
+Status OutOfMemory(const std::string& table, const char* during) {
+  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" + table +
+                                              "'; rows written before this one stay");
+}
+
+constexpr int64_t kMaxBound = int64_t{1} << 62;
+
+// A bound in JSON: null is unbounded.
+nlohmann::json BoundToJson(int64_t bound) {
+  return bound == kUnbounded ? nlohmann::json(nullptr) : nlohmann::json(bound);
+}
+
+}  // namespace
+
+std::string TableOptions::ToJson() const {
+  nlohmann::json json = nlohmann::json::object();
+  if (cache) {
+    json["cache"] = {{"capacity", cache->capacity},
+                     {"policy", cache->policy},
+                     {"admit_after", cache->admit_after},
+                     {"pull_bound", BoundToJson(cache->pull_bound)},
+                     {"push_bound", BoundToJson(cache->push_bound)},
+                     {"write_back_rows", cache->write_back_rows}};
+  }
+  return json.dump();
+}
+
+Result<TableOptions> ParseTableOptions(const std::string& text) {
+  TableOptions options;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text.empty() ? "{}" : text);
+    for (const auto& [field, value] : json.items()) {
+      if (field != "cache") return InvalidArgument("table options have the unknown field '" + field + "'");
+      if (value.is_null()) continue;
+      CacheConfig cache;
+      for (const auto& [name, setting] : value.items()) {
+        const bool bound = name == "pull_bound" || name == "push_bound";
+        if (name == "policy") {
+          cache.policy = setting.get<std::string>();
+          continue;
+        }
+        if (bound && setting.is_null()) {
+          (name == "pull_bound" ? cache.pull_bound : cache.push_bound) = kUnbounded;
+          continue;
+        }
+        const int64_t number = setting.get<int64_t>();
+        if (number < 0 || number > kMaxBound) {
+          return InvalidArgument(name + " is " + std::to_string(number) + "; it must be >= 0" +
+                                 (bound ? ", or null for unbounded" : ""));
+        }
+        if (name == "capacity") {
+          cache.capacity = static_cast<size_t>(number);
+        } else if (name == "admit_after") {
+          cache.admit_after = static_cast<uint32_t>(std::min<int64_t>(number, 255));
+        } else if (name == "write_back_rows") {
+          cache.write_back_rows = static_cast<size_t>(number);
+        } else if (name == "pull_bound") {
+          cache.pull_bound = number;
+        } else if (name == "push_bound") {
+          cache.push_bound = number;
+        } else {
+          return InvalidArgument("cache options have the unknown field '" + name + "'");
+        }
+      }
+      HET_RETURN_IF_ERROR(CheckPolicyName(cache.policy));
+      options.cache = cache;
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("table options are not valid JSON: ") + error.what());
+  }
+  return options;
+}
+
+Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
+  auto schema = TableSchema::Create(spec);
+  if (!schema.ok()) return schema.status();
+  std::lock_guard<std::mutex> client_lock(client_mutex_);
+  std::lock_guard<std::mutex> lock(tables_mutex_);
+  const auto it = tables_.find(spec.name);
+  if (it != tables_.end()) {
+    const std::string here = it->second->schema->ToJson() + " " + it->second->options.ToJson();
+    const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
+    if (here == wanted) return Status();
+    return Status(Code::kAlreadyExists,
+                  "table '" + spec.name + "' exists with another spec\n  exists: " + here +
+                      "\n  wanted: " + wanted +
+                      "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
+  }
+  HET_RETURN_IF_ERROR(service_.CreateTable(schema.value()));
+  if (options.cache) HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
+  auto table = std::make_shared<Table>();
+  table->schema = schema.value();
+  table->options = options;
+  tables_[spec.name] = std::move(table);
+  generation_.fetch_add(1);
+  return Status();
+}
+
+Result<TablePtr> Engine::Find(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(tables_mutex_);
+  const auto it = tables_.find(name);
+  if (it != tables_.end()) return it->second;
+  std::string known;
+  for (const auto& entry : tables_) known += (known.empty() ? "'" : ", '") + entry.first + "'";
+  return Status(Code::kNotFound, "no table '" + name + "' in namespace '" + name_ + "'; " +
+                                     (known.empty() ? "there are none" : "there are " + known) +
+                                     ". Build the layer that declares it, or load a checkpoint");
+}
+
+std::vector<std::string> Engine::TableNames() const {
+  std::lock_guard<std::mutex> lock(tables_mutex_);
+  std::vector<std::string> names;
+  for (const auto& entry : tables_) names.push_back(entry.first);
+  return names;
+}
+
+Status Engine::DropTable(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  std::lock_guard<std::mutex> client_lock(client_mutex_);
+  std::lock_guard<std::mutex> lock(tables_mutex_);
+  client_->RemoveTable(table.value()->schema->id());
+  service_.DropTable(table.value()->schema->id());
+  tables_.erase(name);
+  generation_.fetch_add(1);
+  return Status();
+}
+
+Result<size_t> Engine::Size(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
+  return service_.Rows(table.value()->schema->id());
+}
+
+Result<size_t> Engine::Bytes(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  return service_.TableBytes(table.value()->schema->id());
+}
+
+Status Engine::Read(const std::string& name, Span<const Key> keys, float* values) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  const TablePtr tables[] = {table.value()};
+  const FeatureIds features[] = {{0, keys, std::nullopt}};
+  float* const out[] = {values};
+  return Lookup({Span<const TablePtr>(tables, 1), Span<const FeatureIds>(features, 1)},
+                Span<float* const>(out, 1), nullptr);
+}
+
+Status Engine::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  const bool cached = table.value()->options.cache.has_value();
+  if (cached) HET_RETURN_IF_ERROR(Flush());
+  const TableSchema& schema = *table.value()->schema;
+  const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  try {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint32_t p = PartitionOf(HashKey(keys[i], service_.hash_seed()), service_.partitions());
+      const Status status = service_.WithPartition(p, [&](Partition& partition) {
+        Shard* shard = partition.Find(schema.id());
+        if (shard == nullptr) return FailedPrecondition("table '" + name + "' was dropped");
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
+        float* data = shard->rows().data(row);
+        schema.InitRow(keys[i], data);
+        std::memcpy(data, rows + i * given, given * sizeof(float));
+        ++shard->rows().meta(row).clock;
+        return Status();
+      });
+      HET_RETURN_IF_ERROR(status);
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(name, "an assignment");
+  }
+  if (cached) {
+    std::lock_guard<std::mutex> lock(client_mutex_);
+    client_->Invalidate(schema.id(), keys);
+  }
+  return Status();
+}
+
+Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* removed) {
+  *removed = 0;
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  const bool cached = table.value()->options.cache.has_value();
+  if (cached) HET_RETURN_IF_ERROR(Flush());
+  const uint64_t id = table.value()->schema->id();
+  for (Key key : keys) {
+    const uint32_t p = PartitionOf(HashKey(key, service_.hash_seed()), service_.partitions());
+    *removed += service_.WithPartition(p, [&](Partition& partition) {
+      Shard* shard = partition.Find(id);
+      if (shard == nullptr) return 0;
+      const uint32_t row = shard->rows().Find(key);
+      if (row == kNoRow) return 0;
+      shard->rows().Erase(row);
+      return 1;
+    });
+  }
+  if (cached) {
+    std::lock_guard<std::mutex> lock(client_mutex_);
+    client_->Invalidate(id, keys);
+  }
+  return Status();
+}
+
+Status Engine::Clear(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  service_.ClearTable(table.value()->schema->id());
+  if (table.value()->options.cache) client_->ForgetTable(table.value()->schema->id());
+  return Status();
+}
+
+Result<TableRows> Engine::Scan(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
+  TableRows out;
+  try {
+    for (uint32_t p = 0; p < service_.partitions(); ++p) {
+      service_.WithPartition(p, [&](Partition& partition) {
+        const Shard* shard = partition.Find(table.value()->schema->id());
+        if (shard == nullptr) return;
+        const RowStore& rows = shard->rows();
+        for (uint32_t row = 0; row < rows.end(); ++row) {
+          if (!rows.live(row)) continue;
+          const RowMeta& meta = rows.meta(row);
+          out.keys.push_back(meta.key);
+          out.clocks.push_back(meta.clock);
+          out.last_used.push_back(meta.last_used);
+          out.counts.push_back(meta.count);
+          out.rows.insert(out.rows.end(), rows.data(row), rows.data(row) + rows.row_floats());
+        }
+      });
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(name, "a scan");
+  }
+  return out;
+}
+
+Result<std::string> Engine::Stats(const std::string& name) {
+  auto table = Find(name);
+  if (!table.ok()) return table.status();
+  const Table& t = *table.value();
+  nlohmann::json json = {{"table", name},
+                         {"dim", t.schema->dim()},
+                         {"applies", t.applies.load()},
+                         {"rows", service_.Rows(t.schema->id())},
+                         {"bytes", service_.TableBytes(t.schema->id())},
+                         {"mode", t.options.cache ? "cached" : "direct"}};
+  if (t.options.cache) {
+    std::lock_guard<std::mutex> lock(client_mutex_);
+    json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
+  }
+  return json.dump();
+}
+
+// --- the registry ---------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  size_t threads = 1;
+  std::map<std::string, std::shared_ptr<Engine>> engines;
+};
+
+// Never destroyed: kernels may outlive static destructors.
+Registry& GetRegistry() {
+  static Registry* const registry = new Registry();
+  return *registry;
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> GetEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  std::shared_ptr<Engine>& engine = registry.engines[name];
+  if (engine == nullptr) engine = std::make_shared<Engine>(name, registry.threads);
+  return engine;
+}
+
+void ResetEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::shared_ptr<Engine> gone;
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.engines.find(name);
+  if (it == registry.engines.end()) return;
+  gone = std::move(it->second);
+  registry.engines.erase(it);
+}
+
+void SetEngineThreads(size_t threads) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.threads = threads;
+  for (auto& entry : registry.engines) entry.second->SetThreads(threads);
+}
+
+}  // namespace het

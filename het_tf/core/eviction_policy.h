@@ -1,0 +1,89 @@
+// Which line of a full cache goes first. A policy sees line numbers only; it is a function of the calls it got, so that
+// it can be run on a recorded trace and gives the same victims there.
+//
+//   lru        the line that was not touched for the longest time
+//   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are halved
+//              after every 8 * capacity touches, so that yesterday's favourites leave
+//   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike HET's,
+//              it forgets: hot lines fall back to 4 at every ageing
+//
+// Cost: Insert, Touch and Erase O(1). Victims O(victims + lines that may not go). Ageing O(lines), seldom.
+// Not thread-safe; the cache that owns it locks.
+#ifndef HET_TF_CORE_EVICTION_POLICY_H_
+#define HET_TF_CORE_EVICTION_POLICY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "het_tf/core/alloc.h"
+#include "het_tf/core/status.h"
+
+namespace het {
+
+// InvalidArgument lists the names there are.
+Status CheckPolicyName(const std::string& name);
+
+// Lines in doubly linked lists, kept in arrays indexed by line.
+class LineLists {
+ public:
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  explicit LineLists(size_t lists) : lists_(lists) {}
+  // Makes `line` a legal number. Throws std::bad_alloc.
+  void Reserve(uint32_t line) {
+    if (line >= links_.size()) links_.resize(line + line / 2 + 16);
+  }
+  void PushFront(size_t list, uint32_t line);
+  void Remove(size_t list, uint32_t line);
+  uint32_t back(size_t list) const { return lists_[list].back; }
+  uint32_t before(uint32_t line) const { return links_[line].before; }
+  // Puts all of `from`, in its order, behind the lines of `to`.
+  void Append(size_t to, size_t from);
+
+ private:
+  struct Link {
+    uint32_t before = kNone;  // towards the front
+    uint32_t after = kNone;
+  };
+  struct List {
+    uint32_t front = kNone;
+    uint32_t back = kNone;
+  };
+  Vector<Link> links_;
+  Vector<List> lists_;
+};
+
+class EvictionPolicy {
+ public:
+  static Result<std::unique_ptr<EvictionPolicy>> Create(const std::string& name, size_t capacity);
+  virtual ~EvictionPolicy() = default;
+
+  // Throws std::bad_alloc; then the line is not in.
+  virtual void Insert(uint32_t line) = 0;
+  virtual void Touch(uint32_t line) = 0;
+  virtual void Erase(uint32_t line) = 0;
+
+  // Appends up to `count` lines for which may_go(line), in the order in which they should go.
+  template <typename MayGo>
+  void Victims(size_t count, MayGo may_go, Vector<uint32_t>* victims) const {
+    for (size_t list = 0; list < list_count() && count > 0; ++list) {
+      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0; line = lists_.before(line)) {
+        if (!may_go(line)) continue;
+        victims->push_back(line);
+        --count;
+      }
+    }
+  }
+
+ protected:
+  explicit EvictionPolicy(size_t lists) : list_count_(lists), lists_(lists) {}
+  size_t list_count() const { return list_count_; }
+
+  size_t list_count_;
+  LineLists lists_;  // list 0 goes first, and of a list its back
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_EVICTION_POLICY_H_

@@ -1,0 +1,43 @@
+#include "het_tf/core/link.h"
+
+#include <algorithm>
+
+namespace het {
+
+int64_t PushFrame::Section::Position(Key key) {
+  if (by_key.size() != keys.size()) {
+    by_key.clear();
+    by_key.reserve(keys.size());
+    for (uint32_t i = 0; i < keys.size(); ++i) by_key.push_back({keys[i], i});
+    std::sort(by_key.begin(), by_key.end());
+  }
+  const auto it = std::lower_bound(by_key.begin(), by_key.end(), std::pair<Key, uint32_t>(key, 0));
+  return it == by_key.end() || it->first != key ? -1 : static_cast<int64_t>(it->second);
+}
+
+const float* PushFrame::Section::update(size_t position) const {
+  return wire.data() + position * cache->schema().optimizer().wire_floats();
+}
+
+PushFrame::Section* PushFrame::Of(const TableCache* cache) {
+  for (Section& section : sections) {
+    if (section.cache == cache) return &section;
+  }
+  return nullptr;
+}
+
+void Link::ForgetThrough(uint64_t seq) {
+  while (!frames.empty() && frames.front().seq <= seq) frames.pop_front();
+  durable = std::max(durable, seq);
+}
+
+void Link::Renumber(ClientId id) {
+  client = id;
+  next_seq = 1;
+  for (PushFrame& frame : frames) frame.seq = next_seq++;
+  applied = 0;
+  durable = 0;
+  sent_through = 0;
+}
+
+}  // namespace het

@@ -1,0 +1,91 @@
+// A client's conversation with one partition: numbered pushes, requests on their way, and what is known of the other
+// side. Data and small moves; the rules are the client's (client.h).
+#ifndef HET_TF_CORE_LINK_H_
+#define HET_TF_CORE_LINK_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "het_tf/core/frame.h"
+#include "het_tf/core/table_cache.h"
+
+namespace het {
+
+struct ReadOp;
+
+// What one read wants of one partition.
+struct ReadPart {
+  struct Section {
+    TableCache* cache;
+    Vector<Key> checks;
+    Vector<Clock> clocks;
+    Vector<Key> fetches;
+  };
+  ReadOp* op = nullptr;  // null: nobody waits for the answer any more
+  Vector<Section> sections;
+};
+using ReadPartPtr = std::shared_ptr<ReadPart>;
+
+// One numbered push: updates of rows of one partition. Kept and sent again, unchanged, until it is durable.
+struct PushFrame {
+  struct Section {
+    TableCache* cache;
+    Vector<Key> keys;
+    Vector<uint32_t> ticks;
+    Vector<float> wire;  // keys.size() * wire_floats
+    Vector<std::pair<Key, uint32_t>> by_key;  // built when first asked for
+
+    // The position of key, or -1.
+    int64_t Position(Key key);
+    const float* update(size_t position) const;
+  };
+  uint64_t seq = 0;
+  Vector<Section> sections;
+
+  Section* Of(const TableCache* cache);
+};
+
+struct Link {
+  struct Outstanding {
+    uint32_t request_id;
+    ReadPartPtr part;  // null: a push alone
+    double sent_at;
+    bool fresh;  // sent when nothing else was on its way: what its answer says is the partition's state now
+  };
+
+  uint32_t partition = 0;
+  ClientId client;
+  uint64_t inc = 0;               // 0: nothing heard yet
+  std::set<uint64_t> past_incs;   // answers of these lives are late
+  std::map<uint64_t, uint64_t> epochs;  // by table; absent: not known yet
+
+  std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1
+  uint64_t next_seq = 1;
+  uint64_t applied = 0;       // newest seq that the partition said it has applied
+  uint64_t durable = 0;       // frames up to here are forgotten
+  uint64_t sent_through = 0;  // newest seq that was sent since the last failure
+
+  std::deque<Outstanding> outstanding;
+  std::deque<ReadPartPtr> waiting;
+  bool resend = false;  // once nothing is on its way: send everything again that was not applied
+  bool fresh = false;   // the next request is the first after a silence
+
+  size_t failures = 0;  // in a row
+  double not_before = 0;
+  double failing_since = 0;
+  std::string last_failure;
+  Status fatal;  // the partition refuses what this client is; nothing more is sent
+
+  bool unapplied() const { return applied + 1 < next_seq; }
+  // Forgets frames up to `seq`.
+  void ForgetThrough(uint64_t seq);
+  // A new identity: the frames that are left are numbered from 1 and sent anew.
+  void Renumber(ClientId id);
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_LINK_H_

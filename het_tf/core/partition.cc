@@ -1,0 +1,219 @@
+#include "het_tf/core/partition.h"
+
+#include <algorithm>
+
+namespace het {
+namespace {
+
+uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
+  return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
+}
+
+}  // namespace
+
+uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
+  uint32_t row = rows_.Find(key, hash);
+  *created = row == kNoRow;
+  if (*created) {
+    row = rows_.Insert(key, hash);
+    schema_->InitRow(key, rows_.data(row));
+  }
+  return row;
+}
+
+void Shard::Clear(uint64_t epoch) {
+  rows_.Clear();
+  epoch_ = epoch;
+}
+
+Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
+
+Status Partition::CreateTable(const Schema& schema, uint64_t epoch) {
+  if (const Shard* shard = Find(schema->id())) {
+    const std::string here = shard->schema().ToJson();
+    const std::string wanted = schema->ToJson();
+    if (here == wanted) return Status();
+    return Status(Code::kAlreadyExists, "table '" + schema->spec().name + "' exists with another spec: " + here +
+                                            "; wanted: " + wanted +
+                                            ". Use another name, or drop the table first");
+  }
+  shards_[schema->id()] = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
+  return Status();
+}
+
+Shard* Partition::Find(uint64_t table) {
+  const auto it = shards_.find(table);
+  return it == shards_.end() ? nullptr : it->second.get();
+}
+
+uint64_t Partition::LastSeq(ClientId client) const {
+  const auto it = last_seq_.find(client);
+  return it == last_seq_.end() ? 0 : it->second;
+}
+
+size_t Partition::bytes() const {
+  size_t sum = 0;
+  for (const auto& [table, shard] : shards_) sum += shard->rows().bytes();
+  return sum;
+}
+
+FrameStatus Partition::Check(const Request& q, std::string* message) {
+  if (!(q.partition == id_)) {
+    *message = "the frame is for partition " + std::to_string(q.partition.index) + " of " +
+               std::to_string(q.partition.count) + "; this is " + std::to_string(id_.index) + " of " +
+               std::to_string(id_.count);
+    return FrameStatus::kWrongPartition;
+  }
+  bool same_epochs = true;
+  for (const TableRequest& t : q.tables) {
+    const Shard* shard = Find(t.table);
+    if (shard == nullptr) {
+      *message = "no table with id " + std::to_string(t.table) + "; create it first";
+      return FrameStatus::kNoTable;
+    }
+    if (!t.push_keys.empty() && t.update_floats != shard->schema().optimizer().wire_floats()) {
+      *message = "an update of table '" + shard->schema().spec().name + "' has " +
+                 std::to_string(t.update_floats) + " floats, not " +
+                 std::to_string(shard->schema().optimizer().wire_floats());
+      return FrameStatus::kBadFrame;
+    }
+    for (uint32_t ticks : t.push_ticks) {
+      if (ticks == 0) {
+        *message = "an update of no ticks";
+        return FrameStatus::kBadFrame;
+      }
+    }
+    same_epochs = same_epochs && t.epoch == shard->epoch();
+  }
+  const uint64_t last = LastSeq(q.client);
+  if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
+  return same_epochs ? FrameStatus::kOk : FrameStatus::kEpoch;
+}
+
+FrameStatus Partition::Apply(const Request& q) {
+  // First every row, then every update: what can fail comes before what changes anything.
+  Vector<RowOfPush> rows;
+  auto undo = [&rows] {
+    for (const RowOfPush& r : rows) {
+      if (r.created) r.shard->rows().Erase(r.row);
+    }
+  };
+  uint64_t* last_seq = nullptr;
+  try {
+    size_t pushes = 0;
+    for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
+    rows.reserve(pushes);
+    last_seq = &last_seq_[q.client];
+    for (const TableRequest& t : q.tables) {
+      Shard* shard = Find(t.table);
+      for (Key key : t.push_keys) {
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(key, shard->rows().Hash(key), &created);
+        rows.push_back({shard, row, created});
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    undo();
+    return FrameStatus::kOutOfMemory;
+  }
+  size_t at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const Optimizer& optimizer = rows[at].shard->schema().optimizer();
+    const float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
+      RowStore& store = rows[at].shard->rows();
+      // The part that does not travel is never read by a merge, so the pointer may begin before the buffer's row.
+      optimizer.MergeInto(update - optimizer.wire_begin(), t.push_ticks[i], store.data(rows[at].row));
+      RowMeta& meta = store.meta(rows[at].row);
+      meta.clock += t.push_ticks[i];
+      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
+      meta.last_used = std::max(meta.last_used, q.step);
+    }
+  }
+  *last_seq = q.seq;
+  return FrameStatus::kOk;
+}
+
+void Partition::Answer(const Request& q, Reply* p) {
+  p->tables.resize(q.tables.size());
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const TableRequest& t = q.tables[i];
+    const Shard* shard = Find(t.table);
+    const RowStore& store = shard->rows();
+    TableReply& answer = p->tables[i];
+    answer.table = t.table;
+    answer.epoch = shard->epoch();
+    answer.row_floats = static_cast<uint32_t>(store.row_floats());
+    auto add_row = [&](uint32_t row) {
+      const float* data = store.data(row);
+      answer.rows.insert(answer.rows.end(), data, data + store.row_floats());
+    };
+
+    Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
+    Vector<uint32_t> rows(hashes.size());
+    auto find = [&](const Vector<Key>& keys) {
+      for (size_t k = 0; k < keys.size(); ++k) hashes[k] = store.Hash(keys[k]);
+      store.FindBatch(keys.data(), hashes.data(), keys.size(), rows.data());
+    };
+    find(t.check_keys);
+    for (size_t k = 0; k < t.check_keys.size(); ++k) {
+      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+      const Clock lag = clock - t.check_clocks[k];
+      if (lag >= 0 && lag <= t.bound) {
+        const size_t bucket = LagBucket(lag);
+        if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
+        ++answer.lag_histogram[bucket];
+        continue;
+      }
+      answer.refreshed.push_back(static_cast<uint32_t>(k));
+      answer.refreshed_clocks.push_back(clock);
+      if (clock != 0) add_row(rows[k]);
+    }
+    find(t.fetch_keys);
+    for (size_t k = 0; k < t.fetch_keys.size(); ++k) {
+      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+      answer.fetched_clocks.push_back(clock);
+      if (clock != 0) add_row(rows[k]);
+    }
+  }
+}
+
+void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
+  Reply reply;
+  reply.inc = incarnation_;
+  try {
+    Request request;
+    const Status decoded = Decode(frame, &request);
+    reply.request_id = request.request_id;
+    if (!decoded.ok()) {
+      reply.status = FrameStatus::kBadFrame;
+      reply.message = decoded.message();
+    } else {
+      reply.status = Check(request, &reply.message);
+      if (reply.status == FrameStatus::kOk && request.seq == LastSeq(request.client) + 1) {
+        reply.status = Apply(request);
+      }
+      reply.last_seq = LastSeq(request.client);
+      if (reply.status == FrameStatus::kOk) {
+        Answer(request, &reply);
+      } else if (reply.status == FrameStatus::kEpoch) {
+        reply.tables.resize(request.tables.size());
+        for (size_t i = 0; i < request.tables.size(); ++i) {
+          reply.tables[i].table = request.tables[i].table;
+          reply.tables[i].epoch = Find(request.tables[i].table)->epoch();
+        }
+      }
+    }
+    Encode(reply, bytes);
+  } catch (const std::bad_alloc&) {
+    // The push may have been applied: last_seq says so, and the client reads it.
+    reply.status = FrameStatus::kOutOfMemory;
+    reply.message.clear();
+    reply.tables = Vector<TableReply>();
+    bytes->clear();
+    Encode(reply, bytes);
+  }
+}
+
+}  // namespace het

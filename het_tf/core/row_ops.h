@@ -1,0 +1,29 @@
+// Moving rows between tables and tensors, for one group of a batch plan.
+#ifndef HET_TF_CORE_ROW_OPS_H_
+#define HET_TF_CORE_ROW_OPS_H_
+
+#include <cstdint>
+
+#include "het_tf/core/batch_plan.h"
+#include "het_tf/core/span.h"
+
+namespace het {
+
+// out[feature][index] = *values[unique] for every entry of the group; a value is dim floats.
+void GatherGroup(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* values,
+                 size_t dim, Span<float* const> out);
+
+// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order; entries of features
+// with active[feature] == 0 are left out, and touched[unique] tells whether any was left in.
+void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
+              const uint8_t* active, size_t dim, float* sums, uint8_t* touched);
+
+// values[i] *= scale. False when a result is not finite.
+bool ScaleAndCheckFinite(float* values, size_t n, float scale);
+
+// Whether any of n values is not zero (NaN is not zero).
+bool AnyNonZero(const float* values, size_t n);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ROW_OPS_H_

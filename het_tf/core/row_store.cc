@@ -1,0 +1,127 @@
+#include "het_tf/core/row_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace het {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr uint32_t kFirstRows = 8;
+constexpr size_t kDataAlignment = 64;
+
+uint32_t ChunkShift(size_t row_bytes) {
+  uint32_t shift = 4;
+  while (shift < 16 && (size_t{2} << shift) * row_bytes <= kChunkBytes) ++shift;
+  return shift;
+}
+
+// Keys this far ahead are being fetched from memory while one is looked at.
+constexpr size_t kBucketsAhead = 24;
+constexpr size_t kRowsAhead = 12;
+
+}  // namespace
+
+RowStore::RowStore(size_t row_floats, uint64_t hash_seed)
+    : row_floats_(row_floats),
+      hash_seed_(hash_seed),
+      shift_(ChunkShift(row_floats * sizeof(float) + sizeof(RowMeta))),
+      mask_((uint32_t{1} << shift_) - 1) {}
+
+RowStore::~RowStore() {
+  for (Chunk& chunk : chunks_) FreeChunk(&chunk);
+}
+
+RowStore::Chunk RowStore::MakeChunk(uint32_t rows) const {
+  Chunk chunk;
+  chunk.meta = static_cast<RowMeta*>(Allocate(rows * sizeof(RowMeta), alignof(RowMeta)));
+  try {
+    chunk.data = static_cast<float*>(Allocate(rows * row_floats_ * sizeof(float), kDataAlignment));
+  } catch (...) {
+    Release(chunk.meta, rows * sizeof(RowMeta), alignof(RowMeta));
+    throw;
+  }
+  chunk.rows = rows;
+  return chunk;
+}
+
+void RowStore::FreeChunk(Chunk* chunk) const {
+  Release(chunk->meta, chunk->rows * sizeof(RowMeta), alignof(RowMeta));
+  Release(chunk->data, chunk->rows * row_floats_ * sizeof(float), kDataAlignment);
+  *chunk = Chunk();
+}
+
+size_t RowStore::bytes() const {
+  return index_.bytes() + space_ * (sizeof(RowMeta) + row_floats_ * sizeof(float)) +
+         chunks_.capacity() * sizeof(Chunk);
+}
+
+void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const {
+  for (size_t i = 0; i < std::min(n, kBucketsAhead); ++i) index_.Prefetch(hashes[i]);
+  auto prefetch_row = [&](size_t i) {
+    if (i >= n) return;
+    const uint32_t row = index_.Candidate(hashes[i]);
+    if (row == kNoRow) return;
+    __builtin_prefetch(&meta(row));
+    const char* bytes = reinterpret_cast<const char*>(data(row));
+    const size_t lines = std::min<size_t>(row_floats_ * sizeof(float), 512);
+    for (size_t at = 0; at < lines; at += 64) __builtin_prefetch(bytes + at);
+  };
+  for (size_t i = 0; i < kRowsAhead; ++i) prefetch_row(i);
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kBucketsAhead < n) index_.Prefetch(hashes[i + kBucketsAhead]);
+    prefetch_row(i + kRowsAhead);
+    rows[i] = Find(keys[i], hashes[i]);
+  }
+}
+
+void RowStore::AddSpace() {
+  const uint32_t full = mask_ + 1;
+  if (chunks_.size() == 1 && chunks_[0].rows < full) {
+    Chunk larger = MakeChunk(std::min(full, chunks_[0].rows * 2));
+    std::memcpy(larger.meta, chunks_[0].meta, end_ * sizeof(RowMeta));
+    std::memcpy(larger.data, chunks_[0].data, end_ * row_floats_ * sizeof(float));
+    space_ = larger.rows;
+    FreeChunk(&chunks_[0]);
+    chunks_[0] = larger;
+    return;
+  }
+  if (static_cast<uint64_t>(space_) + full >= kNoRow) throw std::bad_alloc();
+  if (chunks_.size() == chunks_.capacity()) chunks_.reserve(std::max<size_t>(4, 2 * chunks_.size()));
+  Chunk chunk = MakeChunk(chunks_.empty() ? std::min(full, kFirstRows) : full);
+  space_ += chunk.rows;
+  chunks_.push_back(chunk);
+}
+
+uint32_t RowStore::Insert(Key key, uint64_t hash) {
+  index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); });
+  uint32_t row = free_head_;
+  if (row != kNoRow) {
+    free_head_ = static_cast<uint32_t>(meta(row).key);
+  } else {
+    if (end_ == space_) AddSpace();
+    row = end_++;
+  }
+  meta(row) = RowMeta{key, 0, 0, 0, kLive};
+  index_.Insert(hash, row);
+  return row;
+}
+
+void RowStore::Erase(uint32_t row) {
+  RowMeta& m = meta(row);
+  index_.Erase(Hash(m.key), row);
+  m.flags = 0;
+  m.key = free_head_;
+  free_head_ = row;
+}
+
+void RowStore::Clear() {
+  for (Chunk& chunk : chunks_) FreeChunk(&chunk);
+  chunks_.clear();
+  index_.Clear();
+  free_head_ = kNoRow;
+  end_ = 0;
+  space_ = 0;
+}
+
+}  // namespace het

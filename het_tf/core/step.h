@@ -1,0 +1,71 @@
+// What the engine keeps of one step between its lookup and its gradient, and the work on one group of a direct
+// table. Steps are recycled: their buffers are megabytes.
+#ifndef HET_TF_CORE_STEP_H_
+#define HET_TF_CORE_STEP_H_
+
+#include <cstdint>
+
+#include "het_tf/core/batch_plan.h"
+#include "het_tf/core/engine.h"
+
+namespace het {
+
+struct Step {
+  BatchPlan plan;
+  bool any_cached = false;
+  Vector<uint8_t> active;  // for each feature: does its gradient count?
+
+  void Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
+  // Room for the sums of every unique key.
+  void PrepareSums(const BatchCall& call);
+
+  float* sums_of(const BatchPlan::Group& group) { return sums_.data() + sum_begin_[&group - plan.groups().begin()]; }
+  // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this step.
+  uint8_t* touched(const BatchPlan::Group& group) { return touched_.data() + group.first; }
+
+  // The groups of partition p.
+  Span<const BatchPlan::Group> GroupsOf(uint32_t p) const {
+    return plan.groups().subspan(static_cast<size_t>(p) * plan.tables(), plan.tables());
+  }
+  // task(p) for every partition; side by side where the step is big enough to pay for it.
+  template <typename Task>
+  void ForPartitions(ThreadPool* pool, Task task) const {
+    ForTasks(pool, plan.groups().size() / plan.tables(),
+             [&task](size_t p) { task(static_cast<uint32_t>(p)); });
+  }
+  template <typename Task>
+  void ForTasks(ThreadPool* pool, size_t tasks, Task task) const {
+    if (plan.entries() >= kParallelEntries && pool->threads() > 1) {
+      pool->For(tasks, task);
+    } else {
+      for (size_t i = 0; i < tasks; ++i) task(i);
+    }
+  }
+
+ private:
+  static constexpr size_t kParallelEntries = 16384;
+
+  Buffer<float> sums_;
+  Buffer<uint8_t> touched_;
+  Vector<size_t> sum_begin_;
+};
+
+// Reads a group's rows into the tensors. Fills plan.rows(group). Throws std::bad_alloc.
+void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& group, Span<float* const> out);
+
+// Makes sure that every touched key has a row and that plan.rows(group) names it. False: out of memory; rows made so
+// far are marked in `touched`.
+bool MakeRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched);
+
+// Takes back what MakeRows made.
+void DropNewRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched);
+
+// One tick for every touched key. Uses the sums up.
+void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate,
+               float* sums, const uint8_t* touched, uint32_t step);
+
+Status TableIsGone(const Table& table);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_STEP_H_

@@ -1,0 +1,300 @@
+"""`python -m het_tf.doctor`: what was built, against what, and what is missing.
+
+Prints one line for each thing het_tf needs or can use, and under each that is missing the exact
+command that provides it. The exit status is 1 if something *needed* is missing or wrong.
+
+This file uses the standard library alone, so that it runs where TensorFlow, Keras or the native
+library are missing; whatever could crash is tried in another process.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from het_tf._version import __version__
+
+PACKAGE = Path(__file__).resolve().parent
+PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
+TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
+
+SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
+TESTED = ("2.15.1", "2.21.0")
+HEADERS = "2.21.0"
+
+# What a -march= level asks of the CPU, in the words of /proc/cpuinfo.
+CPU_FLAGS = {
+    "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"),
+    "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        name: What was looked at.
+        state: "ok", "missing", "wrong" or "untested".
+        text: What was found.
+        remedy: The command that helps; empty if there is nothing to do.
+        needed: Whether het_tf cannot work without it.
+    """
+
+    name: str
+    state: str
+    text: str
+    remedy: str = ""
+    needed: bool = True
+
+    @property
+    def fatal(self) -> bool:
+        """Whether this alone makes the exit status 1."""
+        return self.needed and self.state in ("missing", "wrong")
+
+
+def plugin_march(plugin: Path) -> str:
+    """The -march= level that a plugin file was built for, read without loading it; "" if none."""
+    found = re.findall(rb"x86-64-v[234]", plugin.read_bytes())
+    return max(found).decode() if found else ""
+
+
+def cpu_lacks(march: str) -> list[str]:
+    """CPU features that code built with -march=`march` needs and this machine has not.
+
+    Empty too where it cannot be known: on systems without /proc/cpuinfo, and for other levels.
+    """
+    try:
+        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    if match is None or march not in CPU_FLAGS:
+        return []
+    has = set(match.group(1).split())
+    return [flag for level, flags in CPU_FLAGS.items() if level <= march for flag in flags if flag not in has]
+
+
+# Runs in a process of its own: an import may crash, or print what it likes.
+_PROBE = """
+import ctypes, json, sys
+plugin, report = sys.argv[1], {}
+def attempt(name, function):
+    try:
+        report[name] = function()
+    except BaseException as error:
+        report[name + "_error"] = (str(error).strip() or type(error).__name__).splitlines()[-1]
+def tensorflow():
+    import tensorflow
+    return tensorflow.__version__
+def keras():
+    import importlib, tensorflow
+    package = tensorflow.keras.layers.Layer.__module__.split(".")[0]  # keras, or tf_keras
+    return package + " " + importlib.import_module(package).__version__
+def load():
+    import tensorflow
+    tensorflow.load_op_library(plugin)
+    library = ctypes.CDLL(plugin)
+    library.HetBuildInfo.restype = ctypes.c_char_p
+    return json.loads(library.HetBuildInfo())
+def horovod():
+    import horovod.tensorflow
+    return horovod.__version__
+attempt("tensorflow", tensorflow)
+if "tensorflow" in report:
+    attempt("keras", keras)
+    attempt("horovod", horovod)
+    if plugin:
+        print("\\n" + json.dumps(report), flush=True)  # should the plugin crash, this much is known
+        attempt("plugin", load)
+print("\\n" + json.dumps(report), flush=True)
+"""
+
+
+def probe(plugin: Path | None) -> dict[str, Any]:
+    """Imports TensorFlow, Keras and Horovod and loads the plugin, in another process.
+
+    Returns:
+        For each of `tensorflow`, `keras`, `horovod` its version and for `plugin` its build
+        information; or, under `NAME_error`, one line that says why it did not work.
+    """
+    command = [sys.executable, "-c", _PROBE, str(plugin or "")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        return {"tensorflow_error": "no answer in 10 minutes"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if done.returncode != 0:
+        crash = f"the process ended with status {done.returncode}"
+        if done.returncode < 0:
+            crash = f"the process was ended by signal {-done.returncode}"
+        report["plugin_error" if lines else "tensorflow_error"] = crash
+    return report
+
+
+def pip_install(*packages: str) -> str:
+    """The command that installs packages into the Python that is running."""
+    return " ".join([sys.executable, "-m pip install", *packages])
+
+
+def build_command(arguments: str = "") -> str:
+    """The command that builds the plugin where Python looks for it.
+
+    Args:
+        arguments: A variable for make and CMake, such as "HET_MARCH=".
+    """
+    if TREE is None:
+        make = f"make wheel {arguments}".strip()
+        return f"{make} in het_tf's source tree, then {pip_install('--force-reinstall dist/het_tf-*.whl')}"
+    if Path(sys.prefix) == TREE / ".venv":
+        return f"make -C {TREE} build {arguments}".strip()
+    configure = f"cmake --preset release -DPython3_EXECUTABLE={sys.executable}"
+    if arguments:
+        configure += f" -D{arguments}"
+    return f"cd {TREE} && {configure} && cmake --build --preset release"
+
+
+def version_of(*distributions: str) -> str:
+    """The version of the first of these distributions that is installed; "" if none is."""
+    for name in distributions:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return ""
+
+
+def check_python() -> Finding:
+    """Python itself."""
+    return Finding("Python", "ok", f"{platform.python_version()} ({sys.executable})")
+
+
+def check_tensorflow(report: dict[str, Any]) -> Finding:
+    """TensorFlow: there, importable, and of a version that the plugin supports."""
+    (low_major, low_minor), (_, high_minor) = SUPPORTED
+    stated = f"supported: {low_major}.{low_minor} to 2.{high_minor - 1}; tested: {', '.join(TESTED)}"
+    remedy = pip_install(f"tensorflow-cpu=={HEADERS}")
+    if importlib.util.find_spec("tensorflow") is None:
+        return Finding("TensorFlow", "missing", stated, remedy)
+    if "tensorflow" not in report:
+        why = report.get("tensorflow_error", "unknown error")
+        return Finding("TensorFlow", "wrong", f"import tensorflow fails: {why}", remedy)
+    version = report["tensorflow"]
+    release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    text = f"{version} ({stated})"
+    if release < SUPPORTED[0]:
+        return Finding("TensorFlow", "wrong", text, remedy)
+    return Finding("TensorFlow", "ok" if release < SUPPORTED[1] else "untested", text)
+
+
+def check_keras(report: dict[str, Any]) -> Finding:
+    """The Keras that `tf.keras` is."""
+    if "keras" in report:
+        return Finding("Keras", "ok", f"{report['keras']} (as tf.keras)")
+    version = "2.15.0" if str(report.get("tensorflow", "")).startswith("2.15.") else "3.15.1"
+    why = report.get("keras_error", f"installed: {version_of('keras') or 'none'}; needs TensorFlow")
+    return Finding("Keras", "missing", why, pip_install(f"keras=={version}"))
+
+
+def check_numpy() -> Finding:
+    """NumPy."""
+    version = version_of("numpy")
+    if version:
+        return Finding("NumPy", "ok", version)
+    return Finding("NumPy", "missing", "arrays in and out", pip_install("numpy==2.4.6"))
+
+
+def check_plugin(report: dict[str, Any], plugin: Path) -> Finding:
+    """libhet_tf.so: built, for this CPU, of this version, and loadable into this TensorFlow."""
+    if not plugin.exists():
+        return Finding("plugin", "missing", f"{plugin} is not built", build_command())
+    march = plugin_march(plugin)
+    lacks = cpu_lacks(march)
+    if lacks:
+        text = f"{plugin} is built for {march}; this CPU lacks {', '.join(lacks)}"
+        return Finding("plugin", "wrong", text, build_command("HET_MARCH="))
+    info = report.get("plugin")
+    if info is None:
+        why = report.get("plugin_error", "it needs TensorFlow")
+        return Finding("plugin", "wrong", f"{plugin} does not load: {why}", build_command())
+    text = (
+        f"{plugin}: {info['version']}, {info['build_type']}, built by {info['compiler']} for "
+        f"{info['march'] or 'the baseline CPU'} with the C API headers of TensorFlow {info['tf_headers']}"
+    )
+    if info["version"] != __version__:
+        return Finding("plugin", "wrong", f"{text}; the Python files are {__version__}", build_command())
+    return Finding("plugin", "ok", text)
+
+
+def check_horovod(report: dict[str, Any]) -> Finding:
+    """Horovod, and the TensorFlow that it was built with."""
+    script = f"{TREE}/tools/install_horovod.sh" if TREE else "tools/install_horovod.sh of the source tree"
+    remedy = f"{script} {sys.prefix}"
+    spec = importlib.util.find_spec("horovod")
+    if spec is None or not spec.submodule_search_locations:
+        return Finding("Horovod", "missing", "for training on several workers", remedy, needed=False)
+    try:
+        metadata = json.loads((Path(spec.submodule_search_locations[0]) / "metadata.json").read_text())
+        built_with = metadata.get("tensorflow", "none")
+    except (OSError, ValueError):
+        built_with = "unknown"
+    text = f"{version_of('horovod')}, built with TensorFlow {built_with}"
+    if "horovod" in report:
+        return Finding("Horovod", "ok", text, needed=False)
+    why = report.get("horovod_error", "it needs TensorFlow")
+    return Finding("Horovod", "wrong", f"{text}; does not import: {why}", remedy, needed=False)
+
+
+def check_program(name: str, use: str, remedy: str, arguments: str = "--version") -> Finding:
+    """A program that some features use."""
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, "missing", use, remedy, needed=False)
+    done = subprocess.run([path, *arguments.split()], capture_output=True, text=True, timeout=60)
+    version = re.search(r"(?:v=|release |version )?(\d+\.\d+(?:\.\d+)*)", done.stdout)
+    return Finding(name, "ok", f"{version.group(1) if version else 'unknown version'} ({path})", needed=False)
+
+
+def examine(plugin: Path = PLUGIN) -> list[Finding]:
+    """Looks at everything, in the order in which it is reported."""
+    loadable = plugin if plugin.exists() and not cpu_lacks(plugin_march(plugin)) else None
+    report = probe(loadable)
+    return [
+        check_python(),
+        check_tensorflow(report),
+        check_keras(report),
+        check_numpy(),
+        check_plugin(report, plugin),
+        check_horovod(report),
+        check_program("redis-server", "for parameter servers", "apt-get install redis-server"),
+        check_program("nvcc", "for the GPU kernels", pip_install("nvidia-cuda-nvcc==13.*")),
+    ]
+
+
+def main(say: Callable[[str], None] = print) -> int:
+    """Prints the report. Returns the exit status: 1 if something needed is missing or wrong."""
+    say(f"het_tf {__version__} in {PACKAGE}")
+    findings = examine()
+    for finding in findings:
+        optional = "" if finding.needed or finding.state == "ok" else "optional, "
+        say(f"  {finding.state:9}{finding.name:14}{optional}{finding.text}")
+        if finding.remedy:
+            say(f"  {'':9}{'':14}remedy: {finding.remedy}")
+    fatal = [finding.name for finding in findings if finding.fatal]
+    say(f"Not ready: {', '.join(fatal)}." if fatal else "Ready.")
+    return bool(fatal)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

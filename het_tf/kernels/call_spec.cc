@@ -1,0 +1,108 @@
+#include "het_tf/kernels/call_spec.h"
+
+#include <nlohmann/json.hpp>
+
+namespace het {
+
+Result<std::unique_ptr<CallSpec>> CallSpec::Create(TF_OpKernelConstruction* context) {
+  auto tables = GetStringListAttr(context, "tables");
+  if (!tables.ok()) return tables.status();
+  auto specs = GetStringAttr(context, "specs");
+  if (!specs.ok()) return specs.status();
+  auto call = std::make_unique<CallSpec>();
+  HET_RETURN_IF_ERROR(call->Parse(specs.value()));
+  if (tables.value().size() != call->features_.size()) {
+    return InvalidArgument("attribute tables names " + std::to_string(tables.value().size()) +
+                           " tables, one a feature, but specs has " + std::to_string(call->features_.size()) +
+                           " features");
+  }
+  for (size_t f = 0; f < call->features_.size(); ++f) {
+    const std::string& named = call->tables_[call->features_[f].table];
+    if (tables.value()[f] != named) {
+      return InvalidArgument("attribute tables says '" + tables.value()[f] + "' for feature " +
+                             std::to_string(f) + ", specs says '" + named + "'");
+    }
+  }
+  return call;
+}
+
+Status CallSpec::Parse(const std::string& text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    name_space_ = json.value("namespace", std::string());
+    needs_loss_scale_ = json.value("needs_loss_scale", false);
+    for (const nlohmann::json& table : json.at("tables")) {
+      auto spec = ParseTableSpec(table.dump());
+      if (!spec.ok()) return spec.status();
+      auto schema = TableSchema::Create(spec.value());
+      if (!schema.ok()) return schema.status();
+      tables_.push_back(spec.value().name);
+      specs_.push_back(schema.value()->ToJson());
+    }
+    for (const nlohmann::json& feature : json.at("features")) {
+      Feature parsed;
+      parsed.table = feature.at("table").get<uint32_t>();
+      if (parsed.table >= tables_.size()) {
+        return InvalidArgument("specs: a feature names table " + std::to_string(parsed.table) + " of " +
+                               std::to_string(tables_.size()));
+      }
+      if (feature.contains("padding_id") && !feature["padding_id"].is_null()) {
+        parsed.padding_id = feature["padding_id"].get<Key>();
+      }
+      features_.push_back(parsed);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("specs is not the JSON of a lookup: ") + error.what());
+  }
+  return Status();
+}
+
+Status CallSpec::CheckTable(size_t index, const Table& table) const {
+  const std::string here = table.schema->ToJson();
+  if (here == specs_[index]) return Status();
+  return FailedPrecondition("table '" + tables_[index] +
+                            "' is not the one this graph was made for\n  exists: " + here +
+                            "\n  wanted: " + specs_[index] +
+                            "\nCall het_tf.reset() and build the model again, or load it in another process");
+}
+
+Result<std::shared_ptr<const CallSpec::Resolved>> CallSpec::Resolve() {
+  std::shared_ptr<Engine> engine = GetEngine(name_space_);
+  const uint64_t generation = engine->generation();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (resolved_ != nullptr && resolved_->engine == engine && resolved_->generation == generation) {
+    return resolved_;
+  }
+  auto resolved = std::make_shared<Resolved>();
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    auto table = engine->Find(tables_[t]);
+    if (!table.ok()) {
+      return FailedPrecondition(
+          "het_tf: " + table.status().message() +
+          ". A lookup never makes a table: its rows would be initial ones, not trained ones");
+    }
+    HET_RETURN_IF_ERROR(CheckTable(t, *table.value()));
+    resolved->tables.push_back(table.value());
+  }
+  resolved->engine = std::move(engine);
+  resolved->generation = generation;
+  resolved_ = resolved;
+  return resolved_;
+}
+
+Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first) {
+  IdInputs inputs;
+  for (size_t f = 0; f < spec.features().size(); ++f) {
+    auto tensor = GetInput(context, first + static_cast<int>(f));
+    if (!tensor.ok()) return tensor.status();
+    const TF_Tensor* ids = tensor.value().get();
+    inputs.features.push_back(
+        {spec.features()[f].table,
+         {static_cast<const int64_t*>(TF_TensorData(ids)), static_cast<size_t>(TF_TensorElementCount(ids))},
+         spec.features()[f].padding_id});
+    inputs.tensors.push_back(std::move(tensor.value()));
+  }
+  return inputs;
+}
+
+}  // namespace het

@@ -1,0 +1,72 @@
+// What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the tables that it
+// names, looked up when they are used.
+//
+// specs is one JSON object:
+//   "namespace"   whose tables; "" is the default one
+//   "tables"      [spec of a table as in core/schema.h, ...]: a fresh process knows what a graph needs
+//   "features"    [{"table": number in "tables", "padding_id": integer or null}, ...], one for each ids input
+//   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
+// Anything else in it is Python's.
+#ifndef HET_TF_KERNELS_CALL_SPEC_H_
+#define HET_TF_KERNELS_CALL_SPEC_H_
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/engine.h"
+#include "het_tf/kernels/tf_util.h"
+
+namespace het {
+
+class CallSpec {
+ public:
+  struct Feature {
+    uint32_t table = 0;
+    std::optional<Key> padding_id;
+  };
+  // The tables as they are now. Cheap to copy.
+  struct Resolved {
+    std::shared_ptr<Engine> engine;
+    uint64_t generation = 0;
+    std::vector<TablePtr> tables;
+  };
+
+  // Reads the attributes `tables` and `specs`.
+  static Result<std::unique_ptr<CallSpec>> Create(TF_OpKernelConstruction* context);
+
+  const std::vector<Feature>& features() const { return features_; }
+  const std::vector<std::string>& tables() const { return tables_; }
+  bool needs_loss_scale() const { return needs_loss_scale_; }
+
+  // FailedPrecondition: a table does not exist in this process, or is not what the graph was made for.
+  // Thread-safe; remembers the answer until a table is created or dropped.
+  Result<std::shared_ptr<const Resolved>> Resolve();
+
+ private:
+  Status Parse(const std::string& specs);
+  Status CheckTable(size_t index, const Table& table) const;
+
+  std::string name_space_;
+  std::vector<std::string> tables_;  // names, in the order of "tables"
+  std::vector<std::string> specs_;   // of each table, as TableSchema::ToJson writes it
+  std::vector<Feature> features_;
+  bool needs_loss_scale_ = false;
+
+  std::mutex mutex_;  // guards resolved_
+  std::shared_ptr<const Resolved> resolved_;
+};
+
+// The ids of a call's features, borrowed from the op's inputs.
+struct IdInputs {
+  std::vector<TfTensor> tensors;
+  std::vector<FeatureIds> features;
+};
+// Inputs [first, first + spec.features().size()).
+Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first);
+
+}  // namespace het
+
+#endif  // HET_TF_KERNELS_CALL_SPEC_H_

@@ -1,0 +1,67 @@
+// HetLookup: the rows of all features of a model, in one call.
+#include "het_tf/kernels/call_spec.h"
+
+namespace het {
+namespace {
+
+class LookupKernel {
+ public:
+  static Result<std::unique_ptr<LookupKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<LookupKernel>();
+    auto spec = CallSpec::Create(context);
+    if (!spec.ok()) return spec.status();
+    auto training = GetBoolAttr(context, "training");
+    if (!training.ok()) return training.status();
+    kernel->spec_ = std::move(spec.value());
+    kernel->training_ = training.value();
+    return kernel;
+  }
+
+  // Inputs: ids * N, anchor, hints * N. Outputs: rows * N, token, probe.
+  Status Compute(TF_OpKernelContext* context) {
+    const int n = static_cast<int>(spec_->features().size());
+    auto resolved = spec_->Resolve();
+    if (!resolved.ok()) return resolved.status();
+    auto inputs = GetIdInputs(context, *spec_, 0);
+    if (!inputs.ok()) return inputs.status();
+
+    std::vector<TfTensor> rows;
+    std::vector<float*> out;
+    for (int f = 0; f < n; ++f) {
+      const uint32_t table = spec_->features()[f].table;
+      const int64_t dim = resolved.value()->tables[table]->schema->dim();
+      HET_RETURN_IF_ERROR(CheckHint(context, n + 1 + f, table, dim));
+      std::vector<int64_t> shape = ShapeOf(inputs.value().tensors[f].get());
+      shape.push_back(dim);
+      auto tensor = NewOutput(context, f, TF_FLOAT, shape, sizeof(float));
+      if (!tensor.ok()) return tensor.status();
+      out.push_back(static_cast<float*>(TF_TensorData(tensor.value().get())));
+      rows.push_back(std::move(tensor.value()));
+    }
+
+    uint64_t token = 0;
+    const BatchCall call{resolved.value()->tables, inputs.value().features};
+    HET_RETURN_IF_ERROR(resolved.value()->engine->Lookup(call, out, training_ ? &token : nullptr));
+    HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
+    return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);
+  }
+
+ private:
+  // The static shape of the rows came from the hint, so it must tell the truth.
+  Status CheckHint(TF_OpKernelContext* context, int index, uint32_t table, int64_t dim) const {
+    auto hint = GetInput(context, index);
+    if (!hint.ok()) return hint.status();
+    const std::vector<int64_t> shape = ShapeOf(hint.value().get());
+    if (shape.size() == 2 && shape[1] == dim) return Status();
+    return InvalidArgument("HetLookup: the hint of table '" + spec_->tables()[table] + "' has shape " +
+                           ShapeText(shape) + "; it must be [0, " + std::to_string(dim) + "]");
+  }
+
+  std::unique_ptr<CallSpec> spec_;
+  bool training_ = false;
+};
+
+const bool registered = (RegisterCpuKernel<LookupKernel>("HetLookup"), true);
+
+}  // namespace
+}  // namespace het

@@ -1,0 +1,103 @@
+// What the kernels need of TensorFlow's C API, with owners that release: the C++ API's ABI changes with every
+// release of TensorFlow, this one does not.
+#ifndef HET_TF_KERNELS_TF_UTIL_H_
+#define HET_TF_KERNELS_TF_UTIL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/span.h"
+#include "het_tf/core/status.h"
+#include "tensorflow/c/kernels.h"
+#include "tensorflow/c/tf_status.h"
+#include "tensorflow/c/tf_tensor.h"
+
+namespace het {
+
+struct TfDelete {
+  void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
+  void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
+};
+using TfStatus = std::unique_ptr<TF_Status, TfDelete>;
+using TfTensor = std::unique_ptr<TF_Tensor, TfDelete>;
+
+inline TfStatus NewTfStatus() { return TfStatus(TF_NewStatus()); }
+
+// het::Code has TensorFlow's numbers.
+inline Status FromTf(const TF_Status* status) {
+  return Status(static_cast<Code>(TF_GetCode(status)), TF_Message(status));
+}
+inline void ToTf(const Status& status, TF_Status* out) {
+  TF_SetStatus(out, static_cast<TF_Code>(status.code()), status.message().c_str());
+}
+
+// Input `index` of the running op.
+Result<TfTensor> GetInput(TF_OpKernelContext* context, int index);
+// Output `index`, freshly allocated, of `elements` elements of `element_size` bytes.
+Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType type,
+                           Span<const int64_t> shape, size_t element_size);
+// A scalar output.
+template <typename T>
+Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T value) {
+  auto tensor = NewOutput(context, index, type, {}, sizeof(T));
+  if (!tensor.ok()) return tensor.status();
+  *static_cast<T*>(TF_TensorData(tensor.value().get())) = value;
+  return Status();
+}
+
+std::vector<int64_t> ShapeOf(const TF_Tensor* tensor);
+std::string ShapeText(Span<const int64_t> shape);
+
+Result<int32_t> GetIntAttr(TF_OpKernelConstruction* context, const char* name);
+Result<bool> GetBoolAttr(TF_OpKernelConstruction* context, const char* name);
+Result<std::string> GetStringAttr(TF_OpKernelConstruction* context, const char* name);
+Result<std::vector<std::string>> GetStringListAttr(TF_OpKernelConstruction* context, const char* name);
+
+// Calls body() and hands its error, or its std::bad_alloc, to TensorFlow: nothing is thrown across the
+// boundary.
+template <typename Context, typename Body>
+void Guarded(Context* context, void (*fail)(Context*, TF_Status*), const Body& body) {
+  Status status;
+  try {
+    status = body();
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::kResourceExhausted, "out of memory in a het_tf op; no row was changed");
+  } catch (const std::exception& error) {
+    status = Status(Code::kInternal, error.what());
+  }
+  if (status.ok()) return;
+  const TfStatus tf_status = NewTfStatus();
+  ToTf(status, tf_status.get());
+  fail(context, tf_status.get());
+}
+
+// Registers the CPU kernel of `Kernel`, which has
+//   static Result<std::unique_ptr<Kernel>> Create(TF_OpKernelConstruction*);  Status
+//   Compute(TF_OpKernelContext*);
+template <typename Kernel>
+void RegisterCpuKernel(const char* op) {
+  TF_KernelBuilder* builder = TF_NewKernelBuilder(
+      op, "CPU",
+      [](TF_OpKernelConstruction* context) -> void* {
+        Kernel* kernel = nullptr;
+        Guarded(context, &TF_OpKernelConstruction_Failure, [&] {
+          auto created = Kernel::Create(context);
+          if (created.ok()) kernel = created.value().release();
+          return created.status();
+        });
+        return kernel;
+      },
+      [](void* kernel, TF_OpKernelContext* context) {
+        Guarded(context, &TF_OpKernelContext_Failure,
+                [&] { return static_cast<Kernel*>(kernel)->Compute(context); });
+      },
+      [](void* kernel) { delete static_cast<Kernel*>(kernel); });
+  const TfStatus status = NewTfStatus();
+  TF_RegisterKernelBuilder(op, builder, status.get());
+  if (TF_GetCode(status.get()) != TF_OK) std::abort();  // only a programming error gets here, at load time
+}
+
+}  // namespace het
+
+#endif  // HET_TF_KERNELS_TF_UTIL_H_

@@ -1,0 +1,217 @@
+#include "het_tf/ops/management.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "het_tf/core/alloc.h"
+#include "het_tf/core/engine.h"
+
+namespace het {
+namespace {
+
+std::string& Text() {
+  static thread_local std::string text;
+  return text;
+}
+
+// Runs body() -> Status and turns whatever comes out of it into a code and a text.
+template <typename Body>
+int Answer(const Body& body) {
+  Status status;
+  try {
+    Text().clear();
+    status = body();
+    if (!status.ok()) Text() = status.message();
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::kResourceExhausted, "");
+    Text() = "out of memory";  // short enough to need none
+  } catch (const std::exception& error) {
+    status = Status(Code::kInternal, "");
+    Text() = error.what();
+  }
+  return static_cast<int>(status.code());
+}
+
+// *out = the result's value.
+template <typename T, typename Out>
+Status Give(Result<T> result, Out* out) {
+  if (result.ok()) *out = static_cast<Out>(result.value());
+  return result.status();
+}
+
+// f(table) for the table of that name.
+template <typename F>
+int WithTable(const char* name_space, const char* table, const F& f) {
+  return Answer([&] {
+    auto found = GetEngine(name_space)->Find(table);
+    if (found.ok()) f(*found.value());
+    return found.status();
+  });
+}
+
+}  // namespace
+}  // namespace het
+
+using het::Answer;
+using het::GetEngine;
+using het::Give;
+using het::Key;
+using het::Span;
+using het::Status;
+using het::Text;
+
+const char* HetBuildInfo() {
+  static const std::string* const info = new std::string(nlohmann::json({{"version", HET_VERSION},
+                                                                         {"compiler", HET_COMPILER},
+                                                                         {"march", HET_MARCH},
+                                                                         {"tf_headers", HET_TF_HEADERS},
+                                                                         {"build_type", HET_BUILD_TYPE}})
+                                                             .dump());
+  return info->c_str();
+}
+
+const char* HetText() { return Text().c_str(); }
+
+int HetCheckSpec(const char* spec) {
+  return Answer([&]() -> Status {
+    auto parsed = het::ParseTableSpec(spec);
+    if (!parsed.ok()) return parsed.status();
+    auto schema = het::TableSchema::Create(parsed.value());
+    if (!schema.ok()) return schema.status();
+    Text() = schema.value()->ToJson();
+    return Status();
+  });
+}
+
+int HetCreateTable(const char* name_space, const char* spec, const char* options) {
+  return Answer([&]() -> Status {
+    auto parsed = het::ParseTableSpec(spec);
+    if (!parsed.ok()) return parsed.status();
+    auto parsed_options = het::ParseTableOptions(options);
+    if (!parsed_options.ok()) return parsed_options.status();
+    return GetEngine(name_space)->CreateTable(parsed.value(), parsed_options.value());
+  });
+}
+
+int HetDropTable(const char* name_space, const char* table) {
+  return Answer([&] { return GetEngine(name_space)->DropTable(table); });
+}
+
+int HetFindTable(const char* name_space, const char* table) {
+  return het::WithTable(name_space, table, [](const het::Table& found) {
+    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + found.options.ToJson() + "}";
+  });
+}
+
+int HetTableNames(const char* name_space) {
+  return Answer([&] {
+    Text() = nlohmann::json(GetEngine(name_space)->TableNames()).dump();
+    return Status();
+  });
+}
+
+int HetSize(const char* name_space, const char* table, int64_t* rows) {
+  return Answer([&] { return Give(GetEngine(name_space)->Size(table), rows); });
+}
+
+int HetBytes(const char* name_space, const char* table, int64_t* bytes) {
+  return Answer([&] { return Give(GetEngine(name_space)->Bytes(table), bytes); });
+}
+
+int HetApplies(const char* name_space, const char* table, int64_t* applies) {
+  return het::WithTable(name_space, table, [&](const het::Table& found) { *applies = found.applies.load(); });
+}
+
+int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
+  return het::WithTable(name_space, table, [&](const het::Table& found) {
+    *floats = static_cast<int64_t>(found.schema->row_floats());
+  });
+}
+
+int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, float* values) {
+  return Answer([&] { return GetEngine(name_space)->Read(table, Span<const Key>(ids, count), values); });
+}
+
+int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,
+              int with_slots) {
+  return Answer([&] {
+    return GetEngine(name_space)->Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
+  });
+}
+
+int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count, int64_t* removed) {
+  return Answer([&] {
+    size_t gone = 0;
+    Status status = GetEngine(name_space)->Remove(table, Span<const Key>(ids, count), &gone);
+    *removed = static_cast<int64_t>(gone);
+    return status;
+  });
+}
+
+int HetClear(const char* name_space, const char* table) {
+  return Answer([&] { return GetEngine(name_space)->Clear(table); });
+}
+
+int HetStats(const char* name_space, const char* table) {
+  return Answer([&] { return Give(GetEngine(name_space)->Stats(table), &Text()); });
+}
+
+int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
+  return Answer([&]() -> Status {
+    auto engine = GetEngine(name_space);
+    auto found = engine->Find(table);
+    if (!found.ok()) return found.status();
+    auto rows = engine->Scan(table);
+    if (!rows.ok()) return rows.status();
+    *count = static_cast<int64_t>(rows.value().keys.size());
+    *row_floats = static_cast<int64_t>(found.value()->schema->row_floats());
+    *scan = new het::TableRows(std::move(rows.value()));
+    return Status();
+  });
+}
+
+int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_used, uint16_t* counts,
+                float* rows) {
+  return Answer([&] {
+    const auto& all = *static_cast<const het::TableRows*>(scan);
+    std::copy(all.keys.begin(), all.keys.end(), ids);
+    std::copy(all.clocks.begin(), all.clocks.end(), clocks);
+    std::copy(all.last_used.begin(), all.last_used.end(), last_used);
+    std::copy(all.counts.begin(), all.counts.end(), counts);
+    std::copy(all.rows.begin(), all.rows.end(), rows);
+    return Status();
+  });
+}
+
+void HetScanFree(void* scan) { delete static_cast<het::TableRows*>(scan); }
+
+int HetFlush(const char* name_space) {
+  return Answer([&] { return GetEngine(name_space)->Flush(); });
+}
+
+int HetReset(const char* name_space) {
+  return Answer([&] {
+    het::ResetEngine(name_space);
+    return Status();
+  });
+}
+
+int HetSetThreads(size_t threads) {
+  return Answer([&] {
+    het::SetEngineThreads(threads);
+    return Status();
+  });
+}
+
+int HetSetAllocLimit(size_t bytes) {
+  het::SetAllocLimit(bytes);
+  return 0;
+}
+
+int HetAllocatedBytes(int64_t* bytes) {
+  *bytes = static_cast<int64_t>(het::AllocatedBytes());
+  return 0;
+}

@@ -1,0 +1,63 @@
+// The tables as objects, for Python: a C ABI that ctypes calls, outside of any graph.
+//
+// Every function answers a het::Code (0: OK). HetText() then holds, for this thread, the error message, or
+// the text that the function was asked for. Strings are UTF-8. `name_space` is "" for the default namespace.
+#ifndef HET_TF_OPS_MANAGEMENT_H_
+#define HET_TF_OPS_MANAGEMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#define HET_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// How the library was built: one JSON object. Owned by the library.
+HET_EXPORT const char* HetBuildInfo();
+// Message or text of this thread's last call. Valid until its next one.
+HET_EXPORT const char* HetText();
+
+// Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
+HET_EXPORT int HetCheckSpec(const char* spec);
+HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* options);
+HET_EXPORT int HetDropTable(const char* name_space, const char* table);
+// Text: {"spec": ..., "options": ...}.
+HET_EXPORT int HetFindTable(const char* name_space, const char* table);
+// Text: a list of names.
+HET_EXPORT int HetTableNames(const char* name_space);
+
+HET_EXPORT int HetSize(const char* name_space, const char* table, int64_t* rows);
+HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* bytes);
+HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
+HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
+// values: count * dim.
+HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                       float* values);
+// rows: count * dim, or count * row_floats with slots.
+HET_EXPORT int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                         const float* rows, int with_slots);
+HET_EXPORT int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                         int64_t* removed);
+HET_EXPORT int HetClear(const char* name_space, const char* table);
+// Text: a JSON object of counters.
+HET_EXPORT int HetStats(const char* name_space, const char* table);
+
+// All rows at one moment; *scan is to be freed.
+HET_EXPORT int HetScan(const char* name_space, const char* table, void** scan, int64_t* count,
+                       int64_t* row_floats);
+HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_used,
+                           uint16_t* counts, float* rows);
+HET_EXPORT void HetScanFree(void* scan);
+
+HET_EXPORT int HetFlush(const char* name_space);
+// Forgets the namespace and its tables.
+HET_EXPORT int HetReset(const char* name_space);
+// Of all engines, the caller included.
+HET_EXPORT int HetSetThreads(size_t threads);
+// For tests: the core's memory ends at `bytes`.
+HET_EXPORT int HetSetAllocLimit(size_t bytes);
+HET_EXPORT int HetAllocatedBytes(int64_t* bytes);
+
+}  // extern "C"
+
+#endif  // HET_TF_OPS_MANAGEMENT_H_

@@ -1,0 +1,111 @@
+// The ops: what they take, what they give, and the shapes of it.
+#include "tensorflow/c/ops.h"
+
+#include <cstdlib>
+#include <memory>
+
+#include "tensorflow/c/tf_status.h"
+
+namespace het {
+namespace {
+
+struct DeleteHandle {
+  void operator()(TF_ShapeHandle* handle) const { TF_DeleteShapeHandle(handle); }
+};
+using Shape = std::unique_ptr<TF_ShapeHandle, DeleteHandle>;
+
+bool Ok(const TF_Status* status) { return TF_GetCode(status) == TF_OK; }
+
+// rows[f] has the shape of ids[f] and then dim. A shape function of the C API cannot read attributes, so dim
+// comes as the shape of a constant: hints[f] is [0, dim].
+void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 1) / 2);
+  for (int f = 0; f < n; ++f) {
+    const Shape ids(TF_NewShapeHandle()), hint(TF_NewShapeHandle()), matrix(TF_NewShapeHandle()),
+        dim(TF_NewShapeHandle()), rows(TF_NewShapeHandle());
+    TF_ShapeInferenceContextGetInput(context, f, ids.get(), status);
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextGetInput(context, n + 1 + f, hint.get(), status);
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextWithRank(context, hint.get(), 2, matrix.get(), status);
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextSubshape(context, matrix.get(), 1, 2, dim.get(), status);
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextConcatenateShapes(context, ids.get(), dim.get(), rows.get(), status);
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextSetOutput(context, f, rows.get(), status);
+    if (!Ok(status)) return;
+  }
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  TF_ShapeInferenceContextSetOutput(context, n, scalar.get(), status);
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, n + 1, scalar.get(), status);
+}
+
+void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
+}
+
+void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  TF_ShapeInferenceContextSetUnknownShape(context, status);
+}
+
+void Register(TF_OpDefinitionBuilder* builder,
+              void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
+  // All are stateful: TensorFlow may neither merge, drop nor reorder them.
+  TF_OpDefinitionBuilderSetIsStateful(builder, true);
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shape);
+  TF_Status* status = TF_NewStatus();
+  TF_RegisterOpDefinition(builder, status);
+  if (!Ok(status)) std::abort();  // only a programming error gets here, at load time
+  TF_DeleteStatus(status);
+}
+
+// The rows of `ids`. With `training` the step is remembered and `token` stands for it; HetApplyGrad consumes
+// it. `anchor` is a trainable scalar that carries the gradient tape through the op; its value is not used.
+// `probe` is 0: added to the loss, its gradient is the loss scale.
+void RegisterLookup() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "anchor: float");
+  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
+  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
+  TF_OpDefinitionBuilderAddOutput(op, "token: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "probe: float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // kernels/call_spec.h
+  TF_OpDefinitionBuilderAddAttr(op, "training: bool");
+  Register(op, &LookupShape);
+}
+
+// One tick of every table with the gradients of the rows that `token` stands for, times scale / loss_scale
+// (0: 1). anchor_grad is 0, or NaN if a gradient was not finite under a loss scale and the step was left out.
+void RegisterApplyGrad() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyGrad");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "grads: N * float");
+  TF_OpDefinitionBuilderAddInput(op, "token: int64");
+  TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");  // of each table of specs
+  TF_OpDefinitionBuilderAddInput(op, "scale: float");
+  TF_OpDefinitionBuilderAddInput(op, "loss_scale: float");
+  TF_OpDefinitionBuilderAddOutput(op, "anchor_grad: float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  Register(op, &ScalarShape);
+}
+
+// How many HetApplyGrad have changed each table of specs: the step of a learning-rate schedule.
+void RegisterApplyCount() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyCount");
+  TF_OpDefinitionBuilderAddOutput(op, "counts: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  Register(op, &UnknownShape);
+}
+
+const bool registered = (RegisterLookup(), RegisterApplyGrad(), RegisterApplyCount(), true);
+
+}  // namespace
+}  // namespace het

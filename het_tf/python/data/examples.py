@@ -1,0 +1,280 @@
+"""The one result type of every data set: `Examples`, and the `Description` that a model is built from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+PADDING = -1
+"""The id that fills the unused end of a row of a sequence field."""
+
+NUMERIC = "numeric"
+"""The key of the numeric columns in the inputs of a model."""
+
+Int64Array = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One input of ids.
+
+    Attributes:
+      name: its key in the inputs.
+      size: ids are in `[0, size)`; None if they are 64-bit hashes, where any int64 may occur.
+      crossed: the names of the fields (or bucketised columns) that a cross was made of; () if it is none.
+      length: the padded length L of a sequence field; None for a field with one id a row.
+    """
+
+    name: str
+    size: int | None
+    crossed: tuple[str, ...] = ()
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a model must know of a data set.
+
+    Attributes:
+      name: the data set, as `load` calls it.
+      categorical: fields of one id a row, for the deep part and for first-order terms.
+      crosses: crossed features, for the wide part only.
+      sequences: fields of up to `length` ids a row.
+      numeric: names of the numeric columns, in their order.
+      label: what label 1 means, in words.
+    """
+
+    name: str
+    categorical: tuple[Field, ...]
+    crosses: tuple[Field, ...] = ()
+    sequences: tuple[Field, ...] = ()
+    numeric: tuple[str, ...] = ()
+    label: str = "clicked"
+
+    @property
+    def wide(self) -> tuple[Field, ...]:
+        """The fields of a wide part: categorical and crosses."""
+        return self.categorical + self.crosses
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields of ids: categorical, crosses, sequences."""
+        return self.categorical + self.crosses + self.sequences
+
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """The inputs of a model: `{name: (shape without the batch dimension, dtype)}`."""
+        result: dict[str, tuple[tuple[int, ...], str]] = {
+            field.name: (() if field.length is None else (field.length,), "int64") for field in self.fields
+        }
+        if self.numeric:
+            result[NUMERIC] = ((len(self.numeric),), "float32")
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Rows of a data set in memory, column by column.
+
+    Attributes:
+      categorical: int64 `[N]` by name: the categorical fields and the crosses.
+      sequences: int64 `[N, L]` by name, padded with `PADDING`.
+      numeric: float32 `[N, M]`; M is 0 where there are no numeric columns.
+      label: float32 `[N]`, 0 or 1.
+
+    Raises:
+      ValueError: when made of columns of different lengths or of other dtypes.
+    """
+
+    categorical: Mapping[str, Int64Array]
+    sequences: Mapping[str, Int64Array]
+    numeric: FloatArray
+    label: FloatArray
+
+    def __post_init__(self) -> None:
+        expected: list[tuple[str, np.ndarray, type, int]] = []
+        expected += [(name, ids, np.int64, 1) for name, ids in self.categorical.items()]
+        expected += [(name, ids, np.int64, 2) for name, ids in self.sequences.items()]
+        expected += [(NUMERIC, self.numeric, np.float32, 2), ("label", self.label, np.float32, 1)]
+        for name, column, dtype, rank in expected:
+            if column.dtype != dtype or column.ndim != rank or len(column) != len(self.label):
+                raise ValueError(
+                    f"column {name!r} is {column.dtype}{list(column.shape)}; Examples of {len(self.label)} "
+                    f"rows needs {np.dtype(dtype)} of rank {rank} with that many rows; convert it."
+                )
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.label)
+
+    def take(self, indices: npt.ArrayLike | slice) -> Examples:
+        """Returns the rows at `indices`: integers `[K]` in any order, a boolean mask `[N]`, or a slice."""
+        index: Any = indices if isinstance(indices, slice) else np.asarray(indices)
+        return Examples(
+            {name: ids[index] for name, ids in self.categorical.items()},
+            {name: ids[index] for name, ids in self.sequences.items()},
+            self.numeric[index],
+            self.label[index],
+        )
+
+    def shard(self, index: int, count: int) -> Examples:
+        """Returns the `index`-th of `count` disjoint equal parts (the last `N % count` rows drop out).
+
+        Raises:
+          ValueError: if `index` is not in `[0, count)`.
+        """
+        check_shard(index, count)
+        return self.take(slice(index, len(self) - len(self) % count, count))
+
+    def read(self, rows: int | None = None) -> Examples:
+        """Returns the first `rows` rows (None: all of them)."""
+        return self if rows is None else self.take(slice(0, rows))
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Returns the inputs of a model for all rows; see `Description.inputs` for shapes and dtypes."""
+        result: dict[str, np.ndarray] = {**self.categorical, **self.sequences}
+        if self.numeric.shape[1]:
+            result[NUMERIC] = self.numeric
+        return result
+
+    def batches(
+        self, batch_size: int, order: Int64Array | None = None, drop_remainder: bool = False
+    ) -> Iterator[Examples]:
+        """Yields consecutive batches of the rows, or of the rows at `order` (int64 `[K]`)."""
+        total = len(self) if order is None else len(order)
+        stop = total - total % batch_size if drop_remainder else total
+        for start in range(0, stop, batch_size):
+            part = slice(start, min(start + batch_size, stop))
+            yield self.take(part if order is None else order[part])
+
+    def to_tf(
+        self, batch_size: int, shuffle: bool = False, seed: int = 0, drop_remainder: bool = False
+    ) -> tf.data.Dataset:
+        """Returns a `tf.data.Dataset` of `(inputs, label)` batches; its cardinality is known.
+
+        Args:
+          batch_size: rows a batch, at least 1.
+          shuffle: whether to visit the rows in an order that is drawn anew for each epoch.
+          seed: of the order; epoch e of the returned dataset uses (seed, e).
+          drop_remainder: whether to leave out a last batch that is smaller.
+
+        Raises:
+          ValueError: if `batch_size` is not positive.
+        """
+        check_batch_size(batch_size)
+
+        def epoch(number: int) -> Iterator[Examples]:
+            order = np.random.default_rng([seed, number]).permutation(len(self)) if shuffle else None
+            return self.batches(batch_size, order, drop_remainder)
+
+        count = len(self) // batch_size if drop_remainder else -(-len(self) // batch_size)
+        return to_tf_dataset(epoch, self, count, batch_size if drop_remainder else None)
+
+
+class Splits(NamedTuple):
+    """What `load` returns: three parts (`Examples` or streams of them) and their `Description`."""
+
+    train: Any
+    valid: Any
+    test: Any
+    description: Description
+
+
+def to_tf_dataset(
+    epoch: Callable[[int], Iterator[Examples]], like: Examples, count: int | None, batch_size: int | None
+) -> tf.data.Dataset:
+    """Makes a `tf.data.Dataset` of `(inputs, label)` from a generator of batches.
+
+    Args:
+      epoch: called with 0, 1, 2, ... for the batches of each pass.
+      like: examples (of any number of rows) with the columns of the batches.
+      count: the number of batches of a pass, if it is known.
+      batch_size: the static batch dimension, or None for an unknown one.
+    """
+    import tensorflow as tf
+
+    passes = iter(range(2**62))
+
+    # A tensor from Python costs tens of microseconds: all fields of one id a row cross over as one matrix.
+    names = list(like.categorical)
+
+    def generate() -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], FloatArray]]:
+        for batch in epoch(next(passes)):
+            others = {name: column for name, column in batch.inputs().items() if name not in names}
+            ids = np.stack(list(batch.categorical.values())) if names else np.zeros((0, len(batch)), np.int64)
+            yield ids, others, batch.label
+
+    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple:
+        return {**dict(zip(names, tf.unstack(ids, num=len(names)), strict=True)), **others}, label
+
+    def spec(column: np.ndarray) -> tf.TensorSpec:
+        return tf.TensorSpec((batch_size, *column.shape[1:]), column.dtype)
+
+    others = {name: spec(column) for name, column in like.inputs().items() if name not in like.categorical}
+    signature = (tf.TensorSpec((len(names), batch_size), tf.int64), others, spec(like.label))
+    dataset = tf.data.Dataset.from_generator(generate, output_signature=signature).map(unpack)
+    if count is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError unless `batch_size` is at least 1."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}; give the rows of a batch, 1 or more.")
+
+
+def check_shard(index: int, count: int) -> None:
+    """Raises ValueError unless `index` is in `[0, count)`."""
+    if not 0 <= index < count:
+        raise ValueError(
+            f"shard {index} of {count} does not exist; give an index in [0, count), for example "
+            "shard(hvd.rank(), hvd.size())."
+        )
+
+
+def offsets(description: Description) -> dict[str, int]:
+    """Returns what to add to each field's ids so that all fields share one table.
+
+    Fields with a size follow each other in the order of `description.fields`; hashed fields get 0, for a
+    field's name is part of its hashes already (they meet the sized ids with a probability of about
+    table size / 2^64).
+    """
+    result, total = {}, 0
+    for field in description.fields:
+        result[field.name] = 0 if field.size is None else total
+        total += field.size or 0
+    return result
+
+
+def shared_ids(examples: Examples, description: Description) -> Examples:
+    """Returns `examples` with all ids moved into one id space by `offsets`; padding stays `PADDING`.
+
+    Raises:
+      ValueError: if `examples` has a field that `description` lacks.
+    """
+    offset = offsets(description)
+    unknown = [name for name in (*examples.categorical, *examples.sequences) if name not in offset]
+    if unknown:
+        raise ValueError(
+            f"fields {unknown} are not in the description of {description.name!r}; pass their own."
+        )
+    return dataclasses.replace(
+        examples,
+        categorical={name: ids + offset[name] for name, ids in examples.categorical.items()},
+        sequences={
+            name: np.where(ids == PADDING, PADDING, ids + offset[name])
+            for name, ids in examples.sequences.items()
+        },
+    )

@@ -1,0 +1,69 @@
+"""`load`: a data set by its name on the command line, ready to train on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from het_tf.python.data.census_income import census
+from het_tf.python.data.criteo_stream import CriteoLikeStream, criteo_like_description
+from het_tf.python.data.criteo_tsv import criteo_splits
+from het_tf.python.data.examples import Splits
+from het_tf.python.data.movielens_100k import movielens
+
+CRITEO_LIKE_ROWS = 1_000_000
+
+_CHOICES = "'census', 'movielens', 'criteo_like', 'criteo_like:ROWS' or 'criteo:PATH'"
+
+
+def load(
+    name: str,
+    seed: int = 0,
+    errors: Literal["raise", "skip"] = "raise",
+    cross_buckets: int | None = None,
+) -> Splits:
+    """Loads a data set by name.
+
+    Args:
+      name: "census"; "movielens"; "criteo_like", "criteo_like:ROWS" (ROWS in all, 1,000,000 unless told, of
+        which the first 80 % train, then 10 % valid and 10 % test); or "criteo:PATH".
+      seed: of criteo_like's rows; the other data sets are fixed.
+      errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
+      cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
+
+    Returns:
+      `(train, valid, test, description)`; see the package's documentation.
+
+    Raises:
+      ValueError: if there is no such data set, or an argument does not suit it.
+      FileNotFoundError: if criteo:PATH has no file.
+      RuntimeError: if data from a wheel can be neither found nor downloaded.
+    """
+    kind, colon, argument = name.partition(":")
+    if kind == "census" and not colon:
+        return census(cross_buckets)
+    if kind == "movielens" and not colon:
+        return movielens(cross_buckets)
+    if kind == "criteo_like":
+        return _criteo_like(name, argument if colon else str(CRITEO_LIKE_ROWS), seed)
+    if kind == "criteo":
+        if not argument:
+            raise ValueError(f"{name!r} names no file; give criteo:PATH with the path of Criteo's train.txt.")
+        return criteo_splits(argument, errors)
+    raise ValueError(f"there is no data set {name!r}; give {_CHOICES}.")
+
+
+def _criteo_like(name: str, rows: str, seed: int) -> Splits:
+    digits = rows.replace("_", "")
+    if not (digits.isascii() and digits.isdigit()) or int(digits) < 10:
+        raise ValueError(
+            f"{name!r}: ROWS is {rows!r}; give a whole number of 10 or more, as in criteo_like:1000000."
+        )
+    total = int(digits)
+    tenth = total // 10
+    train = total - 2 * tenth
+    return Splits(
+        CriteoLikeStream(train, seed),
+        CriteoLikeStream(tenth, seed, train),
+        CriteoLikeStream(tenth, seed, train + tenth),
+        criteo_like_description(),
+    )

@@ -1,0 +1,116 @@
+"""The native library: checks that it can be loaded, loads it, and calls its management functions.
+
+`library` is the ctypes handle, `ops` the module of raw TensorFlow ops. Importing this module is what makes
+TensorFlow know the ops; it fails with one line that names the remedy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SUPPORTED = ((2, 15), (2, 22))  # the first TensorFlow that works, and the first that nobody has tried
+TESTED = ("2.15.1", "2.21.0")
+LIBRARY = Path(__file__).resolve().parent.parent / "lib" / "libhet_tf.so"
+
+# het::Code -> the exception of Python that says the same.
+_EXCEPTIONS: dict[int, type[Exception]] = {
+    3: ValueError,  # invalid argument
+    4: TimeoutError,  # deadline exceeded
+    5: LookupError,  # not found
+    6: ValueError,  # already exists
+    8: MemoryError,  # resource exhausted
+    9: RuntimeError,  # failed precondition
+    12: NotImplementedError,  # unimplemented
+    14: ConnectionError,  # unavailable
+}
+
+Int64Array = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+
+def _import_tensorflow() -> Any:
+    """Returns the module tensorflow. ImportError: there is none, or its version is not supported."""
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise ImportError(
+            f"het_tf needs TensorFlow, which does not import ({error}); "
+            f"run: pip install tensorflow-cpu=={TESTED[-1]}"
+        ) from None
+    release = tuple(int(number) for number in re.findall(r"\d+", tensorflow.__version__)[:2])
+    if not SUPPORTED[0] <= release < SUPPORTED[1]:
+        low, high = (".".join(map(str, version)) for version in SUPPORTED)
+        raise ImportError(
+            f"het_tf works with TensorFlow >={low},<{high} (tested: {', '.join(TESTED)}), "
+            f"not {tensorflow.__version__}; run: pip install tensorflow-cpu=={TESTED[-1]}"
+        )
+    return tensorflow
+
+
+def _load() -> tuple[Any, ctypes.CDLL]:
+    """Returns the module of ops and the ctypes handle. ImportError: no library, or one that does not load."""
+    if not LIBRARY.exists():
+        raise ImportError(f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree")
+    try:
+        return tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY))
+    except (OSError, tf.errors.NotFoundError) as error:
+        why = (str(error).strip() or "unknown error").splitlines()[0]
+        raise ImportError(
+            f"het_tf's native library does not load ({why}); run `make build`, or python -m het_tf.doctor"
+        ) from None
+
+
+tf = _import_tensorflow()
+ops, library = _load()
+library.HetText.restype = ctypes.c_char_p
+library.HetBuildInfo.restype = ctypes.c_char_p
+library.HetScanFree.restype = None
+
+
+def call(function: str, *arguments: Any) -> str:
+    """Calls a management function (ops/management.h) and returns its text.
+
+    Args:
+      function: Its name.
+      *arguments: str become UTF-8, int become int64 or size_t, arrays of numpy become pointers.
+
+    Raises:
+      ValueError, LookupError, RuntimeError, MemoryError, NotImplementedError, TimeoutError or
+      ConnectionError, by the code of the error.
+    """
+    converted = [_to_c(argument) for argument in arguments]
+    code = getattr(library, function)(*converted)
+    text = (library.HetText() or b"").decode()
+    if code != 0:
+        raise _EXCEPTIONS.get(code, RuntimeError)(text)
+    return text
+
+
+def call_int(function: str, *arguments: Any) -> int:
+    """Calls a management function whose last parameter is an int64 that it sets; returns that."""
+    out = ctypes.c_int64()
+    call(function, *arguments, ctypes.byref(out))
+    return out.value
+
+
+def _to_c(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, np.ndarray):
+        return value.ctypes.data_as(ctypes.c_void_p)
+    return value
+
+
+def build_info() -> dict[str, str]:
+    """How the native library was built: version, compiler, march, tf_headers, build_type."""
+    import json
+
+    return dict(json.loads(library.HetBuildInfo()))

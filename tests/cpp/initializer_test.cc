@@ -1,0 +1,234 @@
+#include "het_tf/core/initializer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace het {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Row = std::vector<float>;
+
+Initializer Make(const InitializerSpec& spec, uint64_t seed = 1, uint64_t table = HashName("item"),
+                 size_t dim = 8) {
+  auto made = Initializer::Create(spec, seed, table, dim);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? made.value() : Initializer::Create({"zeros", 0, 0}, 0, 0, dim).value();
+}
+
+Row Fill(const Initializer& initializer, Key key, size_t dim) {
+  Row row(dim + 1, 77.0f);
+  initializer.Fill(key, row.data());
+  EXPECT_EQ(row[dim], 77.0f) << "wrote beyond dim";
+  row.pop_back();
+  return row;
+}
+
+std::string Refusal(const InitializerSpec& spec, size_t dim = 8) {
+  auto made = Initializer::Create(spec, 1, 2, dim);
+  EXPECT_FALSE(made.ok()) << spec.name;
+  EXPECT_EQ(made.status().code(), Code::kInvalidArgument);
+  return made.status().message();
+}
+
+TEST(InitializerCreate, RefusesAndSaysWhatIsLegal) {
+  EXPECT_THAT(Refusal({"glorot", 0, 1}),
+              AllOf(HasSubstr("'glorot'"), HasSubstr("zeros, constant, uniform, normal, truncated_normal")));
+  EXPECT_THAT(Refusal({"uniform", 0, 1}, 0), HasSubstr("dim is 0"));
+  EXPECT_THAT(Refusal({"uniform", 1, -1}), AllOf(HasSubstr("low = 1"), HasSubstr("above high = -1")));
+  EXPECT_THAT(Refusal({"uniform", -3e38, 3e38}), HasSubstr("narrower"));
+  EXPECT_THAT(Refusal({"normal", 0, -1}), HasSubstr("stddev is -1"));
+  EXPECT_THAT(Refusal({"truncated_normal", 0, -1}), HasSubstr("stddev is -1"));
+  EXPECT_THAT(Refusal({"scaled_uniform", -1, 0}), HasSubstr("scale is -1"));
+  EXPECT_THAT(Refusal({"scaled_normal", -1, 0}), HasSubstr("scale is -1"));
+}
+
+TEST(InitializerCreate, RefusesWhatIsNotFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (double bad : {nan, inf, -inf, 1e39}) {
+    for (const std::string& name : Initializer::Names()) {
+      if (name == "zeros") continue;
+      Refusal({name, bad, 1.0});
+      if (name == "uniform" || name == "normal" || name == "truncated_normal") Refusal({name, 0.0, bad});
+    }
+  }
+}
+
+// What a parameter of no meaning to the initializer holds does not matter.
+TEST(InitializerCreate, IgnoresTheParametersItDoesNotTake) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(Fill(Make({"zeros", nan, nan}), 5, 8), ::testing::Each(0.0f));
+  EXPECT_THAT(Fill(Make({"constant", 0.25, nan}), 5, 8), ::testing::Each(0.25f));
+  Make({"scaled_normal", 1, nan});
+}
+
+// Rows that nobody wrote are stored nowhere: these numbers may never change, on any compiler or machine.
+TEST(Initializer, GoldenValues) {
+  struct Golden {
+    InitializerSpec spec;
+    Key key;
+    std::vector<float> values;
+  };
+  constexpr Key kMinKey = std::numeric_limits<Key>::min(), kMaxKey = std::numeric_limits<Key>::max();
+  const std::vector<Golden> golden = {
+      {{"uniform", -0.05, 0.05},
+       0,
+       {-0.00565826893f, 0.00430496922f, -0.0349830464f, -0.0479541495f, -0.0171486568f}},
+      {{"uniform", -0.05, 0.05}, -1, {-0.0249082278f, -0.00980064925f, -0.0184532758f, -0.00704648485f}},
+      {{"uniform", -1, 3}, kMaxKey, {-0.868197441f, 2.12320757f, 1.19792485f, -0.793180704f}},
+      {{"normal", 0, 0.01},
+       0,
+       {-0.00142310618f, 0.00108119973f, -0.0103570633f, -0.0204436891f, -0.00444021635f, 0.00879597198f,
+        -0.0236630235f, -0.0168221965f}},
+      {{"normal", 1, 2}, kMinKey, {2.22311378f, 1.07791042f, -0.510392666f, 2.03787088f, 1.65659213f}},
+      {{"truncated_normal", 0, 1},
+       7,
+       {0.493760884f, -0.576540589f, 0.0183521993f, 1.20562923f, -0.648207605f, 0.195000276f, -1.37660277f,
+        -1.07349515f}},
+      {{"scaled_uniform", 1, 0}, 123456789012345, {0.531682074f, -0.565626919f, -0.0646913722f}},
+      {{"scaled_normal", 1, 0}, -5, {0.00792032201f, 0.234080717f, 0.450593472f}},
+  };
+  for (const Golden& g : golden) {
+    const Row row = Fill(Make(g.spec, 42, HashName("item"), g.values.size()), g.key, g.values.size());
+    for (size_t i = 0; i < row.size(); ++i) {
+      EXPECT_EQ(row[i], g.values[i]) << g.spec.name << " key " << g.key << " element " << i;
+    }
+  }
+}
+
+TEST(Initializer, DependsOnSeedTableKeyAndElement) {
+  const InitializerSpec spec{"uniform", -1, 1};
+  std::set<float> seen;
+  size_t drawn = 0;
+  for (uint64_t seed : {0, 1}) {
+    for (uint64_t table : {0, 1}) {
+      for (Key key :
+           {Key{0}, Key{1}, Key{-1}, std::numeric_limits<Key>::min(), std::numeric_limits<Key>::max()}) {
+        for (float x : Fill(Make(spec, seed, table), key, 8)) seen.insert(x);
+        drawn += 8;
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), drawn);
+  EXPECT_EQ(Fill(Make(spec), 3, 8), Fill(Make(spec), 3, 8));
+}
+
+TEST(Initializer, AnElementDoesNotDependOnTheWidth) {
+  for (const char* name : {"uniform", "normal", "truncated_normal"}) {
+    const Row wide = Fill(Make({name, 0, 1}, 1, 2, 33), 9, 33);
+    for (size_t dim = 1; dim < 33; ++dim) {
+      const Row row = Fill(Make({name, 0, 1}, 1, 2, dim), 9, dim);
+      EXPECT_TRUE(std::equal(row.begin(), row.end(), wide.begin())) << name << " " << dim;
+    }
+  }
+}
+
+struct Moments {
+  double mean = 0, variance = 0, fourth = 0, low = 1e30, high = -1e30;
+  double neighbours = 0;  // correlation of an element with the next, of a row with the next key's
+};
+
+Moments Measure(const Initializer& initializer, size_t dim, Key keys) {
+  Moments m;
+  std::vector<double> all;
+  for (Key key = 0; key < keys; ++key) {
+    for (float x : Fill(initializer, key, dim)) all.push_back(x);
+  }
+  for (double x : all) m.mean += x / static_cast<double>(all.size());
+  for (double x : all) {
+    const double d = (x - m.mean) * (x - m.mean);
+    m.variance += d / static_cast<double>(all.size());
+    m.fourth += d * d / static_cast<double>(all.size());
+    m.low = std::min(m.low, x);
+    m.high = std::max(m.high, x);
+  }
+  double next = 0, below = 0;
+  for (size_t i = 0; i + dim < all.size(); ++i) {
+    next += (all[i] - m.mean) * (all[i + 1] - m.mean);
+    below += (all[i] - m.mean) * (all[i + dim] - m.mean);
+  }
+  m.neighbours = std::max(std::fabs(next), std::fabs(below)) / static_cast<double>(all.size()) / m.variance;
+  return m;
+}
+
+// 400 000 draws: five standard errors of each moment.
+TEST(Initializer, UniformHasItsMoments) {
+  const Moments m = Measure(Make({"uniform", -1, 3}), 8, 50000);
+  EXPECT_NEAR(m.mean, 1, 0.01);
+  EXPECT_NEAR(m.variance, 16.0 / 12, 0.01);
+  EXPECT_GE(m.low, -1);
+  EXPECT_LT(m.high, 3);
+  EXPECT_LT(m.low, -0.999);
+  EXPECT_GT(m.high, 2.999);
+  EXPECT_LT(m.neighbours, 0.008);
+}
+
+TEST(Initializer, NormalHasItsMoments) {
+  const Moments m = Measure(Make({"normal", 1, 2}), 8, 50000);
+  EXPECT_NEAR(m.mean, 1, 0.016);
+  EXPECT_NEAR(m.variance, 4, 0.045);
+  EXPECT_NEAR(m.fourth / (m.variance * m.variance), 3, 0.04);
+  EXPECT_GT(m.high, 1 + 2 * 4.0);
+  EXPECT_LT(m.neighbours, 0.008);
+}
+
+TEST(Initializer, TruncatedNormalHasItsMoments) {
+  const Moments m = Measure(Make({"truncated_normal", 1, 2}), 8, 50000);
+  EXPECT_NEAR(m.mean, 1, 0.014);
+  EXPECT_NEAR(m.variance, 4 * 0.7737413, 0.025);  // 1 - 4 phi(2) / (Phi(2) - Phi(-2))
+  EXPECT_GE(m.low, 1 - 4.0);
+  EXPECT_LE(m.high, 1 + 4.0);
+  EXPECT_GT(m.high, 1 + 3.99);
+}
+
+TEST(Initializer, ScaledDividesByTheRootOfDim) {
+  EXPECT_EQ(Fill(Make({"scaled_uniform", 2, 0}, 1, 2, 16), 3, 16),
+            Fill(Make({"uniform", -0.5, 0.5}, 1, 2, 16), 3, 16));
+  EXPECT_EQ(Fill(Make({"scaled_normal", 2, 0}, 1, 2, 16), 3, 16),
+            Fill(Make({"normal", 0, 0.5}, 1, 2, 16), 3, 16));
+}
+
+// The distribution at the draws, by its own inverse: Phi from erfc, in double.
+TEST(Initializer, NormalIsTheQuantileOfTheUniformDraw) {
+  const Initializer uniform = Make({"uniform", 0, 1}), normal = Make({"normal", 0, 1});
+  for (Key key = 0; key < 20000; ++key) {
+    const Row u = Fill(uniform, key, 8), x = Fill(normal, key, 8);
+    for (size_t i = 0; i < 8; ++i) {
+      const double phi = 0.5 * std::erfc(-static_cast<double>(x[i]) / std::sqrt(2.0));
+      ASSERT_NEAR(phi, u[i], 1.5e-7) << "key " << key << " element "
+                                     << i;  // the uniform keeps 24 of 32 bits: 6e-8
+    }
+  }
+}
+
+TEST(Initializer, UniformNeverReachesTheOpenEnd) {
+  // One float32 step wide: every draw must be the low end. Wider by little: rounding up would reach `high`.
+  const float low = 1.0f, next = std::nextafter(low, 2.0f);
+  EXPECT_THAT(Fill(Make({"uniform", low, next}), 3, 8), ::testing::Each(low));
+  const float high = std::nextafter(std::nextafter(next, 2.0f), 2.0f);
+  for (Key key = 0; key < 1000; ++key) {
+    for (float x : Fill(Make({"uniform", low, high}), key, 8)) {
+      ASSERT_GE(x, low);
+      ASSERT_LT(x, high);
+    }
+  }
+}
+
+TEST(Initializer, AnEmptyIntervalIsItsLimit) {
+  EXPECT_THAT(Fill(Make({"uniform", 0.5, 0.5}), 3, 8), ::testing::Each(0.5f));
+  EXPECT_THAT(Fill(Make({"scaled_uniform", 0, 0}), 3, 8), ::testing::Each(0.0f));
+  EXPECT_THAT(Fill(Make({"normal", 0.5, 0}), 3, 8), ::testing::Each(0.5f));
+}
+
+}  // namespace
+}  // namespace het

