@@ -34,6 +34,8 @@ if(HET_MARCH_FLAG)
 endif()
 # No fused multiply-adds behind our back: the same row on every machine, and in the tests' references.
 target_compile_options(het_compile INTERFACE -ffp-contract=off)
+# Nobody reads errno after a square root; one that sets it cannot become SIMD code.
+target_compile_options(het_compile INTERFACE -fno-math-errno)
 
 if(HET_SANITIZE)
   target_compile_options(het_compile INTERFACE -fsanitize=${HET_SANITIZE} -fno-omit-frame-pointer)
