@@ -1,0 +1,77 @@
+"""het_tf: embedding tables without a size for TensorFlow, with an embedding cache and per-row clocks (HET, VLDB 2022).
+
+    import het_tf, tensorflow as tf
+
+    item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+    embed = het_tf.keras.EmbeddingCollection({
+        "item": het_tf.FeatureConfig(item),
+        "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
+    })
+    inputs = {"item": tf.keras.Input((), dtype="int64", name="item"),
+              "history": tf.keras.Input((20,), dtype="int64", name="history")}
+    rows = embed(inputs)                                        # {"item": [B, 16], "history": [B, 16]}
+    logit = tf.keras.layers.Dense(1)(tf.concat(list(rows.values()), -1))
+    model = tf.keras.Model(inputs, logit)
+    model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
+    model.fit(dataset, callbacks=[het_tf.callbacks.CacheStats()])
+    het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
+
+Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own optimizer. Nothing else
+in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer for a single feature.
+"""
+
+import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from het_tf._version import __version__
+
+# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported.
+_DOCTOR = _sys.argv[:1] == ["-m"] and "het_tf.doctor" in _sys.orig_argv
+
+if _TYPE_CHECKING or not _DOCTOR:
+    from het_tf.python import callbacks, initializers, optimizers
+    from het_tf.python.config import FeatureConfig, TableConfig
+    from het_tf.python.native import build_info
+    from het_tf.python.runtime import init, namespace, no_update
+    from het_tf.python.saving import TablesNotSavedWarning
+    from het_tf.python.table import Table, flush, reset, table, tables
+
+    # `from het_tf.optimizers import Adam` works as `het_tf.optimizers.Adam` does.
+    for _module in (callbacks, initializers, optimizers):
+        _sys.modules[__name__ + "." + _module.__name__.rpartition(".")[2]] = _module
+
+    from het_tf import keras
+
+_LAZY = ("data", "models")  # not every program needs them
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"het_tf.{name}")
+    raise AttributeError(f"module 'het_tf' has no attribute {name!r}")
+
+
+__all__ = [
+    "FeatureConfig",
+    "Table",
+    "TableConfig",
+    "TablesNotSavedWarning",
+    "__version__",
+    "build_info",
+    "callbacks",
+    "data",
+    "flush",
+    "init",
+    "initializers",
+    "keras",
+    "models",
+    "namespace",
+    "no_update",
+    "optimizers",
+    "reset",
+    "table",
+    "tables",
+]

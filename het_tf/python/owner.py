@@ -1,0 +1,64 @@
+"""Finding the model that a layer is trained in, for what only its compiled optimizer knows."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from het_tf.python.native import tf
+
+KERAS_3 = hasattr(tf.keras, "ops")
+
+
+def note(layer: Any) -> None:
+    """Called while `layer` is being called: remembers the outermost model around it."""
+    model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
+    layer._het_owner = None if model is None or model is layer else weakref.ref(model)
+
+
+def infers_shapes() -> bool:
+    """Whether Keras 2 is calling the layer in a graph that it throws away, to learn the shapes of its outputs."""
+    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith("scratch_graph")
+
+
+def _calling_model() -> Any:
+    """The outermost Keras model whose call is on the Python stack: Keras 2 keeps no record of it."""
+    found = None
+    frame = sys._getframe(1)
+    while frame is not None:
+        candidate = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
+        if isinstance(candidate, tf.keras.Model):
+            found = candidate
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def _optimizer(layer: Any) -> Any:
+    reference = getattr(layer, "_het_owner", None)
+    return getattr(reference() if reference is not None else None, "optimizer", None)
+
+
+def accumulation_steps(layer: Any) -> int:
+    """`gradient_accumulation_steps` of the optimizer of the layer's model, 1 if it has none.
+
+    Keras applies the mean of k steps' gradients; tables are updated at every step, by 1/k.
+    """
+    optimizer = _optimizer(layer)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    return getattr(optimizer, "gradient_accumulation_steps", None) or 1
+
+
+def learning_rate(layer: Any, table: str) -> Any:
+    """The learning rate of the optimizer of the layer's model, as a tensor.
+
+    Raises:
+      RuntimeError: The model was not compiled.
+    """
+    optimizer = _optimizer(layer)
+    if optimizer is None:
+        raise RuntimeError(
+            f"het_tf: the optimizer of table {table!r} has learning_rate='model', but the layer is not trained by a "
+            "compiled model; call model.compile(optimizer=...), or give a number, a schedule or a tf.Variable"
+        )
+    return tf.convert_to_tensor(optimizer.learning_rate)

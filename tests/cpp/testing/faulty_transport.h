@@ -1,0 +1,200 @@
+// A network with a bad temper, for tests: between a client and a LocalService it delays, cuts, duplicates, refuses and
+// falls silent, by chance or on command, on a clock of its own.
+//
+// A connection to a partition has two queues, and a test can hold either:
+//
+//   client ──Send──► requests ──Serve──► partition ──► replies ──Poll──► client
+//
+// Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still reach
+// the partition later; their replies reach nobody.
+#ifndef HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
+#define HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/local_service.h"
+#include "het_tf/core/transport.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing {
+
+// Probabilities, each for one request.
+struct Faults {
+  double delay = 0;              // stays where it is for this Poll, in either queue
+  double cut = 0;                // the connection closes; the request and those behind it are applied or not
+  double lose_reply = 0;         // it closes after the request was applied
+  double duplicate_request = 0;  // the partition sees it twice
+  double duplicate_reply = 0;    // the client sees the answer twice
+  double refuse = 0;             // the server answers something else than a frame
+  double silence = 0;            // nothing comes any more until the client gives the connection up
+  double out_of_memory = 0;      // the partition finds little memory
+
+  static Faults None() { return Faults(); }
+  static Faults Some(double each) { return {0.3, each, each, each, each, each, each / 4, each}; }
+};
+
+class FaultyTransport : public Transport {
+ public:
+  FaultyTransport(LocalService* service, uint64_t seed) : service_(service), random_(seed) {
+    connections_.resize(service->partitions());
+  }
+
+  Faults faults;
+
+  // --- on command -----------------------------------------------------------------------------------------------
+  void HoldRequests(uint32_t p, bool hold) { connections_[p].hold_requests = hold; }
+  void HoldReplies(uint32_t p, bool hold) { connections_[p].hold_replies = hold; }
+  size_t requests(uint32_t p) const { return connections_[p].requests.size(); }
+  size_t replies(uint32_t p) const { return connections_[p].replies.size(); }
+  uint64_t served() const { return served_; }
+  // The partition sees the oldest request that waits; its answer waits for Poll.
+  void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
+  // The next request of p that is served is answered by something else than a frame.
+  void RefuseNext(uint32_t p) { connections_[p].refuse_next = true; }
+  // The connection closes. Of the requests on their way the first `applied` still reach the partition; no reply does.
+  void Cut(uint32_t p, size_t applied = 0) {
+    Connection& c = connections_[p];
+    for (; applied > 0 && !c.requests.empty(); --applied) {
+      Answer(p, c.requests.front());
+      c.requests.pop_front();
+    }
+    c.requests.clear();
+    c.replies.clear();
+    c.dead = true;
+    c.replies.push_back(Closed(p));
+  }
+  // The partition came to life again elsewhere: nothing of before reaches it.
+  void PartitionMoved(uint32_t p) {
+    for (auto& [partition, requests] : ghosts_) {
+      if (partition == p) requests.clear();
+    }
+    if (connections_[p].used) Cut(p);
+  }
+  // The bytes that Reset left behind arrive now.
+  void ServeGhosts() {
+    while (!ghosts_.empty()) ServeGhost();
+  }
+  // Every frame that was handed over, oldest first, once this is on.
+  bool record = false;
+  std::vector<std::pair<uint32_t, Bytes>> recorded;
+
+  // --- Transport ------------------------------------------------------------------------------------------------
+  uint32_t partitions() const override { return service_->partitions(); }
+  PartitionId id(uint32_t partition) const override { return service_->id(partition); }
+  void Send(uint32_t p, Bytes frame) override {
+    if (record) recorded.emplace_back(p, frame);
+    Connection& c = connections_[p];
+    c.used = true;
+    if (!c.dead) c.requests.push_back(std::move(frame));
+  }
+  bool Poll(double seconds, std::vector<Event>* events) override {
+    const size_t before = events->size();
+    if (!ghosts_.empty() && random_.Chance(0.2)) ServeGhost();
+    for (uint32_t p = 0; p < connections_.size(); ++p) {
+      Connection& c = connections_[p];
+      while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
+        ServeFront(p, /*by_chance=*/true);
+      }
+      while (!c.replies.empty() && !c.hold_replies && !random_.Chance(faults.delay)) {
+        if (c.replies.front().kind == Event::kClosed) c.dead = false;
+        events->push_back(std::move(c.replies.front()));
+        c.replies.pop_front();
+      }
+    }
+    if (events->size() > before) return true;
+    now_ += seconds;
+    return false;
+  }
+  void Reset(uint32_t p) override {
+    Connection& c = connections_[p];
+    if (!c.requests.empty()) ghosts_.emplace_back(p, std::move(c.requests));
+    const bool hold_requests = c.hold_requests;
+    const bool hold_replies = c.hold_replies;
+    c = Connection();
+    c.hold_requests = hold_requests;
+    c.hold_replies = hold_replies;
+  }
+  void Sleep(double seconds) override { now_ += seconds; }
+  double Now() override { return now_; }
+
+ private:
+  struct Connection {
+    std::deque<Bytes> requests;
+    std::deque<Event> replies;
+    bool used = false;
+    bool dead = false;    // closed, and the client does not know yet
+    bool silent = false;  // nothing moves until Reset
+    bool hold_requests = false;
+    bool hold_replies = false;
+    bool refuse_next = false;
+  };
+
+  static Event Closed(uint32_t p) {
+    Event event;
+    event.kind = Event::kClosed;
+    event.partition = p;
+    event.reason = "connection reset by the test";
+    return event;
+  }
+  Bytes Answer(uint32_t p, const Bytes& frame) {
+    ++served_;
+    Bytes reply;
+    service_->Handle(p, Span<const uint8_t>(frame.data(), frame.size()), &reply);
+    return reply;
+  }
+  void ServeGhost() {
+    auto& [p, requests] = ghosts_.front();
+    if (!requests.empty()) {
+      Answer(p, requests.front());
+      requests.pop_front();
+    }
+    if (requests.empty()) ghosts_.pop_front();
+  }
+  void ServeFront(uint32_t p, bool by_chance) {
+    Connection& c = connections_[p];
+    auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
+    if (chance(faults.silence)) {
+      c.silent = true;
+      return;
+    }
+    if (chance(faults.cut)) return Cut(p, random_.Below(c.requests.size() + 1));
+    const Bytes frame = std::move(c.requests.front());
+    c.requests.pop_front();
+    Event event;
+    event.partition = p;
+    if (std::exchange(c.refuse_next, false) || chance(faults.refuse)) {
+      event.kind = Event::kRefused;
+      event.reason = "LOADING the test is loading";
+      c.replies.push_back(std::move(event));
+      return;
+    }
+    if (chance(faults.out_of_memory)) {
+      SetAllocLimit(AllocatedBytes() + random_.Below(2 * frame.size() + 2000));
+      event.bytes = Answer(p, frame);
+      SetAllocLimit(SIZE_MAX);
+    } else {
+      event.bytes = Answer(p, frame);
+    }
+    if (chance(faults.duplicate_request)) {
+      c.replies.push_back(event);
+      event.bytes = Answer(p, frame);
+    }
+    if (chance(faults.lose_reply)) return Cut(p, random_.Below(c.requests.size() + 1));
+    if (chance(faults.duplicate_reply)) c.replies.push_back(event);
+    c.replies.push_back(std::move(event));
+  }
+
+  LocalService* const service_;
+  Random random_;
+  std::vector<Connection> connections_;
+  std::deque<std::pair<uint32_t, std::deque<Bytes>>> ghosts_;
+  double now_ = 0;
+  uint64_t served_ = 0;
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_

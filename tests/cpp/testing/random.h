@@ -1,0 +1,43 @@
+// Random numbers that are the same everywhere (std's distributions are not), and how much of them a test run takes.
+#ifndef HET_TESTS_CPP_TESTING_RANDOM_H_
+#define HET_TESTS_CPP_TESTING_RANDOM_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "het_tf/core/hash.h"
+
+namespace het::testing {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(Mix64(seed + 0x9e3779b97f4a7c15ULL)) {}
+  uint64_t Next() { return Mix64(state_ += 0x9e3779b97f4a7c15ULL); }
+  // In [0, n); 0 for n = 0.
+  uint64_t Below(uint64_t n) { return n == 0 ? 0 : Next() % n; }
+  int64_t Between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(Below(static_cast<uint64_t>(high - low) + 1));
+  }
+  double Unit() { return static_cast<double>(Next() >> 11) / static_cast<double>(uint64_t{1} << 53); }
+  bool Chance(double probability) { return probability > 0 && Unit() < probability; }
+  template <typename T>
+  const T& Pick(const std::vector<T>& of) {
+    return of[Below(of.size())];
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// `iterations` times the environment's HET_TEST_SCALE (default 1), at least 1.
+inline uint64_t Scaled(uint64_t iterations) {
+  const char* scale = std::getenv("HET_TEST_SCALE");
+  const double factor = scale == nullptr ? 1 : std::atof(scale);
+  const double scaled = static_cast<double>(iterations) * factor;
+  return scaled < 1 ? 1 : static_cast<uint64_t>(scaled);
+}
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_RANDOM_H_
