@@ -479,7 +479,12 @@ PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(p
 void LocalTransport::Send(uint32_t partition, Bytes frame) {
   Event event;
   event.partition = partition;
-  service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
+  try {
+    service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
+  } catch (const std::bad_alloc&) {
+    event.kind = Event::kRefused;
+    event.reason = "the store is out of memory";
+  }
   ready_.push_back(std::move(event));
 }
 

@@ -5,6 +5,9 @@
 namespace het {
 namespace {
 
+// No less than a reply without message and tables takes.
+constexpr size_t kHeadBytes = 64;
+
 uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
   return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
 }
@@ -159,8 +162,9 @@ void Partition::Answer(const Request& q, Reply* p) {
     find(t.check_keys);
     for (size_t k = 0; k < t.check_keys.size(); ++k) {
       const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
-      const Clock lag = clock - t.check_clocks[k];
-      if (lag >= 0 && lag <= t.bound) {
+      // Unsigned: the client's clock may be anything.
+      const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
+      if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound) {
         const size_t bucket = LagBucket(lag);
         if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
         ++answer.lag_histogram[bucket];
@@ -180,10 +184,12 @@ void Partition::Answer(const Request& q, Reply* p) {
 }
 
 void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
+  bytes->clear();
+  bytes->reserve(kHeadBytes);
   Reply reply;
   reply.inc = incarnation_;
+  Request request;
   try {
-    Request request;
     const Status decoded = Decode(frame, &request);
     reply.request_id = request.request_id;
     if (!decoded.ok()) {
@@ -207,11 +213,13 @@ void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
     }
     Encode(reply, bytes);
   } catch (const std::bad_alloc&) {
-    // The push may have been applied: last_seq says so, and the client reads it.
+    // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded before
+    // anything is allocated, so the client is known.
     reply.status = FrameStatus::kOutOfMemory;
+    reply.request_id = request.request_id;
+    reply.last_seq = LastSeq(request.client);
     reply.message.clear();
     reply.tables = Vector<TableReply>();
-    bytes->clear();
     Encode(reply, bytes);
   }
 }

@@ -56,8 +56,8 @@ class Partition {
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
 
   // Answers one request frame with one reply frame. Any bytes are safe: what is not a request of this partition gets
-  // a reply that says so, and changes nothing. A push is applied whole or not at all. Throws nothing: a
-  // reply for which there is no memory becomes kOutOfMemory.
+  // a reply that says so, and changes nothing. A push is applied whole or not at all. A reply for which there
+  // is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even that fits.
   void Handle(Span<const uint8_t> frame, Bytes* reply);
 
   // Newest push that was applied from `client`; 0: none.

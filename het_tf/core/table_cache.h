@@ -174,7 +174,8 @@ class TableCache {
   size_t transient_live_ = 0;
   Vector<Queued> queue_;
   size_t queued_ = 0;  // entries of queue_ that were not taken back
-  boost::unordered_flat_map<Key, uint32_t, KeyHash> queue_index_;  // into queue_
+  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>, Allocator<std::pair<const Key, uint32_t>>>
+      queue_index_;  // into queue_
   Vector<uint32_t> victims_;
   Counters counters_;
 };

@@ -155,6 +155,7 @@ class EmbeddingCollection(keras.layers.Layer):
 
     # --- calling --------------------------------------------------------------------------------------------------
 
+    @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
         ids = self._features.flatten(inputs, "inputs")

@@ -91,7 +91,7 @@ TEST_P(EngineTest, EqualsAReferenceBitForBit) {
   std::map<int64_t, std::vector<float>> reference;
   for (int step = 0; step < 200; ++step) {
     std::vector<int64_t> ids(step == 7 ? 20000 : random() % 60);
-    for (int64_t& id : ids) id = static_cast<int64_t>(random() % 40) * (random() % 5 == 0 ? -(int64_t{1} << 59) : 1);
+    for (int64_t& id : ids) id = static_cast<int64_t>((random() % 40) * (random() % 5 == 0 ? ~uint64_t{0} << 59 : 1));
     Call call(&engine_, "t", ids);
     ASSERT_TRUE(call.Lookup(true).ok());
     for (size_t i = 0; i < ids.size(); ++i) {

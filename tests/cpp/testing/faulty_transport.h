@@ -173,7 +173,12 @@ class FaultyTransport : public Transport {
     }
     if (chance(faults.out_of_memory)) {
       SetAllocLimit(AllocatedBytes() + random_.Below(2 * frame.size() + 2000));
-      event.bytes = Answer(p, frame);
+      try {
+        event.bytes = Answer(p, frame);
+      } catch (const std::bad_alloc&) {
+        event.kind = Event::kRefused;
+        event.reason = "no memory at all";
+      }
       SetAllocLimit(SIZE_MAX);
     } else {
       event.bytes = Answer(p, frame);

@@ -289,15 +289,16 @@ class World {
   }
 
   int64_t ServerClock(const TableKey& key) {
-    return OnServer(key, [](const RowStore* rows, uint32_t row) { return rows == nullptr ? 0 : rows->meta(row).clock; });
+    Clock clock = 0;
+    OnServer(key, [&](const RowStore& rows, uint32_t row) { clock = rows.meta(row).clock; });
+    return clock;
   }
   std::vector<float> ServerRow(const TableKey& key) {
     const TableSchema& schema = *SchemaOf(key.first);
     std::vector<float> copy(schema.row_floats());
     schema.InitRow(key.second, copy.data());
-    OnServer(key, [&](const RowStore* rows, uint32_t row) {
-      if (rows != nullptr) copy.assign(rows->data(row), rows->data(row) + rows->row_floats());
-      return 0;
+    OnServer(key, [&](const RowStore& rows, uint32_t row) {
+      copy.assign(rows.data(row), rows.data(row) + rows.row_floats());
     });
     return copy;
   }
@@ -351,13 +352,14 @@ class World {
     }
     std::abort();
   }
+  // fn(rows, row) if the store has the row.
   template <typename Fn>
-  auto OnServer(const TableKey& key, Fn fn) {
+  void OnServer(const TableKey& key, Fn fn) {
     const uint64_t hash = HashKey(key.second, service_.hash_seed());
-    return service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& p) {
+    service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& p) {
       const Shard* shard = p.Find(key.first);
       const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key.second, hash);
-      return row == kNoRow ? fn(nullptr, row) : fn(&shard->rows(), row);
+      if (row != kNoRow) fn(shard->rows(), row);
     });
   }
 
