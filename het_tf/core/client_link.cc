@@ -317,7 +317,7 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
     const int64_t at = section == nullptr ? -1 : section->Position(key);
     if (at < 0) continue;
     const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
-    optimizer.MergeInto(section->update(static_cast<size_t>(at)) - optimizer.wire_begin(), ticks, x);
+    optimizer.MergeWire(section->update(static_cast<size_t>(at)), ticks, x);
     own_ticks += ticks;
   }
   if (line != kNoRow) {

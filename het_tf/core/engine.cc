@@ -209,11 +209,14 @@ Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped
 
 Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped) {
   step->PrepareSums(call);
+  std::vector<uint8_t> changed(call.tables.size());  // tables that get a tick at all
   bool any_active = false;
   for (size_t f = 0; f < call.features.size(); ++f) {
     const size_t floats = call.features[f].ids.size() * call.tables[call.features[f].table]->schema->dim();
     step->active[f] = AnyNonZero(args.gradients[f], floats);
-    any_active = any_active || step->active[f];
+    if (!step->active[f]) continue;
+    changed[call.features[f].table] = 1;
+    any_active = true;
   }
   if (!any_active) {
     std::lock_guard<std::mutex> lock(client_mutex_);
@@ -283,7 +286,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
     });
   });
   status = ApplyCached(call, args, step);
-  for (const TablePtr& table : call.tables) table->applies.fetch_add(1);
+  for (size_t t = 0; t < changed.size(); ++t) call.tables[t]->applies.fetch_add(changed[t]);
   return status;
 }
 

@@ -108,29 +108,42 @@ void Optimizer::InitSlots(float* row) const {
 }
 
 void Optimizer::MergeInto(const float* update, uint32_t ticks, float* row) const {
+  MergeWire(update + wire_begin(), ticks, row);
+}
+
+void Optimizer::MergeWire(const float* wire, uint32_t ticks, float* row) const {
   // A row and an update are one shape, and both operations of the algebra are the same recurrence.
-  Compose(update, ticks, row);
+  ComposeWire(wire, ticks, row);
   if (value_is_derived()) DeriveValue(row);
 }
 
 void Optimizer::Compose(const float* later, uint32_t later_ticks, float* earlier) const {
-  if (!value_is_derived()) Add(later, dim_, earlier);
-  size_t at = dim_;
+  ComposeWire(later + wire_begin(), later_ticks, earlier);
+}
+
+void Optimizer::ComposeWire(const float* wire, uint32_t ticks, float* earlier) const {
+  const float* part = wire;
+  if (!value_is_derived()) {
+    Add(part, dim_, earlier);
+    part += dim_;
+  }
+  earlier += dim_;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     const SlotSpec& spec = slots_[slot];
     const size_t n = slot_floats(slot);
     switch (spec.merge) {
       case Merge::kAdd:
-        Add(later + at, n, earlier + at);
+        Add(part, n, earlier);
         break;
       case Merge::kEma:
-        DecayAndAdd(Power(spec.beta, later_ticks), later + at, n, earlier + at);
+        DecayAndAdd(Power(spec.beta, ticks), part, n, earlier);
         break;
       case Merge::kLast:
-        TakeIfAny(later + at, n, earlier + at);
+        TakeIfAny(part, n, earlier);
         break;
     }
-    at += n;
+    part += n;
+    earlier += n;
   }
 }
 

@@ -77,6 +77,8 @@ class Optimizer {
   // row <- U(row), U = (ticks, update). A derived value is recomputed, so merging the identity with 0 ticks
   // into a row of slots and the initializer's value completes it.
   void MergeInto(const float* update, uint32_t ticks, float* row) const;
+  // The same from the part that travels: wire_floats() floats.
+  void MergeWire(const float* wire, uint32_t ticks, float* row) const;
 
   // earlier <- later ∘ earlier, in place. later_ticks is the p of `later`.
   void Compose(const float* later, uint32_t later_ticks, float* earlier) const;
@@ -90,6 +92,8 @@ class Optimizer {
   virtual void DeriveValue(float* row) const;
 
  private:
+  void ComposeWire(const float* wire, uint32_t ticks, float* earlier) const;
+
   size_t dim_;
   std::vector<SlotSpec> slots_;
   size_t row_floats_;

@@ -126,8 +126,7 @@ FrameStatus Partition::Apply(const Request& q) {
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
       RowStore& store = rows[at].shard->rows();
-      // The part that does not travel is never read by a merge, so the pointer may begin before the buffer's row.
-      optimizer.MergeInto(update - optimizer.wire_begin(), t.push_ticks[i], store.data(rows[at].row));
+      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
       RowMeta& meta = store.meta(rows[at].row);
       meta.clock += t.push_ticks[i];
       meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);

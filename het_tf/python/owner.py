@@ -15,6 +15,11 @@ def note(layer: Any) -> None:
     """Called while `layer` is being called: remembers the outermost model around it."""
     model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
     layer._het_owner = None if model is None or model is layer else weakref.ref(model)
+    optimizer = _inner(_optimizer(layer))
+    if KERAS_3 and optimizer is not None and not optimizer.built:
+        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their gradients
+        # (it meets a None in their place); the anchor then is a variable like others, whose gradient is 0.
+        layer._anchor.overwrite_with_gradient = not optimizer.use_ema
 
 
 def infers_shapes() -> bool:
@@ -39,14 +44,17 @@ def _optimizer(layer: Any) -> Any:
     return getattr(reference() if reference is not None else None, "optimizer", None)
 
 
+def _inner(optimizer: Any) -> Any:
+    """The optimizer inside of a LossScaleOptimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def accumulation_steps(layer: Any) -> int:
     """`gradient_accumulation_steps` of the optimizer of the layer's model, 1 if it has none.
 
     Keras applies the mean of k steps' gradients; tables are updated at every step, by 1/k.
     """
-    optimizer = _optimizer(layer)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    return getattr(optimizer, "gradient_accumulation_steps", None) or 1
+    return getattr(_inner(_optimizer(layer)), "gradient_accumulation_steps", None) or 1
 
 
 def learning_rate(layer: Any, table: str) -> Any:

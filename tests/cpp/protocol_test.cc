@@ -62,11 +62,42 @@ class Schedule {
     }
     return keys;
   }
+  // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers lack.
+  void Overlap(size_t w) {
+    Random& r = world_.random();
+    Client& client = world_.client(w);
+    struct Flight {
+      std::unique_ptr<TestStep> step;
+      std::unique_ptr<ReadOp> op;
+    };
+    std::vector<Flight> flights;
+    for (uint64_t n = 1 + r.Below(3); n > 0; --n) {
+      Flight flight{world_.NewStep(Keys()), nullptr};
+      flight.step->token = r.Chance(0.7) ? world_.NewToken() : 0;
+      flight.op = client.BeginRead(flight.step->MakeRead(), flight.step->token);
+      if (r.Chance(0.7)) client.Progress(0);
+      flights.push_back(std::move(flight));
+      if (r.Chance(0.3)) {
+        const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+        world_.transport(w).HoldRepliesFor(p, r.Unit());
+      }
+      for (uint64_t writes = r.Below(3); writes > 0 && !open_[w].empty(); --writes) {
+        Expect(world_.Write(w, open_[w].back().get()));
+        open_[w].pop_back();
+      }
+    }
+    for (Flight& flight : flights) {
+      for (int i = 0; i < 10000 && !flight.op->done(); ++i) client.Progress(0.05);
+      Expect(client.FinishRead(flight.op.get()));
+      if (error_.empty()) world_.CheckRead(w, flight.step.get());
+      if (flight.step->token != 0) open_[w].push_back(std::move(flight.step));
+    }
+  }
   void OneStep() {
     Random& r = world_.random();
     const size_t w = r.Below(open_.size());
     auto& open = open_[w];
-    const uint64_t what = r.Below(20);
+    const uint64_t what = r.Below(21);
     if (what < 8) {  // a whole step
       auto step = world_.NewStep(Keys());
       const Status read = world_.Read(w, step.get());
@@ -86,6 +117,8 @@ class Schedule {
       Expect(world_.Read(w, step.get(), false));
     } else if (what < 18) {
       Expect(world_.Flush(w));
+    } else if (what < 19) {
+      Overlap(w);
     } else if (failovers_) {
       const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
       const uint64_t fate = r.Below(4);

@@ -1,7 +1,7 @@
 """The whole way, ids to rows and gradients to tables, against the float64 oracle of every optimizer.
 
 100 random steps with repeated ids, two features on one table, through the layer and the tape: directly,
-and behind caches that check every read, that evict all the time, and that send an update at eviction only. One
+and behind caches that check every read, that evict all the time, and that send updates at eviction only. One
 worker is exact at every bound, so all of them meet the same oracle. Tolerance as in test_optimizers.py.
 """
 

@@ -41,12 +41,14 @@ class FaultyTransport : public Transport {
   FaultyTransport(LocalService* service, uint64_t seed) : service_(service), random_(seed) {
     connections_.resize(service->partitions());
   }
+  ~FaultyTransport() override { SetAllocLimit(SIZE_MAX); }
 
   Faults faults;
 
   // --- on command -----------------------------------------------------------------------------------------------
   void HoldRequests(uint32_t p, bool hold) { connections_[p].hold_requests = hold; }
   void HoldReplies(uint32_t p, bool hold) { connections_[p].hold_replies = hold; }
+  void HoldRepliesFor(uint32_t p, double seconds) { connections_[p].replies_held_until = now_ + seconds; }
   size_t requests(uint32_t p) const { return connections_[p].requests.size(); }
   size_t replies(uint32_t p) const { return connections_[p].replies.size(); }
   uint64_t served() const { return served_; }
@@ -54,6 +56,12 @@ class FaultyTransport : public Transport {
   void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
   // The next request of p that is served is answered by something else than a frame.
   void RefuseNext(uint32_t p) { connections_[p].refuse_next = true; }
+  // The next request of p that is served is never answered, and nothing after it, until the client gives up.
+  void SilenceOnce(uint32_t p) { connections_[p].silence_next = true; }
+  // One of the next requests of p finds `room` bytes of memory; calls queue up.
+  void LimitNext(uint32_t p, size_t room) { connections_[p].limits.push_back(room); }
+  // Frames that were refused for want of memory and left a trace all the same.
+  size_t half_applied() const { return half_applied_; }
   // The connection closes. Of the requests on their way the first `applied` still reach the partition; no reply does.
   void Cut(uint32_t p, size_t applied = 0) {
     Connection& c = connections_[p];
@@ -98,7 +106,7 @@ class FaultyTransport : public Transport {
       while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
         ServeFront(p, /*by_chance=*/true);
       }
-      while (!c.replies.empty() && !c.hold_replies && !random_.Chance(faults.delay)) {
+      while (!c.replies.empty() && !c.hold_replies && now_ >= c.replies_held_until && !random_.Chance(faults.delay)) {
         if (c.replies.front().kind == Event::kClosed) c.dead = false;
         events->push_back(std::move(c.replies.front()));
         c.replies.pop_front();
@@ -111,11 +119,10 @@ class FaultyTransport : public Transport {
   void Reset(uint32_t p) override {
     Connection& c = connections_[p];
     if (!c.requests.empty()) ghosts_.emplace_back(p, std::move(c.requests));
-    const bool hold_requests = c.hold_requests;
-    const bool hold_replies = c.hold_replies;
-    c = Connection();
-    c.hold_requests = hold_requests;
-    c.hold_replies = hold_replies;
+    c.requests.clear();
+    c.replies.clear();
+    c.dead = false;
+    c.silent = false;
   }
   void Sleep(double seconds) override { now_ += seconds; }
   double Now() override { return now_; }
@@ -130,6 +137,9 @@ class FaultyTransport : public Transport {
     bool hold_requests = false;
     bool hold_replies = false;
     bool refuse_next = false;
+    bool silence_next = false;
+    std::deque<size_t> limits;
+    double replies_held_until = 0;
   };
 
   static Event Closed(uint32_t p) {
@@ -145,6 +155,30 @@ class FaultyTransport : public Transport {
     service_->Handle(p, Span<const uint8_t>(frame.data(), frame.size()), &reply);
     return reply;
   }
+  // With `room` bytes of memory left.
+  void AnswerWithin(size_t room, const Bytes& frame, Event* event) {
+    auto rows = [&] {
+      Bytes bytes;
+      service_->WithPartition(event->partition, [&](Partition& partition) { partition.Serialize(&bytes); });
+      return bytes;
+    };
+    Request request;
+    static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
+    auto last_seq = [&] {
+      return service_->WithPartition(event->partition, [&](Partition& p) { return p.LastSeq(request.client); });
+    };
+    const Bytes before = rows();
+    const uint64_t last_before = last_seq();
+    SetAllocLimit(AllocatedBytes() + room);
+    try {
+      event->bytes = Answer(event->partition, frame);
+    } catch (const std::bad_alloc&) {
+      event->kind = Event::kRefused;
+      event->reason = "no memory at all";
+    }
+    SetAllocLimit(SIZE_MAX);
+    if (last_before > 0 && last_seq() == last_before && rows() != before) ++half_applied_;
+  }
   void ServeGhost() {
     auto& [p, requests] = ghosts_.front();
     if (!requests.empty()) {
@@ -156,7 +190,7 @@ class FaultyTransport : public Transport {
   void ServeFront(uint32_t p, bool by_chance) {
     Connection& c = connections_[p];
     auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
-    if (chance(faults.silence)) {
+    if (std::exchange(c.silence_next, false) || chance(faults.silence)) {
       c.silent = true;
       return;
     }
@@ -171,15 +205,11 @@ class FaultyTransport : public Transport {
       c.replies.push_back(std::move(event));
       return;
     }
-    if (chance(faults.out_of_memory)) {
-      SetAllocLimit(AllocatedBytes() + random_.Below(2 * frame.size() + 2000));
-      try {
-        event.bytes = Answer(p, frame);
-      } catch (const std::bad_alloc&) {
-        event.kind = Event::kRefused;
-        event.reason = "no memory at all";
-      }
-      SetAllocLimit(SIZE_MAX);
+    if (!c.limits.empty()) {
+      AnswerWithin(c.limits.front(), frame, &event);
+      c.limits.pop_front();
+    } else if (chance(faults.out_of_memory)) {
+      AnswerWithin(random_.Below(2 * frame.size() + 2000), frame, &event);
     } else {
       event.bytes = Answer(p, frame);
     }
@@ -198,6 +228,7 @@ class FaultyTransport : public Transport {
   std::deque<std::pair<uint32_t, std::deque<Bytes>>> ghosts_;
   double now_ = 0;
   uint64_t served_ = 0;
+  size_t half_applied_ = 0;
 };
 
 }  // namespace het::testing
