@@ -1,8 +1,9 @@
 // Question: what does one step of the engine cost for each looked-up row, without TensorFlow around it?
 //
-// The workload of local_step.py: 26 x 4096 ids a step from a Zipf distribution of exponent 1.05, on one table whose rows
-// all exist. `ns_row` is CPU time of all threads for one looked-up row; Google Benchmark's own "Time" is a step's wall
-// time. The gradient given to Apply is a fixed buffer, so what is measured is the engine and nothing else.
+// The workload of local_step.py: 26 x 4096 ids a step from a Zipf distribution of exponent 1.05, on one table
+// whose rows all exist. `ns_row` is CPU time of all threads for one looked-up row; Google Benchmark's own
+// "Time" is a step's wall time. The gradient given to Apply is a fixed buffer, so what is measured is the
+// engine and nothing else.
 //
 //   core_step_bench --benchmark_filter=small       # 1e6 rows of 16 floats
 //   core_step_bench --benchmark_filter=large       # 1e7 rows of 64 floats: up to 6 GB
@@ -22,7 +23,8 @@ namespace {
 constexpr size_t kIds = 26 * 4096;
 constexpr size_t kBatches = 32;
 
-// Zipf numbers in [0, rows), scattered over the ids by a bijection: neighbours in popularity are no neighbours in memory.
+// Zipf numbers in [0, rows), scattered over the ids by a bijection: neighbours in popularity are no
+// neighbours in memory.
 std::vector<int64_t> ZipfIds(size_t n, size_t rows, double exponent) {
   // Inversion of the continuous distribution with the same exponent (as benchmarks/workload.py does).
   const double top = std::pow(static_cast<double>(rows) + 1, 1 - exponent) - 1;
@@ -39,7 +41,10 @@ std::vector<int64_t> ZipfIds(size_t n, size_t rows, double exponent) {
 
 struct Table {
   Table(size_t rows, size_t dim, const std::string& optimizer, bool cached, size_t threads)
-      : engine("bench", threads), ids(ZipfIds(kIds * kBatches, rows, 1.05)), out(kIds * dim), gradient(kIds * dim) {
+      : engine("bench", threads),
+        ids(ZipfIds(kIds * kBatches, rows, 1.05)),
+        out(kIds * dim),
+        gradient(kIds * dim) {
     TableSpec spec;
     spec.name = "t";
     spec.dim = static_cast<uint32_t>(dim);
@@ -112,8 +117,8 @@ Table* Get(size_t rows, size_t dim, const std::string& optimizer, bool cached) {
   return table.get();
 }
 
-void Step(benchmark::State& state, size_t rows, size_t dim, const std::string& optimizer, bool cached, bool train,
-          size_t threads) {
+void Step(benchmark::State& state, size_t rows, size_t dim, const std::string& optimizer, bool cached,
+          bool train, size_t threads) {
   Table* table = Get(rows, dim, optimizer, cached);
   table->engine.SetThreads(threads);
   table->Step(train);
@@ -139,7 +144,8 @@ int Register() {
                                      (train ? optimizer : "lookup") + "/threads:" + std::to_string(threads);
             benchmark::RegisterBenchmark(name.c_str(),
                                          [=](benchmark::State& state) {
-                                           Step(state, size.rows, size.dim, optimizer, cached, train, threads);
+                                           Step(state, size.rows, size.dim, optimizer, cached, train,
+                                                threads);
                                          })
                 ->MeasureProcessCPUTime()
                 ->Unit(benchmark::kMicrosecond);

@@ -1,8 +1,8 @@
 // Question: what do lookups of a batch of keys cost in our index, beside boost::unordered_flat_map?
 //
-// Both map int64 keys to rows of 16 floats and copy the rows of 4,096 keys a batch, drawn evenly from the table. Ours
-// prefetches buckets and rows ahead; boost's map does not offer the address of a bucket, so only the rows can be.
-// `bytes_a_key` is what the index alone takes.
+// Both map int64 keys to rows of 16 floats and copy the rows of 4,096 keys a batch, drawn evenly from the
+// table. Ours prefetches buckets and rows ahead; boost's map does not offer the address of a bucket, so only
+// the rows can be. `bytes_a_key` is what the index alone takes.
 #include <benchmark/benchmark.h>
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -54,14 +54,16 @@ void Ours(benchmark::State& state) {
   Run(state, keys, [&](const Key* batch, float* out) {
     for (size_t i = 0; i < kBatch; ++i) hashes[i] = store.Hash(batch[i]);
     store.FindBatch(batch, hashes.data(), kBatch, rows.data());
-    for (size_t i = 0; i < kBatch; ++i) std::memcpy(out + i * kFloats, store.data(rows[i]), kFloats * sizeof(float));
+    for (size_t i = 0; i < kBatch; ++i)
+      std::memcpy(out + i * kFloats, store.data(rows[i]), kFloats * sizeof(float));
   });
   state.counters["bytes_a_key"] = static_cast<double>(index.bytes()) / static_cast<double>(keys.size());
 }
 
 void BoostFlatMap(benchmark::State& state) {
   const std::vector<Key> keys = Keys(static_cast<size_t>(state.range(0)));
-  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>, Allocator<std::pair<const Key, uint32_t>>>
+  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
+                            Allocator<std::pair<const Key, uint32_t>>>
       map;
   const size_t before = AllocatedBytes();
   for (size_t i = 0; i < keys.size(); ++i) map[keys[i]] = static_cast<uint32_t>(i);
@@ -73,7 +75,8 @@ void BoostFlatMap(benchmark::State& state) {
       rows[i] = map.find(batch[i])->second;
       __builtin_prefetch(&table[rows[i] * kFloats]);
     }
-    for (size_t i = 0; i < kBatch; ++i) std::memcpy(out + i * kFloats, &table[rows[i] * kFloats], kFloats * sizeof(float));
+    for (size_t i = 0; i < kBatch; ++i)
+      std::memcpy(out + i * kFloats, &table[rows[i] * kFloats], kFloats * sizeof(float));
   });
   state.counters["bytes_a_key"] = static_cast<double>(bytes) / static_cast<double>(keys.size());
 }

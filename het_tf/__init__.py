@@ -1,4 +1,4 @@
-"""het_tf: embedding tables without a size for TensorFlow, with an embedding cache and per-row clocks (HET, VLDB 2022).
+"""Embedding tables without a size for TensorFlow, with a cache and per-row clocks (HET, VLDB 2022).
 
     import het_tf, tensorflow as tf
 
@@ -10,14 +10,15 @@
     inputs = {"item": tf.keras.Input((), dtype="int64", name="item"),
               "history": tf.keras.Input((20,), dtype="int64", name="history")}
     rows = embed(inputs)                                        # {"item": [B, 16], "history": [B, 16]}
-    logit = tf.keras.layers.Dense(1)(tf.concat(list(rows.values()), -1))
+    x = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
+    logit = tf.keras.layers.Dense(1)(x)
     model = tf.keras.Model(inputs, logit)
     model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(dataset, callbacks=[het_tf.callbacks.CacheStats()])
     het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
 
-Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own optimizer. Nothing else
-in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer for a single feature.
+Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own optimizer.
+Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer for a single feature.
 """
 
 import sys as _sys

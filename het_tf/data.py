@@ -1,7 +1,6 @@
 """`het_tf.data`: another name of `het_tf.python.data`."""
 
+import importlib
 import sys
 
-from het_tf.python import data
-
-sys.modules[__name__] = data
+sys.modules[__name__] = importlib.import_module("het_tf.python.data")

@@ -1,7 +1,6 @@
 """`het_tf.models`: another name of `het_tf.python.models`."""
 
+import importlib
 import sys
 
-from het_tf.python import models
-
-sys.modules[__name__] = models
+sys.modules[__name__] = importlib.import_module("het_tf.python.models")

@@ -1,4 +1,4 @@
-"""keras.layers.Embedding and a Keras optimizer. An update costs O(table)."""
+"""keras.layers.Embedding and a Keras optimizer: updates cost O(table), and so do lookups after one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ class System:
     def __init__(self, rows: int, dim: int, optimizer: str, threads: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
-        self._layer = keras.layers.Embedding(rows, dim, embeddings_initializer="zeros")
+        # Filled by the initializer: after a sparse update TensorFlow copies the variable at each read.
+        self._layer = keras.layers.Embedding(rows, dim)
         self._layer.build()
-        value = self._layer.trainable_variables[0].value
-        for ids, values in workload.initial_rows(rows, dim):
-            value.scatter_update(tf.IndexedSlices(tf.constant(values), tf.constant(ids)))
         self._optimizer = {"sgd": keras.optimizers.SGD, "adagrad": keras.optimizers.Adagrad}[optimizer](0.01)
         self._optimizer.build(self._layer.trainable_variables)
         self._ids = [tf.constant(ids) for ids in workload.pool(rows)]

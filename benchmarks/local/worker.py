@@ -42,12 +42,10 @@ def main() -> None:
     name, rows, dim, optimizer, threads = sys.argv[1], *map(int, sys.argv[2:4]), sys.argv[4], int(sys.argv[5])
     module, class_name = MODULES[name]
     kind = getattr(__import__(module), class_name)
-    workload.pool(rows)
-    gc.collect()
-    before = rss()
     system = kind(rows, dim, optimizer, threads)
+    system.lookup(0)
     gc.collect()
-    reply(version=kind.version, rss_growth=rss() - before)
+    reply(version=kind.version, rss=rss())
     at = 0
     for line in sys.stdin:
         what, steps = line.split()

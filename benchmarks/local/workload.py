@@ -14,8 +14,8 @@ POOL = 32  # different steps, used in turn
 def zipf_ids(count: int, rows: int, exponent: float = EXPONENT, seed: int = 1) -> np.ndarray:
     """Returns int64 [count] in [0, rows), Zipf-distributed, popular ones scattered over the whole range.
 
-    Ranks come from inverting the continuous distribution of the same exponent. A bijection scatters them: in a real
-    table popular rows are no neighbours, and a dense table must not gain from that they are here.
+    Ranks come from inverting the continuous distribution of the same exponent. A bijection scatters them: in
+    a real table popular rows are no neighbours, and a dense one must not gain from their being so here.
     """
     uniform = np.random.default_rng(seed).random(count)
     top = (rows + 1.0) ** (1 - exponent) - 1

@@ -13,8 +13,8 @@ std::atomic<size_t> g_allocated{0};
 
 constexpr size_t kMallocAlignment = alignof(std::max_align_t);
 
-// A block aligned beyond malloc's own promise is cut out of a larger one; the pointer that malloc gave stands in
-// the word before it.
+// A block aligned beyond malloc's own promise is cut out of a larger one; the pointer that malloc gave stands
+// in the word before it.
 size_t Overhead(size_t alignment) { return alignment <= kMallocAlignment ? 0 : alignment + sizeof(void*); }
 
 }  // namespace

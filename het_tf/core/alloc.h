@@ -1,7 +1,7 @@
 // All memory that grows with the data goes through one hook.
 //
-// Why: inside a Redis module the server must see what the tables take (its `maxmemory` knows only memory that was
-// taken through RedisModule_Alloc), and tests must be able to say "memory ends here" at any byte.
+// Why: inside a Redis module the server must see what the tables take (its `maxmemory` knows only memory that
+// was taken through RedisModule_Alloc), and tests must be able to say "memory ends here" at any byte.
 //
 // Use `Vector<T>` for arrays that grow with rows or ids. Running out throws std::bad_alloc; every function
 // of the core that can meet it says in what state it leaves its object.

@@ -16,7 +16,7 @@ constexpr size_t kParallelIds = 16384;
 
 struct BatchPlan::Chunk {
   uint32_t feature;
-  size_t begin;    // of the feature's ids
+  size_t begin;  // of the feature's ids
   size_t end;
   size_t scratch;  // of partition_of_
 };
@@ -31,7 +31,9 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
 
   Vector<Chunk> chunks;
   size_t ids = 0;
+  feature_first_.clear();
   for (uint32_t f = 0; f < features.size(); ++f) {
+    feature_first_.push_back(ids);
     const size_t n = features[f].ids.size();
     for (size_t begin = 0; begin < n; begin += kChunkIds) {
       const size_t end = std::min(n, begin + kChunkIds);
@@ -46,6 +48,7 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
   hashes_.Resize(ids);
   rows_.Resize(ids);
   partition_of_.Resize(ids);
+  positions_.Resize(ids);
   offsets_.assign(chunks.size() * partitions, 0);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
   auto parallel = [threads](size_t tasks, const std::function<void(size_t)>& task) {
@@ -74,7 +77,7 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
   for (uint32_t p = 0; p < partitions; ++p) {
     for (uint32_t t = 0; t < tables; ++t) {
       Group& group = groups_[static_cast<size_t>(p) * tables + t];
-      group = Group{t, p, at, 0, 0};
+      group = Group{t, p, at, 0, 0, 0};
     }
     if (tables == 1) {
       for (size_t c = 0; c < chunks.size(); ++c) {
@@ -114,7 +117,10 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
     const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
-      if (has_padding && key == padding) continue;
+      if (has_padding && key == padding) {
+        positions_[feature_first_[chunk.feature] + i] = kPadding;
+        continue;
+      }
       const size_t to = next[partition_of[i - chunk.begin]]++;
       entries_[to] = Entry{chunk.feature, static_cast<uint32_t>(i)};
       entry_keys_[to] = key;
@@ -133,6 +139,21 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
     groups_.clear();
     total_ = 0;
     throw std::bad_alloc();
+  }
+  table_first_.clear();
+  table_uniques_.assign(tables, 0);
+  for (const Group& group : groups_) {
+    table_first_.push_back(table_uniques_[group.table]);
+    table_uniques_[group.table] += group.uniques;
+  }
+}
+
+void BatchPlan::NumberPositions(const Group& group) {
+  const Entry* entries = entry(group);
+  const uint32_t* numbers = inverse(group);
+  const uint32_t first = static_cast<uint32_t>(table_first(group));
+  for (size_t e = 0; e < group.entries; ++e) {
+    positions_[feature_first_[entries[e].feature] + entries[e].index] = first + numbers[e];
   }
 }
 

@@ -2,13 +2,14 @@
 //
 //   ids of all features ──hash──► scattered by partition (and table) ──► unique keys of each group + inverse
 //
-// A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its unique
-// keys fit in the first levels of the CPU's cache, different groups run on different threads without a lock, and the
-// frames of a remote partition need just this order. Within a group positions stay in the order of the step
-// (features in order, ids in order), so sums over the occurrences of a key do not depend on the number of threads.
+// A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its
+// unique keys fit in the first levels of the CPU's cache, different groups run on different threads without a
+// lock, and the frames of a remote partition need just this order. Within a group positions stay in the order
+// of the step (features in order, ids in order), so sums over the occurrences of a key do not depend on the
+// number of threads.
 //
-// A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between steps: their
-// buffers are megabytes.
+// A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between
+// steps: their buffers are megabytes.
 #ifndef HET_TF_CORE_BATCH_PLAN_H_
 #define HET_TF_CORE_BATCH_PLAN_H_
 
@@ -38,9 +39,10 @@ class BatchPlan {
   struct Group {
     uint32_t table = 0;
     uint32_t partition = 0;
-    size_t first = 0;    // of its entries, and of its unique keys
+    size_t first = 0;  // of its entries, and of its unique keys
     size_t entries = 0;
-    size_t uniques = 0;  // <= entries
+    size_t uniques = 0;       // <= entries
+    uint64_t generation = 0;  // of the store when its rows were found; 0: they were not
   };
 
   // Throws std::bad_alloc; the plan is empty then. Ids are at most 2^32 - 1 a feature.
@@ -58,6 +60,19 @@ class BatchPlan {
   const uint64_t* hashes(const Group& g) const { return hashes_.data() + g.first; }
   // Where each unique key's row is: filled in by whoever owns the rows.
   uint32_t* rows(const Group& g) { return rows_.data() + g.first; }
+  void set_generation(const Group& g, uint64_t generation) {
+    groups_[static_cast<size_t>(&g - groups_.data())].generation = generation;
+  }
+
+  // The unique keys of one table, over all its groups, have numbers too, from 0 to table_uniques(table):
+  // those of a group are table_first(group) + 0, 1, 2, ... A feature's positions name their key by it;
+  // kPadding has none.
+  static constexpr uint32_t kPadding = 0xffffffffu;
+  size_t table_uniques(uint32_t table) const { return table_uniques_[table]; }
+  size_t table_first(const Group& g) const { return table_first_[static_cast<size_t>(&g - groups_.data())]; }
+  const uint32_t* positions(uint32_t feature) const { return positions_.data() + feature_first_[feature]; }
+  // Fills in the positions of a group's entries.
+  void NumberPositions(const Group& g);
 
  private:
   struct Chunk;
@@ -74,6 +89,10 @@ class BatchPlan {
   Buffer<uint64_t> hashes_;
   Buffer<uint32_t> rows_;
   Buffer<uint16_t> partition_of_;
+  Buffer<uint32_t> positions_;
+  Vector<size_t> feature_first_;
+  Vector<size_t> table_first_;    // of each group
+  Vector<size_t> table_uniques_;  // of each table
   Vector<size_t> offsets_;
 };
 

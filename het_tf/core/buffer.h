@@ -1,5 +1,5 @@
-// An array that is not initialised and keeps its memory from step to step: clearing megabytes that are about to be
-// overwritten costs as much as the work itself.
+// An array that is not initialised and keeps its memory from step to step: clearing megabytes that are about
+// to be overwritten costs as much as the work itself.
 #ifndef HET_TF_CORE_BUFFER_H_
 #define HET_TF_CORE_BUFFER_H_
 

@@ -1,7 +1,7 @@
 // Reading and writing the bytes of frames: fixed-width little-endian integers, varints, and runs of keys.
 //
-// A reader never trusts a length: every read checks what is left, and a failed read sticks (ok() stays false), so
-// a decoder checks once at the end of a section rather than after every field.
+// A reader never trusts a length: every read checks what is left, and a failed read sticks (ok() stays
+// false), so a decoder checks once at the end of a section rather than after every field.
 #ifndef HET_TF_CORE_BYTES_H_
 #define HET_TF_CORE_BYTES_H_
 
@@ -39,8 +39,8 @@ class Writer {
     }
     out_->push_back(static_cast<uint8_t>(value));
   }
-  // Keys as differences from the key before: two bytes or three a key when they are sorted and dense, correct in any
-  // order and for any int64.
+  // Keys as differences from the key before: two bytes or three a key when they are sorted and dense, correct
+  // in any order and for any int64.
   template <typename Keys>
   void KeyRun(const Keys& keys) {
     uint64_t before = 0;
@@ -88,8 +88,8 @@ class Reader {
     ok_ = false;
     return 0;
   }
-  // A count of things that take at least one byte each: never more than the bytes that are left, so that a damaged
-  // count cannot ask for memory.
+  // A count of things that take at least one byte each: never more than the bytes that are left, so that a
+  // damaged count cannot ask for memory.
   size_t Count() {
     const uint64_t count = Varint();
     if (count > left()) ok_ = false;

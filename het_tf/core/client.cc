@@ -35,7 +35,8 @@ void Client::StartOver() {
 
 void Client::CheckFork() {
   if (process_ == getpid()) return;
-  // The parent goes on under the old identity and owns the unsent updates; here is a new client with empty caches.
+  // The parent goes on under the old identity and owns the unsent updates; here is a new client with empty
+  // caches.
   process_ = getpid();
   std::map<uint64_t, std::unique_ptr<TableCache>> old;
   old.swap(caches_);
@@ -57,13 +58,15 @@ void Client::RemoveTable(uint64_t table) {
   ForgetTable(table);
   TableCache* cache = caches_.at(table).get();
   auto of_table = [cache](const auto& pin) { return pin.first == cache; };
-  for (auto& [token, pins] : tokens_) pins.erase(std::remove_if(pins.begin(), pins.end(), of_table), pins.end());
+  for (auto& [token, pins] : tokens_)
+    pins.erase(std::remove_if(pins.begin(), pins.end(), of_table), pins.end());
   for (Link& link : links_) {
     for (PushFrame& frame : link.frames) {
       auto& sections = frame.sections;
-      sections.erase(std::remove_if(sections.begin(), sections.end(),
-                                    [cache](const PushFrame::Section& section) { return section.cache == cache; }),
-                     sections.end());
+      sections.erase(
+          std::remove_if(sections.begin(), sections.end(),
+                         [cache](const PushFrame::Section& section) { return section.cache == cache; }),
+          sections.end());
     }
   }
   caches_.erase(table);
@@ -73,7 +76,8 @@ Link* Client::LinkOf(const TableCache& cache, Key key) {
   return &links_[PartitionOf(cache.lines().Hash(key), static_cast<uint32_t>(links_.size()))];
 }
 
-// --- read ---------------------------------------------------------------------------------------------------
+// --- read
+// ---------------------------------------------------------------------------------------------------
 
 std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
   CheckFork();
@@ -188,7 +192,8 @@ Status Client::Read(CachedRead* read, uint64_t token) {
   }
 }
 
-// --- write --------------------------------------------------------------------------------------------------
+// --- write
+// --------------------------------------------------------------------------------------------------
 
 Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
   struct Wanted {
@@ -276,8 +281,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     for (size_t i = 0; i < write->parts.size(); ++i) tick(i);
   }
   for (const CachedWrite::Part& part : write->parts) {
-    caches_.at(part.table)->counters().ticks +=
-        static_cast<uint64_t>(std::count_if(part.touched, part.touched + part.uniques, [](uint8_t t) { return t; }));
+    caches_.at(part.table)->counters().ticks += static_cast<uint64_t>(
+        std::count_if(part.touched, part.touched + part.uniques, [](uint8_t t) { return t; }));
   }
   Status status;
   try {
@@ -288,9 +293,10 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     Unpin(token);
     TrimCaches();
   } catch (const std::bad_alloc&) {
-    status = Status(Code::kResourceExhausted,
-                    "out of memory while pushing; the updates of this step were made and are kept, and go out with "
-                    "the next one");
+    status = Status(
+        Code::kResourceExhausted,
+        "out of memory while pushing; the updates of this step were made and are kept, and go out with "
+        "the next one");
   }
   Unpin(token);
   return status;
@@ -381,7 +387,8 @@ Status Client::WaitForPushBound(const CachedWrite& write) {
     const int64_t bound = caches_.at(part.table)->config().push_bound;
     if (bound == kUnbounded || !links_[part.partition].unapplied()) return false;
     for (size_t u = 0; u < part.uniques; ++u) {
-      if (part.touched[u] && UnappliedTicks(part.table, part.keys[u]) > static_cast<uint64_t>(bound)) return true;
+      if (part.touched[u] && UnappliedTicks(part.table, part.keys[u]) > static_cast<uint64_t>(bound))
+        return true;
     }
     return false;
   };
@@ -399,7 +406,9 @@ void Client::TrimCaches() {
 
 Status Client::WaitApplied() {
   return Wait(
-      [this] { return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.unapplied(); }); },
+      [this] {
+        return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.unapplied(); });
+      },
       "a flush");
 }
 
@@ -409,7 +418,8 @@ Status Client::Flush() {
     TableCache* cache = held.get();
     std::vector<Vector<uint32_t>> dirty(links_.size());
     cache->ForEachLine([&](uint32_t line) {
-      if (cache->pending(line) > 0) dirty[LinkOf(*cache, cache->lines().meta(line).key)->partition].push_back(line);
+      if (cache->pending(line) > 0)
+        dirty[LinkOf(*cache, cache->lines().meta(line).key)->partition].push_back(line);
     });
     for (uint32_t p = 0; p < links_.size(); ++p) {
       if (dirty[p].empty()) continue;
@@ -446,7 +456,8 @@ void Client::ForgetTable(uint64_t table) {
   }
 }
 
-// --- waiting ------------------------------------------------------------------------------------------------
+// --- waiting
+// ------------------------------------------------------------------------------------------------
 
 Status Client::Wait(const std::function<bool()>& done, const char* what) {
   const double start = transport_->Now();
@@ -457,21 +468,25 @@ Status Client::Wait(const std::function<bool()>& done, const char* what) {
     const double waited = transport_->Now() - start;
     if (waited < config_.deadline) continue;
     std::string which;
+    bool exhausted = false;
     for (const Link& link : links_) {
       if (link.outstanding.empty() && link.waiting.empty() && !link.unapplied()) continue;
       which += " partition " + std::to_string(link.partition) +
                (link.last_failure.empty() ? ": no answer;" : ": " + link.last_failure + ";");
+      exhausted = exhausted || link.last_failure == kStoreOutOfMemory;
       if (which.size() > 400) break;
     }
-    return Status(Code::kDeadlineExceeded,
-                  std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;" + which +
+    return Status(exhausted ? Code::kResourceExhausted : Code::kDeadlineExceeded,
+                  std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;" +
+                      which +
                       " updates that were made are kept and will be sent. Check the servers, or raise the "
                       "deadline");
   }
   return Status();
 }
 
-// --- the store in this process --------------------------------------------------------------------------------
+// --- the store in this process
+// --------------------------------------------------------------------------------
 
 uint32_t LocalTransport::partitions() const { return service_->partitions(); }
 PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
@@ -495,7 +510,9 @@ bool LocalTransport::Poll(double, std::vector<Event>* events) {
   return any;
 }
 
-void LocalTransport::Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+void LocalTransport::Sleep(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 double LocalTransport::Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -1,20 +1,24 @@
-// A worker's side of the clock protocol: caches before a store of partitions, for all cached tables of one engine.
+// A worker's side of the clock protocol: caches before a store of partitions, for all cached tables of one
+// engine.
 //
 // Read makes sure that every asked row is in the cache and within the pull bound; Write ticks rows and pushes
-// what is past the push bound. What must hold (I1-I5) and why is in docs/concepts.md. In short, with b the ticks that a
-// cached row contains, p its unsent ticks, g the server's:
+// what is past the push bound. What must hold (I1-I5) and why is in docs/concepts.md. In short, with b the
+// ticks that a cached row contains, p its unsent ticks, g the server's:
 //
-//   read    cached, bound finite ─► check (key, b)        absent ─► fetch         one request a partition, all at once
+//   read    cached, bound finite ─► check (key, b)        absent ─► fetch         one request a partition,
+//   all at once
 //           answer (v, g, applied):  x = unsent ∘ frames after `applied` ∘ v,   b = g + ticks of those frames
 //   write   x <- optimizer(x, G); p += 1;  p > bound ─► into a numbered frame, b += p, p = 0;  wait where the
 //           bound asks for it
 //
-// Exactly once: frames of a partition are numbered without gaps, kept until durable, and sent again in order after any
-// failure; the partition skips what it has applied and refuses a gap. The partition's incarnation number tells when
-// it came to life again: then bases are invalid and rows are fetched anew, unsent updates stay.
+// Exactly once: frames of a partition are numbered without gaps, kept until durable, and sent again in order
+// after any failure; the partition skips what it has applied and refuses a gap. The partition's incarnation
+// number tells when it came to life again: then bases are invalid and rows are fetched anew, unsent updates
+// stay.
 //
-// Failures are retried with backoff until `deadline`; then the call fails with a message that says which partition,
-// since when, and why. Nothing that was ticked is lost by that: frames stay and go out with the next call.
+// Failures are retried with backoff until `deadline`; then the call fails with a message that says which
+// partition, since when, and why. Nothing that was ticked is lost by that: frames stay and go out with the
+// next call.
 //
 // Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock means one call
 // at a time. BeginRead and Progress let a test (or a prefetcher) have several reads on their way.
@@ -35,13 +39,15 @@ namespace het {
 
 class LocalService;
 
+constexpr char kStoreOutOfMemory[] = "the store is out of memory";
+
 struct ClientConfig {
   double request_timeout = 10;  // seconds until an unanswered request counts as lost
   double deadline = 60;         // seconds until a call gives up
   double first_backoff = 0.01;
   double max_backoff = 1;
-  // Frames are kept after they were applied, until MarkDurable: then a server that loses what it acknowledged gets
-  // it again.
+  // Frames are kept after they were applied, until MarkDurable: then a server that loses what it acknowledged
+  // gets it again.
   bool keep_until_durable = false;
   // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
@@ -59,7 +65,7 @@ struct CachedRead {
     const float** values;  // out: good until the next call on the client
   };
   Vector<Part> parts;
-  Vector<const float*> values;    // room for the parts' values
+  Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };
 
@@ -70,8 +76,8 @@ struct CachedWrite {
     size_t uniques;
     const Key* keys;
     const uint64_t* hashes;
-    uint32_t* rows;  // lines, as the read left them; checked
-    float* sums;     // dim floats a key; used up
+    uint32_t* rows;          // lines, as the read left them; checked
+    float* sums;             // dim floats a key; used up
     const uint8_t* touched;  // 0: this key gets no tick
     float learning_rate;
   };
@@ -122,10 +128,12 @@ class Client {
   const Counters& Stats(uint64_t table) { return caches_.at(table)->counters(); }
   TableCache* cache(uint64_t table) { return caches_.at(table).get(); }
   const Link& link(uint32_t partition) const { return links_[partition]; }
-  // Ticks of key that this worker made and that no answer has shown to be applied: in its line, queued, in frames.
+  // Ticks of key that this worker made and that no answer has shown to be applied: in its line, queued, in
+  // frames.
   uint64_t UnappliedTicks(uint64_t table, Key key);
 
-  // --- the same, step by step -----------------------------------------------------------------------------------
+  // --- the same, step by step
+  // -----------------------------------------------------------------------------------
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
   // Sends what can be sent and handles what has come, waiting at most so long for the first event.
   void Progress(double wait);

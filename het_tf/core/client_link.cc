@@ -1,5 +1,6 @@
 // The client's frames: sending them, handling answers, and everything that can go wrong in between.
 #include <algorithm>
+#include <utility>
 
 #include "het_tf/core/client.h"
 #include "het_tf/core/local_service.h"
@@ -8,14 +9,14 @@ namespace het {
 
 void Client::Progress(double wait) {
   for (Link& link : links_) Pump(&link);
-  events_.clear();
-  if (!transport_->Poll(0, &events_) && wait > 0) {
+  if (events_.empty() && !transport_->Poll(0, &events_) && wait > 0) {
     bool expected = false;
     double pause = wait;
     const double now = transport_->Now();
     for (const Link& link : links_) {
       expected = expected || !link.outstanding.empty();
-      if (!link.waiting.empty() || link.unapplied()) pause = std::min(pause, std::max(1e-4, link.not_before - now));
+      if (!link.waiting.empty() || link.unapplied())
+        pause = std::min(pause, std::max(1e-4, link.not_before - now));
     }
     // Nothing is on its way: the wait is for a backoff to end.
     if (expected) {
@@ -24,10 +25,18 @@ void Client::Progress(double wait) {
       transport_->Sleep(pause);
     }
   }
-  for (Transport::Event& event : events_) HandleEvent(&event);
+  size_t handled = 0;
+  try {
+    while (handled < events_.size()) HandleEvent(&events_[handled++]);
+  } catch (...) {  // out of memory: the rest waits for the next call
+    events_.erase(events_.begin(), events_.begin() + static_cast<ptrdiff_t>(handled));
+    throw;
+  }
+  events_.clear();
   const double now = transport_->Now();
   for (Link& link : links_) {
-    if (link.outstanding.empty() || now - link.outstanding.front().sent_at < config_.request_timeout) continue;
+    if (link.outstanding.empty() || now - link.outstanding.front().sent_at < config_.request_timeout)
+      continue;
     // A late answer would be taken for the next request's: the connection goes with the request.
     transport_->Reset(link.partition);
     Failed(&link, "no answer for " + std::to_string(config_.request_timeout) + " s", true);
@@ -35,7 +44,8 @@ void Client::Progress(double wait) {
   for (Link& link : links_) Pump(&link);
 }
 
-// --- sending ------------------------------------------------------------------------------------------------
+// --- sending
+// ------------------------------------------------------------------------------------------------
 
 void Client::Pump(Link* link) {
   if (!link->fatal.ok()) return;
@@ -121,7 +131,8 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
   transport_->Send(link->partition, std::move(bytes));
 }
 
-// --- answers ------------------------------------------------------------------------------------------------
+// --- answers
+// ------------------------------------------------------------------------------------------------
 
 void Client::HandleEvent(Transport::Event* event) {
   Link* link = &links_[event->partition];
@@ -179,12 +190,17 @@ void Client::HandleReply(Link* link, const Reply& reply, size_t bytes) {
         for (const TableReply& t : reply.tables) rows += t.rows.size() * sizeof(float);
         caches_.at(reply.tables[0].table)->counters().metadata_bytes_in += bytes - rows;
       }
-      return HandleAnswer(link, reply, request.part.get());
+      try {
+        return HandleAnswer(link, reply, request.part.get());
+      } catch (...) {
+        Requeue(link, request.part);
+        throw;
+      }
     }
     case FrameStatus::kGap:
       if (reply.last_seq < link->applied && request.fresh) {
-        // Nothing else was on its way, and still the partition does not know what it acknowledged: it lost it,
-        // or forgot this client.
+        // Nothing else was on its way, and still the partition does not know what it acknowledged: it lost
+        // it, or forgot this client.
         Reborn(link, reply.last_seq);
       } else {
         Acknowledge(link, reply.last_seq);
@@ -202,7 +218,7 @@ void Client::HandleReply(Link* link, const Reply& reply, size_t bytes) {
     case FrameStatus::kOutOfMemory:
       Acknowledge(link, reply.last_seq);
       Requeue(link, request.part);
-      return Failed(link, "the store is out of memory", false);
+      return Failed(link, kStoreOutOfMemory, false);
     case FrameStatus::kNoTable:
     case FrameStatus::kWrongPartition:
     case FrameStatus::kBadFrame:
@@ -231,9 +247,9 @@ void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
   ReadOp* op = part->op;
   for (const ReadPart::Section& section : part->sections) {
     TableCache* cache = section.cache;
-    const TableReply& t = *std::find_if(reply.tables.begin(), reply.tables.end(), [&](const TableReply& candidate) {
-      return candidate.table == cache->schema().id();
-    });
+    const TableReply& t =
+        *std::find_if(reply.tables.begin(), reply.tables.end(),
+                      [&](const TableReply& candidate) { return candidate.table == cache->schema().id(); });
     Counters& counters = cache->counters();
     const float* row = t.rows.data();
     auto next_row = [&](Clock clock) {
@@ -243,9 +259,11 @@ void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
     };
     for (size_t i = 0; i < t.refreshed.size(); ++i) {
       const Clock clock = t.refreshed_clocks[i];
-      Install(link, cache, section.checks[t.refreshed[i]], clock, next_row(clock), reply.last_seq, false, false, op);
+      Install(link, cache, section.checks[t.refreshed[i]], clock, next_row(clock), reply.last_seq, false,
+              false, op);
     }
     Vector<uint8_t> admit(section.fetches.size());
+    op->pins.reserve(op->pins.size() + section.fetches.size());  // Install does not ask
     if (op->token != 0) {
       size_t incoming = 0;
       for (size_t i = 0; i < section.fetches.size(); ++i) {
@@ -280,10 +298,8 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
   uint32_t line = lines.Find(key, hash);
   // Another read has brought it meanwhile.
   if (line != kNoRow && fetched && !cache->invalid(line)) {
-    if (op->token != 0) {
-      cache->Pin(line);
-      op->pins.push_back({cache, line});
-    }
+    cache->Pin(line);
+    op->pins.push_back({cache, line});
     return;
   }
   if (line == kNoRow && !fetched) return;  // a refreshed line that was let go
@@ -293,8 +309,7 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
     x = lines.data(line);
     cache->SetInvalid(line, false);
   } else if (op->token != 0) {
-    op->pins.reserve(op->pins.size() + 1);
-    const bool transient = !admit || lines.size() >= cache->config().capacity;
+    const bool transient = !admit || cache->resident() >= cache->config().capacity;
     line = cache->Insert(key, hash, 0, transient);
     cache->Pin(line);
     op->pins.push_back({cache, line});
@@ -328,7 +343,8 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
   }
 }
 
-// --- failures -----------------------------------------------------------------------------------------------
+// --- failures
+// -----------------------------------------------------------------------------------------------
 
 void Client::Acknowledge(Link* link, uint64_t last_seq) {
   link->applied = std::max(link->applied, std::min(last_seq, link->next_seq - 1));
@@ -342,6 +358,8 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
       if (LinkOf(*c, c->lines().meta(line).key) == link) c->SetInvalid(line, true);
     });
   }
+  // Answers that are still owed are about the old bases.
+  for (Link::Outstanding& request : link->outstanding) Requeue(link, std::exchange(request.part, nullptr));
   link->resend = true;
   if (last_seq >= link->applied) return Acknowledge(link, last_seq);
   if (last_seq >= link->durable) {  // everything that was lost is still here
@@ -386,11 +404,13 @@ void Client::Failed(Link* link, const std::string& reason, bool connection_lost)
   const double now = transport_->Now();
   if (link->failures == 0) link->failing_since = now;
   const double backoff =
-      std::min(config_.max_backoff, config_.first_backoff * static_cast<double>(1u << std::min<size_t>(link->failures, 10)));
+      std::min(config_.max_backoff,
+               config_.first_backoff * static_cast<double>(1u << std::min<size_t>(link->failures, 10)));
   ++link->failures;
   // Between half and all of it, so that clients that failed together do not come back together.
   jitter_ = Mix64(jitter_ + 1);
-  link->not_before = now + backoff * (0.5 + static_cast<double>(jitter_ >> 12) / static_cast<double>(uint64_t{1} << 53));
+  link->not_before =
+      now + backoff * (0.5 + static_cast<double>(jitter_ >> 12) / static_cast<double>(uint64_t{1} << 53));
   link->last_failure = reason;
   link->resend = true;
   if (!connection_lost) return;

@@ -8,32 +8,33 @@
 namespace het {
 
 // The classes of traffic, in rows:   name                 meaning
-#define HET_COUNTERS(X)                                                                            \
-  X(reads, "unique keys that lookups asked for")                                                   \
-  X(hits, "of these: in the cache when the lookup came")                                           \
-  X(miss_pull, "rows fetched because they were not in the cache")                                  \
-  X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")       \
-  X(checks, "cached rows whose clock was sent to the server for comparison")                       \
-  X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")         \
-  X(evict_push, "rows pushed because they left the cache")                                         \
-  X(inserts, "rows that entered the cache")                                                        \
-  X(evictions, "rows that left it")                                                                \
+#define HET_COUNTERS(X)                                                                                \
+  X(reads, "unique keys that lookups asked for")                                                       \
+  X(hits, "of these: in the cache when the lookup came")                                               \
+  X(miss_pull, "rows fetched because they were not in the cache")                                      \
+  X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")           \
+  X(checks, "cached rows whose clock was sent to the server for comparison")                           \
+  X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")             \
+  X(evict_push, "rows pushed because they left the cache")                                             \
+  X(inserts, "rows that entered the cache")                                                            \
+  X(evictions, "rows that left it")                                                                    \
   X(transient_rows, "rows served without entering for longer than the step: not admitted, or no room") \
-  X(row_bytes_in, "bytes of rows received")                                                        \
-  X(row_bytes_out, "bytes of updates sent")                                                        \
-  X(metadata_bytes_in, "all other bytes of replies: clocks, heads")                                \
-  X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                        \
-  X(requests, "request frames sent, again after a failure included")                               \
-  X(resends, "frames sent again after a failure")                                                  \
-  X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")          \
-  X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")             \
+  X(row_bytes_in, "bytes of rows received")                                                            \
+  X(row_bytes_out, "bytes of updates sent")                                                            \
+  X(metadata_bytes_in, "all other bytes of replies: clocks, heads")                                    \
+  X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                            \
+  X(requests, "request frames sent, again after a failure included")                                   \
+  X(resends, "frames sent again after a failure")                                                      \
+  X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")              \
+  X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \
   X(ticks, "ticks applied to rows by this worker")
 
 struct Counters {
 #define HET_FIELD(name, help) uint64_t name = 0;
   HET_COUNTERS(HET_FIELD)
 #undef HET_FIELD
-  // Staleness that checks really observed, g - b after the check: bucket 0 is lag 0, bucket i is [2^(i-1), 2^i).
+  // Staleness that checks really observed, g - b after the check: bucket 0 is lag 0, bucket i is [2^(i-1),
+  // 2^i).
   uint64_t lag_histogram[65] = {};
 
   std::string ToJson() const;

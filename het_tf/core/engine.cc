@@ -16,6 +16,13 @@ constexpr size_t kPlansKept = 8;
 // Tokens that may wait for their gradient; older ones are forgotten.
 constexpr size_t kTokensKept = 65536;
 
+// The store is in this process: what fails for want of memory now will not work in a minute either.
+ClientConfig EmbeddedConfig() {
+  ClientConfig config;
+  config.deadline = 1;
+  return config;
+}
+
 Status OutOfMemory(const char* during) {
   return Status(Code::kResourceExhausted,
                 std::string("out of memory during ") + during +
@@ -23,9 +30,10 @@ Status OutOfMemory(const char* during) {
 }
 
 Status NonFiniteGradient(const TableSchema& schema, Key key) {
-  return InvalidArgument("gradient of table '" + schema.spec().name + "' for id " + std::to_string(key) +
-                         " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
-                         "the inputs");
+  return InvalidArgument(
+      "gradient of table '" + schema.spec().name + "' for id " + std::to_string(key) +
+      " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
+      "the inputs");
 }
 
 }  // namespace
@@ -34,7 +42,7 @@ Engine::Engine(std::string name, size_t threads)
     : name_(std::move(name)),
       pool_(std::make_unique<ThreadPool>(threads)),
       transport_(std::make_unique<LocalTransport>(&service_)),
-      client_(std::make_unique<Client>(transport_.get())) {}
+      client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())) {}
 
 Engine::~Engine() = default;
 
@@ -44,7 +52,8 @@ void Engine::SetThreads(size_t threads) {
   if (threads != pool_->threads()) pool_ = std::make_unique<ThreadPool>(threads);
 }
 
-// --- tokens -------------------------------------------------------------------------------------------------
+// --- tokens
+// -------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Step> Engine::NewStep() {
   std::lock_guard<std::mutex> lock(tokens_mutex_);
@@ -69,8 +78,10 @@ void Engine::Remember(uint64_t token, std::unique_ptr<Step> step) {
   std::lock_guard<std::mutex> lock(tokens_mutex_);
   pending_[token] = std::move(step);
   ++plans_pending_;
+  oldest_plan_ = std::min(oldest_plan_, token);
   // The oldest tokens lose their plans, and at last their right to be used.
-  for (auto it = pending_.begin(); plans_pending_ > kPlansKept && it != pending_.end(); ++it) {
+  for (auto it = pending_.lower_bound(oldest_plan_); plans_pending_ > kPlansKept; ++it) {
+    oldest_plan_ = it->first + 1;
     if (it->second == nullptr) continue;
     if (spare_.size() < 4) spare_.push_back(std::move(it->second));
     it->second = nullptr;
@@ -87,7 +98,8 @@ Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
         "HetApplyGrad: token " + std::to_string(token) +
         (token == 0 || token >= next_token_
              ? " was not given by a training lookup of this process"
-             : " was used before: one lookup's gradient can be applied once. Compute the gradient once per lookup "
+             : " was used before: one lookup's gradient can be applied once. Compute the gradient once per "
+               "lookup "
                "(no persistent tape with two gradient() calls), or call the layer again"));
   }
   *step = std::move(it->second);
@@ -96,7 +108,8 @@ Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
   return Status();
 }
 
-// --- lookup -------------------------------------------------------------------------------------------------
+// --- lookup
+// -------------------------------------------------------------------------------------------------
 
 Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
   try {
@@ -105,17 +118,11 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
     {
       std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
       step->Build(call, service_.id(0), pool_.get());
-      for (const FeatureIds& feature : call.features) {
-        if (!feature.padding_id) continue;
-        const size_t dim = call.tables[feature.table]->schema->dim();
-        float* rows = out[&feature - call.features.begin()];
-        for (size_t i = 0; i < feature.ids.size(); ++i) {
-          if (feature.ids[i] == *feature.padding_id) std::fill_n(rows + i * dim, dim, 0.0f);
-        }
-      }
+      step->PrepareValues(call);
       const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
-      status = LookupDirect(call, step.get(), out);
-      if (status.ok()) status = LookupCached(call, step.get(), out, reserved);
+      status = LookupDirect(call, step.get());
+      if (status.ok()) status = LookupCached(call, step.get(), reserved);
+      if (status.ok()) GatherFeatures(call, step.get(), pool_.get(), out);
       if (status.ok() && token != nullptr) {
         *token = reserved;
         Remember(reserved, std::move(step));
@@ -128,8 +135,7 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
   }
 }
 
-Status Engine::LookupDirect(const BatchCall& call, Step* step, Span<float* const> out) {
-  std::atomic<bool> out_of_memory{false};
+Status Engine::LookupDirect(const BatchCall& call, Step* step) {
   std::atomic<Table*> missing{nullptr};
   step->ForPartitions(pool_.get(), [&](uint32_t p) {
     service_.WithPartition(p, [&](Partition& partition) {
@@ -141,19 +147,15 @@ Status Engine::LookupDirect(const BatchCall& call, Step* step, Span<float* const
           missing.store(&table);
           return;
         }
-        try {
-          LookupGroup(*shard, step->plan, group, out);
-        } catch (const std::bad_alloc&) {
-          out_of_memory.store(true);
-        }
+        LookupGroup(*shard, step->plan, group, step->values_of(group, table.schema->dim()));
       }
     });
   });
-  if (const Table* table = missing.load()) return TableIsGone(*table);
-  return out_of_memory.load() ? OutOfMemory("a lookup") : Status();
+  const Table* table = missing.load();
+  return table == nullptr ? Status() : TableIsGone(*table);
 }
 
-Status Engine::LookupCached(const BatchCall& call, Step* step, Span<float* const> out, uint64_t token) {
+Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
   if (!step->any_cached) return Status();
   std::lock_guard<std::mutex> lock(client_mutex_);
   CachedRead read;
@@ -176,13 +178,15 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, Span<float* const
     if (group.entries != 0 && call.tables[group.table]->options.cache) groups.push_back(&group);
   }
   step->ForTasks(pool_.get(), groups.size(), [&](size_t i) {
-    GatherGroup(step->plan, *groups[i], read.parts[i].values, call.tables[groups[i]->table]->schema->dim(),
-                out);
+    const size_t dim = call.tables[groups[i]->table]->schema->dim();
+    CopyRows(read.parts[i].values, groups[i]->uniques, dim, step->values_of(*groups[i], dim));
+    step->plan.NumberPositions(*groups[i]);
   });
   return Status();
 }
 
-// --- apply --------------------------------------------------------------------------------------------------
+// --- apply
+// --------------------------------------------------------------------------------------------------
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
   *skipped = false;
@@ -208,7 +212,8 @@ Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped
 }
 
 Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped) {
-  step->PrepareSums(call);
+  step->PrepareValues(call);
+  step->PrepareTouched(call);
   std::vector<uint8_t> changed(call.tables.size());  // tables that get a tick at all
   bool any_active = false;
   for (size_t f = 0; f < call.features.size(); ++f) {
@@ -232,9 +237,9 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
     for (const BatchPlan::Group& group : step->GroupsOf(p)) {
       if (group.entries == 0) continue;
       const size_t dim = call.tables[group.table]->schema->dim();
-      SumGroup(step->plan, group, args.gradients, step->active.data(), dim, step->sums_of(group),
+      SumGroup(step->plan, group, args.gradients, step->active.data(), dim, step->values_of(group, dim),
                step->touched(group));
-      if (!ScaleAndCheckFinite(step->sums_of(group), group.uniques * dim, args.scale)) {
+      if (!ScaleAndCheckFinite(step->values_of(group, dim), group.uniques * dim, args.scale)) {
         non_finite.store(&group);
       }
     }
@@ -259,7 +264,8 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
     } else {
       const size_t dim = call.tables[group->table]->schema->dim();
       size_t u = 0;
-      while (u + 1 < group->uniques && ScaleAndCheckFinite(step->sums_of(*group) + u * dim, dim, 1)) ++u;
+      while (u + 1 < group->uniques && ScaleAndCheckFinite(step->values_of(*group, dim) + u * dim, dim, 1))
+        ++u;
       status = NonFiniteGradient(*call.tables[group->table]->schema, step->plan.keys(*group)[u]);
     }
   } else if (const Table* table = missing.load()) {
@@ -280,8 +286,9 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
         if (group.entries == 0 || table.options.cache) continue;
         Shard* shard = partition.Find(table.schema->id());
         if (shard == nullptr) continue;
-        TickGroup(shard, &step->plan, group, args.learning_rates[group.table], step->sums_of(group),
-                  step->touched(group), static_cast<uint32_t>(table.applies.load() + 1));
+        TickGroup(shard, &step->plan, group, args.learning_rates[group.table],
+                  step->values_of(group, table.schema->dim()), step->touched(group),
+                  static_cast<uint32_t>(table.applies.load() + 1));
       }
     });
   });
@@ -309,8 +316,9 @@ Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* s
     const Table& table = *call.tables[group.table];
     if (group.entries == 0 || !table.options.cache) continue;
     write.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
-                           step->plan.hashes(group), step->plan.rows(group), step->sums_of(group),
-                           step->touched(group), args.learning_rates[group.table]});
+                           step->plan.hashes(group), step->plan.rows(group),
+                           step->values_of(group, table.schema->dim()), step->touched(group),
+                           args.learning_rates[group.table]});
   }
   return client_->Write(&write, args.token, pool_.get());
 }

@@ -1,12 +1,13 @@
 // All tables of one namespace in this process, and the two operations of a step. What the kernels call.
 //
 // A table is served in one of two ways, chosen when it is created:
-//   direct   the embedded store's partitions are the store: lookups gather from them and updates apply in place;
-//   cached   an embedding cache with per-row clocks stands before the store (client.h), as before a remote one.
+//   direct   the embedded store's partitions are the store: lookups gather from them and updates apply in
+//   place; cached   an embedding cache with per-row clocks stands before the store (client.h), as before a
+//   remote one.
 //
 // Concurrency: every method is thread-safe. Lookups of direct tables run side by side (a partition's mutex is
-// held while its rows are copied); Apply calls of one engine run one after the other; a cached table's client is used
-// by one call at a time.
+// held while its rows are copied); Apply calls of one engine run one after the other; a cached table's client
+// is used by one call at a time.
 #ifndef HET_TF_CORE_ENGINE_H_
 #define HET_TF_CORE_ENGINE_H_
 
@@ -42,7 +43,8 @@ Result<TableOptions> ParseTableOptions(const std::string& json);
 struct Table {
   Schema schema;
   TableOptions options;
-  std::atomic<int64_t> applies{0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
+  std::atomic<int64_t> applies{
+      0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
 };
 using TablePtr = std::shared_ptr<Table>;
 
@@ -72,8 +74,8 @@ class Engine {
   const std::string& name() const { return name_; }
   void SetThreads(size_t threads);
 
-  // An equal second creation changes nothing and is OK. AlreadyExists when spec or options differ; the message
-  // shows both.
+  // An equal second creation changes nothing and is OK. AlreadyExists when spec or options differ; the
+  // message shows both.
   Status CreateTable(const TableSpec& spec, const TableOptions& options);
   // NotFound lists the tables there are.
   Result<TablePtr> Find(const std::string& name) const;
@@ -82,29 +84,30 @@ class Engine {
   // Changes whenever a table is created or dropped: what was found before must be looked for again.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // out[f] receives features[f].ids.size() rows of the feature's dim. With `token`, the call belongs to a training
-  // step: its rows are kept for the Apply that will come with the token. Without, nothing is remembered:
-  // neither caches nor counters of use change.
+  // out[f] receives features[f].ids.size() rows of the feature's dim. With `token`, the call belongs to a
+  // training step: its rows are kept for the Apply that will come with the token. Without, nothing is
+  // remembered: neither caches nor counters of use change.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
   struct ApplyArgs {
-    uint64_t token = 0;  // of the Lookup; consumed, even when the call fails
+    uint64_t token = 0;                  // of the Lookup; consumed, even when the call fails
     Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
     Span<const float> learning_rates;    // for each table
     float scale = 1;                     // every gradient is multiplied by it
     NonFinite non_finite = NonFinite::kRaise;
   };
-  // One tick for every key that occurs in a feature whose gradient is not all zero. FailedPrecondition: the token was
-  // used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with kSkip
-  // *skipped becomes true. After an error no row has changed.
+  // One tick for every key that occurs in a feature whose gradient is not all zero. FailedPrecondition: the
+  // token was used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with
+  // kSkip *skipped becomes true. After an error no row has changed.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
 
-  // --- a table as an object ---------------------------------------------------------------------------------
-  Result<size_t> Size(const std::string& table);     // rows that were ever written
-  Result<size_t> Bytes(const std::string& table);    // of rows and index
+  // --- a table as an object
+  // ---------------------------------------------------------------------------------
+  Result<size_t> Size(const std::string& table);   // rows that were ever written
+  Result<size_t> Bytes(const std::string& table);  // of rows and index
   // values: keys.size() * dim floats.
   Status Read(const std::string& table, Span<const Key> keys, float* values);
   // Sets values; slots return to their initial content. `rows` with slots when with_slots (row_floats a key).
@@ -126,8 +129,8 @@ class Engine {
   void Remember(uint64_t token, std::unique_ptr<Step> step);
   Status Consume(uint64_t token, std::unique_ptr<Step>* step);
 
-  Status LookupDirect(const BatchCall& call, Step* step, Span<float* const> out);
-  Status LookupCached(const BatchCall& call, Step* step, Span<float* const> out, uint64_t token);
+  Status LookupDirect(const BatchCall& call, Step* step);
+  Status LookupCached(const BatchCall& call, Step* step, uint64_t token);
   Status ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped);
   Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
   void UndoRows(const BatchCall& call, Step* step);
@@ -136,7 +139,7 @@ class Engine {
   LocalService service_;
 
   // Locks are taken in the order in which they stand here.
-  std::mutex apply_mutex_;  // one Apply at a time
+  std::mutex apply_mutex_;        // one Apply at a time
   std::shared_mutex pool_mutex_;  // shared: a lookup uses the pool; exclusive: the pool is replaced
   std::unique_ptr<ThreadPool> pool_;
 
@@ -152,6 +155,7 @@ class Engine {
   uint64_t next_token_ = 1;
   std::map<uint64_t, std::unique_ptr<Step>> pending_;  // null: the plan was given up
   size_t plans_pending_ = 0;
+  uint64_t oldest_plan_ = 1;  // no token below has a plan
   std::vector<std::unique_ptr<Step>> spare_;
 };
 

@@ -10,8 +10,8 @@ namespace het {
 namespace {
 
 Status OutOfMemory(const std::string& table, const char* during) {
-  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" + table +
-                                              "'; rows written before this one stay");
+  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" +
+                                              table + "'; rows written before this one stay");
 }
 
 constexpr int64_t kMaxBound = int64_t{1} << 62;
@@ -92,10 +92,10 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
     const std::string here = it->second->schema->ToJson() + " " + it->second->options.ToJson();
     const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
     if (here == wanted) return Status();
-    return Status(Code::kAlreadyExists,
-                  "table '" + spec.name + "' exists with another spec\n  exists: " + here +
-                      "\n  wanted: " + wanted +
-                      "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
+    return Status(
+        Code::kAlreadyExists,
+        "table '" + spec.name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
+            "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
   }
   HET_RETURN_IF_ERROR(service_.CreateTable(schema.value()));
   if (options.cache) HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
@@ -272,7 +272,8 @@ Result<std::string> Engine::Stats(const std::string& name) {
   return json.dump();
 }
 
-// --- the registry ---------------------------------------------------------------------------------------------
+// --- the registry
+// ---------------------------------------------------------------------------------------------
 
 namespace {
 

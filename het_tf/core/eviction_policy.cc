@@ -51,7 +51,8 @@ class Lru : public EvictionPolicy {
 // List f holds the lines that were touched f + 1 times, counted up to `cap`.
 class Frequency : public EvictionPolicy {
  public:
-  Frequency(uint8_t cap, size_t capacity) : EvictionPolicy(cap), age_every_(8 * std::max<size_t>(capacity, 64)) {}
+  Frequency(uint8_t cap, size_t capacity)
+      : EvictionPolicy(cap), age_every_(8 * std::max<size_t>(capacity, 64)) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);

@@ -1,10 +1,12 @@
-// Which line of a full cache goes first. A policy sees line numbers only; it is a function of the calls it got, so that
-// it can be run on a recorded trace and gives the same victims there.
+// Which line of a full cache goes first. A policy sees line numbers only; it is a function of the calls it
+// got, so that it can be run on a recorded trace and gives the same victims there.
 //
 //   lru        the line that was not touched for the longest time
-//   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are halved
+//   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are
+//   halved
 //              after every 8 * capacity touches, so that yesterday's favourites leave
-//   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike HET's,
+//   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike
+//   HET's,
 //              it forgets: hot lines fall back to 4 at every ageing
 //
 // Cost: Insert, Touch and Erase O(1). Victims O(victims + lines that may not go). Ageing O(lines), seldom.
@@ -68,7 +70,8 @@ class EvictionPolicy {
   template <typename MayGo>
   void Victims(size_t count, MayGo may_go, Vector<uint32_t>* victims) const {
     for (size_t list = 0; list < list_count() && count > 0; ++list) {
-      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0; line = lists_.before(line)) {
+      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0;
+           line = lists_.before(line)) {
         if (!may_go(line)) continue;
         victims->push_back(line);
         --count;

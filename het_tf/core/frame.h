@@ -1,8 +1,9 @@
 // The wire frame: what a client and a partition say to each other, whatever carries it.
 //
-// A request has up to three parts for every table: *push* (updates), *check* (is my copy still within the bound?),
-// *fetch* (give me the row). A reply answers check and fetch, and says what the partition has applied. PROTOCOL.md
-// gives the rules; this file gives the bytes. All integers are little-endian; "varint" is LEB128.
+// A request has up to three parts for every table: *push* (updates), *check* (is my copy still within the
+// bound?), *fetch* (give me the row). A reply answers check and fetch, and says what the partition has
+// applied. PROTOCOL.md gives the rules; this file gives the bytes. All integers are little-endian; "varint"
+// is LEB128.
 //
 //   request  u32 magic | u8 version | u8 flags | u16 0 | u32 request_id | u32 step
 //            u32 partition | u32 partitions | u64 hash_seed | u64 client[2] | u64 seq | u64 after_seq
@@ -56,12 +57,12 @@ struct PartitionId {
 
 enum class FrameStatus : uint8_t {
   kOk = 0,
-  kGap = 1,             // seq or after_seq is ahead of last_seq; nothing was done
-  kEpoch = 2,           // a table was loaded or cleared; nothing was done, the reply carries the new epochs
+  kGap = 1,    // seq or after_seq is ahead of last_seq; nothing was done
+  kEpoch = 2,  // a table was loaded or cleared; nothing was done, the reply carries the new epochs
   kNoTable = 3,
   kWrongPartition = 4,
   kBadFrame = 5,
-  kOutOfMemory = 6,     // nothing was applied; last_seq is as it was
+  kOutOfMemory = 6,  // nothing was applied; last_seq is as it was
 };
 
 struct TableRequest {

@@ -1,5 +1,5 @@
-// Deterministic initial rows: a pure function of (seed, table, key), so every server, every worker and every restart
-// agree on a row that nobody has written, and such a row costs no memory.
+// Deterministic initial rows: a pure function of (seed, table, key), so every server, every worker and every
+// restart agree on a row that nobody has written, and such a row costs no memory.
 #ifndef HET_TF_CORE_INITIALIZER_H_
 #define HET_TF_CORE_INITIALIZER_H_
 
@@ -29,7 +29,8 @@ struct InitializerSpec {
 
 class Initializer {
  public:
-  // `table` is HashName(table's name). InvalidArgument: unknown name, non-finite or unordered bounds, stddev < 0.
+  // `table` is HashName(table's name). InvalidArgument: unknown name, non-finite or unordered bounds, stddev
+  // < 0.
   static Result<Initializer> Create(const InitializerSpec& spec, uint64_t seed, uint64_t table, size_t dim);
   static std::vector<std::string> Names();
 

@@ -1,15 +1,15 @@
-// Maps keys to row numbers. The keys themselves stand in the rows, so an entry costs five bytes: a row number and
-// one byte of the hash.
+// Maps keys to row numbers. The keys themselves stand in the rows, so an entry costs five bytes: a row number
+// and one byte of the hash.
 //
-// How it differs from boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/0003), and the
-// address of a bucket is known before the search, so that a batch can prefetch it.
+// How it differs from boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/0003), and
+// the address of a bucket is known before the search, so that a batch can prefetch it.
 //
 //   bucket (64 bytes): [12 tags | overflow | 3 spare | 12 row numbers]
 //
-// A tag is 0 for an empty entry, else 8 bits of the hash. A key lives in its home bucket, or, when that is full, in
-// the next bucket with room; every full bucket that was passed counts it in `overflow`. A search ends at the first
-// bucket whose overflow is 0, so removals leave no tombstones. A count that reaches 255 sticks there until the next
-// growth: correct, only slower.
+// A tag is 0 for an empty entry, else 8 bits of the hash. A key lives in its home bucket, or, when that is
+// full, in the next bucket with room; every full bucket that was passed counts it in `overflow`. A search
+// ends at the first bucket whose overflow is 0, so removals leave no tombstones. A count that reaches 255
+// sticks there until the next growth: correct, only slower.
 //
 // Not thread-safe; the owner locks.
 #ifndef HET_TF_CORE_KEY_INDEX_H_
@@ -24,6 +24,7 @@
 #include <cstring>
 
 #include "het_tf/core/alloc.h"
+#include "het_tf/core/huge_pages.h"
 
 namespace het {
 
@@ -62,13 +63,17 @@ class KeyIndex {
     return kNoRow;
   }
 
-  // Makes room for one more key, so that the next Insert cannot fail. hash_of(row) is asked for rows already here.
-  // Throws std::bad_alloc and leaves the index as it was.
+  // Makes room for one more key, so that the next Insert cannot fail. hash_of(row) is asked for rows already
+  // here. Throws std::bad_alloc and leaves the index as it was.
   template <typename HashOf>
   void Reserve(HashOf hash_of) {
     const size_t capacity = buckets_.size() * kEntries;
     if (size_ + 1 <= capacity - capacity / 7) return;
-    Vector<Bucket> old(buckets_.size() + buckets_.size() / 2 + 1);
+    const size_t wanted = buckets_.size() + buckets_.size() / 2 + 1;
+    Vector<Bucket> old;
+    old.reserve(wanted);
+    AdviseHugePages(old.data(), wanted * sizeof(Bucket));
+    old.resize(wanted);
     old.swap(buckets_);
     for (const Bucket& bucket : old) {
       for (uint32_t i = 0; i < kEntries; ++i) {

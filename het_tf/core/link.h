@@ -1,5 +1,5 @@
-// A client's conversation with one partition: numbered pushes, requests on their way, and what is known of the other
-// side. Data and small moves; the rules are the client's (client.h).
+// A client's conversation with one partition: numbered pushes, requests on their way, and what is known of
+// the other side. Data and small moves; the rules are the client's (client.h).
 #ifndef HET_TF_CORE_LINK_H_
 #define HET_TF_CORE_LINK_H_
 
@@ -35,7 +35,7 @@ struct PushFrame {
     TableCache* cache;
     Vector<Key> keys;
     Vector<uint32_t> ticks;
-    Vector<float> wire;  // keys.size() * wire_floats
+    Vector<float> wire;                       // keys.size() * wire_floats
     Vector<std::pair<Key, uint32_t>> by_key;  // built when first asked for
 
     // The position of key, or -1.
@@ -58,8 +58,8 @@ struct Link {
 
   uint32_t partition = 0;
   ClientId client;
-  uint64_t inc = 0;               // 0: nothing heard yet
-  std::set<uint64_t> past_incs;   // answers of these lives are late
+  uint64_t inc = 0;                     // 0: nothing heard yet
+  std::set<uint64_t> past_incs;         // answers of these lives are late
   std::map<uint64_t, uint64_t> epochs;  // by table; absent: not known yet
 
   std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1

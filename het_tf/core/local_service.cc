@@ -15,8 +15,7 @@ LocalService::LocalService(uint32_t partitions, uint64_t hash_seed) : hash_seed_
   slots_.reserve(partitions);
   for (uint32_t i = 0; i < partitions; ++i) {
     slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->partition =
-        std::make_unique<Partition>(PartitionId{i, partitions, hash_seed}, RandomId());
+    slots_.back()->partition = std::make_unique<Partition>(PartitionId{i, partitions, hash_seed}, RandomId());
   }
 }
 
@@ -50,7 +49,8 @@ void LocalService::Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* 
 Status LocalService::Revive(uint32_t partition, Span<const uint8_t> bytes) {
   auto revived = Partition::Deserialize(bytes, RandomId());
   if (!revived.ok()) return revived.status();
-  if (!(revived.value()->id() == id(partition))) return InvalidArgument("these bytes are another partition's");
+  if (!(revived.value()->id() == id(partition)))
+    return InvalidArgument("these bytes are another partition's");
   Slot& slot = *slots_[partition];
   std::lock_guard<std::mutex> lock(slot.mutex);
   slot.partition = std::move(revived.value());

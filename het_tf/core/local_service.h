@@ -1,11 +1,11 @@
 // The embedded parameter server: all partitions in this process.
 //
-// It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests run the whole
-// protocol against it. WithPartition() gives direct access, for the case in which the partition *is* the store
-// and nothing is copied (direct_tables.h).
+// It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests run the
+// whole protocol against it. WithPartition() gives direct access, for the case in which the partition *is*
+// the store and nothing is copied (direct_tables.h).
 //
-// Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are thread-safe. No method
-// takes two partitions' mutexes at once.
+// Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are thread-safe.
+// No method takes two partitions' mutexes at once.
 #ifndef HET_TF_CORE_LOCAL_SERVICE_H_
 #define HET_TF_CORE_LOCAL_SERVICE_H_
 

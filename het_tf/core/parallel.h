@@ -1,8 +1,8 @@
-// A small thread pool with dynamic chunks: whoever is free takes the next task, so a worker that lost its core to
-// another process delays one task and not the whole loop, as a static split with a barrier would.
+// A small thread pool with dynamic chunks: whoever is free takes the next task, so a worker that lost its
+// core to another process delays one task and not the whole loop, as a static split with a barrier would.
 //
-// Concurrency: one loop runs on the pool at a time. A second caller, or a loop inside a loop, runs its tasks on
-// its own thread instead of waiting. Tasks must not throw.
+// Concurrency: one loop runs on the pool at a time. A second caller, or a loop inside a loop, runs its tasks
+// on its own thread instead of waiting. Tasks must not throw.
 #ifndef HET_TF_CORE_PARALLEL_H_
 #define HET_TF_CORE_PARALLEL_H_
 

@@ -36,8 +36,8 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch) {
     const std::string here = shard->schema().ToJson();
     const std::string wanted = schema->ToJson();
     if (here == wanted) return Status();
-    return Status(Code::kAlreadyExists, "table '" + schema->spec().name + "' exists with another spec: " + here +
-                                            "; wanted: " + wanted +
+    return Status(Code::kAlreadyExists, "table '" + schema->spec().name +
+                                            "' exists with another spec: " + here + "; wanted: " + wanted +
                                             ". Use another name, or drop the table first");
   }
   shards_[schema->id()] = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
@@ -162,7 +162,8 @@ void Partition::Answer(const Request& q, Reply* p) {
     for (size_t k = 0; k < t.check_keys.size(); ++k) {
       const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
       // Unsigned: the client's clock may be anything.
-      const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
+      const auto lag =
+          static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
       if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound) {
         const size_t bucket = LagBucket(lag);
         if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
@@ -212,8 +213,8 @@ void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
     }
     Encode(reply, bytes);
   } catch (const std::bad_alloc&) {
-    // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded before
-    // anything is allocated, so the client is known.
+    // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded
+    // before anything is allocated, so the client is known.
     reply.status = FrameStatus::kOutOfMemory;
     reply.request_id = request.request_id;
     reply.last_seq = LastSeq(request.client);

@@ -1,6 +1,6 @@
-// The truth about one slice of key space: all tables' rows whose keys hash into it, their clocks, and what has been
-// applied from every client. Handle() is the whole server logic; the embedded store (local_service.h) calls it
-// directly and the Redis module calls it for every command.
+// The truth about one slice of key space: all tables' rows whose keys hash into it, their clocks, and what
+// has been applied from every client. Handle() is the whole server logic; the embedded store
+// (local_service.h) calls it directly and the Redis module calls it for every command.
 //
 // A partition is owned by one thread at a time; the owner locks.
 #ifndef HET_TF_CORE_PARTITION_H_
@@ -55,9 +55,10 @@ class Partition {
   Shard* Find(uint64_t table);
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
 
-  // Answers one request frame with one reply frame. Any bytes are safe: what is not a request of this partition gets
-  // a reply that says so, and changes nothing. A push is applied whole or not at all. A reply for which there
-  // is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even that fits.
+  // Answers one request frame with one reply frame. Any bytes are safe: what is not a request of this
+  // partition gets a reply that says so, and changes nothing. A push is applied whole or not at all. A reply
+  // for which there is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even
+  // that fits.
   void Handle(Span<const uint8_t> frame, Bytes* reply);
 
   // Newest push that was applied from `client`; 0: none.
@@ -65,8 +66,8 @@ class Partition {
 
   size_t bytes() const;
 
-  // The whole partition as bytes, and back under a new incarnation. Deserialize: InvalidArgument for anything that
-  // Serialize cannot have written.
+  // The whole partition as bytes, and back under a new incarnation. Deserialize: InvalidArgument for anything
+  // that Serialize cannot have written.
   void Serialize(Bytes* out) const;
   static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 

@@ -9,8 +9,8 @@ namespace {
 // Entries ahead of the one in work whose memory is asked for.
 constexpr size_t kAhead = 12;
 
-// Calls fn with dim as a compile-time constant for the common dims: a copy of known size is a few vector moves,
-// one of unknown size a call. 0 stands for any other dim.
+// Calls fn with dim as a compile-time constant for the common dims: a copy of known size is a few vector
+// moves, one of unknown size a call. 0 stands for any other dim.
 template <typename Fn>
 void WithDim(size_t dim, Fn fn) {
   switch (dim) {
@@ -34,15 +34,26 @@ void PrefetchRow(const float* row, size_t dim) {
 
 }  // namespace
 
-void GatherGroup(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* values,
-                 size_t dim, Span<float* const> out) {
-  const BatchPlan::Entry* entry = plan.entry(group);
-  const uint32_t* inverse = plan.inverse(group);
+void Gather(const uint32_t* positions, size_t n, const float* values, size_t dim, float* out) {
   WithDim(dim, [&](auto fixed) {
     const size_t d = fixed.value != 0 ? fixed.value : dim;
-    for (size_t e = 0; e < group.entries; ++e) {
-      std::memcpy(out[entry[e].feature] + entry[e].index * d, values[inverse[e]], d * sizeof(float));
+    for (size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n && positions[i + kAhead] != BatchPlan::kPadding) {
+        PrefetchRow(values + positions[i + kAhead] * d, d);
+      }
+      if (positions[i] == BatchPlan::kPadding) {
+        std::memset(out + i * d, 0, d * sizeof(float));
+      } else {
+        std::memcpy(out + i * d, values + positions[i] * d, d * sizeof(float));
+      }
     }
+  });
+}
+
+void CopyRows(const float* const* values, size_t n, size_t dim, float* out) {
+  WithDim(dim, [&](auto fixed) {
+    const size_t d = fixed.value != 0 ? fixed.value : dim;
+    for (size_t i = 0; i < n; ++i) std::memcpy(out + i * d, values[i], d * sizeof(float));
   });
 }
 

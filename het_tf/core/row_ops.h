@@ -1,4 +1,4 @@
-// Moving rows between tables and tensors, for one group of a batch plan.
+// Moving rows between tables and tensors.
 #ifndef HET_TF_CORE_ROW_OPS_H_
 #define HET_TF_CORE_ROW_OPS_H_
 
@@ -9,12 +9,14 @@
 
 namespace het {
 
-// out[feature][index] = *values[unique] for every entry of the group; a value is dim floats.
-void GatherGroup(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* values,
-                 size_t dim, Span<float* const> out);
+// out[i] = values[positions[i]], a value being dim floats, and zeros where the position is padding.
+void Gather(const uint32_t* positions, size_t n, const float* values, size_t dim, float* out);
 
-// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order; entries of features
-// with active[feature] == 0 are left out, and touched[unique] tells whether any was left in.
+// out[i] = *values[i]
+void CopyRows(const float* const* values, size_t n, size_t dim, float* out);
+
+// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order; entries of
+// features with active[feature] == 0 are left out, and touched[unique] tells whether any was left in.
 void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
               const uint8_t* active, size_t dim, float* sums, uint8_t* touched);
 

@@ -1,7 +1,10 @@
 #include "het_tf/core/row_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+
+#include "het_tf/core/huge_pages.h"
 
 namespace het {
 namespace {
@@ -9,11 +12,17 @@ namespace {
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr uint32_t kFirstRows = 8;
 constexpr size_t kDataAlignment = 64;
+constexpr size_t kMaxBlockChunks = 64;
 
 uint32_t ChunkShift(size_t row_bytes) {
   uint32_t shift = 4;
   while (shift < 16 && (size_t{2} << shift) * row_bytes <= kChunkBytes) ++shift;
   return shift;
+}
+
+uint64_t NextGeneration() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 // Keys this far ahead are being fetched from memory while one is looked at.
@@ -26,37 +35,40 @@ RowStore::RowStore(size_t row_floats, uint64_t hash_seed)
     : row_floats_(row_floats),
       hash_seed_(hash_seed),
       shift_(ChunkShift(row_floats * sizeof(float) + sizeof(RowMeta))),
-      mask_((uint32_t{1} << shift_) - 1) {}
+      mask_((uint32_t{1} << shift_) - 1),
+      generation_(NextGeneration()) {}
 
 RowStore::~RowStore() {
-  for (Chunk& chunk : chunks_) FreeChunk(&chunk);
+  for (const Block& block : blocks_) FreeBlock(block);
 }
 
-RowStore::Chunk RowStore::MakeChunk(uint32_t rows) const {
-  Chunk chunk;
-  chunk.meta = static_cast<RowMeta*>(Allocate(rows * sizeof(RowMeta), alignof(RowMeta)));
+RowStore::Block RowStore::MakeBlock(size_t rows) const {
+  Block block;
+  block.meta = static_cast<RowMeta*>(Allocate(rows * sizeof(RowMeta), alignof(RowMeta)));
   try {
-    chunk.data = static_cast<float*>(Allocate(rows * row_floats_ * sizeof(float), kDataAlignment));
+    block.data = static_cast<float*>(Allocate(rows * row_floats_ * sizeof(float), kDataAlignment));
   } catch (...) {
-    Release(chunk.meta, rows * sizeof(RowMeta), alignof(RowMeta));
+    Release(block.meta, rows * sizeof(RowMeta), alignof(RowMeta));
     throw;
   }
-  chunk.rows = rows;
-  return chunk;
+  block.rows = rows;
+  AdviseHugePages(block.meta, rows * sizeof(RowMeta));
+  AdviseHugePages(block.data, rows * row_floats_ * sizeof(float));
+  return block;
 }
 
-void RowStore::FreeChunk(Chunk* chunk) const {
-  Release(chunk->meta, chunk->rows * sizeof(RowMeta), alignof(RowMeta));
-  Release(chunk->data, chunk->rows * row_floats_ * sizeof(float), kDataAlignment);
-  *chunk = Chunk();
+void RowStore::FreeBlock(const Block& block) const {
+  Release(block.meta, block.rows * sizeof(RowMeta), alignof(RowMeta));
+  Release(block.data, block.rows * row_floats_ * sizeof(float), kDataAlignment);
 }
 
 size_t RowStore::bytes() const {
   return index_.bytes() + space_ * (sizeof(RowMeta) + row_floats_ * sizeof(float)) +
-         chunks_.capacity() * sizeof(Chunk);
+         chunks_.capacity() * sizeof(Chunk) + blocks_.capacity() * sizeof(Block);
 }
 
-void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const {
+void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows,
+                         size_t floats) const {
   for (size_t i = 0; i < std::min(n, kBucketsAhead); ++i) index_.Prefetch(hashes[i]);
   auto prefetch_row = [&](size_t i) {
     if (i >= n) return;
@@ -64,7 +76,7 @@ void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint
     if (row == kNoRow) return;
     __builtin_prefetch(&meta(row));
     const char* bytes = reinterpret_cast<const char*>(data(row));
-    const size_t lines = std::min<size_t>(row_floats_ * sizeof(float), 512);
+    const size_t lines = std::min<size_t>(floats * sizeof(float), 512);
     for (size_t at = 0; at < lines; at += 64) __builtin_prefetch(bytes + at);
   };
   for (size_t i = 0; i < kRowsAhead; ++i) prefetch_row(i);
@@ -78,19 +90,28 @@ void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint
 void RowStore::AddSpace() {
   const uint32_t full = mask_ + 1;
   if (chunks_.size() == 1 && chunks_[0].rows < full) {
-    Chunk larger = MakeChunk(std::min(full, chunks_[0].rows * 2));
+    const Block larger = MakeBlock(std::min(full, chunks_[0].rows * 2));
     std::memcpy(larger.meta, chunks_[0].meta, end_ * sizeof(RowMeta));
     std::memcpy(larger.data, chunks_[0].data, end_ * row_floats_ * sizeof(float));
-    space_ = larger.rows;
-    FreeChunk(&chunks_[0]);
-    chunks_[0] = larger;
+    FreeBlock(blocks_[0]);
+    blocks_[0] = larger;
+    chunks_[0] = {larger.meta, larger.data, static_cast<uint32_t>(larger.rows)};
+    space_ = chunks_[0].rows;
     return;
   }
-  if (static_cast<uint64_t>(space_) + full >= kNoRow) throw std::bad_alloc();
-  if (chunks_.size() == chunks_.capacity()) chunks_.reserve(std::max<size_t>(4, 2 * chunks_.size()));
-  Chunk chunk = MakeChunk(chunks_.empty() ? std::min(full, kFirstRows) : full);
-  space_ += chunk.rows;
-  chunks_.push_back(chunk);
+  const size_t chunks = std::clamp<size_t>(chunks_.size() / 8, 1, kMaxBlockChunks);
+  const uint32_t rows = chunks_.empty() ? std::min(full, kFirstRows) : full;
+  if (space_ + chunks * rows >= kNoRow) throw std::bad_alloc();
+  if (chunks_.size() + chunks > chunks_.capacity()) {
+    chunks_.reserve(std::max(chunks_.size() + chunks, 2 * chunks_.size()));
+  }
+  if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<size_t>(4, 2 * blocks_.size()));
+  const Block block = MakeBlock(chunks * rows);
+  blocks_.push_back(block);
+  for (size_t i = 0; i < chunks; ++i) {
+    chunks_.push_back({block.meta + i * rows, block.data + i * rows * row_floats_, rows});
+  }
+  space_ += static_cast<uint32_t>(block.rows);
 }
 
 uint32_t RowStore::Insert(Key key, uint64_t hash) {
@@ -113,15 +134,18 @@ void RowStore::Erase(uint32_t row) {
   m.flags = 0;
   m.key = free_head_;
   free_head_ = row;
+  generation_ = NextGeneration();
 }
 
 void RowStore::Clear() {
-  for (Chunk& chunk : chunks_) FreeChunk(&chunk);
+  for (const Block& block : blocks_) FreeBlock(block);
+  blocks_.clear();
   chunks_.clear();
   index_.Clear();
   free_head_ = kNoRow;
   end_ = 0;
   space_ = 0;
+  generation_ = NextGeneration();
 }
 
 }  // namespace het

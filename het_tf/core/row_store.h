@@ -2,9 +2,11 @@
 //
 //   row r = meta(r): {key, clock, last_used, count, flags}   and   data(r): row_floats() floats
 //
-// The slab is a list of chunks of equal size (about 1 MB), so it grows without copying and wastes at most one chunk;
-// only the first chunk grows by doubling, so that a table of three rows costs three rows. Row numbers are stable
-// for the life of the row; pointers are stable until the next Insert.
+// The slab is a list of chunks of equal size (about 1 MB), so it grows without copying; only the first chunk
+// grows by doubling, so that a table of three rows costs three rows. Chunks are allocated in blocks of one,
+// and of one eighth of those there are in a large table, where blocks are what makes 2 MB pages possible: at
+// most a chunk or an eighth is unused. Row numbers are stable for the life of the row; pointers are stable
+// until the next Insert.
 //
 // Not thread-safe; the owner locks. Different threads may write different rows at the same time.
 #ifndef HET_TF_CORE_ROW_STORE_H_
@@ -49,9 +51,7 @@ class RowStore {
   RowMeta& meta(uint32_t row) { return chunks_[row >> shift_].meta[row & mask_]; }
   const RowMeta& meta(uint32_t row) const { return chunks_[row >> shift_].meta[row & mask_]; }
   float* data(uint32_t row) { return chunks_[row >> shift_].data + (row & mask_) * row_floats_; }
-  const float* data(uint32_t row) const {
-    return chunks_[row >> shift_].data + (row & mask_) * row_floats_;
-  }
+  const float* data(uint32_t row) const { return chunks_[row >> shift_].data + (row & mask_) * row_floats_; }
   bool live(uint32_t row) const { return (meta(row).flags & kLive) != 0; }
 
   uint32_t Find(Key key, uint64_t hash) const {
@@ -61,7 +61,14 @@ class RowStore {
 
   // Finds n keys at once: rows[i] of keys[i], kNoRow where there is none. The memory accesses of different
   // keys overlap, and the rows that were found are on their way into the cache when it returns.
-  void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const;
+  // Of each row the first `floats` floats, for a caller that reads no more.
+  void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows, size_t floats) const;
+  void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const {
+    FindBatch(keys, hashes, n, rows, row_floats_);
+  }
+
+  // As long as this number is the same, every row has kept its number. No two stores ever have the same one.
+  uint64_t generation() const { return generation_; }
 
   // Adds a row with clock, last_used and count 0; its data is not initialised. `key` must not be here.
   // Throws std::bad_alloc and changes nothing then.
@@ -77,9 +84,16 @@ class RowStore {
     uint32_t rows = 0;
   };
 
+  // One allocation: the memory of one or several chunks.
+  struct Block {
+    RowMeta* meta = nullptr;
+    float* data = nullptr;
+    size_t rows = 0;
+  };
+
   void AddSpace();
-  Chunk MakeChunk(uint32_t rows) const;
-  void FreeChunk(Chunk* chunk) const;
+  Block MakeBlock(size_t rows) const;
+  void FreeBlock(const Block& block) const;
 
   size_t row_floats_;
   uint64_t hash_seed_;
@@ -87,8 +101,10 @@ class RowStore {
   uint32_t mask_;
   KeyIndex index_;
   Vector<Chunk> chunks_;
+  Vector<Block> blocks_;
   uint32_t end_ = 0;  // rows [0, end_) have been handed out at least once
   uint32_t space_ = 0;
+  uint64_t generation_;
   uint32_t free_head_ = kNoRow;  // erased rows, linked through their meta's key
 };
 

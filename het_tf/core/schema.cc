@@ -6,9 +6,7 @@
 namespace het {
 
 Result<Schema> TableSchema::Create(TableSpec spec) {
-  auto bad = [&](const std::string& what) {
-    return InvalidArgument("table '" + spec.name + "': " + what);
-  };
+  auto bad = [&](const std::string& what) { return InvalidArgument("table '" + spec.name + "': " + what); };
   if (spec.name.empty()) return InvalidArgument("table name is empty; give every table a name");
   if (spec.dim == 0 || spec.dim > kMaxDim) {
     return bad("dim is " + std::to_string(spec.dim) + "; it must be from 1 to " + std::to_string(kMaxDim));

@@ -1,4 +1,5 @@
-// What a table is, and what happens to one row of it. Immutable and shared by every partition, cache and worker.
+// What a table is, and what happens to one row of it. Immutable and shared by every partition, cache and
+// worker.
 #ifndef HET_TF_CORE_SCHEMA_H_
 #define HET_TF_CORE_SCHEMA_H_
 
@@ -18,7 +19,8 @@ struct TableSpec {
   OptimizerSpec optimizer;
   InitializerSpec initializer;
   uint64_t seed = 0;
-  // Penalty l2 * |value|^2 on the rows of a step: its gradient 2 * l2 * value is added (keras.regularizers.L2).
+  // Penalty l2 * |value|^2 on the rows of a step: its gradient 2 * l2 * value is added
+  // (keras.regularizers.L2).
   double l2 = 0;
   // After a tick a value longer than this is scaled back to it (keras.constraints.MaxNorm); 0: no limit.
   double max_norm = 0;
@@ -45,8 +47,8 @@ class TableSchema {
   // Its value alone.
   void InitValue(Key key, float* value) const { initializer_.Fill(key, value); }
 
-  // One tick with everything that the spec asks for: L2, optimizer, max-norm. `update` as in Optimizer::Apply.
-  // Uses g up: what it holds afterwards means nothing.
+  // One tick with everything that the spec asks for: L2, optimizer, max-norm. `update` as in
+  // Optimizer::Apply. Uses g up: what it holds afterwards means nothing.
   void Tick(float learning_rate, float* g, float* row, float* update) const;
 
   // One line of JSON, equal for equal specs.

@@ -15,8 +15,8 @@ class Span {
   constexpr Span() = default;
   constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
 
-  template <typename Container, typename = std::enable_if_t<std::is_convertible_v<
-                                    decltype(std::declval<Container&>().data()), T*>>>
+  template <typename Container, typename = std::enable_if_t<
+                                    std::is_convertible_v<decltype(std::declval<Container&>().data()), T*>>>
   constexpr Span(Container& c) : data_(c.data()), size_(c.size()) {}  // NOLINT: implicit by design
 
   constexpr T* data() const { return data_; }

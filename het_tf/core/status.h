@@ -50,8 +50,8 @@ inline Status FailedPrecondition(std::string message) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -65,8 +65,8 @@ class [[nodiscard]] Result {
 
 }  // namespace het
 
-#define HET_RETURN_IF_ERROR(expr)                         \
-  do {                                                    \
+#define HET_RETURN_IF_ERROR(expr)                                                  \
+  do {                                                                             \
     if (::het::Status het_status_ = (expr); !het_status_.ok()) return het_status_; \
   } while (false)
 

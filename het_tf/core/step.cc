@@ -1,6 +1,7 @@
 #include "het_tf/core/step.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "het_tf/core/row_ops.h"
 
@@ -9,11 +10,7 @@ namespace {
 
 constexpr uint8_t kTouched = 1;
 constexpr uint8_t kCreated = 2;
-constexpr size_t kRowsAhead = 8;
-
-// Scratch of the thread that works on a group.
-thread_local Buffer<const float*> t_values;
-thread_local Buffer<float> t_initial;
+constexpr size_t kRowsAhead = 16;
 
 void PrefetchForWrite(const RowStore& rows, uint32_t row) {
   __builtin_prefetch(&rows.meta(row), 1);
@@ -29,38 +26,58 @@ void Step::Build(const BatchCall& call, const PartitionId& store, ThreadPool* po
                            [](const TablePtr& table) { return table->options.cache.has_value(); });
 }
 
-void Step::PrepareSums(const BatchCall& call) {
-  active.assign(call.features.size(), 0);
-  sum_begin_.clear();
+void Step::PrepareValues(const BatchCall& call) {
+  table_begin_.clear();
   size_t floats = 0;
-  for (const BatchPlan::Group& group : plan.groups()) {
-    sum_begin_.push_back(floats);
-    floats += group.uniques * call.tables[group.table]->schema->dim();
+  for (uint32_t t = 0; t < call.tables.size(); ++t) {
+    table_begin_.push_back(floats);
+    floats += plan.table_uniques(t) * call.tables[t]->schema->dim();
   }
-  sums_.Resize(floats);
+  values_.Resize(floats);
+}
+
+void Step::PrepareTouched(const BatchCall& call) {
+  active.assign(call.features.size(), 0);
   touched_.Resize(plan.entries());
 }
 
-void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& group,
-                 Span<float* const> out) {
+void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& group, float* values) {
   const RowStore& store = shard.rows();
   const size_t dim = shard.schema().dim();
   uint32_t* rows = plan.rows(group);
   const Key* keys = plan.keys(group);
-  store.FindBatch(keys, plan.hashes(group), group.uniques, rows);
-  const size_t absent = static_cast<size_t>(std::count(rows, rows + group.uniques, kNoRow));
-  float* initial = t_initial.Resize(absent * dim);
-  const float** values = t_values.Resize(group.uniques);
+  store.FindBatch(keys, plan.hashes(group), group.uniques, rows, dim);
+  plan.set_generation(group, store.generation());
   for (size_t u = 0; u < group.uniques; ++u) {
     if (rows[u] != kNoRow) {
-      values[u] = store.data(rows[u]);
+      std::memcpy(values + u * dim, store.data(rows[u]), dim * sizeof(float));
     } else {
-      shard.schema().InitValue(keys[u], initial);
-      values[u] = initial;
-      initial += dim;
+      shard.schema().InitValue(keys[u], values + u * dim);
     }
   }
-  GatherGroup(plan, group, values, dim, out);
+  plan.NumberPositions(group);
+}
+
+void GatherFeatures(const BatchCall& call, Step* step, ThreadPool* pool, Span<float* const> out) {
+  constexpr size_t kChunk = 4096;
+  struct Chunk {
+    uint32_t feature;
+    size_t begin;
+    size_t end;
+  };
+  Vector<Chunk> chunks;
+  for (uint32_t f = 0; f < call.features.size(); ++f) {
+    const size_t n = call.features[f].ids.size();
+    for (size_t begin = 0; begin < n; begin += kChunk)
+      chunks.push_back({f, begin, std::min(n, begin + kChunk)});
+  }
+  step->ForTasks(pool, chunks.size(), [&](size_t c) {
+    const Chunk& chunk = chunks[c];
+    const uint32_t table = call.features[chunk.feature].table;
+    const size_t dim = call.tables[table]->schema->dim();
+    Gather(step->plan.positions(chunk.feature) + chunk.begin, chunk.end - chunk.begin, step->values(table),
+           dim, out[chunk.feature] + chunk.begin * dim);
+  });
 }
 
 bool MakeRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched) {
@@ -68,13 +85,10 @@ bool MakeRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint
   uint32_t* rows = plan.rows(group);
   const Key* keys = plan.keys(group);
   const uint64_t* hashes = plan.hashes(group);
+  // The row numbers are of the lookup. If a row was removed since then, its number may be another key's now.
+  const bool numbers_hold = group.generation == store.generation();
   for (size_t u = 0; u < group.uniques; ++u) {
-    if (u + kRowsAhead < group.uniques && rows[u + kRowsAhead] < store.end()) {
-      __builtin_prefetch(&store.meta(rows[u + kRowsAhead]));
-    }
-    if (!touched[u]) continue;
-    // The row number is of the lookup; the row may have been removed since, and its number given to another key.
-    if (rows[u] < store.end() && store.meta(rows[u]).key == keys[u] && store.live(rows[u])) continue;
+    if (!touched[u] || (numbers_hold && rows[u] != kNoRow)) continue;
     try {
       bool created = false;
       rows[u] = shard->FindOrCreate(keys[u], hashes[u], &created);
@@ -93,14 +107,15 @@ void DropNewRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, u
   }
 }
 
-void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate,
-               float* sums, const uint8_t* touched, uint32_t step) {
+void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate, float* sums,
+               const uint8_t* touched, uint32_t step) {
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
   const size_t dim = schema.dim();
   const uint32_t* rows = plan->rows(group);
   for (size_t u = 0; u < group.uniques; ++u) {
-    if (u + kRowsAhead < group.uniques && touched[u + kRowsAhead]) PrefetchForWrite(store, rows[u + kRowsAhead]);
+    if (u + kRowsAhead < group.uniques && touched[u + kRowsAhead])
+      PrefetchForWrite(store, rows[u + kRowsAhead]);
     if (!touched[u]) continue;
     schema.Tick(learning_rate, sums + u * dim, store.data(rows[u]), nullptr);
     RowMeta& meta = store.meta(rows[u]);

@@ -1,5 +1,5 @@
-// What the engine keeps of one step between its lookup and its gradient, and the work on one group of a direct
-// table. Steps are recycled: their buffers are megabytes.
+// What the engine keeps of one step between its lookup and its gradient, and the work on one group of a
+// direct table. Steps are recycled: their buffers are megabytes.
 #ifndef HET_TF_CORE_STEP_H_
 #define HET_TF_CORE_STEP_H_
 
@@ -16,10 +16,16 @@ struct Step {
   Vector<uint8_t> active;  // for each feature: does its gradient count?
 
   void Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
-  // Room for the sums of every unique key.
-  void PrepareSums(const BatchCall& call);
+  // Room for one value of every unique key: at first the rows that were looked up, later the sums of their
+  // gradients.
+  void PrepareValues(const BatchCall& call);
 
-  float* sums_of(const BatchPlan::Group& group) { return sums_.data() + sum_begin_[&group - plan.groups().begin()]; }
+  void PrepareTouched(const BatchCall& call);
+
+  float* values(uint32_t table) { return values_.data() + table_begin_[table]; }
+  float* values_of(const BatchPlan::Group& group, size_t dim) {
+    return values(group.table) + plan.table_first(group) * dim;
+  }
   // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this step.
   uint8_t* touched(const BatchPlan::Group& group) { return touched_.data() + group.first; }
 
@@ -45,24 +51,27 @@ struct Step {
  private:
   static constexpr size_t kParallelEntries = 16384;
 
-  Buffer<float> sums_;
+  Buffer<float> values_;
   Buffer<uint8_t> touched_;
-  Vector<size_t> sum_begin_;
+  Vector<size_t> table_begin_;  // of its values
 };
 
-// Reads a group's rows into the tensors. Fills plan.rows(group). Throws std::bad_alloc.
-void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& group, Span<float* const> out);
+// Copies the rows of a group's unique keys to `values`. Fills plan.rows(group).
+void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& group, float* values);
 
-// Makes sure that every touched key has a row and that plan.rows(group) names it. False: out of memory; rows made so
-// far are marked in `touched`.
+// out[f] = the rows of feature f, from the values of its table's unique keys.
+void GatherFeatures(const BatchCall& call, Step* step, ThreadPool* pool, Span<float* const> out);
+
+// Makes sure that every touched key has a row and that plan.rows(group) names it. False: out of memory; rows
+// made so far are marked in `touched`.
 bool MakeRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched);
 
 // Takes back what MakeRows made.
 void DropNewRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched);
 
 // One tick for every touched key. Uses the sums up.
-void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate,
-               float* sums, const uint8_t* touched, uint32_t step);
+void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate, float* sums,
+               const uint8_t* touched, uint32_t step);
 
 Status TableIsGone(const Table& table);
 

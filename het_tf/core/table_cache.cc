@@ -67,6 +67,7 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
   state_[line] = State();
   if (transient) {
     state_[line].flags = kTransient;
+    ++transient_lines_;
     ++counters_.transient_rows;
   } else {
     ++counters_.inserts;
@@ -120,7 +121,11 @@ uint32_t TableCache::Drop(uint32_t line) {
     state.flags |= kInvalid;
     return ticks;
   }
-  if (!(state.flags & kTransient)) policy_->Erase(line);
+  if (state.flags & kTransient) {
+    --transient_lines_;
+  } else {
+    policy_->Erase(line);
+  }
   lines_.Erase(line);
   return ticks;
 }
@@ -155,11 +160,11 @@ void TableCache::MakeRoom(size_t incoming) {
     }
   }
   transient_.resize(kept);
-  const size_t resident = lines_.size() - kept;
-  if (resident + incoming <= config_.capacity) return;
+  if (resident() + incoming <= config_.capacity) return;
   victims_.clear();
-  policy_->Victims(resident + incoming - config_.capacity, [&](uint32_t line) { return state_[line].pins == 0; },
-                   &victims_);
+  policy_->Victims(
+      resident() + incoming - config_.capacity, [&](uint32_t line) { return state_[line].pins == 0; },
+      &victims_);
   for (uint32_t line : victims_) Evict(line);
 }
 
@@ -195,8 +200,8 @@ void TableCache::CompactQueue() {
   queue_.resize(kept);
 }
 
-void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, Vector<Key>* keys, Vector<uint32_t>* ticks,
-                           Vector<float>* wire) {
+void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, Vector<Key>* keys,
+                           Vector<uint32_t>* ticks, Vector<float>* wire) {
   for (Queued& queued : queue_) {
     if (queued.ticks == 0 || PartitionOf(lines_.Hash(queued.key), partitions) != partition) continue;
     keys->push_back(queued.key);

@@ -1,5 +1,6 @@
-// The cache of one table: lines with clocks, unsent updates, pins and an eviction policy. It executes; it decides
-// nothing but the order of eviction. What to fetch, check and push is the client's business (client.h).
+// The cache of one table: lines with clocks, unsent updates, pins and an eviction policy. It executes; it
+// decides nothing but the order of eviction. What to fetch, check and push is the client's business
+// (client.h).
 //
 // A line is in one of these states, and moves along the arrows:
 //
@@ -10,12 +11,13 @@
 //                 (absent)        write-back queue ──► pushed by the next write, or back by Insert + Restore
 //
 //   transient   was not admitted, or had no room: it leaves as soon as it is not pinned
-//   invalid     its base is not to be trusted (the partition came to life again): its value is fetched anew, its
+//   invalid     its base is not to be trusted (the partition came to life again): its value is fetched anew,
+//   its
 //               update stays
 //   pinned      a running step uses it: it is no victim. Pins are counted.
 //
-// Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of policy; a dirty one also
-// its update, as wide as the row. Not thread-safe; the client that owns it locks.
+// Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of policy; a
+// dirty one also its update, as wide as the row. Not thread-safe; the client that owns it locks.
 #ifndef HET_TF_CORE_TABLE_CACHE_H_
 #define HET_TF_CORE_TABLE_CACHE_H_
 
@@ -79,8 +81,9 @@ class TableCache {
   const RowStore& lines() const { return lines_; }
   Counters& counters() { return counters_; }
 
-  // --- lines ----------------------------------------------------------------------------------------------------
-  // Adds a clean line with this base clock; its row is the caller's to fill in. Throws std::bad_alloc.
+  // --- lines
+  // ---------------------------------------------------------------------------------------------------- Adds
+  // a clean line with this base clock; its row is the caller's to fill in. Throws std::bad_alloc.
   uint32_t Insert(Key key, uint64_t hash, Clock base, bool transient);
   void Touch(uint32_t line) {
     if (!(state_[line].flags & kTransient)) policy_->Touch(line);
@@ -89,30 +92,34 @@ class TableCache {
   uint32_t pending(uint32_t line) const { return state_[line].pending; }
   bool invalid(uint32_t line) const { return (state_[line].flags & kInvalid) != 0; }
   void SetInvalid(uint32_t line, bool invalid);
+  // Lines that count against the capacity: all but the transient ones.
+  size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
 
   void Pin(uint32_t line) { ++state_[line].pins; }
   void Unpin(uint32_t line) { --state_[line].pins; }
   size_t Pinned() const;
 
-  // --- updates --------------------------------------------------------------------------------------------------
-  // The line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
+  // --- updates
+  // -------------------------------------------------------------------------------------------------- The
+  // line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
   float* UpdateOf(uint32_t line);
   void AddTick(uint32_t line) { ++state_[line].pending; }
   // Gives the update away, for a frame: its base moves on by the ticks, since the row holds them already.
   void TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
 
-  // --- eviction -------------------------------------------------------------------------------------------------
+  // --- eviction
+  // -------------------------------------------------------------------------------------------------
   struct Queued {
     Key key;
     uint32_t ticks;   // 0: taken back
     uint32_t update;  // in the pool
   };
-  // Lets lines go until `incoming` more fit, as far as pins allow; transient ones that are not pinned go in any
-  // case. Dirty ones move to the write-back queue. Throws std::bad_alloc.
+  // Lets lines go until `incoming` more fit, as far as pins allow; transient ones that are not pinned go in
+  // any case. Dirty ones move to the write-back queue. Throws std::bad_alloc.
   void MakeRoom(size_t incoming);
-  // Drops a line and its update, whatever its state; a pinned one stays, invalid and clean. Returns the ticks that
-  // went with the update.
+  // Drops a line and its update, whatever its state; a pinned one stays, invalid and clean. Returns the ticks
+  // that went with the update.
   uint32_t Drop(uint32_t line);
   // fn(line) for every line; it may drop it.
   template <typename Fn>
@@ -122,7 +129,8 @@ class TableCache {
     }
   }
 
-  // --- the write-back queue ---------------------------------------------------------------------------------------
+  // --- the write-back queue
+  // ---------------------------------------------------------------------------------------
   const Vector<Queued>& queue() const { return queue_; }
   size_t queued() const { return queued_; }
   // The queue's entry of key, or null.
@@ -171,10 +179,11 @@ class TableCache {
   AdmissionFilter admission_;
   UpdatePool updates_;
   Vector<uint32_t> transient_;  // lines that were inserted as such; may name lines that are gone
-  size_t transient_live_ = 0;
+  size_t transient_lines_ = 0;  // of the lines that are here
   Vector<Queued> queue_;
   size_t queued_ = 0;  // entries of queue_ that were not taken back
-  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>, Allocator<std::pair<const Key, uint32_t>>>
+  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
+                            Allocator<std::pair<const Key, uint32_t>>>
       queue_index_;  // into queue_
   Vector<uint32_t> victims_;
   Counters counters_;

@@ -10,12 +10,12 @@ from het_tf.python.table import Table
 
 
 class CacheStats(tf.keras.callbacks.Callback):
-    """Adds to the logs of every epoch, for each table of the model: rows, memory, updates, and the cache's traffic.
+    """Logs, every epoch and for each table of the model: rows, memory, updates, and the cache's traffic.
 
-    `TABLE/rows` and `TABLE/bytes` are what the store holds at the end of the epoch; `TABLE/applies` and, for cached
-    tables, `TABLE/COUNTER` are what the epoch has added: hits, miss_pull (rows fetched since they were not cached),
-    update_pull (since they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
-    `TABLE/hit_rate` is hits / reads.
+    `TABLE/rows` and `TABLE/bytes` are what the store holds at the end of the epoch; `TABLE/applies` and, for
+    cached tables, `TABLE/COUNTER` are what the epoch has added: hits, miss_pull (rows fetched since they were
+    not cached), update_pull (since they were stale), bound_push and evict_push (rows sent), bytes each way,
+    and more. `TABLE/hit_rate` is hits / reads.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class CacheStats(tf.keras.callbacks.Callback):
         self._before: dict[tuple[str, str], dict[str, float]] = {}
 
     def _tables(self) -> list[tuple[str, str]]:
-        found = {}
+        found: dict[tuple[str, str], None] = {}
         for layer in _layers(self.model):
             if isinstance(layer, EmbeddingCollection):
                 found.update({(layer.namespace, table.name): None for table in layer.tables})

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from het_tf.python import initializers, native, optimizers
+from het_tf.python.spec import check_number
 
 COMBINERS = ("sum", "mean", "sqrtn")
 POLICIES = ("lru", "lfu", "light_lfu")
@@ -14,8 +15,9 @@ POLICIES = ("lru", "lfu", "light_lfu")
 class TableConfig:
     """A table of embeddings. Makes no table by itself: the layer that uses it does.
 
-    Tables are known by name within a namespace: two layers with equal configurations share one table. Ids are int64
-    and any value is legal, so there is no size to give. A row takes memory when it is trained for the first time.
+    Tables are known by name within a namespace: two layers with equal configurations share one table. Ids are
+    int64 and any value is legal, so there is no size to give. A row takes memory when it is trained for the
+    first time.
 
     Args:
       name: Any non-empty string.
@@ -23,7 +25,8 @@ class TableConfig:
       optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad(0.05)`.
       initializer: One of `het_tf.initializers`, or its name. Default: `Uniform(-0.05, 0.05)`.
       seed: Of the initial rows, 0 to 2**64 - 1. Tables of different names differ also with one seed.
-      l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the rows).
+      l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
+        rows).
       max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
 
     Raises:
@@ -47,6 +50,8 @@ class TableConfig:
         self.seed = _integer("seed", seed, 0, 2**64 - 1)
         self.optimizer = optimizers.get(optimizer)
         self.initializer = initializers.get(initializer)
+        for argument, value in {"l2": l2, "max_norm": max_norm or 0.0}.items():
+            check_number(value, f"table {name!r}: {argument}")
         self.l2 = float(l2)
         self.max_norm = None if max_norm is None else float(max_norm)
         if self.max_norm is not None and self.max_norm <= 0:
@@ -91,12 +96,13 @@ class FeatureConfig:
 
     Args:
       table: The table; features may share one (the same object, or an equal configuration).
-      combiner: How the rows of one sample become one: "sum", "mean" (divided by the sum of weights), "sqrtn" (divided
-        by the root of the sum of their squares); None keeps them apart. A sample without ids gives zeros.
-      padding_id: This id reads zeros, learns nothing, counts for nothing in a combiner, and is masked. None: every id
-        is a real one.
-      max_sequence_length: With combiner None, cuts or pads (with zeros) the last axis of the ids to this length,
-        so that ragged and sparse inputs give dense rows. None: as long as the input.
+      combiner: How the rows of one sample become one: "sum", "mean" (divided by the sum of weights), "sqrtn"
+        (divided by the root of the sum of their squares); None keeps them apart. A sample without ids gives
+        zeros.
+      padding_id: This id reads zeros, learns nothing, counts for nothing in a combiner, and is masked. None:
+        every id is a real one.
+      max_sequence_length: With combiner None, cuts or pads (with zeros) the last axis of the ids to this
+        length, so that ragged and sparse inputs give dense rows. None: as long as the input.
       name: For messages; the collection sets it.
 
     Raises:
@@ -125,8 +131,8 @@ class FeatureConfig:
             self.max_sequence_length = _integer("max_sequence_length", max_sequence_length, 1, 2**31 - 1)
             if combiner is not None:
                 raise ValueError(
-                    f"max_sequence_length is {max_sequence_length} with combiner {combiner!r}; a combiner takes rows "
-                    "of any length, leave one of the two out"
+                    f"max_sequence_length is {max_sequence_length} with combiner {combiner!r}; a combiner "
+                    "takes rows of any length, leave one of the two out"
                 )
         self.name = name
 
@@ -140,7 +146,9 @@ class FeatureConfig:
         }
 
     def __repr__(self) -> str:
-        return f"FeatureConfig({self.table.name!r}, combiner={self.combiner!r}, padding_id={self.padding_id!r})"
+        return (
+            f"FeatureConfig({self.table.name!r}, combiner={self.combiner!r}, padding_id={self.padding_id!r})"
+        )
 
 
 class CacheOptions:
@@ -192,8 +200,8 @@ def _bound(argument: str, value: Any) -> int | None:
         return _integer(argument, value, 0, 2**62)
     except ValueError:
         raise ValueError(
-            f"{argument} is {value!r}; give a number of updates >= 0 (0: every read is checked and every update sent "
-            "at once), or None for unbounded"
+            f"{argument} is {value!r}; give a number of updates >= 0 (0: every read is checked and every "
+            "update sent at once), or None for unbounded"
         ) from None
 
 

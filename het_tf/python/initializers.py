@@ -1,7 +1,7 @@
 """How a row begins (public as `het_tf.initializers`).
 
-The row of an id that nobody has written is a pure function of (seed, table, id): every worker, server and restart
-agrees on it, and it costs no memory.
+The row of an id that nobody has written is a pure function of (seed, table, id): every worker, server and
+restart agrees on it, and it costs no memory.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
     """Returns the initializer that is meant.
 
     Args:
-      initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for `Uniform()`.
+      initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for
+        `Uniform()`.
 
     Raises:
       ValueError: There is none of that name.

@@ -1,10 +1,11 @@
 """From what a user feeds to what the lookup reads, and from rows to what the layer returns.
 
-`prepare` turns one feature's input into an int64 tensor of ids and a function that turns their rows into the output:
+`prepare` turns one feature's input into an int64 tensor of ids and a function that turns their rows into the
+output:
 
     dense   [..., L] ──────────────► ids as they are ──► rows [..., L, dim] ──► combined over L
     masked  [..., L] ──where mask──► ids that count  ──► rows [n, dim]      ──► scattered back, or combined
-    ragged, sparse   ──flat values─► ids that exist  ──► rows [n, dim]      ──► combined by sample, or ragged again
+    ragged, sparse   ──flat values─► ids that exist  ──► rows [n, dim]      ──► combined, or ragged again
 """
 
 from __future__ import annotations
@@ -41,17 +42,22 @@ def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool
     name = tf.as_dtype(dtype).name
     if not (name.startswith(("int", "uint")) or name == "string"):
         raise ValueError(
-            f"feature {feature.name!r}: ids are {name}; they must be integers or strings (a float32 cannot tell ids "
-            f'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a Sequential '
+            f"feature {feature.name!r}: ids are {name}; they must be integers or strings (a float32 cannot "
+            "tell ids "
+            'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a '
+            "Sequential "
             "model, or cast with tf.cast(ids, tf.int64)"
         )
     if rank is None:
         return
     if rank == 0:
-        raise ValueError(f"feature {feature.name!r}: ids are a scalar; give them a batch axis, shape [B] or [B, L]")
+        raise ValueError(
+            f"feature {feature.name!r}: ids are a scalar; give them a batch axis, shape [B] or [B, L]"
+        )
     if feature.combiner is None and not sparse and rank > MAX_RANK:
         raise ValueError(
-            f"feature {feature.name!r}: ids have rank {rank} and there is no combiner; rows of rank up to {MAX_RANK} "
+            f"feature {feature.name!r}: ids have rank {rank} and there is no combiner; rows of rank up to "
+            f"{MAX_RANK} "
             'are kept apart. Reshape the ids, or give FeatureConfig(combiner="sum" | "mean" | "sqrtn")'
         )
 
@@ -67,7 +73,7 @@ def to_tensor(ids: Any) -> Any:
 
 
 def as_int64(ids: Any) -> Any:
-    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash of fixed key: stable for ever)."""
+    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same)."""
     if ids.dtype == tf.int64:
         return ids
     if ids.dtype == tf.string:
@@ -100,7 +106,7 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
     return _prepare_dense(feature, ids, weights, mask)
 
 
-# --- dense ------------------------------------------------------------------------------------------------------
+# --- dense ----------------------------------------------------------------------------------------
 
 
 def _prepare_dense(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:
@@ -125,7 +131,7 @@ def _prepare_dense(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) ->
 
         def scatter(rows: Any) -> Any:
             out = tf.scatter_nd(where, rows, shape)
-            out.set_shape(ids.shape + [feature.table.dim])
+            out.set_shape([*ids.shape, feature.table.dim])
             return out
 
     def finish(rows: Any) -> Any:
@@ -143,7 +149,9 @@ def _prepare_dense(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) ->
         if counts is None:
             number = tf.cast(tf.shape(ids)[-1], tf.float32)
             return tf.math.divide_no_nan(total, number if feature.combiner == "mean" else tf.sqrt(number))
-        return tf.math.divide_no_nan(total, _divisor(feature, counts, lambda x: tf.reduce_sum(x, -1, keepdims=True)))
+        return tf.math.divide_no_nan(
+            total, _divisor(feature, counts, lambda x: tf.reduce_sum(x, -1, keepdims=True))
+        )
 
     return flat, finish
 
@@ -157,7 +165,7 @@ def _pad_to(rows: Any, length: int) -> Any:
     missing = length - tf.shape(rows)[-2]
     paddings = [[0, 0]] * (rows.shape.rank - 2) + [[0, missing], [0, 0]]
     padded = tf.pad(rows, paddings)
-    padded.set_shape(rows.shape[:-2] + [length, rows.shape[-1]])
+    padded.set_shape([*rows.shape[:-2], length, rows.shape[-1]])
     return padded
 
 
@@ -184,15 +192,15 @@ def _checked_weights(feature: FeatureConfig, ids: Any, weights: Any, kind: str) 
     """float32 weights of exactly the shape of the ids."""
     if is_ragged(weights) or is_sparse(weights):
         raise ValueError(
-            f"feature {feature.name!r}: ids are {kind} and weights are {'ragged' if is_ragged(weights) else 'sparse'};"
-            " give both the same structure"
+            f"feature {feature.name!r}: ids are {kind} and weights are "
+            f"{'ragged' if is_ragged(weights) else 'sparse'}; give both the same structure"
         )
     if not weights.dtype.is_floating:
         weights = tf.cast(weights, tf.float32)
     if not weights.shape.is_compatible_with(ids.shape):
         raise ValueError(
-            f"feature {feature.name!r}: weights have shape {weights.shape} and ids have shape {ids.shape}; give one "
-            "weight for each id"
+            f"feature {feature.name!r}: weights have shape {weights.shape} and ids have shape {ids.shape}; "
+            "give one weight for each id"
         )
     if not (weights.shape.is_fully_defined() and ids.shape.is_fully_defined()):
         # Else [B, 1] would be broadcast to [B, L] at run time.
@@ -202,22 +210,23 @@ def _checked_weights(feature: FeatureConfig, ids: Any, weights: Any, kind: str) 
     return tf.cast(weights, tf.float32)
 
 
-# --- ragged and sparse --------------------------------------------------------------------------------------------
+# --- ragged and sparse ----------------------------------------------------------------------------
 
 
 def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any, Finish]:
     length = feature.max_sequence_length
     if weights is not None and not is_ragged(weights):
         raise ValueError(
-            f"feature {feature.name!r}: ids are ragged and weights are not; give a tf.RaggedTensor of the same row "
-            "lengths, for example ids.with_flat_values(weights)"
+            f"feature {feature.name!r}: ids are ragged and weights are not; give a tf.RaggedTensor of the "
+            "same row lengths, for example ids.with_flat_values(weights)"
         )
     if weights is not None:
         _check_same_rows(feature, ids, weights)
     if length is not None:
         if ids.ragged_rank != 1:
             raise ValueError(
-                f"feature {feature.name!r}: ids have {ids.ragged_rank} ragged axes; max_sequence_length goes with one"
+                f"feature {feature.name!r}: ids have {ids.ragged_rank} ragged axes; max_sequence_length goes "
+                "with one"
             )
         ids = ids[:, :length]
         weights = None if weights is None else weights[:, :length]
@@ -250,7 +259,8 @@ def _check_same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> None:
             continue  # in a graph the number of weights is compared with that of ids
         if not np.array_equal(of_ids.numpy(), of_weights.numpy()):
             raise ValueError(
-                f"feature {feature.name!r}: weights have other row lengths than ids; give one weight for each id"
+                f"feature {feature.name!r}: weights have other row lengths than ids; give one weight for "
+                "each id"
             )
 
 
@@ -269,8 +279,8 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     if weights is not None:
         if not is_sparse(weights):
             raise ValueError(
-                f"feature {feature.name!r}: ids are sparse and weights are not; give a tf.SparseTensor of the same "
-                "indices"
+                f"feature {feature.name!r}: ids are sparse and weights are not; give a tf.SparseTensor of "
+                "the same indices"
             )
         if tf.executing_eagerly() and not np.array_equal(ids.indices.numpy(), weights.indices.numpy()):
             raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any
 from het_tf.python import inputs as inputs_lib
 from het_tf.python import ops, owner, registry, runtime, saving
 from het_tf.python.config import CacheOptions, FeatureConfig, TableConfig
+from het_tf.python.features import Features
 from het_tf.python.initializers import Initializer
 from het_tf.python.native import tf
 from het_tf.python.optimizers import Optimizer
@@ -18,7 +19,7 @@ KERAS_3 = owner.KERAS_3
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class EmbeddingCollection(keras.layers.Layer):
+class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
     """All embeddings of a model, read by one op call a step: dict in, dict out.
 
         item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
@@ -28,23 +29,26 @@ class EmbeddingCollection(keras.layers.Layer):
         })
         rows = embed({"item": ids, "history": ids_of_the_past})     # {"item": [B, 16], "history": [B, 16]}
 
-    Rows are made at their first update; ids are int64 and any value is legal. Gradients update the tables while they
-    are computed, with each table's own optimizer: the layer's only weight is an anchor, a scalar that stays 0
-    and carries the gradient tape through the lookup. Calling the layer inside of a tape and taking a gradient, of
-    whatever variables, is therefore a training step of the tables, unless the layer is not trainable, `training=False`,
-    or the call is inside of `het_tf.no_update()`. Each call's gradient can be taken once.
+    Rows are made at their first update; ids are int64 and any value is legal. Gradients update the tables
+    while they are computed, with each table's own optimizer: the layer's only weight is an anchor, a scalar
+    that stays 0 and carries the gradient tape through the lookup. Calling the layer inside of a tape and
+    taking a gradient, of whatever variables, is therefore a training step of the tables, unless the layer is
+    not trainable, `training=False`, or the call is inside of `het_tf.no_update()`. Each call's gradient can
+    be taken once.
 
-    Custom loops with a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it: that
-    is how the layer learns the scale.
+    Custom loops with a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it:
+    that is how the layer learns the scale.
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
         inputs may have further keys, which are ignored.
-      staleness: How many updates by other workers a read may miss, and how many own updates of a row may be unsent
-        (HET's `s`); None: unbounded; 0: every read is checked and every update sent at once. Matters only with a cache.
+      staleness: How many updates by other workers a read may miss, and how many own updates of a row may be
+        unsent (HET's `s`); None: unbounded; 0: every read is checked and every update sent at once. Matters
+        only with a cache.
       pull_bound: Sets the first of the two apart; "staleness": as staleness.
       push_bound: Sets the second apart.
-      cache_rows: Rows of each table that this worker caches. None: no cache; tables in this process are read directly.
+      cache_rows: Rows of each table that this worker caches. None: no cache; tables in this process are read
+        directly.
       policy: What leaves a full cache: "lru", "lfu", "light_lfu".
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
@@ -52,14 +56,14 @@ class EmbeddingCollection(keras.layers.Layer):
     Call arguments:
       inputs: For each feature integers (or strings, hashed to 64 bits) of shape [B], [B, F], [B, L], or a
         tf.RaggedTensor [B, (L)], or a tf.SparseTensor [B, L].
-      weights: None, or floats of the same structure and shapes: what each row is multiplied by. Features of a dict
-        may be left out.
+      weights: None, or floats of the same structure and shapes: what each row is multiplied by. Features of a
+        dict may be left out.
       mask: None, or bools of the shape of dense ids: where False there is no id.
       training: As in Keras.
 
     Returns:
-      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`; a sample without ids
-      (an empty ragged row, padding alone) gives zeros.
+      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`; a sample
+      without ids (an empty ragged row, padding alone) gives zeros.
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
@@ -87,17 +91,17 @@ class EmbeddingCollection(keras.layers.Layer):
             # Ids are converted here: Keras would make int32 of lists.
             self._convert_input_args = False
             self._allow_non_tensor_positional_args = True
-        self._features = features if isinstance(features, Features) else Features(self._resolve(features))
-        self._cache = CacheOptions(staleness, pull_bound, push_bound, cache_rows, policy, admit_after)
-        self._namespace = runtime.current_namespace()
-        self._number = registry.register_layer(self)
+        self._het_features = features if isinstance(features, Features) else Features(self._resolve(features))
+        self._het_cache = CacheOptions(staleness, pull_bound, push_bound, cache_rows, policy, admit_after)
+        self._het_namespace = runtime.current_namespace()
+        self._het_number = registry.register_layer(self)
         self._het_owner = None
         self._het_copy = False
-        self._call = self._declare()
-        self._anchor = self._make_anchor()
+        self._het_call = self._declare()
+        self._het_anchor = self._make_anchor()
         self.built = True
 
-    # --- set-up -------------------------------------------------------------------------------------------------
+    # --- set-up -----------------------------------------------------------------------------------
 
     def _resolve(self, features: Any) -> Any:
         """The features, once the layer has its name."""
@@ -106,27 +110,27 @@ class EmbeddingCollection(keras.layers.Layer):
     def _declare(self) -> ops.Call:
         """Makes the tables, and the attributes of the ops."""
         tables: dict[str, TableConfig] = {}
-        for feature in self._features.flat:
+        for feature in self._het_features.flat:
             table = tables.setdefault(feature.table.name, feature.table)
             if table.get_config() != feature.table.get_config():
                 raise ValueError(
-                    f"two tables have the name {table.name!r} and different specs: {table!r} and {feature.table!r}; "
-                    "give them different names, or use one TableConfig for both"
+                    f"two tables have the name {table.name!r} and different specs: {table!r} and "
+                    f"{feature.table!r}; give them different names, or use one TableConfig for both"
                 )
         for table in tables.values():
-            registry.declare(self._namespace, table, self._cache, self)
+            registry.declare(self._het_namespace, table, self._het_cache, self)
         numbers = {name: number for number, name in enumerate(tables)}
         specs = {
-            "namespace": self._namespace,
+            "namespace": self._het_namespace,
             "tables": [table.spec for table in tables.values()],
             "features": [
                 {"table": numbers[feature.table.name], "padding_id": feature.padding_id}
-                for feature in self._features.flat
+                for feature in self._het_features.flat
             ],
             "needs_loss_scale": self.compute_dtype == "float16",
-            "layer": self._number,
+            "layer": self._het_number,
         }
-        flat = self._features.flat
+        flat = self._het_features.flat
         return ops.Call(
             tables=tuple(feature.table.name for feature in flat),
             dims=tuple(feature.table.dim for feature in flat),
@@ -146,71 +150,90 @@ class EmbeddingCollection(keras.layers.Layer):
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this layer, each once."""
-        return list({feature.table.name: feature.table for feature in self._features.flat}.values())
+        return list({feature.table.name: feature.table for feature in self._het_features.flat}.values())
 
     @property
     def namespace(self) -> str:
         """The namespace of the tables."""
-        return self._namespace
+        return self._het_namespace
 
-    # --- calling --------------------------------------------------------------------------------------------------
+    # --- calling ----------------------------------------------------------------------------------
 
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
-        ids = self._features.flatten(inputs, "inputs")
-        weights = self._features.flatten(weights, "weights", optional=True)
-        masks = self._features.flatten(mask, "mask", optional=True)
+        ids = self._het_features.flatten(inputs, "inputs")
+        weights = self._het_features.flatten(weights, "weights", optional=True)
+        masks = self._het_features.flatten(mask, "mask", optional=True)
         prepared = [
-            inputs_lib.prepare(*each) for each in zip(self._features.flat, ids, weights, masks, strict=True)
+            inputs_lib.prepare(*each)
+            for each in zip(self._het_features.flat, ids, weights, masks, strict=True)
         ]
-        learns = self.trainable and training is not False and runtime.updates_enabled()
+        learns = (
+            self.trainable
+            and training is not False
+            and runtime.updates_enabled()
+            and not owner.infers_shapes()
+        )
         if learns:
-            saving.refuse_copy(self)
             owner.note(self)
-            anchor = tf.convert_to_tensor(self._anchor)
+            anchor = tf.convert_to_tensor(self._het_anchor)
         else:
             anchor = tf.constant(0.0)
-        rows, probe = ops.lookup(self._call, [flat for flat, _ in prepared], anchor, learns)
-        if learns and not owner.infers_shapes():
+        rows, probe = ops.lookup(self._het_call, [flat for flat, _ in prepared], anchor, learns)
+        if learns:
             self.add_loss(probe)
         outputs = [
-            self._cast_output(finish(of_feature)) for (_, finish), of_feature in zip(prepared, rows, strict=True)
+            self._cast_output(finish(of_feature))
+            for (_, finish), of_feature in zip(prepared, rows, strict=True)
         ]
-        return self._features.pack(outputs)
+        return self._het_features.pack(outputs)
 
     def _cast_output(self, output: Any) -> Any:
         return output if output.dtype == self.compute_dtype else tf.cast(output, self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """True where there is an id, for features without a combiner that have a padding_id or a given mask."""
-        del previous_mask
-        ids = self._features.flatten(inputs, "inputs")
-        masks = [self._mask(feature, of_feature) for feature, of_feature in zip(self._features.flat, ids, strict=True)]
-        return None if all(mask is None for mask in masks) else self._features.pack(masks)
+        """True where there is an id: of features without a combiner, with a padding_id or a given mask."""
+        ids = self._het_features.flatten(inputs, "inputs")
+        given = self._het_features.flatten(previous_mask, "mask", optional=True)
+        masks = [self._mask(*each) for each in zip(self._het_features.flat, ids, given, strict=True)]
+        return None if all(mask is None for mask in masks) else self._het_features.pack(masks)
 
-    def _mask(self, feature: FeatureConfig, ids: Any) -> Any:
+    def _mask(self, feature: FeatureConfig, ids: Any, given: Any) -> Any:
         length = feature.max_sequence_length
         if feature.combiner is not None:
             return None
         if inputs_lib.is_ragged(ids):
             return None if length is None else tf.sequence_mask(tf.minimum(ids.row_lengths(), length), length)
-        if feature.padding_id is None or inputs_lib.is_sparse(ids) or length is not None:
+        if inputs_lib.is_sparse(ids) or length is not None:
             return None
-        if KERAS_3:
-            if keras.backend.is_keras_tensor(ids) and keras.backend.standardize_dtype(ids.dtype) == "string":
-                return None
-            ids = ids if keras.backend.is_keras_tensor(ids) else inputs_lib.as_int64(inputs_lib.to_tensor(ids))
-            return keras.ops.not_equal(ids, feature.padding_id)
-        return tf.not_equal(inputs_lib.as_int64(ids), feature.padding_id)
+        if feature.padding_id is None:
+            return given
+        present = self._not_equal(ids, feature.padding_id)
+        if given is None or present is None:
+            return present
+        return (keras.ops if KERAS_3 else tf).logical_and(present, given)
 
-    def compute_output_spec(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
+    @staticmethod
+    def _not_equal(ids: Any, padding_id: int) -> Any:
+        """Also of symbolic ids; None for strings, which are numbers only when there are some."""
+        if not KERAS_3:
+            return tf.not_equal(inputs_lib.as_int64(ids), padding_id)
+        if not keras.backend.is_keras_tensor(ids):
+            ids = inputs_lib.as_int64(inputs_lib.to_tensor(ids))
+        elif keras.backend.standardize_dtype(ids.dtype) == "string":
+            return None
+        return keras.ops.not_equal(ids, padding_id)
+
+    def compute_output_spec(
+        self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None
+    ) -> Any:
         """Keras 3's symbolic call: shapes and types alone, the same for dense, ragged and sparse inputs."""
         del mask, training
-        ids = self._features.flatten(inputs, "inputs")
-        of_weights = self._features.flatten(weights, "weights", optional=True)
+        ids = self._het_features.flatten(inputs, "inputs")
+        of_weights = self._het_features.flatten(weights, "weights", optional=True)
         outputs = []
-        for feature, x, w in zip(self._features.flat, ids, of_weights, strict=True):
+        for feature, x, w in zip(self._het_features.flat, ids, of_weights, strict=True):
             sparse = bool(getattr(x, "sparse", False))
             inputs_lib.check_ids(feature, x.dtype, len(x.shape), sparse)
             if w is not None and not _compatible(w.shape, x.shape):
@@ -220,15 +243,15 @@ class EmbeddingCollection(keras.layers.Layer):
                 )
             shape = self._output_shape(feature, tuple(x.shape))
             outputs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
-        return self._features.pack(outputs)
+        return self._het_features.pack(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Shapes of the outputs from those of the inputs, in the same structure."""
-        shapes = self._features.flatten(input_shape, "input_shape", shapes=True)
-        return self._features.pack(
+        shapes = self._het_features.flatten(input_shape, "input_shape", shapes=True)
+        return self._het_features.pack(
             [
                 self._output_shape(feature, tuple(shape))
-                for feature, shape in zip(self._features.flat, shapes, strict=True)
+                for feature, shape in zip(self._het_features.flat, shapes, strict=True)
             ]
         )
 
@@ -240,17 +263,17 @@ class EmbeddingCollection(keras.layers.Layer):
         return (*shape, feature.table.dim)
 
     def share_tables(self) -> None:
-        """Allows a copy of a layer (clone_model, from_config) to train the tables that it shares with the original."""
+        """Allows a copy (clone_model, from_config) to train the tables that it shares with the original."""
         self._het_copy = False
 
-    # --- saving ---------------------------------------------------------------------------------------------------
+    # --- saving -----------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The layer's arguments. Tables are named, not contained: a layer made from this reads the same tables."""
+        """The layer's arguments. Tables are named, not contained: a copy reads the same ones."""
         config = super().get_config()
         config.pop("autocast", None)
-        config["features"] = self._features.get_config()
-        config.update(self._cache.get_config())
+        config["features"] = self._het_features.get_config()
+        config.update(self._het_cache.get_config())
         return dict(config)
 
     @classmethod
@@ -282,77 +305,6 @@ def _compatible(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
 
 
-class Features:
-    """The features of a collection, and the structure that its inputs and outputs have: "dict", "list" or "single"."""
-
-    def __init__(self, features: Any) -> None:
-        if isinstance(features, FeatureConfig):
-            self.structure, items = "single", [(features.name or features.table.name, features)]
-        elif isinstance(features, Mapping):
-            self.structure, items = "dict", list(features.items())
-        elif isinstance(features, (list, tuple)):
-            self.structure, items = "list", [(str(number), feature) for number, feature in enumerate(features)]
-        else:
-            raise ValueError(f"features is {features!r}; give a dict, a list or one het_tf.FeatureConfig")
-        if not items:
-            raise ValueError("features is empty; give at least one het_tf.FeatureConfig")
-        for name, feature in items:
-            if not isinstance(feature, FeatureConfig):
-                raise ValueError(f"features[{name!r}] is {feature!r}; give a het_tf.FeatureConfig")
-        self.keys = [name for name, _ in items]
-        self.flat = [
-            FeatureConfig(
-                feature.table, feature.combiner, feature.padding_id, feature.max_sequence_length, name=str(name)
-            )
-            for name, feature in items
-        ]
-
-    def flatten(self, values: Any, what: str, optional: bool = False, shapes: bool = False) -> list[Any]:
-        """One value a feature. ValueError: `values` does not have the structure of the features."""
-        if values is None and optional:
-            return [None] * len(self.flat)
-        if self.structure == "single":
-            return [values]
-        if self.structure == "dict":
-            if not isinstance(values, Mapping):
-                raise ValueError(f"{what} is {type(values).__name__}; the features are a dict, give a dict")
-            missing = [key for key in self.keys if key not in values]
-            if missing and not optional:
-                raise ValueError(
-                    f"{what} lacks {missing}; the features are {self.keys}, {what} has {sorted(map(str, values))}"
-                )
-            return [values.get(key) for key in self.keys]
-        if not isinstance(values, (list, tuple)) or (not shapes and len(values) != len(self.flat)):
-            raise ValueError(f"{what} must be a list of {len(self.flat)}, one for each feature")
-        return list(values)
-
-    def pack(self, values: list[Any]) -> Any:
-        """The inverse of `flatten`."""
-        if self.structure == "single":
-            return values[0]
-        return dict(zip(self.keys, values, strict=True)) if self.structure == "dict" else values
-
-    def get_config(self) -> dict[str, Any]:
-        """JSON from which `from_config` makes an equal one; a shared table stands in it once."""
-        tables = {feature.table.name: feature.table.get_config() for feature in self.flat}
-        return {
-            "structure": self.structure,
-            "keys": self.keys,
-            "tables": tables,
-            "features": [feature.get_config() for feature in self.flat],
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Features:
-        """The inverse of `get_config`."""
-        tables = {name: TableConfig.from_config(table) for name, table in config["tables"].items()}
-        flat = [FeatureConfig(**{**feature, "table": tables[feature["table"]]}) for feature in config["features"]]
-        if config["structure"] == "single":
-            flat[0].name = config["keys"][0]
-            return cls(flat[0])
-        return cls(flat if config["structure"] == "list" else dict(zip(config["keys"], flat, strict=True)))
-
-
 @keras.utils.register_keras_serializable(package="het_tf")
 class Embedding(EmbeddingCollection):
     """One feature and its table: what `keras.layers.Embedding` is, without a size.
@@ -363,12 +315,13 @@ class Embedding(EmbeddingCollection):
     Args:
       dim: Floats of a row. Or a TableConfig; then the arguments of the table are not given here.
       combiner: None, "sum", "mean" or "sqrtn" over the last axis of the ids.
-      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is `padding_id=0`).
+      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
+        `padding_id=0`).
       table: Name of the table; default: the name of the layer. Layers with one table name share the table.
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy, admit_after, and
-        name, dtype, trainable.
+      **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy,
+        admit_after, and name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
     """
@@ -391,9 +344,10 @@ class Embedding(EmbeddingCollection):
             raise ValueError("dim is None; give the number of floats of a row, or a het_tf.TableConfig")
 
         def feature(name: str) -> FeatureConfig:
-            config = dim
-            if not isinstance(config, TableConfig):
-                config = TableConfig(table or name, config, optimizer, initializer, seed, l2, max_norm)
+            if isinstance(dim, TableConfig):
+                config = dim
+            else:
+                config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
             return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
 
         super().__init__(kwargs.pop("features", feature), **kwargs)

@@ -56,7 +56,9 @@ def _import_tensorflow() -> Any:
 def _load() -> tuple[Any, ctypes.CDLL]:
     """Returns the module of ops and the ctypes handle. ImportError: no library, or one that does not load."""
     if not LIBRARY.exists():
-        raise ImportError(f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree")
+        raise ImportError(
+            f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree"
+        )
     try:
         return tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY))
     except (OSError, tf.errors.NotFoundError) as error:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python import native, optimizers, owner, registry, runtime
+from het_tf.python import native, optimizers, owner, registry, runtime, saving
 from het_tf.python.native import tf
 
 
@@ -27,7 +27,7 @@ def _parse(specs: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def _hint(dim: int) -> Any:
-    """A constant of shape [0, dim]: a small eager tensor becomes a constant of whatever graph it is used in."""
+    """A constant of shape [0, dim]: so small an eager tensor becomes a constant of any graph."""
     with tf.init_scope(), tf.device("CPU:0"):
         return tf.zeros([0, dim], tf.float32)
 
@@ -38,11 +38,13 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
     Args:
       call: The layer's attributes.
       ids: One int64 tensor a feature, of any shape.
-      anchor: float32 scalar: a trainable variable's value where gradients shall update the tables, else a constant.
+      anchor: float32 scalar: a trainable variable's value where gradients shall update the tables, else a
+        constant.
       training: Whether the lookup belongs to a training step: then its rows are kept for the gradient.
 
     Returns:
-      One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe: a zero whose gradient is the loss scale.
+      One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe: a zero whose gradient is the
+      loss scale.
     """
     out = native.ops.het_lookup(
         ids=ids,
@@ -70,6 +72,8 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     ]
     probe = grads[count + 1]
     layer = registry.find_layer(specs.get("layer"))
+    if layer is not None:
+        saving.refuse_copy(layer)
     anchor_gradient = native.ops.het_apply_grad(
         ids=ids,
         grads=dense,
@@ -88,8 +92,9 @@ def _apply_gradient(op: Any, grad: Any) -> None:
     """There is no second derivative: it would update the tables again, in silence."""
     del op, grad
     raise RuntimeError(
-        "het_tf: the gradient of a gradient goes through an embedding lookup, whose gradient is the update of its "
-        "table and has no derivative. For a penalty on gradients call the model inside of `with het_tf.no_update():`"
+        "het_tf: the gradient of a gradient goes through an embedding lookup, whose gradient is the update "
+        "of its table and has no derivative. For a penalty on gradients call the model inside of `with "
+        "het_tf.no_update():`"
     )
 
 
@@ -101,8 +106,9 @@ def _learning_rates(specs: dict[str, Any], names: list[str], text: Any, layer: A
         entry = registry.find(specs["namespace"], table["name"])
         if entry is None:
             raise RuntimeError(
-                f"het_tf: table {table['name']!r} is trained, but no layer of this process has declared it, so its "
-                "learning rate is unknown; build the model's layers (after het_tf.reset(), build them again)"
+                f"het_tf: table {table['name']!r} is trained, but no layer of this process has declared it, "
+                "so its learning rate is unknown; build the model's layers (after het_tf.reset(), build them "
+                "again)"
             )
         rate = entry.config.optimizer.learning_rate
         if rate == optimizers.MODEL if isinstance(rate, str) else False:

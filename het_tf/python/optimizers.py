@@ -1,12 +1,13 @@
 """Optimizers of rows (public as `het_tf.optimizers`).
 
-A table has its own optimizer, apart from that of the dense variables: it runs where the row is cached, once per
-distinct id and step, with the sum of the id's gradients ("lazy": rows that do not occur in a step do not move).
-Clipping by norm and weight decay of the model's optimizer do not reach tables; `TableConfig(l2=..., max_norm=...)` does.
+A table has its own optimizer, apart from that of the dense variables: it runs where the row is cached, once
+per distinct id and step, with the sum of the id's gradients ("lazy": rows that do not occur in a step do not
+move). Clipping by norm and weight decay of the model's optimizer do not reach tables; `TableConfig(l2=...,
+max_norm=...)` does.
 
-`learning_rate` is a float, a `keras.optimizers.schedules.LearningRateSchedule` (its step counts the updates of the
-table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the optimizer that the model
-was compiled with.
+`learning_rate` is a float, a `keras.optimizers.schedules.LearningRateSchedule` (its step counts the updates
+of the table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the optimizer
+that the model was compiled with.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _checked_rate(rate: Any) -> Any:
         return tf.keras.optimizers.schedules.deserialize(rate)
     if isinstance(rate, (str, bool)) or rate is None:
         raise ValueError(
-            f"learning_rate is {rate!r}; give a number, a Keras schedule, a tf.Variable, or 'model' for the rate of "
-            "the compiled optimizer"
+            f"learning_rate is {rate!r}; give a number, a Keras schedule, a tf.Variable, or 'model' for the "
+            "rate of the compiled optimizer"
         )
     check_number(rate, "learning_rate")
     if float(rate) < 0:
@@ -112,7 +113,7 @@ RMSProp = RMSprop
 
 
 class Adam(Optimizer):
-    """Lazy Adam (Kingma and Ba 2015): rows that do not occur do not decay. Two slots of dim floats and a step."""
+    """Lazy Adam (Kingma and Ba 2015): rows that do not occur stay. Two slots of dim floats and a step."""
 
     name = "adam"
 
@@ -134,7 +135,7 @@ class Adagrad(Optimizer):
 
 
 class RowWiseAdagrad(Optimizer):
-    """AdaGrad with one accumulator a row, the mean of the squared gradient (Mudigere et al. 2022). One float a row."""
+    """AdaGrad with one accumulator a row: mean squared gradients (Mudigere et al. 2022). One float a row."""
 
     name = "row_wise_adagrad"
 
@@ -162,7 +163,12 @@ class FTRL(Optimizer):
         initial_accumulator: float = 0.1,
     ) -> None:
         super().__init__(
-            learning_rate, l1=l1, l2=l2, beta=beta, l2_shrinkage=l2_shrinkage, initial_accumulator=initial_accumulator
+            learning_rate,
+            l1=l1,
+            l2=l2,
+            beta=beta,
+            l2_shrinkage=l2_shrinkage,
+            initial_accumulator=initial_accumulator,
         )
 
 
@@ -173,8 +179,8 @@ def get(optimizer: str | dict[str, Any] | Optimizer | None) -> Optimizer:
     """Returns the optimizer that is meant.
 
     Args:
-      optimizer: An instance, the name of one ("adam", "row_wise_adagrad", ...), its `get_config()`, or None for
-        `RowWiseAdagrad()`.
+      optimizer: An instance, the name of one ("adam", "row_wise_adagrad", ...), its `get_config()`, or None
+        for `RowWiseAdagrad()`.
 
     Raises:
       ValueError: There is none of that name; optimizers of Keras are none.

@@ -17,14 +17,17 @@ def note(layer: Any) -> None:
     layer._het_owner = None if model is None or model is layer else weakref.ref(model)
     optimizer = _inner(_optimizer(layer))
     if KERAS_3 and optimizer is not None and not optimizer.built:
-        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their gradients
-        # (it meets a None in their place); the anchor then is a variable like others, whose gradient is 0.
-        layer._anchor.overwrite_with_gradient = not optimizer.use_ema
+        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
+        # gradients (it meets a None in their place); the anchor then is a variable like others, whose
+        # gradient is 0.
+        layer._het_anchor.overwrite_with_gradient = not optimizer.use_ema
 
 
 def infers_shapes() -> bool:
-    """Whether Keras 2 is calling the layer in a graph that it throws away, to learn the shapes of its outputs."""
-    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith("scratch_graph")
+    """Whether Keras 2 calls the layer in a graph that it throws away, to learn its output shapes."""
+    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(
+        "scratch_graph"
+    )
 
 
 def _calling_model() -> Any:
@@ -66,7 +69,8 @@ def learning_rate(layer: Any, table: str) -> Any:
     optimizer = _optimizer(layer)
     if optimizer is None:
         raise RuntimeError(
-            f"het_tf: the optimizer of table {table!r} has learning_rate='model', but the layer is not trained by a "
-            "compiled model; call model.compile(optimizer=...), or give a number, a schedule or a tf.Variable"
+            f"het_tf: the optimizer of table {table!r} has learning_rate='model', but the layer is not "
+            "trained by a compiled model; call model.compile(optimizer=...), or give a number, a schedule or "
+            "a tf.Variable"
         )
     return tf.convert_to_tensor(optimizer.learning_rate)

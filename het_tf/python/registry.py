@@ -51,8 +51,8 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
       user: The layer that reads it.
 
     Raises:
-      ValueError: A table of the name exists with another spec, other options, or, while another layer uses it, another
-        learning rate.
+      ValueError: A table of the name exists with another spec, other options, or, while another layer uses
+        it, another learning rate.
     """
     runtime.update_threads()
     native.call("HetCreateTable", namespace, json.dumps(config.spec), options.to_json())
@@ -63,9 +63,10 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
             gc.collect()  # a model that was let go may still be waiting to be collected
         if entry.users:
             raise ValueError(
-                f"table {config.name!r} is in use with learning_rate {entry.config.optimizer.learning_rate!r}, and is "
-                f"declared again with {config.optimizer.learning_rate!r}; use one TableConfig for both, give the "
-                "tables different names, or call het_tf.reset() first"
+                f"table {config.name!r} is in use with learning_rate "
+                f"{entry.config.optimizer.learning_rate!r}, and is declared again with "
+                f"{config.optimizer.learning_rate!r}; use one TableConfig for both, give the tables "
+                "different names, or call het_tf.reset() first"
             )
     if not entry.users:
         entry.config = config

@@ -37,15 +37,15 @@ def init(
     namespace: str = "",
     threads: int | None = None,
 ) -> None:
-    """Sets up het_tf in this process. Optional: without it there is one worker, and tables live in the process.
+    """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
 
     Call it before the first layer is made.
 
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker.
       ps: Address of the parameter server. Only None, the store inside this process, is available yet.
-      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with those
-        of dense variables; "sum" does not.
+      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
+        those of dense variables; "sum" does not.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
@@ -120,11 +120,11 @@ def namespace(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_update() -> Iterator[None]:
-    """Layers called inside give rows without a gradient, also while training: nothing done with them trains a table.
+    """Layers called inside give rows without a gradient, also while training: nothing trains a table.
 
-    Use it for penalties, saliency maps and second forward passes in training mode. The gradient of a lookup *is* the
-    update of the table, whichever variables a `tf.GradientTape` is asked about. In a `tf.function` it holds for the
-    calls that are traced inside.
+    Use it for penalties, saliency maps and second forward passes in training mode. The gradient of a lookup
+    *is* the update of the table, whichever variables a `tf.GradientTape` is asked about. In a `tf.function`
+    it holds for the calls that are traced inside.
     """
     token = _updates.set(False)
     try:

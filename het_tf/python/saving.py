@@ -10,15 +10,16 @@ from het_tf.python import registry
 
 
 class TablesNotSavedWarning(UserWarning):
-    """Something saved, restored or copied a model's weights, and the tables of embeddings are not among them."""
+    """Weights of a model were saved, restored or copied, and its tables are not among them."""
 
 
 def warn(layer: Any, what: str) -> None:
     """Says that the layer's tables are not in what is being `what` ("saved", ...)."""
     names = ", ".join(repr(table.name) for table in layer.tables)
     warnings.warn(
-        f"layer {layer.name!r}: weights are {what} without the rows of table {names}. What is restored from them "
-        "meets the rows that the tables have then. To keep rows use het_tf.table(name).to_numpy() and assign()",
+        f"layer {layer.name!r}: weights are {what} without the rows of table {names}. What is restored from "
+        "them meets the rows that the tables have then. To keep rows use het_tf.table(name).to_numpy() and "
+        "assign()",
         TablesNotSavedWarning,
         stacklevel=3,
     )
@@ -39,7 +40,7 @@ def warn_when_read(anchor: Any, layer: Any) -> None:
 
 
 def refuse_copy(layer: Any) -> None:
-    """A layer made from the configuration of another that still lives reads the same tables, and may not train them.
+    """A layer made from the configuration of one that still lives may read its tables, not train them.
 
     Else `clone_model` would give a model whose training trains the original, unseen.
 
@@ -53,9 +54,11 @@ def refuse_copy(layer: Any) -> None:
     shared = _originals(layer)
     if shared:
         raise RuntimeError(
-            f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and shares the tables {shared} "
-            "with the layer it was made from: training it would train the original too. For tables of its own make "
-            'the copy inside of `with het_tf.namespace("copy"):`; to go on with these tables delete the original, or '
+            f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and shares the tables "
+            f"{shared} with the layer it was made from: training it would train the original too. For tables "
+            "of its own make "
+            'the copy inside of `with het_tf.namespace("copy"):`; to go on with these tables delete the '
+            "original, or "
             "say so with layer.share_tables()"
         )
     layer._het_copy = False
@@ -70,5 +73,3 @@ def _originals(layer: Any) -> list[str]:
         if any(user is not layer and user.name == layer.name for user in users):
             shared.append(table.name)
     return shared
-
-

@@ -28,7 +28,7 @@ class SpecObject:
         return {"name": self.name, **self.arguments}
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.get_config() == self.get_config()  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.get_config() == self.get_config()
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -55,7 +55,7 @@ def lookup_by_name(
     known = {cls.name: cls for cls in classes}
     if given is None:
         return default()
-    if isinstance(given, tuple(classes)):
+    if isinstance(given, SpecObject) and given.kind == kind:
         return given
     name, arguments = given, {}
     if isinstance(given, dict):

@@ -15,7 +15,8 @@ from het_tf.python import native, registry, runtime
 class Table:
     """One table of this process, outside of any model: looking at rows, changing, and taking them out.
 
-    What is read includes everything that was trained so far, also what a cache holds back. Reading makes no rows.
+    What is read includes everything that was trained so far, also what a cache holds back. Reading makes no
+    rows.
 
     Args:
       name: Name of a table that a layer has made.
@@ -76,7 +77,8 @@ class Table:
 
         Args:
           ids: Integers of shape [N]; of equal ones the last counts.
-          values: Floats of shape [N, dim], or [N, row_floats] with slots, as `to_numpy(with_slots=True)` gives them.
+          values: Floats of shape [N, dim], or [N, row_floats] with slots, as `to_numpy(with_slots=True)`
+            gives them.
           with_slots: Whether values contain slots.
 
         Raises:
@@ -87,8 +89,8 @@ class Table:
         width = self.row_floats if with_slots else self.dim
         if keys.ndim != 1 or rows.shape != (keys.size, width):
             raise ValueError(
-                f"table {self.name!r}: ids have shape {keys.shape} and values {rows.shape}; they must be [N] and "
-                f"[N, {width}]"
+                f"table {self.name!r}: ids have shape {keys.shape} and values {rows.shape}; they must be [N] "
+                f"and [N, {width}]"
             )
         if not np.isfinite(rows).all():
             raise ValueError(f"table {self.name!r}: values hold NaN or Inf; no row was changed")
@@ -119,8 +121,8 @@ class Table:
         """Everything about all rows, ordered by id.
 
         Returns:
-          ids int64 [N], clocks int64 [N] (updates of the row), last_used uint32 [N] (the table's update at which it
-          was last written), counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
+          ids int64 [N], clocks int64 [N] (updates of the row), last_used uint32 [N] (the table's update at
+          which it was last written), counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
         """
         handle, count, width = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_int64()
         native.call(
@@ -142,7 +144,7 @@ class Table:
         return {name: column[order] for name, column in columns.items()}
 
     def stats(self) -> dict[str, Any]:
-        """Counters: table, dim, applies, rows, bytes, mode, and for a cached table its traffic under "cache"."""
+        """Counters: table, dim, applies, rows, bytes, mode, and traffic under "cache" if cached."""
         return dict(json.loads(native.call("HetStats", self.namespace, self.name)))
 
     def flush(self) -> None:
@@ -185,7 +187,7 @@ def flush() -> None:
 
 
 def reset(namespace: str | None = None) -> None:
-    """Forgets all tables of a namespace, with their rows. Layers that use them fail from then on: build them again.
+    """Forgets all tables of a namespace, with their rows. Layers that use them are to be built again.
 
     Args:
       namespace: None: the current one.

@@ -34,7 +34,10 @@ TableOptions Cached(size_t capacity, int64_t bound) {
 // One feature on one table.
 struct Call {
   Call(Engine* engine, const std::string& table, std::vector<int64_t> ids)
-      : engine(engine), ids(std::move(ids)), out(this->ids.size() * kDim), tables{engine->Find(table).value()} {}
+      : engine(engine),
+        ids(std::move(ids)),
+        out(this->ids.size() * kDim),
+        tables{engine->Find(table).value()} {}
 
   BatchCall batch() {
     features[0] = {0, Span<const int64_t>(ids.data(), ids.size()), padding};
@@ -77,12 +80,13 @@ class EngineTest : public testing::TestWithParam<Mode> {
   Engine engine_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Modes, EngineTest,
-    testing::Values(Mode{"direct", {}, 1}, Mode{"direct2", {}, 2}, Mode{"strict", Cached(1000, 0), 1},
-                    Mode{"stale", Cached(1000, 3), 2}, Mode{"small", Cached(7, 2), 1},
-                    Mode{"none", Cached(0, 10), 1}, Mode{"unbounded", Cached(50, kUnbounded), 1}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Modes, EngineTest,
+                         testing::Values(Mode{"direct", {}, 1}, Mode{"direct2", {}, 2},
+                                         Mode{"strict", Cached(1000, 0), 1},
+                                         Mode{"stale", Cached(1000, 3), 2}, Mode{"small", Cached(7, 2), 1},
+                                         Mode{"none", Cached(0, 10), 1},
+                                         Mode{"unbounded", Cached(50, kUnbounded), 1}),
+                         [](const auto& info) { return info.param.name; });
 
 // SGD with integer gradients and learning rate 1 is exact, in any order of addition.
 TEST_P(EngineTest, EqualsAReferenceBitForBit) {
@@ -91,7 +95,8 @@ TEST_P(EngineTest, EqualsAReferenceBitForBit) {
   std::map<int64_t, std::vector<float>> reference;
   for (int step = 0; step < 200; ++step) {
     std::vector<int64_t> ids(step == 7 ? 20000 : random() % 60);
-    for (int64_t& id : ids) id = static_cast<int64_t>((random() % 40) * (random() % 5 == 0 ? ~uint64_t{0} << 59 : 1));
+    for (int64_t& id : ids)
+      id = static_cast<int64_t>((random() % 40) * (random() % 5 == 0 ? ~uint64_t{0} << 59 : 1));
     Call call(&engine_, "t", ids);
     ASSERT_TRUE(call.Lookup(true).ok());
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -225,7 +230,8 @@ TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
     if (status.ok()) break;
     ++failures;
     ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
-    // Behind a cache memory may also end after the ticks, while they are sent: then they are kept, not undone.
+    // Behind a cache memory may also end after the ticks, while they are sent: then they are kept, not
+    // undone.
     if (status.message().find("are kept") != std::string::npos) break;
     ASSERT_EQ(engine_.Size("t").value(), 0u);
   }

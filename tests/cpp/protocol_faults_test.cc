@@ -1,5 +1,5 @@
-// Losses, one named test each: frames that come twice, late or never, servers that refuse, forget or come back, memory
-// that ends, processes that fork. What a client must do about them is in docs/concepts.md.
+// Losses, one named test each: frames that come twice, late or never, servers that refuse, forget or come
+// back, memory that ends, processes that fork. What a client must do about them is in docs/concepts.md.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,8 +158,8 @@ TEST_F(Fault, ARestartThatKeptEverything) {
   Drained();
 }
 
-// While one worker's acknowledged frames are lost, others push on and carry the clock past what the first one has seen:
-// only the incarnation shows it.
+// While one worker's acknowledged frames are lost, others push on and carry the clock past what the first one
+// has seen: only the incarnation shows it.
 TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
   Make(1, /*keep=*/true, /*workers=*/2);
   Train(1, {1});
@@ -204,8 +204,8 @@ TEST_F(Fault, DurableFramesAreForgotten) {
   EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
 }
 
-// Two reads on their way when the partition comes to life again behind a proxy: the answer to the second is about bases
-// that mean nothing any more.
+// Two reads on their way when the partition comes to life again behind a proxy: the answer to the second is
+// about bases that mean nothing any more.
 TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   Make(2, /*keep=*/true, /*workers=*/2);
   const Bytes empty = world().Snapshot(0);
@@ -284,7 +284,8 @@ TEST_F(Fault, ClearedBetweenReadAndWrite) {
     EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
     EXPECT_EQ(cache()->Pinned(), 0u);
     // The push met the new epoch: dropped and reported, or applied to the new content.
-    for (Key key : {1, 2, 3, 4}) EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
+    for (Key key : {1, 2, 3, 4})
+      EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
     EXPECT_EQ(cache()->counters().discarded_ticks, policy == ClientConfig::kKeep ? 0u : 4u);
     auto after = world().NewStep({{1, 2, 3, 4}});
     EXPECT_TRUE(world().client(0).Read(after->MakeRead(), world().NewToken()).ok());
@@ -331,7 +332,8 @@ TEST_F(Fault, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
   net().faults.refuse = 1;
   const Status status = world().Write(0, step.get());
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  for (const char* part : {"partition 0", "partition 1", "partition 2", "60 s", "LOADING the test is loading"}) {
+  for (const char* part :
+       {"partition 0", "partition 1", "partition 2", "60 s", "LOADING the test is loading"}) {
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   }
   EXPECT_EQ(cache()->Pinned(), 0u);
@@ -398,8 +400,8 @@ TEST_F(Fault, Fork) {
   EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
-// Memory ends after any number of bytes, in the client and the store alike: a call fails or throws, and nothing is
-// lost or made twice.
+// Memory ends after any number of bytes, in the client and the store alike: a call fails or throws, and
+// nothing is lost or made twice.
 TEST_F(Fault, MemoryEndsAnywhere) {
   for (size_t room = 0; room < 60000; room += room < 4000 ? 64 : 1024) {
     WorldConfig config;

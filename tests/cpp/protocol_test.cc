@@ -1,6 +1,6 @@
-// Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers, with the invariants
-// I1-I5 (docs/concepts.md) asserted after every step. A failure prints the seed and the world; HET_TEST_SEED=n runs
-// that seed alone.
+// Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers, with the
+// invariants I1-I5 (docs/concepts.md) asserted after every step. A failure prints the seed and the world;
+// HET_TEST_SEED=n runs that seed alone.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,8 @@ WorldConfig RandomConfig(uint64_t seed) {
 
 class Schedule {
  public:
-  Schedule(const WorldConfig& config, bool failovers) : world_(config), failovers_(failovers), open_(config.workers) {}
+  Schedule(const WorldConfig& config, bool failovers)
+      : world_(config), failovers_(failovers), open_(config.workers) {}
 
   // The first thing that went wrong, or "".
   std::string Run(int steps) {
@@ -62,7 +63,8 @@ class Schedule {
     }
     return keys;
   }
-  // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers lack.
+  // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers
+  // lack.
   void Overlap(size_t w) {
     Random& r = world_.random();
     Client& client = world_.client(w);
@@ -73,8 +75,7 @@ class Schedule {
     std::vector<Flight> flights;
     for (uint64_t n = 1 + r.Below(3); n > 0; --n) {
       Flight flight{world_.NewStep(Keys()), nullptr};
-      flight.step->token = r.Chance(0.7) ? world_.NewToken() : 0;
-      flight.op = client.BeginRead(flight.step->MakeRead(), flight.step->token);
+      flight.op = world_.BeginRead(w, flight.step.get(), r.Chance(0.7));
       if (r.Chance(0.7)) client.Progress(0);
       flights.push_back(std::move(flight));
       if (r.Chance(0.3)) {

@@ -14,13 +14,11 @@ def fresh():
     def clean():
         het_tf.reset("")
         het_tf.init()
-        tf.keras.backend.clear_session()
-        if hasattr(tf.keras, "config"):
-            tf.keras.config.set_dtype_policy("float32")
-        else:
-            tf.keras.mixed_precision.set_global_policy("float32")
+        tf.keras.mixed_precision.set_global_policy("float32")
 
     clean()
+    # Keras 3 would collect all garbage each time, which takes longer than most tests.
+    tf.keras.backend.clear_session(**({"free_memory": False} if hasattr(tf.keras, "ops") else {}))
     tf.keras.utils.set_random_seed(0)
     yield np.random.default_rng(0)
     clean()

@@ -23,13 +23,26 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    return [(page, line) for page in PAGES for block in blocks(page, "bash") for line in block.splitlines() if line]
+    return [
+        (page, line)
+        for page in PAGES
+        for block in blocks(page, "bash")
+        for line in block.splitlines()
+        if line
+    ]
 
 
 def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
     env = dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="2")
     done = subprocess.run(
-        command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, **options
+        command,
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=900,
+        **options,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}"
     return done
@@ -53,7 +66,9 @@ def test_commands_run(page: str, command: str) -> None:
         return
     assert words[0] == "make", f"{page}: no check for {command!r}"
     target = words[1]
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{page}: no target {target}"
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), (
+        f"{page}: no target {target}"
+    )
     if target in ("train", "wheel"):
         if not list(Path(sys.prefix).glob(".het-*")):
             pytest.skip(f"`make {target}` would set up {sys.prefix}, which make did not make")

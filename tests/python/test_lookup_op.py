@@ -169,7 +169,9 @@ def test_apply_count():
 def test_unknown_table_is_refused_and_not_made():
     features = Features((table_spec("never_made"), None))
     for _ in range(2):
-        with pytest.raises(tf.errors.FailedPreconditionError, match=r"no table 'never_made'.*Build the layer"):
+        with pytest.raises(
+            tf.errors.FailedPreconditionError, match=r"no table 'never_made'.*Build the layer"
+        ):
             features.lookup([1])
     assert json.loads(native.call("HetTableNames", "")) == []
 
@@ -178,6 +180,7 @@ def test_a_table_that_was_made_anew_is_found_again():
     features = one()
     out = features.lookup([1], training=True)
     features.apply(out.token, [[1]], [np.ones((1, 4))])
+    np.testing.assert_array_equal(features.lookup([1]).rows[0], [[-1] * 4])  # the kernel remembers the table
     native.call("HetReset", "")
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
         features.lookup([1])

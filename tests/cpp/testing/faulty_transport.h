@@ -1,12 +1,12 @@
-// A network with a bad temper, for tests: between a client and a LocalService it delays, cuts, duplicates, refuses and
-// falls silent, by chance or on command, on a clock of its own.
+// A network with a bad temper, for tests: between a client and a LocalService it delays, cuts, duplicates,
+// refuses and falls silent, by chance or on command, on a clock of its own.
 //
 // A connection to a partition has two queues, and a test can hold either:
 //
 //   client ──Send──► requests ──Serve──► partition ──► replies ──Poll──► client
 //
-// Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still reach
-// the partition later; their replies reach nobody.
+// Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still
+// reach the partition later; their replies reach nobody.
 #ifndef HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
 #define HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
 
@@ -45,7 +45,8 @@ class FaultyTransport : public Transport {
 
   Faults faults;
 
-  // --- on command -----------------------------------------------------------------------------------------------
+  // --- on command
+  // -----------------------------------------------------------------------------------------------
   void HoldRequests(uint32_t p, bool hold) { connections_[p].hold_requests = hold; }
   void HoldReplies(uint32_t p, bool hold) { connections_[p].hold_replies = hold; }
   void HoldRepliesFor(uint32_t p, double seconds) { connections_[p].replies_held_until = now_ + seconds; }
@@ -62,7 +63,8 @@ class FaultyTransport : public Transport {
   void LimitNext(uint32_t p, size_t room) { connections_[p].limits.push_back(room); }
   // Frames that were refused for want of memory and left a trace all the same.
   size_t half_applied() const { return half_applied_; }
-  // The connection closes. Of the requests on their way the first `applied` still reach the partition; no reply does.
+  // The connection closes. Of the requests on their way the first `applied` still reach the partition; no
+  // reply does.
   void Cut(uint32_t p, size_t applied = 0) {
     Connection& c = connections_[p];
     for (; applied > 0 && !c.requests.empty(); --applied) {
@@ -89,7 +91,8 @@ class FaultyTransport : public Transport {
   bool record = false;
   std::vector<std::pair<uint32_t, Bytes>> recorded;
 
-  // --- Transport ------------------------------------------------------------------------------------------------
+  // --- Transport
+  // ------------------------------------------------------------------------------------------------
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   void Send(uint32_t p, Bytes frame) override {
@@ -106,7 +109,8 @@ class FaultyTransport : public Transport {
       while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
         ServeFront(p, /*by_chance=*/true);
       }
-      while (!c.replies.empty() && !c.hold_replies && now_ >= c.replies_held_until && !random_.Chance(faults.delay)) {
+      while (!c.replies.empty() && !c.hold_replies && now_ >= c.replies_held_until &&
+             !random_.Chance(faults.delay)) {
         if (c.replies.front().kind == Event::kClosed) c.dead = false;
         events->push_back(std::move(c.replies.front()));
         c.replies.pop_front();
@@ -165,7 +169,8 @@ class FaultyTransport : public Transport {
     Request request;
     static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
     auto last_seq = [&] {
-      return service_->WithPartition(event->partition, [&](Partition& p) { return p.LastSeq(request.client); });
+      return service_->WithPartition(event->partition,
+                                     [&](Partition& p) { return p.LastSeq(request.client); });
     };
     const Bytes before = rows();
     const uint64_t last_before = last_seq();

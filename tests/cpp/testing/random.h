@@ -1,4 +1,5 @@
-// Random numbers that are the same everywhere (std's distributions are not), and how much of them a test run takes.
+// Random numbers that are the same everywhere (std's distributions are not), and how much of them a test run
+// takes.
 #ifndef HET_TESTS_CPP_TESTING_RANDOM_H_
 #define HET_TESTS_CPP_TESTING_RANDOM_H_
 

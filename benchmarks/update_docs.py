@@ -1,0 +1,99 @@
+"""Writes the tables of benchmarks/results/*.json into docs/benchmarks.md, between their markers.
+
+    python benchmarks/update_docs.py
+
+A marker is `<!-- NAME -->` ... `<!-- end -->`; what stands between is replaced. So no figure there is made by
+hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DOCUMENT = HERE.parent / "docs/benchmarks.md"
+
+
+def goal_lines(goals: list[dict]) -> list[str]:
+    lines = ["| | goal | workload | threads | measured |", "|---|---|---|--:|--:|"]
+    for goal in goals:
+        mark = "met" if goal["met"] else "**missed**"
+        lines.append(
+            f"| {mark} | {goal['goal']} {goal['sign']} {goal['limit']} | {goal['size']} | {goal['threads']}"
+            f" | {goal['value']:.2f} |"
+        )
+    return lines
+
+
+def footer(result: dict) -> list[str]:
+    machine, versions = result["machine"], result["versions"]
+    made = " · ".join(dict.fromkeys(versions.values() if "het_tf" in versions else []))
+    load = machine.get("load_after")
+    return ["", f"`{result['command']}` on {machine['processor']}, {machine['cores']} cores"
+            + (f" (load average {load:.1f} at the end, our own process included)" if load is not None else "")
+            + f". {made}."]  # fmt: skip
+
+
+def local_step(result: dict) -> list[str]:
+    return [*result["table"], "", *memory(result), *footer(result)]
+
+
+def memory(result: dict) -> list[str]:
+    lines = ["Resident memory of the large table over the bytes of its rows and slots:", ""]
+    systems = list(dict.fromkeys(system for of in result["memory"].values() for system in of))
+    lines += ["| | " + " | ".join(systems) + " |", "|---|" + "--:|" * len(systems)]
+    for optimizer, of in result["memory"].items():
+        cells = [f"{of[system]:.2f}" if system in of else "-" for system in systems]
+        lines.append(f"| {optimizer} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def two_threads(result: dict) -> list[str]:
+    lines = ["| workload | step | best against best | median of turns |", "|---|---|--:|--:|"]
+    for entry in result["two_threads"]:
+        lines.append(f"| {entry['size']} | {entry['step']} | {entry['best']:.2f} | {entry['median']:.2f} |")
+    return lines
+
+
+def small_step(result: dict) -> list[str]:
+    versions = result["versions"]
+    result = {**result, "versions": {"het_tf": " · ".join(f"{k} {v}" for k, v in versions.items())}}
+    return [*result["table"], *footer(result)]
+
+
+def criteo_like(result: dict) -> list[str]:
+    lines = ["| one thread | M rows/s | of the limit |", "|---|--:|--:|"]
+    for name, speed in result["rows_per_second"].items():
+        lines.append(f"| {name} | {speed / 1e6:.2f} | {result['ratio_to_limit'][name]:.2f} |")
+    return lines
+
+
+WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
+    "local_step": ("local_step.json", local_step),
+    "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
+    "local_step threads": ("local_step.json", two_threads),
+    "small_step": ("small_step.json", small_step),
+    "criteo_like": ("criteo_like.json", criteo_like),
+}
+
+
+def main() -> None:
+    text = DOCUMENT.read_text()
+    for name, (file, write) in WRITERS.items():
+        path = HERE / "results" / file
+        if not path.exists():
+            print(f"{path} is missing; the table {name!r} stays as it is")
+            continue
+        block = "\n".join(["", "", *write(json.loads(path.read_text())), "", ""])
+        pattern = re.compile(rf"(<!-- {re.escape(name)} -->).*?(<!-- end -->)", re.DOTALL)
+        text, found = pattern.subn(lambda match, block=block: match[1] + block + match[2], text)
+        if not found:
+            print(f"{DOCUMENT} has no marker <!-- {name} -->")
+    DOCUMENT.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Do tables of het_tf learn what keras.layers.Embedding learns?
+
+    python examples/compare_with_keras.py --data census
+
+The same models, data, order, seeds, optimizer and learning rate; only the embedding side differs. One
+optimizer trains everything: rows, wide weights and dense weights.
+
+    het                 tables of het_tf
+    keras               keras.layers.Embedding, which begins with the same rows
+    keras, own rows     its rows are its own draw from the same distribution: shows what luck does
+    keras, as shipped   the same, and with Keras' own treatment of ids that occur several times in a batch
+
+het_tf applies the sum of an id's gradients once, and so does Keras 2. Keras 3 gives AdaGrad the occurrences
+one by one and accumulates the sum of their squares in place of the square of their sum: another optimizer.
+All but the last sum them (the gradient is made dense; rows with a gradient of 0 do not move under AdaGrad or
+SGD). For SGD the two are one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import arguments
+import common
+import numpy as np
+
+MODELS = {"wide_deep": "WideDeep", "deepfm": "DeepFM", "dcn": "DCNv2"}
+OPTIMIZERS = ("adagrad", "sgd")
+SIDES = ("het", "keras", "keras, own rows", "keras, as shipped")
+CROSS_BUCKETS = 1 << 14  # keras.layers.Embedding needs ids below a size: both sides get the same ones
+LIMIT = 0.003
+
+
+def keras_optimizer(name: str, learning_rate: float, summed: bool) -> Any:
+    """Returns Keras' optimizer; `summed`: it sees the sum of an id's gradients."""
+    import tensorflow as tf
+
+    base = {"adagrad": tf.keras.optimizers.Adagrad, "sgd": tf.keras.optimizers.SGD}[name]
+    if not summed:
+        return base(learning_rate)
+
+    class Summed(base):
+        def update_step(self, gradient: Any, variable: Any, *rest: Any) -> None:
+            super().update_step(tf.convert_to_tensor(gradient), variable, *rest)
+
+    return Summed(learning_rate)
+
+
+def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Trains one model; returns AUC and log loss on validation, epoch by epoch, and on test."""
+    import tensorflow as tf
+    from report import evaluate
+
+    import het_tf
+
+    tf.keras.backend.clear_session()
+    het_tf.reset()
+    tf.keras.utils.set_random_seed(seed)
+    table_optimizer = het_tf.optimizers.get(
+        {"name": options.optimizer, "learning_rate": options.learning_rate}
+    )
+    model = getattr(het_tf.models, MODELS[model_name])(
+        splits.description,
+        embedding_dim=options.embedding_dim,
+        hidden_units=options.hidden,
+        dropout=options.dropout,
+        embedding="het" if side == "het" else "keras",
+        table_optimizer=table_optimizer,
+        linear_optimizer=table_optimizer,
+        seed=seed,
+    )
+    model.adapt(splits.train)
+    if side == "keras":
+        begin_with_rows_of_het(model, table_optimizer, splits)
+    common.compile_model(
+        model, keras_optimizer(options.optimizer, options.learning_rate, side != "keras, as shipped")
+    )
+    history = model.fit(
+        splits.train.to_tf(options.batch_size, shuffle=True, seed=seed, drop_remainder=True),
+        validation_data=splits.valid.to_tf(4096),
+        epochs=options.epochs,
+        shuffle=False,
+        verbose=0,
+    ).history
+    auc, loss, _ = evaluate(model, splits.test, 4096)
+    return {
+        "model": model_name,
+        "side": side,
+        "seed": seed,
+        "test_auc": auc,
+        "test_log_loss": loss,
+        "valid_auc": [round(value, 5) for value in history["val_auc"]],
+        "valid_log_loss": [round(value, 5) for value in history["val_loss"]],
+    }
+
+
+def begin_with_rows_of_het(model: Any, table_optimizer: Any, splits: Any) -> None:
+    """Sets the rows of Keras' embeddings to the initial ones of het_tf's tables of the same seed."""
+    import het_tf
+
+    inputs, _ = next(iter(splits.train.to_tf(1)))
+    model(inputs, training=False)  # makes the weights
+    config = {**model.get_config(), "embedding": "het", "linear_optimizer": table_optimizer}
+    twin = type(model).from_config(config)
+    for part, embedding in zip(model.rows.parts, model.rows.embeddings, strict=True):
+        rows = het_tf.Table(f"{twin.name}/{part.name}").lookup(np.arange(embedding.input_dim))
+        embedding.embeddings.assign(rows)
+
+
+def parser() -> arguments.Parser:
+    """The arguments."""
+    result = arguments.Parser(
+        description="Compares tables of het_tf with keras.layers.Embedding: the same models and optimizer.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
+    )
+    whole, positive = arguments.number(int, 1), arguments.number(float, 0)
+    add = result.add_argument
+    add("--data", choices=("census", "movielens"), default="census", help="default census")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default all")
+    add("--seeds", nargs="+", type=arguments.number(int, 0, 2**31), default=[1, 2, 3], help="default 1 2 3")
+    add("--optimizer", choices=OPTIMIZERS, default="adagrad", help="default adagrad")
+    add("--learning-rate", type=positive, metavar="X", help="default 0.1 (adagrad), 0.5 (sgd)")
+    add("--epochs", type=whole, metavar="N", help="default: 12 (census), 5 (movielens), chosen on validation")
+    add("--batch-size", type=whole, metavar="N", help="default by data set")
+    add("--out", type=Path, metavar="FILE", help="default benchmarks/results/compare_with_keras_DATA.json")
+    return result
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The arguments, with the defaults of the data set."""
+    options = parser().parse_args(argv)
+    defaults = arguments.DEFAULTS[options.data]
+    for name in ("batch_size", "embedding_dim", "hidden", "dropout"):
+        if getattr(options, name, None) is None:
+            setattr(options, name, getattr(defaults, name))
+    options.learning_rate = options.learning_rate or {"adagrad": 0.1, "sgd": 0.5}[options.optimizer]
+    options.epochs = options.epochs or {"census": 12, "movielens": 5}[options.data]
+    if options.out is None:
+        results = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+        options.out = results / f"compare_with_keras_{options.data}.json"
+    return options
+
+
+def main() -> None:
+    """Runs everything, prints a table, writes JSON."""
+    options = parse()
+    try:
+        import rich
+        import rich.box
+        import rich.table
+        import tensorflow as tf
+
+        import het_tf
+
+        splits = het_tf.data.load(options.data, cross_buckets=CROSS_BUCKETS)
+    except (ImportError, RuntimeError, ValueError) as error:
+        common.fail(parser(), str(error))
+
+    keras_version = getattr(tf.keras, "__version__", tf.keras.__name__)
+    sides = SIDES if options.optimizer != "sgd" else SIDES[:3]
+    runs: list[dict[str, Any]] = []
+    for model in options.models:
+        for side in sides:
+            for seed in options.seeds:
+                runs.append(run(model, side, seed, splits, options))
+                print(f"{model}, {side}, seed {seed}: test AUC {runs[-1]['test_auc']:.4f}", file=sys.stderr)
+
+    summary: dict[str, Any] = {}
+    table = rich.table.Table(
+        title=f"test AUC on {options.data}; {options.optimizer}, learning rate {options.learning_rate:g}, "
+        f"{options.epochs} epochs",
+        box=rich.box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for column in ("model", "embedding", *(f"seed {seed}" for seed in options.seeds), "mean", "het - it"):
+        table.add_column(
+            column, justify="left" if column in ("model", "embedding") else "right", no_wrap=True
+        )
+    for model in options.models:
+        means = {}
+        for side in sides:
+            found = [one["test_auc"] for one in runs if one["model"] == model and one["side"] == side]
+            means[side] = float(np.mean(found))
+            difference = "" if side == "het" else f"{means['het'] - means[side]:+.4f}"
+            name = model if side == "het" else ""
+            table.add_row(name, side, *(f"{auc:.4f}" for auc in found), f"{means[side]:.4f}", difference)
+        summary[model] = {
+            "mean_test_auc": {side: round(mean, 5) for side, mean in means.items()},
+            "het_minus": {side: round(means["het"] - means[side], 5) for side in sides[1:]},
+        }
+    rich.print(table)
+    worst = {side: max(abs(one["het_minus"][side]) for one in summary.values()) for side in sides[1:]}
+    print("largest difference of the means:", ", ".join(f"{side} {gap:.4f}" for side, gap in worst.items()))
+    print(f"limit: {LIMIT}")
+
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    names = (
+        "data",
+        "optimizer",
+        "learning_rate",
+        "epochs",
+        "batch_size",
+        "embedding_dim",
+        "hidden",
+        "dropout",
+    )
+    document = {
+        "question": "Do tables of het_tf learn what keras.layers.Embedding learns?",
+        "limit": LIMIT,
+        "largest_difference": worst,
+        "summary": summary,
+        "settings": {name: getattr(options, name) for name in names} | {"cross_buckets": CROSS_BUCKETS},
+        "versions": {
+            "tensorflow": tf.__version__,
+            "keras": keras_version,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "runs": runs,
+    }
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Click-through models (public as `het_tf.models`), built from the description of a data set.
+
+    train, valid, test, description = het_tf.data.load("census")
+    model = het_tf.models.WideDeep(description)
+    model.adapt(train)                                  # the scale of the numeric columns
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    model.fit(train.to_tf(128, shuffle=True), epochs=4)
+
+All are Keras models from the inputs of `description.inputs()` to logits, float32 `[B, 1]`. The embedding
+side is pluggable: "het" reads rows from tables of het_tf, which train them by their own optimizers; "keras"
+is `keras.layers.Embedding`, trained by the compiled optimizer: the rest of the model is the same.
+"""
+
+from het_tf.python.models.base import ClickModel
+from het_tf.python.models.blocks import Cross, FactorizationMachine
+from het_tf.python.models.dcn import DCNv2
+from het_tf.python.models.deepfm import DeepFM
+from het_tf.python.models.embedding_side import EmbeddingSide, Part
+from het_tf.python.models.wide_deep import WideDeep
+
+__all__ = [
+    "ClickModel",
+    "Cross",
+    "DCNv2",
+    "DeepFM",
+    "EmbeddingSide",
+    "FactorizationMachine",
+    "Part",
+    "WideDeep",
+]

@@ -1,0 +1,190 @@
+"""What all click-through models have in common: embedding side, numeric columns, configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from het_tf.python import optimizers
+from het_tf.python.data.examples import NUMERIC, Description, Field
+from het_tf.python.models.blocks import apply, hidden_layers
+from het_tf.python.models.embedding_side import EmbeddingSide, Part
+from het_tf.python.native import tf
+
+keras: Any = tf.keras
+
+ADAPT_ROWS = 1 << 17
+"""Rows of a stream that the scale of numeric columns is taken from."""
+
+
+class ClickModel(keras.Model):
+    """Base class of the click-through models: inputs of `description.inputs()` to logits.
+
+    Subclasses say which parts (tables) they have and compute the logits.
+
+    Args:
+      description: Of the data set; names, sizes and lengths of the fields.
+      embedding_dim: Floats of a row of the deep part.
+      hidden_units: Widths of the deep part's layers; () for none.
+      dropout: Share of the outputs of hidden layers that is dropped in training, in [0, 1).
+      embedding: "het": tables of het_tf named `NAME/deep` and the like, each trained by its own optimizer.
+        "keras": `keras.layers.Embedding`, trained by the compiled optimizer.
+      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad(0.05)`.
+      linear_optimizer: Of the table of first-order weights; None: as the class says.
+      staleness: Of the tables, as of `het_tf.keras.EmbeddingCollection`.
+      cache_rows: Rows of each table that this worker caches; None: no cache.
+      hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
+        that ids may collide); "het" tables have no size.
+      seed: Of initial rows and weights.
+      name: Of the model, and before the names of its tables. Two models of one name share their tables,
+        unless they are made inside of different `het_tf.namespace()`.
+
+    Call arguments:
+      inputs: A dict: int64 `[B]` a categorical field, int64 `[B, L]` a sequence, float32 `[B, M]` under
+        "numeric". Fields that the model does not use may be missing.
+
+    Returns:
+      Logits, float32 `[B, 1]`; `tf.sigmoid` makes them probabilities.
+
+    Raises:
+      ValueError: An argument is out of range; the message says what is legal.
+    """
+
+    def __init__(
+        self,
+        description: Description | Mapping[str, Any],
+        embedding_dim: int = 16,
+        hidden_units: Sequence[int] = (128, 64),
+        dropout: float = 0.0,
+        embedding: str = "het",
+        table_optimizer: Any = None,
+        linear_optimizer: Any = None,
+        staleness: int | None = 100,
+        cache_rows: int | None = None,
+        hash_buckets: int = 1 << 16,
+        seed: int = 0,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name or self.default_name, **kwargs)
+        if not isinstance(description, Description):
+            description = description_from_config(description)
+        if embedding_dim < 1:
+            raise ValueError(f"embedding_dim is {embedding_dim}; give the floats of a row, 1 or more")
+        if hash_buckets < 1:
+            raise ValueError(f"hash_buckets is {hash_buckets}; give 1 or more")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}; give a share in [0, 1)")
+        if any(units < 1 for units in hidden_units):
+            raise ValueError(
+                f"hidden_units is {tuple(hidden_units)}; give widths of 1 or more, or () for none"
+            )
+        self.description = description
+        self.embedding_dim = embedding_dim
+        self.table_optimizer = optimizers.get(table_optimizer)
+        self.linear_optimizer = (
+            self.default_linear_optimizer() if linear_optimizer is None else optimizers.get(linear_optimizer)
+        )
+        self._arguments: dict[str, Any] = {
+            "embedding_dim": embedding_dim,
+            "hidden_units": list(hidden_units),
+            "dropout": dropout,
+            "embedding": embedding,
+            "staleness": staleness,
+            "cache_rows": cache_rows,
+            "hash_buckets": hash_buckets,
+            "seed": seed,
+        }
+        self.rows = EmbeddingSide(
+            self.parts(), embedding, self.name, staleness, cache_rows, hash_buckets, seed, name="rows"
+        )
+        self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
+        if self.scale is not None:
+            # Built in the first call, that of a traced function, it would keep tensors of that function.
+            self.scale.build((None, len(description.numeric)))
+        self.hidden = hidden_layers(hidden_units, dropout, seed)
+        if hasattr(self, "supports_jit"):
+            self.supports_jit = embedding == "keras"
+
+    default_name = "click_model"
+
+    def parts(self) -> tuple[Part, ...]:
+        """The tables of the model."""
+        raise NotImplementedError
+
+    def default_linear_optimizer(self) -> optimizers.Optimizer:
+        """The optimizer of first-order weights where none is given."""
+        return self.table_optimizer
+
+    @property
+    def deep_fields(self) -> tuple[Field, ...]:
+        """The fields that have rows of `embedding_dim` floats: categorical ones and sequences, no crosses."""
+        return self.description.categorical + self.description.sequences
+
+    def deep_part(self) -> Part:
+        """The table of the rows of `embedding_dim` floats."""
+        return Part("deep", self.deep_fields, self.embedding_dim, self.table_optimizer)
+
+    def linear_part(self, name: str, fields: Sequence[Field]) -> Part:
+        """A table of one weight an id; the weights begin at 0."""
+        return Part(name, tuple(fields), 1, self.linear_optimizer, scale=0.0)
+
+    # --- numeric columns ------------------------------------------------------------------------------------
+
+    def adapt(self, examples: Any) -> None:
+        """Takes mean and variance of the numeric columns, by which they are standardised.
+
+        Call it before `fit`, with the training part alone. Without it the columns are used as they are.
+
+        Args:
+          examples: A part of a data set (of a stream, its first 131,072 rows are read), or float32 `[N, M]`.
+        """
+        if self.scale is None:
+            return
+        numeric = examples.read(ADAPT_ROWS).numeric if hasattr(examples, "read") else np.asarray(examples)
+        self.scale.adapt(np.asarray(numeric, np.float32))
+
+    def numeric(self, inputs: Mapping[str, Any]) -> Any:
+        """The standardised numeric columns, float32 `[B, M]`; None if there are none."""
+        return None if self.scale is None else self.scale(inputs[NUMERIC])
+
+    def deep_input(self, rows: Any, numeric: Any) -> Any:
+        """Rows `[B, fields, dim]` and numbers `[B, M]`, one after the other: `[B, fields * dim + M]`."""
+        width = int(rows.shape[1]) * int(rows.shape[2])
+        flat = tf.reshape(rows, [-1, width])
+        return flat if numeric is None else tf.concat([flat, tf.cast(numeric, flat.dtype)], axis=1)
+
+    def run_hidden(self, x: Any, training: Any) -> Any:
+        """The hidden layers on `x`."""
+        return apply(self.hidden, x, training)
+
+    # --- configuration --------------------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The model's arguments. Tables are named, not contained."""
+        return {
+            "name": self.name,
+            "description": dataclasses.asdict(self.description),
+            "table_optimizer": self.table_optimizer.get_config(),
+            "linear_optimizer": self.linear_optimizer.get_config(),
+            **self._arguments,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The inverse of `get_config`."""
+        del custom_objects
+        return cls(**config)
+
+
+def description_from_config(config: Mapping[str, Any]) -> Description:
+    """Returns the description of which `config` is the `dataclasses.asdict`, also by way of JSON."""
+
+    def fields(items: Sequence[Mapping[str, Any]]) -> tuple[Field, ...]:
+        return tuple(Field(**{**item, "crossed": tuple(item["crossed"])}) for item in items)
+
+    groups = {name: fields(config[name]) for name in ("categorical", "crosses", "sequences")}
+    return Description(**{**config, **groups, "numeric": tuple(config["numeric"])})

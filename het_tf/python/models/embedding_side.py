@@ -1,0 +1,203 @@
+"""The embedding side of a click-through model: ids of many fields in, one row a field out.
+
+A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id). Fields
+with a size follow each other in the table's id space; 64-bit hashes are ids as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from het_tf.python import initializers, optimizers
+from het_tf.python.config import FeatureConfig, TableConfig
+from het_tf.python.data.examples import PADDING, Field
+from het_tf.python.layers import EmbeddingCollection
+from het_tf.python.native import tf
+
+keras: Any = tf.keras
+
+SIDES = ("het", "keras")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One table, and the fields that read it.
+
+    Attributes:
+      name: of the table, and the key of its rows in the outputs.
+      fields: those of one id a row, and sequences, whose rows are averaged (an empty one gives zeros).
+      dim: floats of a row.
+      optimizer: of the table of het_tf; "keras" tables are trained by the compiled optimizer.
+      scale: rows begin uniform in `[-scale, scale)`; 0: with zeros.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    dim: int
+    optimizer: optimizers.Optimizer | None = None
+    scale: float = 0.05
+
+    @property
+    def single(self) -> tuple[Field, ...]:
+        """The fields of one id a row."""
+        return tuple(field for field in self.fields if field.length is None)
+
+    @property
+    def sequences(self) -> tuple[Field, ...]:
+        """The fields of several ids a row."""
+        return tuple(field for field in self.fields if field.length is not None)
+
+
+class IdSpace:
+    """Moves the ids of several fields into one space.
+
+    Args:
+      fields: Of ids in `[0, size)`, or of 64-bit hashes (size None).
+      hash_buckets: None leaves hashes as they are; else each field of hashes gets so many ids of its own, by
+        the remainder of the hash.
+
+    Attributes:
+      size: ids are in `[0, size)`, but for hashes left as they are.
+    """
+
+    def __init__(self, fields: Sequence[Field], hash_buckets: int | None = None) -> None:
+        self._offsets: dict[str, int] = {}
+        self._buckets: dict[str, int] = {}
+        self.size = 0
+        for field in fields:
+            size = field.size
+            if size is None and hash_buckets is not None:
+                size = self._buckets[field.name] = hash_buckets
+            self._offsets[field.name] = 0 if size is None else self.size
+            self.size += size or 0
+
+    def __call__(self, field: Field, ids: Any) -> Any:
+        """Returns the ids of `field`, int64 of any shape, in the common space; it knows no padding."""
+        ids = tf.cast(ids, tf.int64)
+        buckets = self._buckets.get(field.name)
+        if buckets is not None:
+            ids = tf.math.floormod(ids, tf.constant(buckets, tf.int64))
+        return ids + tf.constant(self._offsets[field.name], tf.int64)
+
+    def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
+        """Returns the ids of fields of one id a row as one int64 `[B, F]`."""
+        return tf.stack([self(field, inputs[field.name]) for field in fields], axis=1)
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class EmbeddingSide(keras.layers.Layer):
+    """Reads the rows of all parts.
+
+    Args:
+      parts: The tables.
+      side: "het": one `het_tf.keras.EmbeddingCollection` for all parts, its tables named `PREFIX/PART`;
+        "keras": one `keras.layers.Embedding` a part.
+      prefix: Of the names of tables.
+      staleness, cache_rows: Of the collection ("het" alone).
+      hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
+      seed: Of the initial rows.
+
+    Call arguments:
+      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field.
+
+    Returns:
+      For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S sequences.
+
+    Raises:
+      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        side: str = "het",
+        prefix: str = "model",
+        staleness: int | None = 100,
+        cache_rows: int | None = None,
+        hash_buckets: int = 1 << 16,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if side not in SIDES:
+            raise ValueError(f"embedding is {side!r}; give one of {SIDES}")
+        if hasattr(self, "supports_jit"):
+            self.supports_jit = side == "keras"
+        self.parts = tuple(parts)
+        self.side = side
+        self._spaces = [IdSpace(part.fields, hash_buckets if side == "keras" else None) for part in parts]
+        if side == "het":
+            features: dict[str, FeatureConfig] = {}
+            for part in parts:
+                initializer = (
+                    initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
+                )
+                table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
+                if part.single:
+                    features[part.name] = FeatureConfig(table)
+                for field in part.sequences:
+                    features[f"{part.name}/{field.name}"] = FeatureConfig(table, "mean", padding_id=PADDING)
+            self.collection = EmbeddingCollection(
+                features, staleness=staleness, cache_rows=cache_rows, name="tables"
+            )
+        else:
+            self.embeddings = [
+                _keras_embedding(part, space.size, seed + number)
+                for number, (part, space) in enumerate(zip(self.parts, self._spaces, strict=True))
+            ]
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights of the Keras side; het_tf's layer has made its own."""
+        for embedding in getattr(self, "embeddings", ()):
+            embedding.build((None, None))
+        super().build(input_shape)
+
+    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """See the class."""
+        return self._from_tables(inputs) if self.side == "het" else self._from_keras(inputs)
+
+    def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        ids: dict[str, Any] = {}
+        for part, space in zip(self.parts, self._spaces, strict=True):
+            if part.single:
+                ids[part.name] = space.stack(part.single, inputs)
+            for field in part.sequences:
+                sequence = tf.cast(inputs[field.name], tf.int64)
+                padding = tf.constant(PADDING, tf.int64)
+                ids[f"{part.name}/{field.name}"] = tf.where(
+                    sequence == padding, padding, space(field, sequence)
+                )
+        rows = self.collection(ids)
+        outputs: dict[str, Any] = {}
+        for part in self.parts:
+            blocks = [rows[part.name]] if part.single else []
+            blocks += [rows[f"{part.name}/{field.name}"][:, None, :] for field in part.sequences]
+            outputs[part.name] = tf.concat(blocks, axis=1)
+        return outputs
+
+    def _from_keras(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        outputs: dict[str, Any] = {}
+        for part, space, embedding in zip(self.parts, self._spaces, self.embeddings, strict=True):
+            blocks = [embedding(space.stack(part.single, inputs))] if part.single else []
+            for field in part.sequences:
+                sequence = tf.cast(inputs[field.name], tf.int64)
+                real = sequence != tf.constant(PADDING, tf.int64)
+                rows = embedding(space(field, tf.where(real, sequence, tf.zeros_like(sequence))))
+                weight = tf.cast(real, rows.dtype)[..., None]
+                count = tf.maximum(tf.reduce_sum(weight, axis=1), 1.0)
+                blocks.append((tf.reduce_sum(rows * weight, axis=1) / count)[:, None, :])
+            outputs[part.name] = tf.concat(blocks, axis=1)
+        return outputs
+
+
+def _keras_embedding(part: Part, size: int, seed: int) -> Any:
+    if size > 2**31 - 1:
+        raise ValueError(
+            f"part {part.name!r} has {size} ids: too many for keras.layers.Embedding; use embedding='het'"
+        )
+    initializer = (
+        keras.initializers.RandomUniform(-part.scale, part.scale, seed=seed) if part.scale else "zeros"
+    )
+    return keras.layers.Embedding(size, part.dim, embeddings_initializer=initializer, name=part.name)
