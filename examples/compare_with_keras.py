@@ -125,7 +125,7 @@ def parser() -> arguments.Parser:
     add("--seeds", nargs="+", type=arguments.number(int, 0, 2**31), default=[1, 2, 3], help="default 1 2 3")
     add("--optimizer", choices=OPTIMIZERS, default="adagrad", help="default adagrad")
     add("--learning-rate", type=positive, metavar="X", help="default 0.1 (adagrad), 0.5 (sgd)")
-    add("--epochs", type=whole, metavar="N", help="default: 12 (census), 5 (movielens), chosen on validation")
+    add("--epochs", type=whole, metavar="N", help="default: 12 (census), 5 (movielens)")
     add("--batch-size", type=whole, metavar="N", help="default by data set")
     add("--out", type=Path, metavar="FILE", help="default benchmarks/results/compare_with_keras_DATA.json")
     return result

@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 SCRIPTS = ["wide_deep", "deepfm", "dcn", "compare_with_keras"]
-pytestmark = pytest.mark.tf215
 
 
 def run(script: str, *arguments: object, tree: bool = True) -> subprocess.CompletedProcess[str]:
@@ -162,6 +161,7 @@ def test_a_bad_line_is_named(tsv: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.tf215
 def test_wide_deep_on_census_without_an_installed_package() -> None:
     output = succeed("wide_deep", "--epochs", 2, tree=False)
     assert test_auc(output) > 0.905
@@ -179,6 +179,7 @@ def test_deepfm_on_movielens_without_a_cache() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.tf215
 def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -282,6 +282,8 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any, side:
     with het_tf.namespace("copy"):
         copy = cls.from_config(config)
     assert copy.description == TOY
+    assert (copy.table_optimizer, copy.linear_optimizer) == (model.table_optimizer, model.linear_optimizer)
+    assert (copy.table_optimizer.name, config["embedding"], config["seed"]) == ("adam", side, 5)
     assert json.loads(json.dumps(copy.get_config())) == config
     inputs = tensors(toy_examples(fresh))
     assert copy(inputs).shape == model(inputs).shape == (64, 1)
