@@ -1,0 +1,166 @@
+// Policies against plain models, and the behaviours that their header promises.
+#include "het_tf/core/eviction_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing {
+namespace {
+
+std::unique_ptr<EvictionPolicy> Make(const std::string& name, size_t capacity = 8) {
+  return std::move(EvictionPolicy::Create(name, capacity).value());
+}
+
+std::vector<uint32_t> Victims(const EvictionPolicy& policy, size_t count) {
+  Vector<uint32_t> victims;
+  policy.Victims(count, [](uint32_t) { return true; }, &victims);
+  return {victims.begin(), victims.end()};
+}
+
+// Lists by frequency, each in order of arrival: what the three policies are, told slowly.
+class Model {
+ public:
+  Model(size_t lists, size_t age_every) : lists_(lists), age_every_(age_every) {}
+  void Insert(uint32_t line) {
+    lists_[0].push_back(line);
+    Count();
+  }
+  void Touch(uint32_t line) {
+    for (size_t f = 0; f < lists_.size(); ++f) {
+      auto it = std::find(lists_[f].begin(), lists_[f].end(), line);
+      if (it == lists_[f].end()) continue;
+      if (f + 1 < lists_.size() || lists_.size() == 1) {
+        lists_[f].erase(it);
+        lists_[std::min(f + 1, lists_.size() - 1)].push_back(line);
+      }
+      break;
+    }
+    Count();
+  }
+  void Erase(uint32_t line) {
+    for (auto& list : lists_) list.erase(std::remove(list.begin(), list.end(), line), list.end());
+  }
+  std::vector<uint32_t> Order() const {
+    std::vector<uint32_t> order;
+    for (const auto& list : lists_) order.insert(order.end(), list.begin(), list.end());
+    return order;
+  }
+
+ private:
+  void Count() {
+    if (age_every_ == 0 || ++touches_ < age_every_) return;
+    touches_ = 0;
+    for (size_t f = 1; f < lists_.size(); ++f) {
+      auto& to = lists_[f / 2];
+      to.insert(to.end(), lists_[f].begin(), lists_[f].end());
+      lists_[f].clear();
+    }
+  }
+  std::vector<std::deque<uint32_t>> lists_;
+  size_t age_every_;
+  size_t touches_ = 0;
+};
+
+TEST(EvictionPolicy, AgainstModels) {
+  struct Case {
+    const char* name;
+    size_t lists;
+    size_t age_every;
+  };
+  for (const Case& c : {Case{"lru", 1, 0}, Case{"lfu", 255, 8 * 64}, Case{"light_lfu", 8, 8 * 64}}) {
+    for (uint64_t seed = 1; seed <= Scaled(20); ++seed) {
+      SCOPED_TRACE(std::string(c.name) + " seed " + std::to_string(seed));
+      Random r(seed);
+      auto policy = Make(c.name);
+      Model model(c.lists, c.age_every);
+      std::set<uint32_t> in;
+      for (int i = 0; i < 2500; ++i) {
+        const auto line = static_cast<uint32_t>(std::min(r.Below(40), r.Below(40)));
+        if (in.insert(line).second) {
+          policy->Insert(line);
+          model.Insert(line);
+        } else if (r.Chance(0.1)) {
+          in.erase(line);
+          policy->Erase(line);
+          model.Erase(line);
+        } else {
+          policy->Touch(line);
+          model.Touch(line);
+        }
+        if (i % 50 == 0) {
+          ASSERT_EQ(Victims(*policy, 100), model.Order());
+        }
+      }
+      ASSERT_EQ(Victims(*policy, 100), model.Order());
+    }
+  }
+}
+
+TEST(EvictionPolicy, LinesThatMayNotGoArePassedOver) {
+  for (const char* name : {"lru", "lfu", "light_lfu"}) {
+    auto policy = Make(name);
+    for (uint32_t line = 0; line < 6; ++line) policy->Insert(line);
+    Vector<uint32_t> victims;
+    policy->Victims(2, [](uint32_t line) { return line % 2 == 1; }, &victims);
+    EXPECT_EQ(victims, Vector<uint32_t>({1, 3})) << name;
+    EXPECT_EQ(Victims(*policy, 6).size(), 6u) << "asking removes nothing";
+  }
+}
+
+// HET's LFUOpt freezes: once lines are hot they stay, though the working set has moved on. Ours let them go.
+TEST(EvictionPolicy, AWorkingSetThatMovesIsFollowed) {
+  for (const char* name : {"lru", "lfu", "light_lfu"}) {
+    constexpr size_t kCapacity = 64;
+    auto policy = Make(name, kCapacity);
+    std::set<uint32_t> in;
+    // Line numbers stand for keys: this cache never reuses one.
+    auto use = [&](uint32_t line) {
+      if (in.count(line) != 0) {
+        policy->Touch(line);
+        return true;
+      }
+      if (in.size() == kCapacity) {
+        const uint32_t victim = Victims(*policy, 1)[0];
+        policy->Erase(victim);
+        in.erase(victim);
+      }
+      policy->Insert(line);
+      in.insert(line);
+      return false;
+    };
+    Random r(1);
+    for (int i = 0; i < 20000; ++i) use(static_cast<uint32_t>(r.Below(48)));
+    int hits = 0;
+    for (int i = 0; i < 40000; ++i) {
+      const bool hit = use(1000 + static_cast<uint32_t>(r.Below(48)));
+      if (i >= 30000) hits += hit;
+    }
+    EXPECT_GT(hits, 9900) << name;
+  }
+}
+
+TEST(EvictionPolicy, LfuKeepsWhatIsUsedOften) {
+  for (const char* name : {"lfu", "light_lfu"}) {
+    auto policy = Make(name, 1000);
+    for (uint32_t line = 0; line < 10; ++line) policy->Insert(line);
+    for (int i = 0; i < 5; ++i) policy->Touch(3);
+    policy->Touch(0);
+    EXPECT_EQ(Victims(*policy, 10), (std::vector<uint32_t>{1, 2, 4, 5, 6, 7, 8, 9, 0, 3})) << name;
+  }
+}
+
+TEST(EvictionPolicy, UnknownNamesAreRefusedWithTheKnownOnes) {
+  const auto policy = EvictionPolicy::Create("arc", 8);
+  ASSERT_FALSE(policy.ok());
+  for (const char* word : {"arc", "lru", "lfu", "light_lfu"}) {
+    EXPECT_NE(policy.status().message().find(word), std::string::npos) << policy.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace het::testing
