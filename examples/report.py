@@ -32,16 +32,16 @@ def scalar_logs(directory: Path, embedding: str) -> Any:
             tf.summary.write(tag, tf.constant(value, tf.float32), step=step, metadata=metadata)
 
     class ScalarLogs(het_tf.callbacks.CacheStats if embedding == "het" else tf.keras.callbacks.Callback):
-        """CacheStats writes into the logs; here into its own, for they are too many for the progress bar."""
+        """CacheStats logs two figures of each table into the progress bar; here all go to TensorBoard."""
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             for name, value in (logs or {}).items():
                 run = "validation" if name.startswith("val_") else "train"
                 write(run, f"epoch/{name.removeprefix('val_')}", value, epoch)
-            figures: dict[str, Any] = {}
-            super().on_epoch_end(epoch, figures)
-            for name, value in figures.items():
-                write("tables", name, value, epoch)
+            super().on_epoch_end(epoch)
+            for table, figures in self.epochs[-1].items() if embedding == "het" else ():
+                for name, value in figures.items():
+                    write("tables", f"{table}/{name}", value, epoch)
             for writer in writers.values():
                 writer.flush()
 

@@ -77,7 +77,6 @@ Link* Client::LinkOf(const TableCache& cache, Key key) {
 }
 
 // --- read
-// ---------------------------------------------------------------------------------------------------
 
 std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
   CheckFork();
@@ -97,6 +96,9 @@ void Client::Classify(ReadOp* op) {
   CachedRead* const read = op->read;
   const uint64_t token = op->token;
   ++op->open_parts;  // until all is known: a failure in here is not a finished read
+  size_t uniques = 0;
+  for (const CachedRead::Part& part : read->parts) uniques += part.uniques;
+  op->pins.reserve(uniques);  // a row that comes with an answer is pinned too
   std::map<uint32_t, ReadPartPtr> by_partition;
   for (CachedRead::Part& part : read->parts) {
     TableCache* cache = caches_.at(part.table).get();
@@ -104,7 +106,6 @@ void Client::Classify(ReadOp* op) {
     const bool check = cache->config().pull_bound != kUnbounded;
     ReadPart::Section section{cache, {}, {}, {}};
     size_t hits = 0;
-    op->pins.reserve(op->pins.size() + part.uniques);
     for (size_t u = 0; u < part.uniques; ++u) {
       const uint32_t line = part.rows[u];
       if (line != kNoRow) {
@@ -193,7 +194,6 @@ Status Client::Read(CachedRead* read, uint64_t token) {
 }
 
 // --- write
-// --------------------------------------------------------------------------------------------------
 
 Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
   struct Wanted {
@@ -373,9 +373,8 @@ uint64_t Client::UnappliedTicks(uint64_t table, Key key) {
   if (line != kNoRow) ticks += cache->pending(line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) ticks += queued->ticks;
   Link* link = LinkOf(*cache, key);
-  for (PushFrame& frame : link->frames) {
-    if (frame.seq <= link->applied) continue;
-    PushFrame::Section* section = frame.Of(cache);
+  for (auto frame = link->After(link->applied); frame != link->frames.end(); ++frame) {
+    PushFrame::Section* section = frame->Of(cache);
     const int64_t at = section == nullptr ? -1 : section->Position(key);
     if (at >= 0) ticks += section->ticks[static_cast<size_t>(at)];
   }
@@ -457,16 +456,17 @@ void Client::ForgetTable(uint64_t table) {
 }
 
 // --- waiting
-// ------------------------------------------------------------------------------------------------
 
 Status Client::Wait(const std::function<bool()>& done, const char* what) {
   const double start = transport_->Now();
+  const uint64_t out_of_memory = out_of_memory_;
   while (!done()) {
     Progress(0.05);
     for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
     if (done()) break;
     const double waited = transport_->Now() - start;
-    if (waited < config_.deadline) continue;
+    const bool hopeless = config_.fail_out_of_memory && out_of_memory_ != out_of_memory;
+    if (waited < config_.deadline && !hopeless) continue;
     std::string which;
     bool exhausted = false;
     for (const Link& link : links_) {
@@ -478,15 +478,14 @@ Status Client::Wait(const std::function<bool()>& done, const char* what) {
     }
     return Status(exhausted ? Code::kResourceExhausted : Code::kDeadlineExceeded,
                   std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;" +
-                      which +
-                      " updates that were made are kept and will be sent. Check the servers, or raise the "
-                      "deadline");
+                      which + " updates that were made are kept and will be sent. " +
+                      (exhausted ? "Give the store more memory, or use fewer rows"
+                                 : "Check the servers, or raise the deadline"));
   }
   return Status();
 }
 
 // --- the store in this process
-// --------------------------------------------------------------------------------
 
 uint32_t LocalTransport::partitions() const { return service_->partitions(); }
 PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
@@ -498,7 +497,7 @@ void LocalTransport::Send(uint32_t partition, Bytes frame) {
     service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
   } catch (const std::bad_alloc&) {
     event.kind = Event::kRefused;
-    event.reason = "the store is out of memory";
+    event.reason = kStoreOutOfMemory;
   }
   ready_.push_back(std::move(event));
 }

@@ -44,6 +44,8 @@ constexpr char kStoreOutOfMemory[] = "the store is out of memory";
 struct ClientConfig {
   double request_timeout = 10;  // seconds until an unanswered request counts as lost
   double deadline = 60;         // seconds until a call gives up
+  // A store that is out of memory fails the call at once: for a store that shares this process's memory.
+  bool fail_out_of_memory = false;
   double first_backoff = 0.01;
   double max_backoff = 1;
   // Frames are kept after they were applied, until MarkDurable: then a server that loses what it acknowledged
@@ -133,7 +135,6 @@ class Client {
   uint64_t UnappliedTicks(uint64_t table, Key key);
 
   // --- the same, step by step
-  // -----------------------------------------------------------------------------------
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
   // Sends what can be sent and handles what has come, waiting at most so long for the first event.
   void Progress(double wait);
@@ -160,7 +161,8 @@ class Client {
   void Pump(Link* link);
   void SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part);
   void HandleEvent(Transport::Event* event);
-  void HandleReply(Link* link, const Reply& reply, size_t bytes);
+  void CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<size_t>& parts);
+  void HandleReply(Link* link, const Reply& reply);
   bool AnswersRequest(const Reply& reply, const ReadPart& part) const;
   void Acknowledge(Link* link, uint64_t last_seq);
   void Reborn(Link* link, uint64_t last_seq);
@@ -183,6 +185,7 @@ class Client {
   uint32_t next_request_id_ = 1;
   uint32_t step_ = 0;
   uint64_t jitter_;
+  uint64_t out_of_memory_ = 0;  // answers that said so
   std::vector<Transport::Event> events_;
 };
 

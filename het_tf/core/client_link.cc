@@ -45,7 +45,6 @@ void Client::Progress(double wait) {
 }
 
 // --- sending
-// ------------------------------------------------------------------------------------------------
 
 void Client::Pump(Link* link) {
   if (!link->fatal.ok()) return;
@@ -67,12 +66,19 @@ void Client::Pump(Link* link) {
     }
     return part;
   };
-  for (const PushFrame& frame : link->frames) {
-    if (frame.seq <= link->sent_through) continue;
-    link->sent_through = frame.seq;
-    SendRequest(link, &frame, frame.seq + 1 == link->next_seq ? take_part() : nullptr);
+  auto send = [&](const PushFrame* frame, const ReadPartPtr& part) {
+    try {
+      SendRequest(link, frame, part);
+    } catch (...) {  // out of memory: it goes out with the next call
+      if (part != nullptr) link->waiting.push_front(part);
+      throw;
+    }
+  };
+  for (auto frame = link->After(link->sent_through); frame != link->frames.end(); ++frame) {
+    send(&*frame, frame->seq + 1 == link->next_seq ? take_part() : nullptr);
+    link->sent_through = frame->seq;
   }
-  while (ReadPartPtr part = take_part()) SendRequest(link, nullptr, std::move(part));
+  while (ReadPartPtr part = take_part()) send(nullptr, part);
 }
 
 void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
@@ -97,7 +103,6 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
     request.tables.push_back(std::move(t));
     return request.tables.back();
   };
-  size_t row_bytes = 0;
   if (frame != nullptr) {
     for (const PushFrame::Section& section : frame->sections) {
       if (section.keys.empty()) continue;
@@ -105,8 +110,6 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
       t.push_keys = section.keys;
       t.push_ticks = section.ticks;
       t.push_updates = section.wire;
-      section.cache->counters().row_bytes_out += section.wire.size() * sizeof(float);
-      row_bytes += section.wire.size() * sizeof(float);
     }
   }
   if (part != nullptr) {
@@ -119,20 +122,28 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
     }
   }
   Bytes bytes;
-  Encode(request, &bytes);
-  if (!request.tables.empty()) {
-    Counters& counters = caches_.at(request.tables[0].table)->counters();
+  Vector<size_t> parts;
+  Encode(request, &bytes, &parts);
+  size_t head = bytes.size();
+  for (size_t size : parts) head -= size;
+  const bool again = frame != nullptr && frame->seq <= link->ever_sent;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const TableRequest& t = request.tables[i];
+    Counters& counters = caches_.at(t.table)->counters();
+    const size_t rows = t.push_updates.size() * sizeof(float);
     ++counters.requests;
-    counters.resends += link->fresh;
-    counters.metadata_bytes_out += bytes.size() - row_bytes;
+    counters.resends += again && !t.push_keys.empty();
+    counters.row_bytes_out += rows;
+    counters.metadata_bytes_out += parts[i] - rows + (i == 0 ? head : 0);
   }
-  link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh});
+  link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh,
+                               request.tables.empty() ? 0 : request.tables[0].table});
   link->fresh = false;
+  if (frame != nullptr) link->ever_sent = std::max(link->ever_sent, frame->seq);
   transport_->Send(link->partition, std::move(bytes));
 }
 
 // --- answers
-// ------------------------------------------------------------------------------------------------
 
 void Client::HandleEvent(Transport::Event* event) {
   Link* link = &links_[event->partition];
@@ -145,14 +156,33 @@ void Client::HandleEvent(Transport::Event* event) {
     return Failed(link, event->reason, false);
   }
   Reply reply;
-  if (!Decode(Span<const uint8_t>(event->bytes.data(), event->bytes.size()), &reply).ok()) {
+  Vector<size_t> parts;
+  if (!Decode(Span<const uint8_t>(event->bytes.data(), event->bytes.size()), &reply, &parts).ok()) {
     transport_->Reset(link->partition);
     return Failed(link, "a damaged reply", true);
   }
-  HandleReply(link, reply, event->bytes.size());
+  CountReply(*link, reply, event->bytes.size(), parts);
+  HandleReply(link, reply);
 }
 
-void Client::HandleReply(Link* link, const Reply& reply, size_t bytes) {
+void Client::CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<size_t>& parts) {
+  size_t head = bytes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    head -= parts[i];
+    const auto cache = caches_.find(reply.tables[i].table);
+    if (cache == caches_.end()) continue;
+    const size_t rows = reply.tables[i].rows.size() * sizeof(float);
+    cache->second->counters().row_bytes_in += rows;
+    cache->second->counters().metadata_bytes_in += parts[i] - rows;
+  }
+  for (const Link::Outstanding& request : link.outstanding) {
+    if (request.request_id != reply.request_id) continue;
+    const auto cache = caches_.find(request.first_table);
+    if (cache != caches_.end()) cache->second->counters().metadata_bytes_in += head;
+  }
+}
+
+void Client::HandleReply(Link* link, const Reply& reply) {
   const auto it = std::find_if(link->outstanding.begin(), link->outstanding.end(),
                                [&](const Link::Outstanding& o) { return o.request_id == reply.request_id; });
   if (it == link->outstanding.end()) return;  // late or twice: its request was given up, or is answered
@@ -184,11 +214,6 @@ void Client::HandleReply(Link* link, const Reply& reply, size_t bytes) {
         Requeue(link, request.part);
         transport_->Reset(link->partition);
         return Failed(link, "a reply that does not fit its request", true);
-      }
-      if (!reply.tables.empty()) {
-        size_t rows = 0;
-        for (const TableReply& t : reply.tables) rows += t.rows.size() * sizeof(float);
-        caches_.at(reply.tables[0].table)->counters().metadata_bytes_in += bytes - rows;
       }
       try {
         return HandleAnswer(link, reply, request.part.get());
@@ -279,7 +304,6 @@ void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
       const Clock clock = t.fetched_clocks[i];
       Install(link, cache, section.fetches[i], clock, next_row(clock), reply.last_seq, true, admit[i], op);
     }
-    counters.row_bytes_in += t.rows.size() * sizeof(float);
     counters.update_pull += t.refreshed.size();
     counters.miss_pull += section.fetches.size();
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
@@ -326,9 +350,8 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
     std::copy_n(row, schema.row_floats(), x);
   }
   uint64_t own_ticks = 0;
-  for (PushFrame& frame : link->frames) {
-    if (frame.seq <= applied) continue;
-    PushFrame::Section* section = frame.Of(cache);
+  for (auto frame = link->After(applied); frame != link->frames.end(); ++frame) {
+    PushFrame::Section* section = frame->Of(cache);
     const int64_t at = section == nullptr ? -1 : section->Position(key);
     if (at < 0) continue;
     const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
@@ -344,7 +367,6 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
 }
 
 // --- failures
-// -----------------------------------------------------------------------------------------------
 
 void Client::Acknowledge(Link* link, uint64_t last_seq) {
   link->applied = std::max(link->applied, std::min(last_seq, link->next_seq - 1));
@@ -402,6 +424,7 @@ void Client::NewEpoch(Link* link, TableCache* cache, uint64_t epoch) {
 
 void Client::Failed(Link* link, const std::string& reason, bool connection_lost) {
   const double now = transport_->Now();
+  out_of_memory_ += reason == kStoreOutOfMemory;
   if (link->failures == 0) link->failing_since = now;
   const double backoff =
       std::min(config_.max_backoff,

@@ -23,8 +23,8 @@ namespace het {
   X(row_bytes_out, "bytes of updates sent")                                                            \
   X(metadata_bytes_in, "all other bytes of replies: clocks, heads")                                    \
   X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                            \
-  X(requests, "request frames sent, again after a failure included")                                   \
-  X(resends, "frames sent again after a failure")                                                      \
+  X(requests, "request frames with something of this table, sent again ones included")                 \
+  X(resends, "pushes sent again after a failure")                                                      \
   X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")              \
   X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \
   X(ticks, "ticks applied to rows by this worker")

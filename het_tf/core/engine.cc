@@ -16,10 +16,9 @@ constexpr size_t kPlansKept = 8;
 // Tokens that may wait for their gradient; older ones are forgotten.
 constexpr size_t kTokensKept = 65536;
 
-// The store is in this process: what fails for want of memory now will not work in a minute either.
 ClientConfig EmbeddedConfig() {
   ClientConfig config;
-  config.deadline = 1;
+  config.fail_out_of_memory = true;
   return config;
 }
 
@@ -53,7 +52,6 @@ void Engine::SetThreads(size_t threads) {
 }
 
 // --- tokens
-// -------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Step> Engine::NewStep() {
   std::lock_guard<std::mutex> lock(tokens_mutex_);
@@ -109,7 +107,6 @@ Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
 }
 
 // --- lookup
-// -------------------------------------------------------------------------------------------------
 
 Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
   try {
@@ -186,7 +183,6 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
 }
 
 // --- apply
-// --------------------------------------------------------------------------------------------------
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
   *skipped = false;

@@ -105,7 +105,6 @@ class Engine {
   Status Flush();
 
   // --- a table as an object
-  // ---------------------------------------------------------------------------------
   Result<size_t> Size(const std::string& table);   // rows that were ever written
   Result<size_t> Bytes(const std::string& table);  // of rows and index
   // values: keys.size() * dim floats.

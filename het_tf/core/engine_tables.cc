@@ -267,13 +267,16 @@ Result<std::string> Engine::Stats(const std::string& name) {
                          {"mode", t.options.cache ? "cached" : "direct"}};
   if (t.options.cache) {
     std::lock_guard<std::mutex> lock(client_mutex_);
+    const TableCache& cache = *client_->cache(t.schema->id());
     json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
+    json["cache"]["rows"] = cache.lines().size();
+    json["cache"]["unsent_rows"] = cache.Unsent();
+    json["cache"]["bytes"] = cache.bytes();
   }
   return json.dump();
 }
 
 // --- the registry
-// ---------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -38,7 +38,7 @@ Status Broken(const char* what) { return InvalidArgument(std::string("damaged fr
 
 }  // namespace
 
-void Encode(const Request& q, Bytes* out) {
+void Encode(const Request& q, Bytes* out, Vector<size_t>* parts) {
   out->clear();
   Writer w(out);
   w.Fixed(kRequestMagic);
@@ -56,6 +56,7 @@ void Encode(const Request& q, Bytes* out) {
   w.Fixed(q.after_seq);
   w.Varint(q.tables.size());
   for (const TableRequest& t : q.tables) {
+    const size_t begin = out->size();
     w.Fixed(t.table);
     w.Fixed(t.epoch);
     w.Varint(t.update_floats);
@@ -69,6 +70,7 @@ void Encode(const Request& q, Bytes* out) {
     WriteClocks(t.check_clocks, &w);
     w.Varint(t.fetch_keys.size());
     w.KeyRun(t.fetch_keys);
+    if (parts != nullptr) parts->push_back(out->size() - begin);
   }
 }
 
@@ -91,8 +93,8 @@ Status Decode(Span<const uint8_t> bytes, Request* q) {
   q->seq = r.Fixed<uint64_t>();
   q->after_seq = r.Fixed<uint64_t>();
   const size_t tables = r.Count();
-  // A table takes 22 bytes at the least.
-  if (!r.ok() || tables > r.left() / 22) return Broken("its head is truncated");
+  // A table takes 21 bytes at the least.
+  if (!r.ok() || tables > r.left() / 21) return Broken("its head is truncated");
   q->tables.clear();
   q->tables.resize(tables);
   bool ok = true;
@@ -147,7 +149,7 @@ void Encode(const Reply& p, Bytes* out) {
   }
 }
 
-Status Decode(Span<const uint8_t> bytes, Reply* p) {
+Status Decode(Span<const uint8_t> bytes, Reply* p, Vector<size_t>* parts) {
   Reader r(bytes);
   if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("it does not begin as a reply does");
   const uint8_t version = r.Fixed<uint8_t>();
@@ -169,6 +171,7 @@ Status Decode(Span<const uint8_t> bytes, Reply* p) {
   p->tables.resize(tables);
   bool ok = true;
   for (TableReply& t : p->tables) {
+    const size_t begin = r.left();
     t.table = r.Fixed<uint64_t>();
     t.epoch = r.Fixed<uint64_t>();
     t.row_floats = Narrow(r.Varint(), &ok);
@@ -188,6 +191,7 @@ Status Decode(Span<const uint8_t> bytes, Reply* p) {
     const size_t buckets = r.Count();
     if (buckets > 65) return Broken("staleness histogram");
     for (size_t i = 0; i < buckets && r.ok(); ++i) t.lag_histogram.push_back(r.Varint());
+    if (parts != nullptr) parts->push_back(begin - r.left());
   }
   if (!r.ok() || !ok) return Broken("a number is truncated or out of range");
   if (r.left() != 0) return Broken("bytes after its end");

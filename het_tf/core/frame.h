@@ -116,12 +116,13 @@ inline size_t LagBucket(int64_t lag) {
   return lag <= 0 ? 0 : 64 - static_cast<size_t>(__builtin_clzll(static_cast<uint64_t>(lag)));
 }
 
-void Encode(const Request& request, Bytes* out);
+// `parts`, where given, receives the bytes that each table took; the rest is the frame's head.
+void Encode(const Request& request, Bytes* out, Vector<size_t>* parts = nullptr);
 void Encode(const Reply& reply, Bytes* out);
 // InvalidArgument for anything that Encode cannot have written. Throws std::bad_alloc, at most in proportion
 // to the size of the frame.
 Status Decode(Span<const uint8_t> bytes, Request* request);
-Status Decode(Span<const uint8_t> bytes, Reply* reply);
+Status Decode(Span<const uint8_t> bytes, Reply* reply, Vector<size_t>* parts = nullptr);
 
 }  // namespace het
 

@@ -1,7 +1,8 @@
 // Asking the kernel for 2 MB pages.
 //
 // Rows are read at random from gigabytes: with 4 KB pages nearly every row costs a walk of the page tables
-// besides its cache misses, inside a virtual machine two nested ones. docs/benchmarks.md has the measurement.
+// besides its cache misses, inside a virtual machine two nested ones. `core_step_bench
+// --benchmark_filter=large` measures it.
 #ifndef HET_TF_CORE_HUGE_PAGES_H_
 #define HET_TF_CORE_HUGE_PAGES_H_
 

@@ -26,6 +26,12 @@ PushFrame::Section* PushFrame::Of(const TableCache* cache) {
   return nullptr;
 }
 
+std::deque<PushFrame>::iterator Link::After(uint64_t seq) {
+  if (frames.empty() || seq < frames.front().seq) return frames.begin();
+  return frames.begin() +
+         static_cast<ptrdiff_t>(std::min<uint64_t>(frames.size(), seq - frames.front().seq + 1));
+}
+
 void Link::ForgetThrough(uint64_t seq) {
   while (!frames.empty() && frames.front().seq <= seq) frames.pop_front();
   durable = std::max(durable, seq);
@@ -33,8 +39,10 @@ void Link::ForgetThrough(uint64_t seq) {
 
 void Link::Renumber(ClientId id) {
   client = id;
+  const uint64_t unsent = next_seq - 1 - ever_sent;
   next_seq = 1;
   for (PushFrame& frame : frames) frame.seq = next_seq++;
+  ever_sent = next_seq - 1 - std::min(unsent, next_seq - 1);
   applied = 0;
   durable = 0;
   sent_through = 0;

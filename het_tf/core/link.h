@@ -54,6 +54,7 @@ struct Link {
     ReadPartPtr part;  // null: a push alone
     double sent_at;
     bool fresh;  // sent when nothing else was on its way: what its answer says is the partition's state now
+    uint64_t first_table;  // bears the bytes of the answer's head
   };
 
   uint32_t partition = 0;
@@ -67,6 +68,7 @@ struct Link {
   uint64_t applied = 0;       // newest seq that the partition said it has applied
   uint64_t durable = 0;       // frames up to here are forgotten
   uint64_t sent_through = 0;  // newest seq that was sent since the last failure
+  uint64_t ever_sent = 0;     // newest seq that was ever sent
 
   std::deque<Outstanding> outstanding;
   std::deque<ReadPartPtr> waiting;
@@ -80,6 +82,8 @@ struct Link {
   Status fatal;  // the partition refuses what this client is; nothing more is sent
 
   bool unapplied() const { return applied + 1 < next_seq; }
+  // The first frame after `seq`: kept frames may be many, so nobody walks over those that are applied.
+  std::deque<PushFrame>::iterator After(uint64_t seq);
   // Forgets frames up to `seq`.
   void ForgetThrough(uint64_t seq);
   // A new identity: the frames that are left are numbered from 1 and sent anew.

@@ -17,7 +17,9 @@ bool AdmissionFilter::Admit(uint64_t hash) {
   const uint8_t seen = std::min(a, b);
   if (a == seen && a < 255) ++a;
   if (&a != &b && b == seen && b < 255) ++b;
-  if (++counted_ >= counts_.size()) {
+  // A quarter as many keys as cells between two ageings: with more, keys share cells and strangers are
+  // admitted.
+  if (++counted_ >= counts_.size() / 4) {
     for (uint8_t& count : counts_) count /= 2;
     counted_ = 0;
   }
@@ -79,6 +81,17 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
 void TableCache::SetInvalid(uint32_t line, bool invalid) {
   State& state = state_[line];
   state.flags = static_cast<uint8_t>(invalid ? state.flags | kInvalid : state.flags & ~kInvalid);
+}
+
+size_t TableCache::Unsent() const {
+  size_t keys = queued_;
+  for (uint32_t line = 0; line < lines_.end(); ++line) keys += lines_.live(line) && state_[line].pending > 0;
+  return keys;
+}
+
+size_t TableCache::bytes() const {
+  return lines_.bytes() + state_.capacity() * sizeof(State) + updates_.bytes() + admission_.bytes() +
+         queue_.capacity() * sizeof(Queued);
 }
 
 size_t TableCache::Pinned() const {

@@ -11,9 +11,8 @@
 //                 (absent)        write-back queue ──► pushed by the next write, or back by Insert + Restore
 //
 //   transient   was not admitted, or had no room: it leaves as soon as it is not pinned
-//   invalid     its base is not to be trusted (the partition came to life again): its value is fetched anew,
-//   its
-//               update stays
+//   invalid     its base is not to be trusted (the partition came to life again): its value is fetched
+//               anew, its update stays
 //   pinned      a running step uses it: it is no victim. Pins are counted.
 //
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of policy; a
@@ -38,6 +37,7 @@ class AdmissionFilter {
   AdmissionFilter(uint32_t admit_after, size_t capacity);
   // Counts one step in which `hash` occurred; true when it has now occurred often enough to be cached.
   bool Admit(uint64_t hash);
+  size_t bytes() const { return counts_.size(); }
 
  private:
   uint32_t admit_after_;
@@ -57,6 +57,7 @@ class UpdatePool {
   uint32_t Take();
   void Give(uint32_t update) { free_.push_back(update); }
   float* data(uint32_t update) { return chunks_[update / kChunk] + (update % kChunk) * floats_; }
+  size_t bytes() const { return chunks_.size() * kChunk * (floats_ * sizeof(float) + sizeof(uint32_t)); }
 
  private:
   static constexpr uint32_t kChunk = 256;
@@ -82,8 +83,8 @@ class TableCache {
   Counters& counters() { return counters_; }
 
   // --- lines
-  // ---------------------------------------------------------------------------------------------------- Adds
-  // a clean line with this base clock; its row is the caller's to fill in. Throws std::bad_alloc.
+
+  // Adds a clean line with this base clock; its row is the caller's to fill in. Throws std::bad_alloc.
   uint32_t Insert(Key key, uint64_t hash, Clock base, bool transient);
   void Touch(uint32_t line) {
     if (!(state_[line].flags & kTransient)) policy_->Touch(line);
@@ -99,17 +100,19 @@ class TableCache {
   void Pin(uint32_t line) { ++state_[line].pins; }
   void Unpin(uint32_t line) { --state_[line].pins; }
   size_t Pinned() const;
+  // Keys with ticks that are in no frame yet.
+  size_t Unsent() const;
+  size_t bytes() const;
 
   // --- updates
-  // -------------------------------------------------------------------------------------------------- The
-  // line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
+
+  // The line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
   float* UpdateOf(uint32_t line);
   void AddTick(uint32_t line) { ++state_[line].pending; }
   // Gives the update away, for a frame: its base moves on by the ticks, since the row holds them already.
   void TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
 
   // --- eviction
-  // -------------------------------------------------------------------------------------------------
   struct Queued {
     Key key;
     uint32_t ticks;   // 0: taken back
@@ -130,7 +133,6 @@ class TableCache {
   }
 
   // --- the write-back queue
-  // ---------------------------------------------------------------------------------------
   const Vector<Queued>& queue() const { return queue_; }
   size_t queued() const { return queued_; }
   // The queue's entry of key, or null.

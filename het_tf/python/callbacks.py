@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from het_tf.python.layers import EmbeddingCollection
 from het_tf.python.native import tf
 from het_tf.python.table import Table
 
+# What a cache counts that does not grow: it is logged as it stands.
+_LEVELS = ("rows", "unsent_rows", "bytes")
 
-class CacheStats(tf.keras.callbacks.Callback):
+
+class CacheStats(tf.keras.callbacks.Callback):  # type: ignore[name-defined]
     """Logs, every epoch and for each table of the model: rows, memory, updates, and the cache's traffic.
 
-    `TABLE/rows` and `TABLE/bytes` are what the store holds at the end of the epoch; `TABLE/applies` and, for
-    cached tables, `TABLE/COUNTER` are what the epoch has added: hits, miss_pull (rows fetched since they were
-    not cached), update_pull (since they were stale), bound_push and evict_push (rows sent), bytes each way,
-    and more. `TABLE/hit_rate` is hits / reads.
+    Figures of a table, all of them in `epochs`, those named in `log` also in Keras' logs (and so in the
+    History and the progress bar) as `TABLE/FIGURE`:
+
+    * `rows`, `bytes`: what the store holds at the end of the epoch; `cache_rows`, `cache_unsent_rows`,
+      `cache_bytes`: what the cache holds.
+    * what the epoch has added: `applies` (updates of the table) and, with a cache, every counter of
+      `Table.stats()["cache"]`: hits, miss_pull (rows fetched since they were not cached), update_pull (since
+      they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
+    * `hit_rate`: hits / reads of the epoch.
+
+    Args:
+      log: Figures to log; those that a table has not are left out. "all": every one.
+
+    Attributes:
+      epochs: For each epoch so far: table -> figure -> value.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Sequence[str] | str = ("rows", "hit_rate")) -> None:
         super().__init__()
+        if isinstance(log, str) and log != "all":
+            raise ValueError(f"log={log!r}; give a list of figures, or 'all'")
+        self.log = log if isinstance(log, str) else tuple(log)
+        self.epochs: list[dict[str, dict[str, float]]] = []
         self._before: dict[tuple[str, str], dict[str, float]] = {}
 
     def _tables(self) -> list[tuple[str, str]]:
@@ -31,30 +50,42 @@ class CacheStats(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Remembers where the counters stand."""
+        self.epochs = []
         for key in self._tables():
             self._before[key] = _totals(Table(key[1], key[0]).stats())
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Writes the epoch's figures into `logs`, and so into the History."""
-        if logs is None:
-            return
+        """Adds the epoch's figures to `epochs` and `logs`."""
+        figures: dict[str, dict[str, float]] = {}
         for key in self._tables():
             stats = Table(key[1], key[0]).stats()
             totals = _totals(stats)
             before = self._before.get(key, {})
-            added = {name: total - before.get(name, 0) for name, total in totals.items()}
-            logs[f"{key[1]}/rows"] = stats["rows"]
-            logs[f"{key[1]}/bytes"] = stats["bytes"]
-            logs.update({f"{key[1]}/{name}": value for name, value in added.items()})
-            if added.get("reads"):
-                logs[f"{key[1]}/hit_rate"] = added["hits"] / added["reads"]
             self._before[key] = totals
+            of_table = {"rows": stats["rows"], "bytes": stats["bytes"]}
+            of_table |= {f"cache_{name}": stats["cache"][name] for name in _LEVELS if "cache" in stats}
+            of_table |= {name: total - before.get(name, 0) for name, total in totals.items()}
+            if of_table.get("reads"):
+                of_table["hit_rate"] = of_table["hits"] / of_table["reads"]
+            figures[key[1]] = of_table
+        self.epochs.append(figures)
+        if logs is not None:
+            logs.update(
+                (f"{table}/{name}", value)
+                for table, of_table in figures.items()
+                for name, value in of_table.items()
+                if self.log == "all" or name in self.log
+            )
 
 
 def _totals(stats: dict[str, Any]) -> dict[str, float]:
     """The counters that only grow."""
-    cache = {name: value for name, value in stats.get("cache", {}).items() if isinstance(value, int)}
-    return {"applies": stats["applies"], **cache}
+    counters = {
+        name: value
+        for name, value in stats.get("cache", {}).items()
+        if isinstance(value, int) and name not in _LEVELS
+    }
+    return {"applies": stats["applies"], **counters}
 
 
 def _layers(model: Any) -> list[Any]:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-SUPPORTED = ((2, 15), (2, 22))  # the first TensorFlow that works, and the first that nobody has tried
-TESTED = ("2.15.1", "2.21.0")
+from het_tf import doctor
+from het_tf.doctor import SUPPORTED, TESTED
+
 LIBRARY = Path(__file__).resolve().parent.parent / "lib" / "libhet_tf.so"
 
 # het::Code -> the exception of Python that says the same.
@@ -58,6 +59,12 @@ def _load() -> tuple[Any, ctypes.CDLL]:
     if not LIBRARY.exists():
         raise ImportError(
             f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree"
+        )
+    march = doctor.plugin_march(LIBRARY)
+    if lacks := doctor.cpu_lacks(march):
+        raise ImportError(
+            f"het_tf's native library is built for {march}, and this CPU lacks {', '.join(lacks)}; "
+            f"run: {doctor.build_command('HET_MARCH=')}"
         )
     try:
         return tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY))

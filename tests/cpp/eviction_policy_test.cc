@@ -18,7 +18,8 @@ std::unique_ptr<EvictionPolicy> Make(const std::string& name, size_t capacity = 
 
 std::vector<uint32_t> Victims(const EvictionPolicy& policy, size_t count) {
   Vector<uint32_t> victims;
-  policy.Victims(count, [](uint32_t) { return true; }, &victims);
+  policy.Victims(
+      count, [](uint32_t) { return true; }, &victims);
   return {victims.begin(), victims.end()};
 }
 
@@ -106,7 +107,8 @@ TEST(EvictionPolicy, LinesThatMayNotGoArePassedOver) {
     auto policy = Make(name);
     for (uint32_t line = 0; line < 6; ++line) policy->Insert(line);
     Vector<uint32_t> victims;
-    policy->Victims(2, [](uint32_t line) { return line % 2 == 1; }, &victims);
+    policy->Victims(
+        2, [](uint32_t line) { return line % 2 == 1; }, &victims);
     EXPECT_EQ(victims, Vector<uint32_t>({1, 3})) << name;
     EXPECT_EQ(Victims(*policy, 6).size(), 6u) << "asking removes nothing";
   }

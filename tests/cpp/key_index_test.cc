@@ -63,7 +63,7 @@ TEST(KeyIndex, GoodHashes) {
 
 TEST(KeyIndex, HashesThatCollideInBucketAndTag) {
   for (uint64_t seed = 1; seed <= Scaled(10); ++seed) {
-    RunAgainstMap(seed, 1, 1, 4000);   // every key in one home bucket under one tag
+    RunAgainstMap(seed, 1, 1, 4000);  // every key in one home bucket under one tag
     RunAgainstMap(seed, 1, 300, 4000);
     RunAgainstMap(seed, 7, 2, 4000);
     RunAgainstMap(seed, 64, 1, 4000);

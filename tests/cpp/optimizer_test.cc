@@ -29,7 +29,6 @@ std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, size_t dim) {
 }
 
 // --- Create: the unhappy path
-// ---------------------------------------------------------------------------------
 
 std::string Refusal(const OptimizerSpec& spec, size_t dim = 4) {
   auto made = Optimizer::Create(spec, dim);
@@ -85,7 +84,6 @@ TEST(OptimizerCreate, EveryNameHasDefaults) {
 }
 
 // --- Layout
-// ----------------------------------------------------------------------------------------------------
 
 struct Shape {
   std::string name;
@@ -127,7 +125,6 @@ TEST(OptimizerLayout, InitialAccumulatorIsAParameter) {
 }
 
 // --- The algebra
-// -----------------------------------------------------------------------------------------------
 
 class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpec, size_t>> {
  protected:
@@ -374,7 +371,6 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 // --- What only some have
-// -----------------------------------------------------------------------------------------
 
 TEST(Momentum, DecaysByAnyNumberOfTicks) {
   const auto optimizer = Make({"momentum", {{"momentum", 0.999}}}, 1);

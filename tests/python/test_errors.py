@@ -280,6 +280,15 @@ def test_the_native_library_is_broken(package_without_library):
     assert "native library does not load" in line and "make build" in line
 
 
+def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
+    monkeypatch.setattr(native.doctor, "plugin_march", lambda path: "x86-64-v3")
+    monkeypatch.setattr(native.doctor, "cpu_lacks", lambda march: ["avx2", "bmi1"])
+    with pytest.raises(
+        ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
+    ):
+        native._load()
+
+
 def test_the_doctor_runs_where_the_package_cannot_be_imported(package_without_library):
     environment = {**os.environ, "PYTHONPATH": str(package_without_library)}
     code = (

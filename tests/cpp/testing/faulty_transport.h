@@ -46,7 +46,6 @@ class FaultyTransport : public Transport {
   Faults faults;
 
   // --- on command
-  // -----------------------------------------------------------------------------------------------
   void HoldRequests(uint32_t p, bool hold) { connections_[p].hold_requests = hold; }
   void HoldReplies(uint32_t p, bool hold) { connections_[p].hold_replies = hold; }
   void HoldRepliesFor(uint32_t p, double seconds) { connections_[p].replies_held_until = now_ + seconds; }
@@ -92,7 +91,6 @@ class FaultyTransport : public Transport {
   std::vector<std::pair<uint32_t, Bytes>> recorded;
 
   // --- Transport
-  // ------------------------------------------------------------------------------------------------
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   void Send(uint32_t p, Bytes frame) override {

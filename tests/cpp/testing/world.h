@@ -15,7 +15,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,105 +23,10 @@
 #include "het_tf/core/local_service.h"
 #include "tests/cpp/testing/faulty_transport.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/test_step.h"
+#include "tests/cpp/testing/world_config.h"
 
 namespace het::testing {
-
-constexpr float kInitial = 2;  // of every value of a counting table
-
-struct WorldConfig {
-  uint64_t seed = 1;
-  uint32_t workers = 1;
-  uint32_t partitions = 1;
-  uint32_t tables = 1;
-  std::string optimizer = "sgd";
-  uint32_t dim = 0;  // 0: workers + 1
-  CacheConfig cache;
-  ClientConfig client;
-  Faults faults;
-
-  std::string ToString() const {
-    auto bound = [](int64_t b) { return b == kUnbounded ? std::string("unbounded") : std::to_string(b); };
-    return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) + ", partitions " +
-           std::to_string(partitions) + ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " +
-           std::to_string(dim) + ", " + cache.policy + ", capacity " + std::to_string(cache.capacity) +
-           ", admit_after " + std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) +
-           ", push " + bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
-           (client.keep_until_durable ? ", keeps frames" : "") + (faults.delay > 0 ? ", faults" : "");
-  }
-};
-
-using TableKey = std::pair<uint64_t, Key>;
-
-// One lookup, and the gradient that may follow it.
-class TestStep {
- public:
-  struct Part {
-    uint64_t table;
-    uint32_t partition;
-    uint32_t dim;
-    Vector<Key> keys;
-    Vector<uint64_t> hashes;
-    Vector<uint32_t> rows;
-    Vector<const float*> values;
-    Vector<float> sums;
-    Vector<uint8_t> touched;
-  };
-
-  // Duplicates are for batch_plan_test: here every key counts once, in the order in which it came.
-  void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys) {
-    for (Key key : keys) {
-      if (!seen_.insert({schema.id(), key}).second) continue;
-      const uint64_t hash = HashKey(key, store.hash_seed);
-      Part& part = parts_[{PartitionOf(hash, store.count), schema.id()}];
-      part.table = schema.id();
-      part.partition = PartitionOf(hash, store.count);
-      part.dim = schema.dim();
-      part.keys.push_back(key);
-      part.hashes.push_back(hash);
-      part.rows.push_back(kNoRow);
-      part.values.push_back(nullptr);
-      part.touched.push_back(1);
-      part.sums.resize(part.keys.size() * schema.dim());
-    }
-  }
-  // In order of partition, then table.
-  std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
-
-  CachedRead* MakeRead() {
-    read_ = CachedRead();
-    for (auto& [where, p] : parts_) {
-      read_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
-                             p.rows.data(), p.values.data()});
-    }
-    return &read_;
-  }
-  CachedWrite* MakeWrite(float learning_rate) {
-    write_ = CachedWrite();
-    for (auto& [where, p] : parts_) {
-      write_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
-                              p.rows.data(), p.sums.data(), p.touched.data(), learning_rate});
-    }
-    return &write_;
-  }
-  const float* Value(uint64_t table, Key key) {
-    for (auto& [where, p] : parts_) {
-      for (size_t u = 0; u < p.keys.size(); ++u) {
-        if (p.table == table && p.keys[u] == key) return p.values[u];
-      }
-    }
-    return nullptr;
-  }
-
-  uint64_t token = 0;
-  // Of an inference read that overlaps with writes: the own ticks that were made before it began.
-  std::map<TableKey, uint64_t> own_at_begin;
-
- private:
-  std::map<std::pair<uint32_t, uint64_t>, Part> parts_;
-  std::set<TableKey> seen_;
-  CachedRead read_;
-  CachedWrite write_;
-};
 
 class World {
  public:
@@ -157,7 +61,6 @@ class World {
   float learning_rate() const { return counting() ? 1.0f : 0.1f; }
 
   // --- steps
-  // ------------------------------------------------------------------------------------------------------
   std::unique_ptr<TestStep> NewStep(const std::vector<std::vector<Key>>& keys_of_tables) {
     auto step = std::make_unique<TestStep>();
     for (size_t t = 0; t < keys_of_tables.size(); ++t)
@@ -215,7 +118,6 @@ class World {
   }
 
   // --- the store's fate
-  // -------------------------------------------------------------------------------------------
   Bytes Snapshot(uint32_t p) {
     Bytes bytes;
     service_.WithPartition(p, [&](Partition& partition) { partition.Serialize(&bytes); });
@@ -233,8 +135,9 @@ class World {
   }
 
   // --- invariants
-  // ------------------------------------------------------------------------------------------------- I5, at
-  // any moment: every tick is at the server, in a frame that is not applied, queued or in a line, once.
+
+  // I5, at any moment: every tick is at the server, in a frame that is not applied, queued or in a line,
+  // once.
   void CheckConservation() {
     if (config_.client.keep_until_durable == false && lossy_) return;
     std::map<TableKey, int64_t> found;

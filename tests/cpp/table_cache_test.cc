@@ -1,0 +1,267 @@
+// One table's cache: lines, pins, updates, eviction and the write-back queue, without any protocol.
+#include "het_tf/core/table_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing {
+namespace {
+
+Schema MakeSchema(const std::string& optimizer = "sgd", uint32_t dim = 2) {
+  TableSpec spec;
+  spec.name = "t";
+  spec.dim = dim;
+  spec.optimizer.name = optimizer;
+  return TableSchema::Create(spec).value();
+}
+
+CacheConfig Capacity(size_t capacity) {
+  CacheConfig config;
+  config.capacity = capacity;
+  return config;
+}
+
+class TableCacheTest : public ::testing::Test {
+ protected:
+  void Make(const CacheConfig& config, const std::string& optimizer = "sgd") {
+    cache_ = std::make_unique<TableCache>(MakeSchema(optimizer), config, 3);
+  }
+  uint32_t Insert(Key key, bool transient = false) {
+    const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
+    std::fill_n(cache_->lines().data(line), cache_->lines().row_floats(), 0.0f);
+    return line;
+  }
+  uint32_t Find(Key key) { return cache_->lines().Find(key); }
+  void Tick(uint32_t line, float change) {
+    cache_->UpdateOf(line)[0] += change;
+    cache_->lines().data(line)[0] += change;
+    cache_->AddTick(line);
+  }
+  std::unique_ptr<TableCache> cache_;
+};
+
+TEST_F(TableCacheTest, TakeUpdateMovesTheBaseOn) {
+  Make(Capacity(8));
+  const uint32_t line = Insert(1);
+  cache_->base(line) = 10;
+  Tick(line, 5);
+  Tick(line, 6);
+  Vector<uint32_t> ticks;
+  Vector<float> wire;
+  cache_->TakeUpdate(line, &ticks, &wire);
+  EXPECT_EQ(ticks, Vector<uint32_t>({2}));
+  EXPECT_EQ(wire, Vector<float>({11, 0}));
+  EXPECT_EQ(cache_->base(line), 12);
+  EXPECT_EQ(cache_->pending(line), 0u);
+  EXPECT_EQ(cache_->UpdateOf(line)[0], 0) << "the next update begins as the identity";
+}
+
+TEST_F(TableCacheTest, OnlyThePartThatTravelsIsTaken) {
+  Make(Capacity(8), "ftrl");
+  const uint32_t line = Insert(1);
+  cache_->UpdateOf(line);
+  cache_->AddTick(line);
+  Vector<uint32_t> ticks;
+  Vector<float> wire;
+  cache_->TakeUpdate(line, &ticks, &wire);
+  EXPECT_EQ(wire.size(), cache_->schema().optimizer().wire_floats());
+  EXPECT_LT(wire.size(), cache_->schema().row_floats());
+}
+
+TEST_F(TableCacheTest, PinnedLinesAreNoVictims) {
+  Make(Capacity(2));
+  for (Key key = 1; key <= 4; ++key) cache_->Pin(Insert(key));
+  cache_->MakeRoom(0);
+  EXPECT_EQ(cache_->lines().size(), 4u);
+  cache_->Unpin(Find(2));
+  cache_->Pin(Find(3));  // counted: one Unpin is not enough
+  cache_->Unpin(Find(3));
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(2), kNoRow);
+  EXPECT_NE(Find(3), kNoRow);
+  EXPECT_EQ(cache_->Pinned(), 3u);
+}
+
+TEST_F(TableCacheTest, EvictedDirtyLinesWaitInTheQueueAndComeBack) {
+  Make(Capacity(1));
+  Tick(Insert(1), 7);
+  cache_->MakeRoom(1);
+  Insert(2);
+  ASSERT_EQ(Find(1), kNoRow);
+  const TableCache::Queued* queued = cache_->FindQueued(1);
+  ASSERT_NE(queued, nullptr);
+  EXPECT_EQ(queued->ticks, 1u);
+  EXPECT_EQ(cache_->queued_update(*queued)[0], 7);
+  const uint32_t line = Insert(1);
+  cache_->Restore(line, *queued);
+  EXPECT_EQ(cache_->pending(line), 1u);
+  EXPECT_EQ(cache_->UpdateOf(line)[0], 7);
+  EXPECT_EQ(cache_->queued(), 0u);
+  EXPECT_EQ(cache_->FindQueued(1), nullptr);
+}
+
+TEST_F(TableCacheTest, CleanLinesAreDropped) {
+  Make(Capacity(0));
+  Insert(1);
+  cache_->MakeRoom(0);
+  EXPECT_EQ(cache_->lines().size(), 0u);
+  EXPECT_EQ(cache_->queued(), 0u);
+  EXPECT_EQ(cache_->counters().evictions, 1u);
+}
+
+TEST_F(TableCacheTest, TakeQueueTakesOnePartitionsPart) {
+  Make(Capacity(0));
+  for (Key key = 0; key < 100; ++key) Tick(Insert(key), static_cast<float>(key));
+  cache_->MakeRoom(0);
+  EXPECT_EQ(cache_->queued(), 100u);
+  std::set<Key> taken;
+  for (uint32_t p = 0; p < 3; ++p) {
+    Vector<Key> keys;
+    Vector<uint32_t> ticks;
+    Vector<float> wire;
+    cache_->TakeQueue(p, 3, &keys, &ticks, &wire);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(PartitionOf(cache_->lines().Hash(keys[i]), 3), p);
+      EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
+      EXPECT_TRUE(taken.insert(keys[i]).second);
+    }
+    for (Key key = 0; key < 100; ++key) EXPECT_EQ(cache_->FindQueued(key) == nullptr, taken.count(key) != 0);
+  }
+  EXPECT_EQ(taken.size(), 100u);
+}
+
+TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotPinned) {
+  Make(Capacity(100));
+  const uint32_t line = Insert(1, true);
+  cache_->Pin(line);
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(1), line);
+  EXPECT_EQ(cache_->resident(), 0u);
+  cache_->Unpin(line);
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(1), kNoRow);
+}
+
+// A transient line is dropped (not evicted), its number goes to another transient line, which is pinned: the
+// one line must not count twice, or a cache with room evicts.
+TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
+  Make(Capacity(4));
+  const uint32_t first = Insert(1, true);
+  cache_->Drop(first);
+  const uint32_t again = Insert(2, true);
+  ASSERT_EQ(first, again);
+  cache_->Pin(again);
+  cache_->MakeRoom(0);
+  Insert(3);
+  EXPECT_EQ(cache_->resident(), 1u);
+  cache_->Unpin(again);
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(2), kNoRow);
+  EXPECT_NE(Find(3), kNoRow);
+}
+
+TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
+  Make(Capacity(4));
+  cache_->Drop(Insert(1, true));
+  Insert(2);
+  cache_->MakeRoom(0);
+  EXPECT_NE(Find(2), kNoRow);
+}
+
+TEST_F(TableCacheTest, DropOfAPinnedLineKeepsItInvalidAndClean) {
+  Make(Capacity(4));
+  const uint32_t line = Insert(1);
+  Tick(line, 3);
+  cache_->Pin(line);
+  EXPECT_EQ(cache_->Drop(line), 1u);
+  EXPECT_EQ(Find(1), line);
+  EXPECT_TRUE(cache_->invalid(line));
+  EXPECT_EQ(cache_->pending(line), 0u);
+}
+
+TEST_F(TableCacheTest, DropQueuedReturnsTheTicks) {
+  Make(Capacity(0));
+  for (Key key = 0; key < 10; ++key) {
+    const uint32_t line = Insert(key);
+    for (Key tick = 0; tick <= key; ++tick) Tick(line, 1);
+  }
+  cache_->MakeRoom(0);
+  EXPECT_EQ(cache_->DropQueued([](Key key) { return key % 2 == 0; }), 1u + 3 + 5 + 7 + 9);
+  EXPECT_EQ(cache_->queued(), 5u);
+  for (Key key = 0; key < 10; ++key) {
+    const TableCache::Queued* queued = cache_->FindQueued(key);
+    ASSERT_EQ(queued == nullptr, key % 2 == 0);
+    if (queued != nullptr) {
+      EXPECT_EQ(queued->key, key);
+    }
+  }
+}
+
+TEST_F(TableCacheTest, UpdatesAreTakenBack) {
+  Make(Capacity(4));
+  for (int i = 0; i < 20000; ++i) {
+    Tick(Insert(i), 1);
+    cache_->MakeRoom(0);
+    Vector<Key> keys;
+    Vector<uint32_t> ticks;
+    Vector<float> wire;
+    cache_->TakeQueue(0, 1, &keys, &ticks, &wire);
+  }
+  const size_t before = AllocatedBytes();
+  for (int i = 0; i < 20000; ++i) {
+    Tick(Insert(100000 + i), 1);
+    cache_->MakeRoom(0);
+    Vector<Key> keys;
+    Vector<uint32_t> ticks;
+    Vector<float> wire;
+    cache_->TakeQueue(0, 1, &keys, &ticks, &wire);
+  }
+  EXPECT_EQ(AllocatedBytes(), before);
+}
+
+// Memory ends anywhere: every tick is in a line or in the queue, once.
+TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
+  for (size_t room = 0; room < 4000; room += 8) {
+    Make(Capacity(0));
+    for (Key key = 0; key < 50; ++key) Tick(Insert(key, key % 3 == 0), 1);
+    SetAllocLimit(AllocatedBytes() + room);
+    try {
+      cache_->MakeRoom(0);
+    } catch (const std::bad_alloc&) {
+    }
+    SetAllocLimit(SIZE_MAX);
+    for (Key key = 0; key < 50; ++key) {
+      const uint32_t line = Find(key);
+      const TableCache::Queued* queued = cache_->FindQueued(key);
+      ASSERT_NE(line == kNoRow, queued == nullptr) << room;
+      ASSERT_EQ(line == kNoRow ? queued->ticks : cache_->pending(line), 1u) << room;
+    }
+    cache_->MakeRoom(0);
+    EXPECT_EQ(cache_->lines().size(), 0u);
+    EXPECT_EQ(cache_->queued(), 50u);
+  }
+}
+
+TEST(AdmissionFilter, AdmitsAtTheNthOccurrence) {
+  AdmissionFilter filter(3, 10000);
+  EXPECT_FALSE(filter.Admit(Mix64(1)));
+  EXPECT_FALSE(filter.Admit(Mix64(1)));
+  EXPECT_TRUE(filter.Admit(Mix64(1)));
+  EXPECT_FALSE(filter.Admit(Mix64(2)));
+  AdmissionFilter open(1, 0);
+  EXPECT_TRUE(open.Admit(Mix64(1)));
+}
+
+TEST(AdmissionFilter, Forgets) {
+  AdmissionFilter filter(2, 100);
+  int admitted = 0;
+  for (uint64_t key = 0; key < 20000; ++key) admitted += filter.Admit(Mix64(key));
+  EXPECT_LT(admitted, 3000) << "ids that occur once must stay outside for the most part";
+}
+
+}  // namespace
+}  // namespace het::testing

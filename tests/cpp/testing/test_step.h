@@ -1,0 +1,89 @@
+// One step of a worker: the keys of some tables, sorted out as a client wants them, without a batch plan.
+#ifndef HET_TESTS_CPP_TESTING_TEST_STEP_H_
+#define HET_TESTS_CPP_TESTING_TEST_STEP_H_
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/client.h"
+
+namespace het::testing {
+
+using TableKey = std::pair<uint64_t, Key>;
+
+// One lookup, and the gradient that may follow it.
+class TestStep {
+ public:
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    uint32_t dim;
+    Vector<Key> keys;
+    Vector<uint64_t> hashes;
+    Vector<uint32_t> rows;
+    Vector<const float*> values;
+    Vector<float> sums;
+    Vector<uint8_t> touched;
+  };
+
+  // Duplicates are for batch_plan_test: here every key counts once, in the order in which it came.
+  void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys) {
+    for (Key key : keys) {
+      if (!seen_.insert({schema.id(), key}).second) continue;
+      const uint64_t hash = HashKey(key, store.hash_seed);
+      Part& part = parts_[{PartitionOf(hash, store.count), schema.id()}];
+      part.table = schema.id();
+      part.partition = PartitionOf(hash, store.count);
+      part.dim = schema.dim();
+      part.keys.push_back(key);
+      part.hashes.push_back(hash);
+      part.rows.push_back(kNoRow);
+      part.values.push_back(nullptr);
+      part.touched.push_back(1);
+      part.sums.resize(part.keys.size() * schema.dim());
+    }
+  }
+  // In order of partition, then table.
+  std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
+
+  CachedRead* MakeRead() {
+    read_ = CachedRead();
+    for (auto& [where, p] : parts_) {
+      read_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
+                             p.rows.data(), p.values.data()});
+    }
+    return &read_;
+  }
+  CachedWrite* MakeWrite(float learning_rate) {
+    write_ = CachedWrite();
+    for (auto& [where, p] : parts_) {
+      write_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
+                              p.rows.data(), p.sums.data(), p.touched.data(), learning_rate});
+    }
+    return &write_;
+  }
+  const float* Value(uint64_t table, Key key) {
+    for (auto& [where, p] : parts_) {
+      for (size_t u = 0; u < p.keys.size(); ++u) {
+        if (p.table == table && p.keys[u] == key) return p.values[u];
+      }
+    }
+    return nullptr;
+  }
+
+  uint64_t token = 0;
+  // Of an inference read that overlaps with writes: the own ticks that were made before it began.
+  std::map<TableKey, uint64_t> own_at_begin;
+
+ private:
+  std::map<std::pair<uint32_t, uint64_t>, Part> parts_;
+  std::set<TableKey> seen_;
+  CachedRead read_;
+  CachedWrite write_;
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_TEST_STEP_H_

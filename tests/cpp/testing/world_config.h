@@ -1,0 +1,39 @@
+// What a world (world.h) is made of, and how it is told to people.
+#ifndef HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
+#define HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "het_tf/core/client.h"
+#include "tests/cpp/testing/faulty_transport.h"
+
+namespace het::testing {
+
+constexpr float kInitial = 2;  // of every value of a counting table
+
+struct WorldConfig {
+  uint64_t seed = 1;
+  uint32_t workers = 1;
+  uint32_t partitions = 1;
+  uint32_t tables = 1;
+  std::string optimizer = "sgd";
+  uint32_t dim = 0;  // 0: workers + 1
+  CacheConfig cache;
+  ClientConfig client;
+  Faults faults;
+
+  std::string ToString() const {
+    auto bound = [](int64_t b) { return b == kUnbounded ? std::string("unbounded") : std::to_string(b); };
+    return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) + ", partitions " +
+           std::to_string(partitions) + ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " +
+           std::to_string(dim) + ", " + cache.policy + ", capacity " + std::to_string(cache.capacity) +
+           ", admit_after " + std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) +
+           ", push " + bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
+           (client.keep_until_durable ? ", keeps frames" : "") + (faults.delay > 0 ? ", faults" : "");
+  }
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
