@@ -12,6 +12,12 @@ constexpr size_t kChunkIds = 8192;
 // Below this a step is done before a second thread has woken up.
 constexpr size_t kParallelIds = 16384;
 
+// Without threads on this one.
+void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& task) {
+  if (threads != nullptr) return threads->For(tasks, task);
+  for (size_t i = 0; i < tasks; ++i) task(i);
+}
+
 }  // namespace
 
 struct BatchPlan::Chunk {
@@ -21,8 +27,8 @@ struct BatchPlan::Chunk {
   size_t scratch;  // of partition_of_
 };
 
-void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
-                      ThreadPool* pool) {
+void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                        ThreadPool* pool) {
   const uint32_t partitions = store.count;
   tables_ = tables;
   hash_seed_ = store.hash_seed;
@@ -32,8 +38,10 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
   Vector<Chunk> chunks;
   size_t ids = 0;
   feature_first_.clear();
+  feature_table_.clear();
   for (uint32_t f = 0; f < features.size(); ++f) {
     feature_first_.push_back(ids);
+    feature_table_.push_back(features[f].table);
     const size_t n = features[f].ids.size();
     for (size_t begin = 0; begin < n; begin += kChunkIds) {
       const size_t end = std::min(n, begin + kChunkIds);
@@ -48,21 +56,20 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
   hashes_.Resize(ids);
   rows_.Resize(ids);
   partition_of_.Resize(ids);
-  positions_.Resize(ids);
-  offsets_.assign(chunks.size() * partitions, 0);
+  entry_of_.Resize(ids);
+  // A chunk's counters share no cache line with another's: it would wander from core to core.
+  const size_t stride = (partitions + 7) / 8 * 8 + 8;
+  offsets_.Resize(chunks.size() * stride);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
-  auto parallel = [threads](size_t tasks, const std::function<void(size_t)>& task) {
-    if (threads != nullptr) return threads->For(tasks, task);
-    for (size_t i = 0; i < tasks; ++i) task(i);
-  };
 
   // Count.
-  parallel(chunks.size(), [&](size_t c) {
+  For(threads, chunks.size(), [&](size_t c) {
     const Chunk& chunk = chunks[c];
     const FeatureIds& feature = features[chunk.feature];
     const Key padding = feature.padding_id.value_or(0);
     const bool has_padding = feature.padding_id.has_value();
-    size_t* counts = &offsets_[c * partitions];
+    size_t* const counts = &offsets_[c * stride];
+    std::fill_n(counts, partitions, 0);
     uint16_t* partition_of = partition_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
@@ -81,8 +88,8 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
     }
     if (tables == 1) {
       for (size_t c = 0; c < chunks.size(); ++c) {
-        const size_t count = offsets_[c * partitions + p];
-        offsets_[c * partitions + p] = at;
+        const size_t count = offsets_[c * stride + p];
+        offsets_[c * stride + p] = at;
         at += count;
       }
       groups_[p].entries = at - groups_[p].first;
@@ -90,7 +97,7 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
     }
     for (size_t c = 0; c < chunks.size(); ++c) {
       groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table].entries +=
-          offsets_[c * partitions + p];
+          offsets_[c * stride + p];
     }
     for (uint32_t t = 0; t < tables; ++t) {
       Group& group = groups_[static_cast<size_t>(p) * tables + t];
@@ -100,60 +107,73 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
     }
     for (size_t c = 0; c < chunks.size(); ++c) {
       Group& group = groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table];
-      const size_t count = offsets_[c * partitions + p];
-      offsets_[c * partitions + p] = group.uniques;
+      const size_t count = offsets_[c * stride + p];
+      offsets_[c * stride + p] = group.uniques;
       group.uniques += count;
     }
   }
   total_ = at;
+  table_first_.clear();
+  table_entries_.assign(tables, 0);
+  for (Group& group : groups_) {
+    group.uniques = 0;
+    table_first_.push_back(table_entries_[group.table]);
+    table_entries_[group.table] += group.entries;
+  }
 
   // Scatter.
-  parallel(chunks.size(), [&](size_t c) {
+  For(threads, chunks.size(), [&](size_t c) {
     const Chunk& chunk = chunks[c];
     const FeatureIds& feature = features[chunk.feature];
     const Key padding = feature.padding_id.value_or(0);
     const bool has_padding = feature.padding_id.has_value();
-    size_t* next = &offsets_[c * partitions];
+    size_t* const next = &offsets_[c * stride];
     const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    uint32_t* entry_of = entry_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
       if (has_padding && key == padding) {
-        positions_[feature_first_[chunk.feature] + i] = kPadding;
+        entry_of[i - chunk.begin] = kPadding;
         continue;
       }
       const size_t to = next[partition_of[i - chunk.begin]]++;
+      entry_of[i - chunk.begin] = static_cast<uint32_t>(to);
       entries_[to] = Entry{chunk.feature, static_cast<uint32_t>(i)};
       entry_keys_[to] = key;
     }
   });
+}
 
+void BatchPlan::Unique(uint32_t partition) {
+  for (uint32_t t = 0; t < tables_; ++t) Unique(&groups_[static_cast<size_t>(partition) * tables_ + t]);
+}
+
+void BatchPlan::UniqueAll(ThreadPool* pool) {
   std::atomic<bool> out_of_memory{false};
-  parallel(partitions, [&](size_t p) {
+  For(total_ >= kParallelIds ? pool : nullptr, groups_.size() / tables_, [&](size_t p) {
     try {
-      for (uint32_t t = 0; t < tables; ++t) Unique(&groups_[p * tables + t]);
+      Unique(static_cast<uint32_t>(p));
     } catch (const std::bad_alloc&) {
       out_of_memory.store(true);
     }
   });
-  if (out_of_memory.load()) {
-    groups_.clear();
-    total_ = 0;
-    throw std::bad_alloc();
-  }
-  table_first_.clear();
-  table_uniques_.assign(tables, 0);
-  for (const Group& group : groups_) {
-    table_first_.push_back(table_uniques_[group.table]);
-    table_uniques_[group.table] += group.uniques;
-  }
+  if (out_of_memory.load()) throw std::bad_alloc();
 }
 
-void BatchPlan::NumberPositions(const Group& group) {
-  const Entry* entries = entry(group);
-  const uint32_t* numbers = inverse(group);
-  const uint32_t first = static_cast<uint32_t>(table_first(group));
-  for (size_t e = 0; e < group.entries; ++e) {
-    positions_[feature_first_[entries[e].feature] + entries[e].index] = first + numbers[e];
+void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                      ThreadPool* pool) {
+  Scatter(features, tables, store, pool);
+  UniqueAll(pool);
+}
+
+void BatchPlan::Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const {
+  const uint32_t* entry_of = entry_of_.data() + feature_first_[feature] + begin;
+  const uint16_t* partition_of = partition_of_.data() + feature_first_[feature] + begin;
+  const size_t* first = table_first_.data() + feature_table_[feature];
+  for (size_t i = 0; i < n; ++i) {
+    numbers[i] = entry_of[i] == kPadding ? kPadding
+                                         : static_cast<uint32_t>(first[size_t{partition_of[i]} * tables_]) +
+                                               inverse_[entry_of[i]];
   }
 }
 

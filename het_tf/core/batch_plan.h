@@ -4,7 +4,7 @@
 //
 // A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its
 // unique keys fit in the first levels of the CPU's cache, different groups run on different threads without a
-// lock, and the frames of a remote partition need just this order. Within a group positions stay in the order
+// lock, and the frames of a remote partition need just this order. Within a group entries stay in the order
 // of the step (features in order, ids in order), so sums over the occurrences of a key do not depend on the
 // number of threads.
 //
@@ -32,6 +32,8 @@ struct FeatureIds {
 
 class BatchPlan {
  public:
+  static constexpr size_t kMaxIds = 0xfffffffeu;  // of a step, all features together
+
   struct Entry {
     uint32_t feature;
     uint32_t index;  // into the feature's ids
@@ -45,7 +47,13 @@ class BatchPlan {
     uint64_t generation = 0;  // of the store when its rows were found; 0: they were not
   };
 
-  // Throws std::bad_alloc; the plan is empty then. Ids are at most 2^32 - 1 a feature.
+  // Scatter sorts ids into groups; Unique then finds the unique keys of one partition's groups. Partitions
+  // may be done side by side, and whoever does one goes on with it while it is in the caches. Both throw
+  // std::bad_alloc.
+  void Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+  void Unique(uint32_t partition);
+  void UniqueAll(ThreadPool* pool);
+  // Both.
   void Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
 
   // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
@@ -64,15 +72,14 @@ class BatchPlan {
     groups_[static_cast<size_t>(&g - groups_.data())].generation = generation;
   }
 
-  // The unique keys of one table, over all its groups, have numbers too, from 0 to table_uniques(table):
-  // those of a group are table_first(group) + 0, 1, 2, ... A feature's positions name their key by it;
-  // kPadding has none.
-  static constexpr uint32_t kPadding = 0xffffffffu;
-  size_t table_uniques(uint32_t table) const { return table_uniques_[table]; }
+  // The unique keys of one table have numbers too: those of a group are table_first(group) + 0, 1, 2, ... A
+  // group's numbers begin where they would if the entries of the groups before it were all unique, so they
+  // are known before any group's keys are: numbers are below table_entries(table), with gaps.
+  size_t table_entries(uint32_t table) const { return table_entries_[table]; }
   size_t table_first(const Group& g) const { return table_first_[static_cast<size_t>(&g - groups_.data())]; }
-  const uint32_t* positions(uint32_t feature) const { return positions_.data() + feature_first_[feature]; }
-  // Fills in the positions of a group's entries.
-  void NumberPositions(const Group& g);
+  // numbers[i] = the number of the key of feature's id begin + i, for n ids; padding has none.
+  static constexpr uint32_t kPadding = 0xffffffffu;
+  void Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const;
 
  private:
   struct Chunk;
@@ -88,12 +95,13 @@ class BatchPlan {
   Buffer<Key> keys_;
   Buffer<uint64_t> hashes_;
   Buffer<uint32_t> rows_;
-  Buffer<uint16_t> partition_of_;
-  Buffer<uint32_t> positions_;
-  Vector<size_t> feature_first_;
+  Buffer<uint16_t> partition_of_;  // of each id of the step, features in order
+  Buffer<uint32_t> entry_of_;      // or kPadding
+  Vector<size_t> feature_first_;   // where a feature's ids begin in these two
+  Vector<uint32_t> feature_table_;
   Vector<size_t> table_first_;    // of each group
-  Vector<size_t> table_uniques_;  // of each table
-  Vector<size_t> offsets_;
+  Vector<size_t> table_entries_;  // of each table
+  Buffer<size_t> offsets_;
 };
 
 }  // namespace het

@@ -28,6 +28,11 @@ Status OutOfMemory(const char* during) {
                     "; no row was changed. Use fewer rows, a smaller dim, or a machine with more memory");
 }
 
+Status TooManyIds(size_t ids) {
+  return InvalidArgument("a lookup of " + std::to_string(ids) + " ids; at most " +
+                         std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
+}
+
 Status NonFiniteGradient(const TableSchema& schema, Key key) {
   return InvalidArgument(
       "gradient of table '" + schema.spec().name + "' for id " + std::to_string(key) +
@@ -109,12 +114,15 @@ Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
 // --- lookup
 
 Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  size_t ids = 0;
+  for (const FeatureIds& feature : call.features) ids += feature.ids.size();
+  if (ids > BatchPlan::kMaxIds) return TooManyIds(ids);
   try {
     std::unique_ptr<Step> step = NewStep();
     Status status;
     {
       std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
-      step->Build(call, service_.id(0), pool_.get());
+      step->Scatter(call, service_.id(0), pool_.get());
       step->PrepareValues(call);
       const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
       status = LookupDirect(call, step.get());
@@ -134,7 +142,14 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
 
 Status Engine::LookupDirect(const BatchCall& call, Step* step) {
   std::atomic<Table*> missing{nullptr};
+  std::atomic<bool> out_of_memory{false};
   step->ForPartitions(pool_.get(), [&](uint32_t p) {
+    try {
+      step->plan.Unique(p);
+    } catch (const std::bad_alloc&) {
+      out_of_memory.store(true);
+      return;
+    }
     service_.WithPartition(p, [&](Partition& partition) {
       for (const BatchPlan::Group& group : step->GroupsOf(p)) {
         Table& table = *call.tables[group.table];
@@ -148,6 +163,7 @@ Status Engine::LookupDirect(const BatchCall& call, Step* step) {
       }
     });
   });
+  if (out_of_memory.load()) throw std::bad_alloc();
   const Table* table = missing.load();
   return table == nullptr ? Status() : TableIsGone(*table);
 }
@@ -177,7 +193,6 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
   step->ForTasks(pool_.get(), groups.size(), [&](size_t i) {
     const size_t dim = call.tables[groups[i]->table]->schema->dim();
     CopyRows(read.parts[i].values, groups[i]->uniques, dim, step->values_of(*groups[i], dim));
-    step->plan.NumberPositions(*groups[i]);
   });
   return Status();
 }

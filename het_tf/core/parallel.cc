@@ -1,22 +1,42 @@
 #include "het_tf/core/parallel.h"
 
 namespace het {
+namespace {
 
-ThreadPool::ThreadPool(size_t threads) {
-  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Looks for `ready` some twenty microseconds long.
+template <typename Ready>
+void Spin(Ready ready) {
+  for (int i = 0; i < 500 && !ready(); ++i) Pause();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(size_t threads) : shares_(threads) {
+  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
 }
 
 ThreadPool::~ThreadPool() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
+    stop_.store(true);
   }
   wake_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::Drain(const std::function<void(size_t)>& task, size_t tasks) {
-  for (size_t i = next_.fetch_add(1); i < tasks; i = next_.fetch_add(1)) task(i);
+void ThreadPool::Drain(size_t self, const std::function<void(size_t)>& task) {
+  for (size_t k = 0; k < shares_.size(); ++k) {
+    Share& share = shares_[(self + k) % shares_.size()];
+    for (size_t i = share.next.fetch_add(1); i < share.end; i = share.next.fetch_add(1)) task(i);
+  }
 }
 
 void ThreadPool::For(size_t tasks, const std::function<void(size_t)>& task) {
@@ -28,32 +48,40 @@ void ThreadPool::For(size_t tasks, const std::function<void(size_t)>& task) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     task_ = &task;
-    tasks_ = tasks;
-    next_.store(0);
-    ++loop_;
+    for (size_t k = 0; k < shares_.size(); ++k) {
+      shares_[k].next.store(k * tasks / shares_.size());
+      shares_[k].end = (k + 1) * tasks / shares_.size();
+    }
+    loop_.fetch_add(1);
   }
   wake_.notify_all();
-  Drain(task, tasks);
+  Drain(0, task);
   // Workers that have not woken up by now find no task left; task_ = null tells them so.
   std::unique_lock<std::mutex> lock(mutex_);
   task_ = nullptr;
-  done_.wait(lock, [this] { return busy_ == 0; });
+  if (busy_.load() == 0) return;
+  lock.unlock();
+  Spin([this] { return busy_.load() == 0; });
+  lock.lock();
+  done_.wait(lock, [this] { return busy_.load() == 0; });
 }
 
-void ThreadPool::Work() {
+void ThreadPool::Work(size_t self) {
   uint64_t seen = 0;
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return stop_ || (loop_ != seen && task_ != nullptr); });
-    if (stop_) return;
-    seen = loop_;
-    const std::function<void(size_t)>* task = task_;
-    const size_t tasks = tasks_;
-    ++busy_;
     lock.unlock();
-    Drain(*task, tasks);
+    Spin([&] { return stop_.load() || loop_.load() != seen; });
     lock.lock();
-    if (--busy_ == 0) done_.notify_one();
+    wake_.wait(lock, [&] { return stop_.load() || (loop_.load() != seen && task_ != nullptr); });
+    if (stop_.load()) return;
+    seen = loop_.load();
+    const std::function<void(size_t)>* task = task_;
+    busy_.fetch_add(1);
+    lock.unlock();
+    Drain(self, *task);
+    lock.lock();
+    if (busy_.fetch_sub(1) == 1) done_.notify_one();
   }
 }
 

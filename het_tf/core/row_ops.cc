@@ -34,17 +34,17 @@ void PrefetchRow(const float* row, size_t dim) {
 
 }  // namespace
 
-void Gather(const uint32_t* positions, size_t n, const float* values, size_t dim, float* out) {
+void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out) {
   WithDim(dim, [&](auto fixed) {
     const size_t d = fixed.value != 0 ? fixed.value : dim;
     for (size_t i = 0; i < n; ++i) {
-      if (i + kAhead < n && positions[i + kAhead] != BatchPlan::kPadding) {
-        PrefetchRow(values + positions[i + kAhead] * d, d);
+      if (i + kAhead < n && numbers[i + kAhead] != BatchPlan::kPadding) {
+        PrefetchRow(values + numbers[i + kAhead] * d, d);
       }
-      if (positions[i] == BatchPlan::kPadding) {
+      if (numbers[i] == BatchPlan::kPadding) {
         std::memset(out + i * d, 0, d * sizeof(float));
       } else {
-        std::memcpy(out + i * d, values + positions[i] * d, d * sizeof(float));
+        std::memcpy(out + i * d, values + numbers[i] * d, d * sizeof(float));
       }
     }
   });

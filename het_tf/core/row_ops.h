@@ -9,8 +9,8 @@
 
 namespace het {
 
-// out[i] = values[positions[i]], a value being dim floats, and zeros where the position is padding.
-void Gather(const uint32_t* positions, size_t n, const float* values, size_t dim, float* out);
+// out[i] = values[numbers[i]], a value being dim floats, and zeros where the number is padding.
+void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out);
 
 // out[i] = *values[i]
 void CopyRows(const float* const* values, size_t n, size_t dim, float* out);

@@ -1,6 +1,7 @@
 #include "het_tf/core/step.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "het_tf/core/row_ops.h"
@@ -20,10 +21,15 @@ void PrefetchForWrite(const RowStore& rows, uint32_t row) {
 
 }  // namespace
 
-void Step::Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {
-  plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store, pool);
+void Step::Scatter(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {
+  plan.Scatter(call.features, static_cast<uint32_t>(call.tables.size()), store, pool);
   any_cached = std::any_of(call.tables.begin(), call.tables.end(),
                            [](const TablePtr& table) { return table->options.cache.has_value(); });
+}
+
+void Step::Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {
+  Scatter(call, store, pool);
+  plan.UniqueAll(pool);
 }
 
 void Step::PrepareValues(const BatchCall& call) {
@@ -31,7 +37,7 @@ void Step::PrepareValues(const BatchCall& call) {
   size_t floats = 0;
   for (uint32_t t = 0; t < call.tables.size(); ++t) {
     table_begin_.push_back(floats);
-    floats += plan.table_uniques(t) * call.tables[t]->schema->dim();
+    floats += plan.table_entries(t) * call.tables[t]->schema->dim();
   }
   values_.Resize(floats);
 }
@@ -55,7 +61,6 @@ void LookupGroup(const Shard& shard, BatchPlan& plan, const BatchPlan::Group& gr
       shard.schema().InitValue(keys[u], values + u * dim);
     }
   }
-  plan.NumberPositions(group);
 }
 
 void GatherFeatures(const BatchCall& call, Step* step, ThreadPool* pool, Span<float* const> out) {
@@ -75,8 +80,10 @@ void GatherFeatures(const BatchCall& call, Step* step, ThreadPool* pool, Span<fl
     const Chunk& chunk = chunks[c];
     const uint32_t table = call.features[chunk.feature].table;
     const size_t dim = call.tables[table]->schema->dim();
-    Gather(step->plan.positions(chunk.feature) + chunk.begin, chunk.end - chunk.begin, step->values(table),
-           dim, out[chunk.feature] + chunk.begin * dim);
+    std::array<uint32_t, kChunk> numbers;
+    step->plan.Numbers(chunk.feature, chunk.begin, chunk.end - chunk.begin, numbers.data());
+    Gather(numbers.data(), chunk.end - chunk.begin, step->values(table), dim,
+           out[chunk.feature] + chunk.begin * dim);
   });
 }
 

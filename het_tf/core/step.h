@@ -15,6 +15,9 @@ struct Step {
   bool any_cached = false;
   Vector<uint8_t> active;  // for each feature: does its gradient count?
 
+  // Sorts the ids; the unique keys are found partition by partition, by plan.Unique.
+  void Scatter(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
+  // The unique keys too.
   void Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
   // Room for one value of every unique key: at first the rows that were looked up, later the sums of their
   // gradients.

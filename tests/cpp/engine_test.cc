@@ -1,6 +1,7 @@
 // The engine's two operations against a plain reference, for direct and cached tables.
 #include "het_tf/core/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -269,6 +270,20 @@ TEST(EngineErrors, SpecsThatDiffer) {
   TableSpec empty = Spec("u");
   empty.dim = 0;
   EXPECT_EQ(engine.CreateTable(empty, {}).code(), Code::kInvalidArgument);
+}
+
+TEST(EngineErrors, MoreIdsThanACallHolds) {
+  Engine engine("e");
+  ASSERT_TRUE(engine.CreateTable(Spec("t"), {}).ok());
+  const int64_t id = 0;
+  const TablePtr table = engine.Find("t").value();
+  const FeatureIds features[] = {{0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt},
+                                 {0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt}};
+  float* const out[] = {nullptr, nullptr};
+  const Status status = engine.Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(features, 2)},
+                                      Span<float* const>(out, 2), nullptr);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("a lookup of 4294967296 ids; at most 4294967294"));
 }
 
 TEST(EngineErrors, ADroppedTableIsAnErrorAndNoNewTable) {
