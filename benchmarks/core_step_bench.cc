@@ -6,6 +6,7 @@
 // engine and nothing else.
 //
 //   core_step_bench --benchmark_filter=small       # 1e6 rows of 16 floats
+//   core_step_bench --benchmark_filter=tiny        # the same, 3,328 ids a step
 //   core_step_bench --benchmark_filter=large       # 1e7 rows of 64 floats: up to 6 GB
 #include <benchmark/benchmark.h>
 
@@ -20,8 +21,7 @@
 namespace het {
 namespace {
 
-constexpr size_t kIds = 26 * 4096;
-constexpr size_t kBatches = 32;
+constexpr size_t kAllIds = 26 * 4096 * 32;
 
 // Zipf numbers in [0, rows), scattered over the ids by a bijection: neighbours in popularity are no
 // neighbours in memory.
@@ -40,11 +40,12 @@ std::vector<int64_t> ZipfIds(size_t n, size_t rows, double exponent) {
 }
 
 struct Table {
-  Table(size_t rows, size_t dim, const std::string& optimizer, bool cached, size_t threads)
-      : engine("bench", threads),
-        ids(ZipfIds(kIds * kBatches, rows, 1.05)),
-        out(kIds * dim),
-        gradient(kIds * dim) {
+  Table(size_t ids_of_step, size_t rows, size_t dim, const std::string& optimizer, bool cached)
+      : engine("bench", 1),
+        step(ids_of_step),
+        ids(ZipfIds(kAllIds, rows, 1.05)),
+        out(step * dim),
+        gradient(step * dim) {
     TableSpec spec;
     spec.name = "t";
     spec.dim = static_cast<uint32_t>(dim);
@@ -67,7 +68,7 @@ struct Table {
     std::mt19937 random(2);
     std::normal_distribution<float> normal(0, 0.01f);
     for (float& g : gradient) g = normal(random);
-    for (size_t i = 0; i < kBatches; ++i) Step(true);  // warm, and with a cache: filled
+    for (size_t i = 0; i < kAllIds / step; ++i) Step(true);  // warm, and with a cache: filled
   }
 
   static void Check(const Status& status) {
@@ -77,8 +78,8 @@ struct Table {
   }
 
   void Step(bool train) {
-    const FeatureIds feature{0, Span<const int64_t>(&ids[at * kIds], kIds), std::nullopt};
-    at = (at + 1) % kBatches;
+    const FeatureIds feature{0, Span<const int64_t>(&ids[at * step], step), std::nullopt};
+    at = (at + 1) % (kAllIds / step);
     const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
     float* const outs[] = {out.data()};
     uint64_t token = 0;
@@ -96,6 +97,7 @@ struct Table {
   }
 
   Engine engine;
+  size_t step;
   std::vector<int64_t> ids;
   std::vector<float> out;
   std::vector<float> gradient;
@@ -104,37 +106,39 @@ struct Table {
 };
 
 // A table is kept for all benchmarks that use it, and dropped when another one is asked for.
-Table* Get(size_t rows, size_t dim, const std::string& optimizer, bool cached) {
+Table* Get(size_t ids, size_t rows, size_t dim, const std::string& optimizer, bool cached) {
   static std::string current;
   static std::unique_ptr<Table> table;
-  const std::string wanted =
-      std::to_string(rows) + " " + std::to_string(dim) + " " + optimizer + (cached ? " cached" : "");
+  const std::string wanted = std::to_string(ids) + " " + std::to_string(rows) + " " + std::to_string(dim) +
+                             " " + optimizer + (cached ? " cached" : "");
   if (wanted != current) {
     table.reset();
-    table = std::make_unique<Table>(rows, dim, optimizer, cached, 1);
+    table = std::make_unique<Table>(ids, rows, dim, optimizer, cached);
     current = wanted;
   }
   return table.get();
 }
 
-void Step(benchmark::State& state, size_t rows, size_t dim, const std::string& optimizer, bool cached,
-          bool train, size_t threads) {
-  Table* table = Get(rows, dim, optimizer, cached);
+void Step(benchmark::State& state, size_t ids, size_t rows, size_t dim, const std::string& optimizer,
+          bool cached, bool train, size_t threads) {
+  Table* table = Get(ids, rows, dim, optimizer, cached);
   table->engine.SetThreads(threads);
   table->Step(train);
   for (auto _ : state) table->Step(train);
   state.counters["ns_row"] =
-      benchmark::Counter(static_cast<double>(state.iterations() * kIds) * 1e-9,  // of CPU time
+      benchmark::Counter(static_cast<double>(state.iterations() * ids) * 1e-9,  // of CPU time
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 int Register() {
   struct Size {
     const char* name;
+    size_t ids;
     size_t rows;
     size_t dim;
   };
-  for (const Size& size : {Size{"small", 1000000, 16}, Size{"large", 10000000, 64}}) {
+  for (const Size& size : {Size{"tiny", 3328, 1000000, 16}, Size{"small", 26 * 4096, 1000000, 16},
+                           Size{"large", 26 * 4096, 10000000, 64}}) {
     for (const std::string optimizer : {"sgd", "adagrad", "row_wise_adagrad"}) {
       for (const bool cached : {false, true}) {
         for (const bool train : {false, true}) {
@@ -144,8 +148,8 @@ int Register() {
                                      (train ? optimizer : "lookup") + "/threads:" + std::to_string(threads);
             benchmark::RegisterBenchmark(name.c_str(),
                                          [=](benchmark::State& state) {
-                                           Step(state, size.rows, size.dim, optimizer, cached, train,
-                                                threads);
+                                           Step(state, size.ids, size.rows, size.dim, optimizer, cached,
+                                                train, threads);
                                          })
                 ->MeasureProcessCPUTime()
                 ->Unit(benchmark::kMicrosecond);
