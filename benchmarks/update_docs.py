@@ -71,12 +71,29 @@ def criteo_like(result: dict) -> list[str]:
     return lines
 
 
+def compare_with_keras(result: dict) -> list[str]:
+    seeds = sorted({run["seed"] for run in result["runs"]})
+    lines = [f"{result['settings']['data']}, seeds {seeds[0]} to {seeds[-1]}:", ""]
+    sides = list(next(iter(result["summary"].values()))["mean_test_auc"])
+    lines += ["| | " + " | ".join(sides) + " |", "|---|" + "--:|" * len(sides)]
+    for model, of in result["summary"].items():
+        cells = [f"{of['mean_test_auc']['het']:.4f}"]
+        for side in sides[1:]:
+            gap = f"{of['het_minus'][side]:+.4f} ± {of['standard_error'][side]:.4f}"
+            cells.append(f"{of['mean_test_auc'][side]:.4f} ({gap})")
+        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return [*lines, "", f"{versions}."]
+
+
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step": ("local_step.json", local_step),
     "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
     "local_step threads": ("local_step.json", two_threads),
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
+    "compare census": ("compare_with_keras_census.json", compare_with_keras),
+    "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
 }
 
 

@@ -112,6 +112,11 @@ def begin_with_rows_of_het(model: Any, table_optimizer: Any, splits: Any) -> Non
         embedding.embeddings.assign(rows)
 
 
+def standard_error(differences: np.ndarray) -> float:
+    """Of the mean of the seeds' differences; NaN for one seed."""
+    return float(np.std(differences, ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else np.nan
+
+
 def parser() -> arguments.Parser:
     """The arguments."""
     result = arguments.Parser(
@@ -182,16 +187,22 @@ def main() -> None:
             column, justify="left" if column in ("model", "embedding") else "right", no_wrap=True
         )
     for model in options.models:
-        means = {}
+        auc = {
+            side: np.array([one["test_auc"] for one in runs if (one["model"], one["side"]) == (model, side)])
+            for side in sides
+        }
+        gaps = {side: auc["het"] - auc[side] for side in sides[1:]}  # seed by seed
+        errors = {side: standard_error(gap) for side, gap in gaps.items()}
         for side in sides:
-            found = [one["test_auc"] for one in runs if one["model"] == model and one["side"] == side]
-            means[side] = float(np.mean(found))
-            difference = "" if side == "het" else f"{means['het'] - means[side]:+.4f}"
+            difference = f"{gaps[side].mean():+.4f} +- {errors[side]:.4f}" if side in gaps else ""
             name = model if side == "het" else ""
-            table.add_row(name, side, *(f"{auc:.4f}" for auc in found), f"{means[side]:.4f}", difference)
+            table.add_row(
+                name, side, *(f"{one:.4f}" for one in auc[side]), f"{auc[side].mean():.4f}", difference
+            )
         summary[model] = {
-            "mean_test_auc": {side: round(mean, 5) for side, mean in means.items()},
-            "het_minus": {side: round(means["het"] - means[side], 5) for side in sides[1:]},
+            "mean_test_auc": {side: round(float(of_side.mean()), 5) for side, of_side in auc.items()},
+            "het_minus": {side: round(float(gap.mean()), 5) for side, gap in gaps.items()},
+            "standard_error": {side: round(error, 5) for side, error in errors.items()},
         }
     rich.print(table)
     worst = {side: max(abs(one["het_minus"][side]) for one in summary.values()) for side in sides[1:]}
