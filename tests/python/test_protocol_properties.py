@@ -5,7 +5,8 @@ stand the rules that hypothesis chooses from, and a second oracle of read-my-upd
 the C++ one.
 
 Build the library with `cmake --preset release && cmake --build --preset release --target het_testing`, or
-name another in the environment variable HET_TESTING_LIB. HET_TEST_SCALE multiplies the number of examples.
+name another in the environment variable HET_TESTING_LIB. HET_TEST_SCALE multiplies the number of examples;
+above 1 they are new ones in every run.
 """
 
 from __future__ import annotations
@@ -234,9 +235,12 @@ class Protocol(RuleBasedStateMachine):
             _LIB.het_world_destroy(self.world)
 
 
+_scale = float(os.environ.get("HET_TEST_SCALE", "1"))
+
 TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(
-    max_examples=max(1, int(300 * float(os.environ.get("HET_TEST_SCALE", "1")))),
+    max_examples=max(1, int(300 * _scale)),
+    derandomize=_scale <= 1,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -74,8 +74,12 @@ class TestStep {
   }
 
   uint64_t token = 0;
-  // Of an inference read that overlaps with writes: the own ticks that were made before it began.
-  std::map<TableKey, uint64_t> own_at_begin;
+  // How things stood when a read began that others may overtake: what comes later it need not see.
+  struct Begin {
+    int64_t server;                // the store's clock
+    std::vector<uint64_t> issued;  // ticks of each worker
+  };
+  std::map<TableKey, Begin> begin;
 
  private:
   std::map<std::pair<uint32_t, uint64_t>, Part> parts_;
