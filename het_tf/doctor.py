@@ -237,6 +237,14 @@ def check_plugin(report: dict[str, Any], plugin: Path) -> Finding:
     return Finding("plugin", "ok", text)
 
 
+def check_module(module: Path) -> Finding:
+    """het.so, the module that a Redis server loads."""
+    use = "for parameter servers"
+    if not module.exists():
+        return Finding("server module", "missing", use, build_command(), needed=False)
+    return Finding("server module", "ok", f"redis-server --loadmodule {module}", needed=False)
+
+
 def check_horovod(report: dict[str, Any]) -> Finding:
     """Horovod, and the TensorFlow that it was built with."""
     script = f"{TREE}/tools/install_horovod.sh" if TREE else "tools/install_horovod.sh of the source tree"
@@ -276,6 +284,7 @@ def examine(plugin: Path = PLUGIN) -> list[Finding]:
         check_keras(report),
         check_numpy(),
         check_plugin(report, plugin),
+        check_module(plugin.with_name("het.so")),
         check_horovod(report),
         check_program("redis-server", "for parameter servers", "apt-get install redis-server"),
         check_program("nvcc", "for the GPU kernels", pip_install("nvidia-cuda-nvcc==13.*")),

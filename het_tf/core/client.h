@@ -39,8 +39,6 @@ namespace het {
 
 class LocalService;
 
-constexpr char kStoreOutOfMemory[] = "the store is out of memory";
-
 struct ClientConfig {
   double request_timeout = 10;  // seconds until an unanswered request counts as lost
   double deadline = 60;         // seconds until a call gives up

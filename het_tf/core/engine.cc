@@ -5,6 +5,7 @@
 #include <new>
 
 #include "het_tf/core/client.h"
+#include "het_tf/core/local_store.h"
 #include "het_tf/core/row_ops.h"
 #include "het_tf/core/step.h"
 
@@ -44,9 +45,19 @@ Status NonFiniteGradient(const TableSchema& schema, Key key) {
 
 Engine::Engine(std::string name, size_t threads)
     : name_(std::move(name)),
+      service_(std::make_unique<LocalService>()),
+      store_(std::make_unique<LocalStore>(service_.get())),
+      transport_(std::make_unique<LocalTransport>(service_.get())),
       pool_(std::make_unique<ThreadPool>(threads)),
-      transport_(std::make_unique<LocalTransport>(&service_)),
       client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())) {}
+
+Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
+               std::unique_ptr<Transport> transport)
+    : name_(std::move(name)),
+      store_(std::move(store)),
+      transport_(std::move(transport)),
+      pool_(std::make_unique<ThreadPool>(threads)),
+      client_(std::make_unique<Client>(transport_.get())) {}
 
 Engine::~Engine() = default;
 
@@ -122,7 +133,7 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
     Status status;
     {
       std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
-      step->Scatter(call, service_.id(0), pool_.get());
+      step->Scatter(call, transport_->id(0), pool_.get());
       step->PrepareValues(call);
       const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
       status = LookupDirect(call, step.get());
@@ -150,7 +161,8 @@ Status Engine::LookupDirect(const BatchCall& call, Step* step) {
       out_of_memory.store(true);
       return;
     }
-    service_.WithPartition(p, [&](Partition& partition) {
+    if (service_ == nullptr) return;
+    service_->WithPartition(p, [&](Partition& partition) {
       for (const BatchPlan::Group& group : step->GroupsOf(p)) {
         Table& table = *call.tables[group.table];
         if (group.entries == 0 || table.options.cache) continue;
@@ -208,7 +220,7 @@ Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped
   try {
     if (step == nullptr) {
       step = NewStep();
-      step->Build(call, service_.id(0), pool_.get());
+      step->Build(call, transport_->id(0), pool_.get());
     }
     status = ApplyStep(call, args, step.get(), skipped);
   } catch (const std::bad_alloc&) {
@@ -254,8 +266,8 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
         non_finite.store(&group);
       }
     }
-    if (non_finite.load() != nullptr) return;
-    service_.WithPartition(p, [&](Partition& partition) {
+    if (non_finite.load() != nullptr || service_ == nullptr) return;
+    service_->WithPartition(p, [&](Partition& partition) {
       for (const BatchPlan::Group& group : step->GroupsOf(p)) {
         Table& table = *call.tables[group.table];
         if (group.entries == 0 || table.options.cache) continue;
@@ -291,7 +303,8 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
 
   // Phase two, which cannot fail in the embedded store: one tick for every key.
   step->ForPartitions(pool_.get(), [&](uint32_t p) {
-    service_.WithPartition(p, [&](Partition& partition) {
+    if (service_ == nullptr) return;
+    service_->WithPartition(p, [&](Partition& partition) {
       for (const BatchPlan::Group& group : step->GroupsOf(p)) {
         Table& table = *call.tables[group.table];
         if (group.entries == 0 || table.options.cache) continue;
@@ -312,7 +325,7 @@ void Engine::UndoRows(const BatchCall& call, Step* step) {
   for (const BatchPlan::Group& group : step->plan.groups()) {
     Table& table = *call.tables[group.table];
     if (group.entries == 0 || table.options.cache) continue;
-    service_.WithPartition(group.partition, [&](Partition& partition) {
+    service_->WithPartition(group.partition, [&](Partition& partition) {
       Shard* shard = partition.Find(table.schema->id());
       if (shard != nullptr) DropNewRows(shard, step->plan, group, step->touched(group));
     });

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,11 +26,12 @@
 #include "het_tf/core/cache_config.h"
 #include "het_tf/core/local_service.h"
 #include "het_tf/core/schema.h"
+#include "het_tf/core/table_store.h"
+#include "het_tf/core/transport.h"
 
 namespace het {
 
 class Client;
-class LocalTransport;
 struct Step;
 
 struct TableOptions {
@@ -48,15 +50,6 @@ struct Table {
 };
 using TablePtr = std::shared_ptr<Table>;
 
-// Every row of a table, for saving and looking at.
-struct TableRows {
-  std::vector<Key> keys;
-  std::vector<Clock> clocks;
-  std::vector<uint32_t> last_used;
-  std::vector<uint16_t> counts;
-  std::vector<float> rows;  // keys.size() * row_floats: value, then slots
-};
-
 // What a call is about: its tables, and its features, which name tables by their number in `tables`.
 struct BatchCall {
   Span<const TablePtr> tables;
@@ -67,8 +60,12 @@ enum class NonFinite { kRaise, kSkip };
 
 class Engine {
  public:
-  // `threads` counts the caller.
+  // Tables live in this process. `threads` counts the caller.
   explicit Engine(std::string name, size_t threads = 1);
+  // Tables live at a remote store: `transport` carries frames to it, `store` makes and counts its tables. All
+  // tables have a cache.
+  Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
+         std::unique_ptr<Transport> transport);
   ~Engine();
 
   const std::string& name() const { return name_; }
@@ -119,8 +116,6 @@ class Engine {
   // One JSON object of counters: applies, rows, bytes, and for a cached table its traffic (counters.h).
   Result<std::string> Stats(const std::string& table);
 
-  LocalService& service() { return service_; }
-
  private:
   std::unique_ptr<Step> NewStep();
   void Recycle(std::unique_ptr<Step> step);
@@ -133,17 +128,19 @@ class Engine {
   Status ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped);
   Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
   void UndoRows(const BatchCall& call, Step* step);
+  void Invalidate(const Table& table, Span<const Key> keys);
 
   const std::string name_;
-  LocalService service_;
+  const std::unique_ptr<LocalService> service_;  // null: the store is remote
+  const std::unique_ptr<TableStore> store_;
+  const std::unique_ptr<Transport> transport_;
 
   // Locks are taken in the order in which they stand here.
   std::mutex apply_mutex_;        // one Apply at a time
   std::shared_mutex pool_mutex_;  // shared: a lookup uses the pool; exclusive: the pool is replaced
   std::unique_ptr<ThreadPool> pool_;
 
-  std::mutex client_mutex_;  // the cache of the cached tables, and its connection to the store
-  std::unique_ptr<LocalTransport> transport_;
+  std::mutex client_mutex_;  // the cache of the cached tables, and transport_
   std::unique_ptr<Client> client_;
 
   mutable std::mutex tables_mutex_;
@@ -158,8 +155,12 @@ class Engine {
   std::vector<std::unique_ptr<Step>> spare_;
 };
 
-// The process-wide registry of namespaces.
-std::shared_ptr<Engine> GetEngine(const std::string& name);
+// The process-wide registry of namespaces. The engine of a new name is made by the factory, which may fail;
+// by default its tables live in this process.
+using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
+// Null: the default. Engines that exist stay as they are.
+void SetEngineFactory(EngineFactory factory);
+Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);
 // Forgets a namespace and all its tables.
 void ResetEngine(const std::string& name);
 // Threads of engines, those that exist and those to come.

@@ -1,6 +1,5 @@
 // Tables as objects: creating, looking at and changing them outside of a step; and the registry of engines.
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/client.h"
@@ -8,11 +7,6 @@
 
 namespace het {
 namespace {
-
-Status OutOfMemory(const std::string& table, const char* during) {
-  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" +
-                                              table + "'; rows written before this one stay");
-}
 
 constexpr int64_t kMaxBound = int64_t{1} << 62;
 
@@ -85,6 +79,10 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
 Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   auto schema = TableSchema::Create(spec);
   if (!schema.ok()) return schema.status();
+  if (service_ == nullptr && !options.cache) {
+    return InvalidArgument("table '" + spec.name +
+                           "' has no cache, and its store is a parameter server; give the layer cache_rows");
+  }
   std::lock_guard<std::mutex> client_lock(client_mutex_);
   std::lock_guard<std::mutex> lock(tables_mutex_);
   const auto it = tables_.find(spec.name);
@@ -97,7 +95,7 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
         "table '" + spec.name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
             "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
   }
-  HET_RETURN_IF_ERROR(service_.CreateTable(schema.value()));
+  HET_RETURN_IF_ERROR(store_->CreateTable(schema.value()));
   if (options.cache) HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
   auto table = std::make_shared<Table>();
   table->schema = schema.value();
@@ -130,8 +128,8 @@ Status Engine::DropTable(const std::string& name) {
   if (!table.ok()) return table.status();
   std::lock_guard<std::mutex> client_lock(client_mutex_);
   std::lock_guard<std::mutex> lock(tables_mutex_);
+  HET_RETURN_IF_ERROR(store_->DropTable(*table.value()->schema));
   client_->RemoveTable(table.value()->schema->id());
-  service_.DropTable(table.value()->schema->id());
   tables_.erase(name);
   generation_.fetch_add(1);
   return Status();
@@ -141,13 +139,13 @@ Result<size_t> Engine::Size(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
-  return service_.Rows(table.value()->schema->id());
+  return store_->CountRows(*table.value()->schema);
 }
 
 Result<size_t> Engine::Bytes(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
-  return service_.TableBytes(table.value()->schema->id());
+  return store_->CountBytes(*table.value()->schema);
 }
 
 Status Engine::Read(const std::string& name, Span<const Key> keys, float* values) {
@@ -160,61 +158,30 @@ Status Engine::Read(const std::string& name, Span<const Key> keys, float* values
                 Span<float* const>(out, 1), nullptr);
 }
 
+void Engine::Invalidate(const Table& table, Span<const Key> keys) {
+  if (!table.options.cache) return;
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  client_->Invalidate(table.schema->id(), keys);
+}
+
 Status Engine::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
-  const bool cached = table.value()->options.cache.has_value();
-  if (cached) HET_RETURN_IF_ERROR(Flush());
-  const TableSchema& schema = *table.value()->schema;
-  const size_t given = with_slots ? schema.row_floats() : schema.dim();
-  try {
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const uint32_t p = PartitionOf(HashKey(keys[i], service_.hash_seed()), service_.partitions());
-      const Status status = service_.WithPartition(p, [&](Partition& partition) {
-        Shard* shard = partition.Find(schema.id());
-        if (shard == nullptr) return FailedPrecondition("table '" + name + "' was dropped");
-        bool created = false;
-        const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
-        float* data = shard->rows().data(row);
-        schema.InitRow(keys[i], data);
-        std::memcpy(data, rows + i * given, given * sizeof(float));
-        ++shard->rows().meta(row).clock;
-        return Status();
-      });
-      HET_RETURN_IF_ERROR(status);
-    }
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory(name, "an assignment");
-  }
-  if (cached) {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    client_->Invalidate(schema.id(), keys);
-  }
-  return Status();
+  if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
+  const Status status = store_->Assign(*table.value()->schema, keys, rows, with_slots);
+  Invalidate(*table.value(), keys);
+  return status;
 }
 
 Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* removed) {
   *removed = 0;
   auto table = Find(name);
   if (!table.ok()) return table.status();
-  const bool cached = table.value()->options.cache.has_value();
-  if (cached) HET_RETURN_IF_ERROR(Flush());
-  const uint64_t id = table.value()->schema->id();
-  for (Key key : keys) {
-    const uint32_t p = PartitionOf(HashKey(key, service_.hash_seed()), service_.partitions());
-    *removed += service_.WithPartition(p, [&](Partition& partition) {
-      Shard* shard = partition.Find(id);
-      if (shard == nullptr) return 0;
-      const uint32_t row = shard->rows().Find(key);
-      if (row == kNoRow) return 0;
-      shard->rows().Erase(row);
-      return 1;
-    });
-  }
-  if (cached) {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    client_->Invalidate(id, keys);
-  }
+  if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
+  auto gone = store_->Remove(*table.value()->schema, keys);
+  Invalidate(*table.value(), keys);
+  if (!gone.ok()) return gone.status();
+  *removed = gone.value();
   return Status();
 }
 
@@ -222,7 +189,7 @@ Status Engine::Clear(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
   std::lock_guard<std::mutex> lock(client_mutex_);
-  service_.ClearTable(table.value()->schema->id());
+  HET_RETURN_IF_ERROR(store_->ClearTable(*table.value()->schema));
   if (table.value()->options.cache) client_->ForgetTable(table.value()->schema->id());
   return Status();
 }
@@ -231,40 +198,20 @@ Result<TableRows> Engine::Scan(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
-  TableRows out;
-  try {
-    for (uint32_t p = 0; p < service_.partitions(); ++p) {
-      service_.WithPartition(p, [&](Partition& partition) {
-        const Shard* shard = partition.Find(table.value()->schema->id());
-        if (shard == nullptr) return;
-        const RowStore& rows = shard->rows();
-        for (uint32_t row = 0; row < rows.end(); ++row) {
-          if (!rows.live(row)) continue;
-          const RowMeta& meta = rows.meta(row);
-          out.keys.push_back(meta.key);
-          out.clocks.push_back(meta.clock);
-          out.last_used.push_back(meta.last_used);
-          out.counts.push_back(meta.count);
-          out.rows.insert(out.rows.end(), rows.data(row), rows.data(row) + rows.row_floats());
-        }
-      });
-    }
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory(name, "a scan");
-  }
-  return out;
+  return store_->Scan(*table.value()->schema);
 }
 
 Result<std::string> Engine::Stats(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
   const Table& t = *table.value();
-  nlohmann::json json = {{"table", name},
-                         {"dim", t.schema->dim()},
-                         {"applies", t.applies.load()},
-                         {"rows", service_.Rows(t.schema->id())},
-                         {"bytes", service_.TableBytes(t.schema->id())},
-                         {"mode", t.options.cache ? "cached" : "direct"}};
+  auto rows = store_->CountRows(*t.schema);
+  auto bytes = store_->CountBytes(*t.schema);
+  if (!rows.ok()) return rows.status();
+  if (!bytes.ok()) return bytes.status();
+  nlohmann::json json = {
+      {"table", name},        {"dim", t.schema->dim()}, {"applies", t.applies.load()},
+      {"rows", rows.value()}, {"bytes", bytes.value()}, {"mode", t.options.cache ? "cached" : "direct"}};
   if (t.options.cache) {
     std::lock_guard<std::mutex> lock(client_mutex_);
     const TableCache& cache = *client_->cache(t.schema->id());
@@ -283,6 +230,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   size_t threads = 1;
+  EngineFactory factory;
   std::map<std::string, std::shared_ptr<Engine>> engines;
 };
 
@@ -294,12 +242,22 @@ Registry& GetRegistry() {
 
 }  // namespace
 
-std::shared_ptr<Engine> GetEngine(const std::string& name) {
+void SetEngineFactory(EngineFactory factory) {
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
-  std::shared_ptr<Engine>& engine = registry.engines[name];
-  if (engine == nullptr) engine = std::make_shared<Engine>(name, registry.threads);
-  return engine;
+  registry.factory = std::move(factory);
+}
+
+Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.engines.find(name);
+  if (it != registry.engines.end()) return it->second;
+  Result<std::shared_ptr<Engine>> made = registry.factory == nullptr
+                                             ? std::make_shared<Engine>(name, registry.threads)
+                                             : registry.factory(name, registry.threads);
+  if (made.ok()) registry.engines[name] = made.value();
+  return made;
 }
 
 void ResetEngine(const std::string& name) {

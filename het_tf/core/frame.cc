@@ -34,11 +34,9 @@ uint32_t Narrow(uint64_t value, bool* ok) {
   return static_cast<uint32_t>(value);
 }
 
-Status Broken(const char* what) { return InvalidArgument(std::string("damaged frame: ") + what); }
+constexpr size_t kSeqAt = 48;
 
-}  // namespace
-
-void Encode(const Request& q, Bytes* out, Vector<size_t>* parts) {
+void Encode(const Request& q, bool push_only, Bytes* out, Vector<size_t>* parts) {
   out->clear();
   Writer w(out);
   w.Fixed(kRequestMagic);
@@ -53,9 +51,12 @@ void Encode(const Request& q, Bytes* out, Vector<size_t>* parts) {
   w.Fixed(q.client.high);
   w.Fixed(q.client.low);
   w.Fixed(q.seq);
-  w.Fixed(q.after_seq);
-  w.Varint(q.tables.size());
+  w.Fixed(push_only ? uint64_t{0} : q.after_seq);
+  size_t tables = 0;
+  for (const TableRequest& t : q.tables) tables += !push_only || !t.push_keys.empty();
+  w.Varint(tables);
   for (const TableRequest& t : q.tables) {
+    if (push_only && t.push_keys.empty()) continue;
     const size_t begin = out->size();
     w.Fixed(t.table);
     w.Fixed(t.epoch);
@@ -64,14 +65,30 @@ void Encode(const Request& q, Bytes* out, Vector<size_t>* parts) {
     w.KeyRun(t.push_keys);
     for (uint32_t ticks : t.push_ticks) w.Varint(ticks);
     w.Raw(t.push_updates.data(), t.push_updates.size() * sizeof(float));
-    w.Varint(t.bound == kUnbounded ? 0 : static_cast<uint64_t>(t.bound) + 1);
-    w.Varint(t.check_keys.size());
-    w.KeyRun(t.check_keys);
-    WriteClocks(t.check_clocks, &w);
-    w.Varint(t.fetch_keys.size());
-    w.KeyRun(t.fetch_keys);
+    w.Varint(t.bound == kUnbounded || push_only ? 0 : static_cast<uint64_t>(t.bound) + 1);
+    w.Varint(push_only ? 0 : t.check_keys.size());
+    if (!push_only) w.KeyRun(t.check_keys);
+    if (!push_only) WriteClocks(t.check_clocks, &w);
+    w.Varint(push_only ? 0 : t.fetch_keys.size());
+    if (!push_only) w.KeyRun(t.fetch_keys);
     if (parts != nullptr) parts->push_back(out->size() - begin);
   }
+}
+
+Status Broken(const char* what) { return InvalidArgument(std::string("damaged frame: ") + what); }
+
+}  // namespace
+
+void Encode(const Request& q, Bytes* out, Vector<size_t>* parts) {
+  Encode(q, /*push_only=*/false, out, parts);
+}
+
+void EncodePush(const Request& q, Bytes* out) { Encode(q, /*push_only=*/true, out, nullptr); }
+
+uint64_t SeqOf(Span<const uint8_t> frame) {
+  uint64_t seq = 0;
+  if (frame.size() >= kSeqAt + sizeof(seq)) std::memcpy(&seq, frame.data() + kSeqAt, sizeof(seq));
+  return seq;
 }
 
 Status Decode(Span<const uint8_t> bytes, Request* q) {

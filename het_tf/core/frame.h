@@ -119,6 +119,10 @@ inline size_t LagBucket(int64_t lag) {
 // `parts`, where given, receives the bytes that each table took; the rest is the frame's head.
 void Encode(const Request& request, Bytes* out, Vector<size_t>* parts = nullptr);
 void Encode(const Reply& reply, Bytes* out);
+// The push part alone: what makes another copy of the partition equal. No checks, no fetches, no after_seq.
+void EncodePush(const Request& request, Bytes* out);
+// The seq of an encoded request; 0 for what is too short to be one.
+uint64_t SeqOf(Span<const uint8_t> frame);
 // InvalidArgument for anything that Encode cannot have written. Throws std::bad_alloc, at most in proportion
 // to the size of the frame.
 Status Decode(Span<const uint8_t> bytes, Request* request);

@@ -183,9 +183,11 @@ void Partition::Answer(const Request& q, Reply* p) {
   }
 }
 
-void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
+Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Bytes* push) {
   bytes->clear();
   bytes->reserve(kHeadBytes);
+  if (push != nullptr) push->clear();
+  Handled handled;
   Reply reply;
   reply.inc = incarnation_;
   Request request;
@@ -197,8 +199,14 @@ void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
       reply.message = decoded.message();
     } else {
       reply.status = Check(request, &reply.message);
-      if (reply.status == FrameStatus::kOk && request.seq == LastSeq(request.client) + 1) {
+      if (reply.status == FrameStatus::kOk && request.seq != 0 &&
+          request.seq == LastSeq(request.client) + 1) {
+        if (push != nullptr) {
+          push->reserve(frame.size());
+          EncodePush(request, push);
+        }
         reply.status = Apply(request);
+        handled.applied = reply.status == FrameStatus::kOk;
       }
       reply.last_seq = LastSeq(request.client);
       if (reply.status == FrameStatus::kOk) {
@@ -212,6 +220,7 @@ void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
       }
     }
     Encode(reply, bytes);
+    for (const TableReply& t : reply.tables) handled.rows += t.rows.size() / std::max(1u, t.row_floats);
   } catch (const std::bad_alloc&) {
     // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded
     // before anything is allocated, so the client is known.
@@ -222,6 +231,9 @@ void Partition::Handle(Span<const uint8_t> frame, Bytes* bytes) {
     reply.tables = Vector<TableReply>();
     Encode(reply, bytes);
   }
+  if (push != nullptr && !handled.applied) push->clear();
+  handled.status = reply.status;
+  return handled;
 }
 
 }  // namespace het

@@ -39,6 +39,13 @@ class Shard {
   RowStore rows_;
 };
 
+// What a frame came to.
+struct Handled {
+  FrameStatus status = FrameStatus::kBadFrame;
+  bool applied = false;  // its push part, by this call
+  size_t rows = 0;       // in the reply
+};
+
 class Partition {
  public:
   // `incarnation` is a random number drawn whenever a partition object comes to life; it is never saved.
@@ -59,15 +66,22 @@ class Partition {
   // partition gets a reply that says so, and changes nothing. A push is applied whole or not at all. A reply
   // for which there is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even
   // that fits.
-  void Handle(Span<const uint8_t> frame, Bytes* reply);
+  //
+  // `push`, where given, receives what another copy of this partition has to Handle to become equal: the
+  // frame's push part alone if this call applied it, else nothing.
+  Handled Handle(Span<const uint8_t> frame, Bytes* reply, Bytes* push = nullptr);
 
   // Newest push that was applied from `client`; 0: none.
   uint64_t LastSeq(ClientId client) const;
+  const std::map<ClientId, uint64_t>& clients() const { return last_seq_; }
+  // For loading (chunk.h).
+  void SetLastSeq(ClientId client, uint64_t seq) { last_seq_[client] = seq; }
+  void ForgetClients() { last_seq_.clear(); }
 
   size_t bytes() const;
 
-  // The whole partition as bytes, and back under a new incarnation. Deserialize: InvalidArgument for anything
-  // that Serialize cannot have written.
+  // The whole partition as one run of bytes (chunk.h without the pauses), and back under a new incarnation.
+  // Deserialize: InvalidArgument for anything that Serialize cannot have written.
   void Serialize(Bytes* out) const;
   static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 

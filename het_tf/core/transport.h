@@ -15,6 +15,9 @@
 
 namespace het {
 
+// The reason of a kRefused event when the store has no memory left.
+constexpr char kStoreOutOfMemory[] = "the store is out of memory";
+
 class Transport {
  public:
   struct Event {

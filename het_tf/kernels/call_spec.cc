@@ -67,7 +67,9 @@ Status CallSpec::CheckTable(size_t index, const Table& table) const {
 }
 
 Result<std::shared_ptr<const CallSpec::Resolved>> CallSpec::Resolve() {
-  std::shared_ptr<Engine> engine = GetEngine(name_space_);
+  auto found = GetEngine(name_space_);
+  if (!found.ok()) return found.status();
+  std::shared_ptr<Engine> engine = std::move(found.value());
   const uint64_t generation = engine->generation();
   std::lock_guard<std::mutex> lock(mutex_);
   if (resolved_ != nullptr && resolved_->engine == engine && resolved_->generation == generation) {

@@ -8,6 +8,7 @@
 
 #include "het_tf/core/alloc.h"
 #include "het_tf/core/engine.h"
+#include "het_tf/ps/client/remote_engine.h"
 
 namespace het {
 namespace {
@@ -42,11 +43,21 @@ Status Give(Result<T> result, Out* out) {
   return result.status();
 }
 
+// body(engine) -> Status for the engine of that namespace.
+template <typename Body>
+int WithEngine(const char* name_space, const Body& body) {
+  return Answer([&]() -> Status {
+    auto engine = GetEngine(name_space);
+    if (!engine.ok()) return engine.status();
+    return body(*engine.value());
+  });
+}
+
 // f(table) for the table of that name.
 template <typename F>
 int WithTable(const char* name_space, const char* table, const F& f) {
-  return Answer([&] {
-    auto found = GetEngine(name_space)->Find(table);
+  return WithEngine(name_space, [&](Engine& engine) {
+    auto found = engine.Find(table);
     if (found.ok()) f(*found.value());
     return found.status();
   });
@@ -56,12 +67,13 @@ int WithTable(const char* name_space, const char* table, const F& f) {
 }  // namespace het
 
 using het::Answer;
-using het::GetEngine;
+using het::Engine;
 using het::Give;
 using het::Key;
 using het::Span;
 using het::Status;
 using het::Text;
+using het::WithEngine;
 
 const char* HetBuildInfo() {
   static const std::string* const info = new std::string(nlohmann::json({{"version", HET_VERSION},
@@ -87,17 +99,17 @@ int HetCheckSpec(const char* spec) {
 }
 
 int HetCreateTable(const char* name_space, const char* spec, const char* options) {
-  return Answer([&]() -> Status {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
     auto parsed = het::ParseTableSpec(spec);
     if (!parsed.ok()) return parsed.status();
     auto parsed_options = het::ParseTableOptions(options);
     if (!parsed_options.ok()) return parsed_options.status();
-    return GetEngine(name_space)->CreateTable(parsed.value(), parsed_options.value());
+    return engine.CreateTable(parsed.value(), parsed_options.value());
   });
 }
 
 int HetDropTable(const char* name_space, const char* table) {
-  return Answer([&] { return GetEngine(name_space)->DropTable(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.DropTable(table); });
 }
 
 int HetFindTable(const char* name_space, const char* table) {
@@ -107,18 +119,18 @@ int HetFindTable(const char* name_space, const char* table) {
 }
 
 int HetTableNames(const char* name_space) {
-  return Answer([&] {
-    Text() = nlohmann::json(GetEngine(name_space)->TableNames()).dump();
+  return WithEngine(name_space, [&](Engine& engine) {
+    Text() = nlohmann::json(engine.TableNames()).dump();
     return Status();
   });
 }
 
 int HetSize(const char* name_space, const char* table, int64_t* rows) {
-  return Answer([&] { return Give(GetEngine(name_space)->Size(table), rows); });
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Size(table), rows); });
 }
 
 int HetBytes(const char* name_space, const char* table, int64_t* bytes) {
-  return Answer([&] { return Give(GetEngine(name_space)->Bytes(table), bytes); });
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Bytes(table), bytes); });
 }
 
 int HetApplies(const char* name_space, const char* table, int64_t* applies) {
@@ -132,39 +144,39 @@ int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
 }
 
 int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, float* values) {
-  return Answer([&] { return GetEngine(name_space)->Read(table, Span<const Key>(ids, count), values); });
+  return WithEngine(name_space,
+                    [&](Engine& engine) { return engine.Read(table, Span<const Key>(ids, count), values); });
 }
 
 int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,
               int with_slots) {
-  return Answer([&] {
-    return GetEngine(name_space)->Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
+  return WithEngine(name_space, [&](Engine& engine) {
+    return engine.Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
   });
 }
 
 int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count, int64_t* removed) {
-  return Answer([&] {
+  return WithEngine(name_space, [&](Engine& engine) {
     size_t gone = 0;
-    Status status = GetEngine(name_space)->Remove(table, Span<const Key>(ids, count), &gone);
+    Status status = engine.Remove(table, Span<const Key>(ids, count), &gone);
     *removed = static_cast<int64_t>(gone);
     return status;
   });
 }
 
 int HetClear(const char* name_space, const char* table) {
-  return Answer([&] { return GetEngine(name_space)->Clear(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Clear(table); });
 }
 
 int HetStats(const char* name_space, const char* table) {
-  return Answer([&] { return Give(GetEngine(name_space)->Stats(table), &Text()); });
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Stats(table), &Text()); });
 }
 
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
-  return Answer([&]() -> Status {
-    auto engine = GetEngine(name_space);
-    auto found = engine->Find(table);
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    auto found = engine.Find(table);
     if (!found.ok()) return found.status();
-    auto rows = engine->Scan(table);
+    auto rows = engine.Scan(table);
     if (!rows.ok()) return rows.status();
     *count = static_cast<int64_t>(rows.value().keys.size());
     *row_floats = static_cast<int64_t>(found.value()->schema->row_floats());
@@ -189,7 +201,23 @@ int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_
 void HetScanFree(void* scan) { delete static_cast<het::TableRows*>(scan); }
 
 int HetFlush(const char* name_space) {
-  return Answer([&] { return GetEngine(name_space)->Flush(); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
+}
+
+int HetConnect(const char* address) {
+  return Answer([&]() -> Status {
+    const std::string text = address;
+    if (text.empty()) {
+      het::SetEngineFactory(nullptr);
+      return Status();
+    }
+    auto parsed = het::ParseServerAddress(text);
+    if (!parsed.ok()) return parsed.status();
+    het::SetEngineFactory([server = parsed.value()](const std::string& name, size_t threads) {
+      return het::OpenRemoteEngine(server, name, threads);
+    });
+    return Status();
+  });
 }
 
 int HetReset(const char* name_space) {

@@ -49,6 +49,9 @@ HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint
                            uint16_t* counts, float* rows);
 HET_EXPORT void HetScanFree(void* scan);
 
+// Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
+// process.
+HET_EXPORT int HetConnect(const char* address);
 HET_EXPORT int HetFlush(const char* name_space);
 // Forgets the namespace and its tables.
 HET_EXPORT int HetReset(const char* name_space);

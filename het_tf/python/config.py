@@ -175,12 +175,13 @@ class CacheOptions:
         self.policy = policy
         self.admit_after = _integer("admit_after", admit_after, 1, 255)
 
-    def to_json(self) -> str:
-        """The table options as the core reads them."""
-        if self.cache_rows is None:
+    def to_json(self, default_rows: int | None = None) -> str:
+        """The table options as the core reads them. `default_rows`: in place of `cache_rows=None`."""
+        rows = default_rows if self.cache_rows is None else self.cache_rows
+        if rows is None:
             return "{}"
         cache = {
-            "capacity": self.cache_rows,
+            "capacity": rows,
             "policy": self.policy,
             "admit_after": self.admit_after,
             "pull_bound": self.pull_bound,

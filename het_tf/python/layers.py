@@ -47,8 +47,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         only with a cache.
       pull_bound: Sets the first of the two apart; "staleness": as staleness.
       push_bound: Sets the second apart.
-      cache_rows: Rows of each table that this worker caches. None: no cache; tables in this process are read
-        directly.
+      cache_rows: Rows of each table that this worker caches. None: tables in this process are read directly,
+        without a cache; of those at a parameter server 262,144 rows are cached.
       policy: What leaves a full cache: "lru", "lfu", "light_lfu".
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.

@@ -55,7 +55,13 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
         it, another learning rate.
     """
     runtime.update_threads()
-    native.call("HetCreateTable", namespace, json.dumps(config.spec), options.to_json())
+    runtime.connect()
+    native.call(
+        "HetCreateTable",
+        namespace,
+        json.dumps(config.spec),
+        options.to_json(runtime.default_cache_rows()),
+    )
     key = (namespace, config.name)
     entry = _entries.setdefault(key, Entry(config))
     if not _same_rate(entry.config.optimizer, config.optimizer):
@@ -85,6 +91,11 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
 def find(namespace: str, table: str) -> Entry | None:
     """What is known of a table, or None if no layer of this process has declared it."""
     return _entries.get((namespace, table))
+
+
+def namespaces() -> list[str]:
+    """Where layers of this process have tables."""
+    return list(dict.fromkeys(namespace for namespace, _ in _entries))
 
 
 def forget(namespace: str, table: str | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ from het_tf.python import native
 from het_tf.python.native import tf
 
 GRADIENT_SCALES = ("mean", "sum")
+SERVER_CACHE_ROWS = 1 << 18  # of a layer without cache_rows whose tables are at a parameter server
 
 
 @dataclass
@@ -22,6 +24,7 @@ class _Settings:
     threads_set: int = 0  # what the engine was told last
     gradient_scale: str = "mean"
     hvd: Any = None
+    ps: str | None = None  # None: HET_PS has not been looked at yet
 
 
 _settings = _Settings()
@@ -43,7 +46,10 @@ def init(
 
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker.
-      ps: Address of the parameter server. Only None, the store inside this process, is available yet.
+      ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
+        or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
+        same namespace, and each worker caches `cache_rows` rows of a table (262,144 where a layer does not
+        say). "": the store inside this process. None: the environment's HET_PS, else the store inside.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
@@ -51,15 +57,11 @@ def init(
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
 
     Raises:
-      ValueError: Unknown gradient_scale, or threads < 1.
-      NotImplementedError: ps is given.
+      ValueError: Unknown gradient_scale, threads < 1, or an address that is none.
+      ConnectionError: No server answers there.
+      RuntimeError: The namespace has tables somewhere else already, the server has not loaded the het module,
+        or it refuses the login.
     """
-    address = ps if ps is not None else os.environ.get("HET_PS")
-    if address:
-        raise NotImplementedError(
-            f"ps={address!r}: parameter servers are not available yet; leave ps (and HET_PS) out, and tables "
-            "live in this process"
-        )
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
     if threads is not None and threads < 1:
@@ -69,6 +71,39 @@ def init(
     _settings.namespace = _checked(namespace)
     _settings.threads = threads
     update_threads()
+    _connect(ps if ps is not None else os.environ.get("HET_PS", ""))
+
+
+def _connect(address: str) -> None:
+    if address == (_settings.ps or ""):
+        _settings.ps = address
+        return
+    names = json.loads(native.call("HetTableNames", _settings.namespace))
+    if names:
+        where = f"at {_settings.ps!r}" if _settings.ps else "in this process"
+        raise RuntimeError(
+            f"ps is {address!r}, but the tables {names} of the namespace {_settings.namespace!r} are "
+            f"{where}; call het_tf.init before the first layer is made, or het_tf.reset() first"
+        )
+    native.call("HetReset", _settings.namespace)
+    native.call("HetConnect", address)
+    try:
+        native.call("HetTableNames", _settings.namespace)  # connects
+    except Exception:
+        native.call("HetConnect", _settings.ps or "")
+        raise
+    _settings.ps = address
+
+
+def connect() -> None:
+    """Follows HET_PS if nobody has called init(); called before the first table is made."""
+    if _settings.ps is None:
+        _connect(os.environ.get("HET_PS", ""))
+
+
+def default_cache_rows() -> int | None:
+    """`cache_rows` of a layer that does not say: a table at a parameter server always has a cache."""
+    return SERVER_CACHE_ROWS if _settings.ps else None
 
 
 def update_threads() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -197,9 +199,32 @@ def flush() -> None:
 def reset(namespace: str | None = None) -> None:
     """Forgets all tables of a namespace, with their rows. Layers that use them are to be built again.
 
+    Tables at a parameter server stay there, with what the caches held back; `Table.drop` removes one.
+
     Args:
       namespace: None: the current one.
     """
     name = runtime.current_namespace() if namespace is None else namespace
+    _flush_or_warn(name)
     native.call("HetReset", name)
     registry.forget(name)
+
+
+def _flush_or_warn(namespace: str) -> None:
+    """Before a namespace is let go: what its caches hold back goes to the parameter server."""
+    if not runtime.default_cache_rows():
+        return
+    try:
+        native.call("HetFlush", namespace)
+    except Exception as error:
+        warnings.warn(
+            f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+@atexit.register
+def _flush_at_exit() -> None:
+    for namespace in registry.namespaces():
+        _flush_or_warn(namespace)

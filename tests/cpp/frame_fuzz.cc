@@ -1,12 +1,13 @@
 // Bounded mutational fuzzing of everything that reads bytes from elsewhere: Decode (both ways),
-// Partition::Handle and Partition::Deserialize. Nothing may crash, no frame may make its reader take memory
-// far beyond its own size, and a frame that is refused leaves every row as it was.
+// Partition::Handle, Partition::Deserialize, LoadChunk and DecodeRows. Nothing may crash, no frame may make
+// its reader take memory far beyond its own size, and a frame that is refused leaves every row as it was.
 //
 //   frame_fuzz [mutations a target] [seed]        (default: 30,000 * HET_TEST_SCALE, 1; about five seconds)
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
+#include "het_tf/core/chunk.h"
 #include "het_tf/core/partition.h"
 #include "tests/cpp/testing/random.h"
 
@@ -123,14 +124,15 @@ class Fuzzer {
     for (uint64_t i = 0; i < mutations; ++i) OneFrame();
     for (uint64_t i = 0; i < mutations; ++i) OneReply();
     for (uint64_t i = 0; i < mutations; ++i) OnePartition();
+    for (uint64_t i = 0; i < mutations; ++i) OneChunk();
     std::printf(
         "frame_fuzz: %llu mutations of each; requests: %llu applied, %llu refused; decoded replies: %llu; "
-        "restored partitions: %llu\n",
+        "restored partitions: %llu, loaded chunks: %llu\n",
         static_cast<unsigned long long>(mutations), static_cast<unsigned long long>(applied_),
         static_cast<unsigned long long>(refused_), static_cast<unsigned long long>(decoded_),
-        static_cast<unsigned long long>(restored_));
+        static_cast<unsigned long long>(restored_), static_cast<unsigned long long>(loaded_));
     // A fuzzer that never gets past the door has shown nothing.
-    if (applied_ == 0 || refused_ == 0 || decoded_ == 0 || restored_ == 0) {
+    if (applied_ == 0 || refused_ == 0 || decoded_ == 0 || restored_ == 0 || loaded_ == 0) {
       std::fprintf(stderr, "frame_fuzz: a path was never taken\n");
       std::exit(1);
     }
@@ -243,6 +245,38 @@ class Fuzzer {
     SetAllocLimit(SIZE_MAX);
   }
 
+  void OneChunk() {
+    if (chunks_.empty()) {
+      Reset();
+      for (int n = 0; n < 20; ++n) {
+        Bytes frame;
+        Bytes reply;
+        Encode(SomeRequest(&random_, schemas_, partition_->LastSeq({1, 2}) + 1), &frame);
+        partition_->Handle(View(frame), &reply);
+      }
+      ChunkWriter writer(*partition_, 300);
+      for (Bytes chunk; writer.Next(&chunk);) chunks_.push_back(chunk);
+      const std::vector<Key> keys = {1, 2, 3, -5};
+      const std::vector<float> rows(keys.size() * schemas_[0]->row_floats());
+      chunks_.emplace_back();
+      EncodeSet(*schemas_[0], Span<const Key>(keys.data(), keys.size()), rows.data(), &chunks_.back());
+      chunks_.emplace_back();
+      EncodeRemove(*schemas_[0], Span<const Key>(keys.data(), keys.size()), &chunks_.back());
+    }
+    if (partition_->Find(schemas_[0]->id())->rows().size() > 2000) Reset();
+    Bytes bytes = random_.Pick(chunks_);
+    Mutate(&random_, chunks_, &bytes);
+    TableRows rows;
+    static_cast<void>(DecodeRows(View(bytes), *schemas_[0], &rows));
+    const Bytes before = State();
+    if (LoadChunk(View(bytes), partition_.get()).ok()) {
+      ++loaded_;
+      if (partition_->shards().size() > 3) Reset();  // a table that the fuzzer has made up
+    } else if (State() != before) {
+      Fail("a refused chunk changed the partition", seed_, bytes);
+    }
+  }
+
   const uint64_t seed_;
   Random random_;
   std::vector<Schema> schemas_;
@@ -250,10 +284,12 @@ class Fuzzer {
   std::vector<Bytes> requests_;
   std::vector<Bytes> replies_;
   std::vector<Bytes> snapshots_;
+  std::vector<Bytes> chunks_;
   uint64_t applied_ = 0;
   uint64_t refused_ = 0;
   uint64_t decoded_ = 0;
   uint64_t restored_ = 0;
+  uint64_t loaded_ = 0;
 };
 
 }  // namespace

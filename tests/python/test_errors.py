@@ -90,14 +90,6 @@ def test_bad_arguments_elsewhere(make, message):
         make()
 
 
-def test_parameter_servers_are_not_there_yet(monkeypatch):
-    with pytest.raises(NotImplementedError, match="leave ps"):
-        het_tf.init(ps="redis://host:7000")
-    monkeypatch.setenv("HET_PS", "redis://host:7000")
-    with pytest.raises(NotImplementedError, match="HET_PS"):
-        het_tf.init()
-
-
 # --- two tables of one name -----------------------------------------------------------------------
 
 

@@ -1,0 +1,376 @@
+#include "het_tf/core/chunk.h"
+
+#include <algorithm>
+
+namespace het {
+namespace {
+
+constexpr uint32_t kMagic = 0x43544548;  // "HETC"
+constexpr uint8_t kVersion = 1;
+constexpr size_t kRowsHead = 8 + 8 + 4 + 4;
+constexpr size_t kRowHead = 8 + 8 + 4 + 2;
+constexpr size_t kClientBytes = 24;
+
+enum class Kind : uint8_t { kHead = 1, kTable = 2, kRows = 3, kClients = 4, kEnd = 5, kSet = 6, kRemove = 7 };
+enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
+
+Status Broken(const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); }
+
+std::string ToString(const PartitionId& id) {
+  return "partition " + std::to_string(id.index) + " of " + std::to_string(id.count) + " with hash seed " +
+         std::to_string(id.hash_seed);
+}
+
+Writer Begin(Kind kind, Bytes* chunk) {
+  chunk->clear();
+  Writer w(chunk);
+  w.Fixed(kMagic);
+  w.Fixed(kVersion);
+  w.Fixed(kind);
+  w.Fixed(uint16_t{0});
+  return w;
+}
+
+Status ReadKind(Reader* r, Kind* kind) {
+  if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
+  const uint8_t version = r->Fixed<uint8_t>();
+  if (version != kVersion) {
+    return InvalidArgument("chunk version " + std::to_string(version) + "; this side speaks version " +
+                           std::to_string(kVersion) + ": upgrade the older side");
+  }
+  *kind = r->Fixed<Kind>();
+  if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
+  return Status();
+}
+
+Status ReadHead(Reader* r, PartitionId* id) {
+  id->index = r->Fixed<uint32_t>();
+  id->count = r->Fixed<uint32_t>();
+  id->hash_seed = r->Fixed<uint64_t>();
+  return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
+}
+
+Status ReadTable(Reader* r, Partition* partition) {
+  const uint64_t epoch = r->Fixed<uint64_t>();
+  const size_t length = r->left();
+  const uint8_t* text = r->Raw(length);
+  if (text == nullptr) return Broken("a truncated table");
+  auto spec = ParseTableSpec(std::string(reinterpret_cast<const char*>(text), length));
+  if (!spec.ok()) return spec.status();
+  auto schema = TableSchema::Create(std::move(spec.value()));
+  if (!schema.ok()) return schema.status();
+  return partition->CreateTable(schema.value(), epoch);
+}
+
+Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
+  const uint64_t table = r->Fixed<uint64_t>();
+  const uint32_t floats = r->Fixed<uint32_t>();
+  const uint32_t count = r->Fixed<uint32_t>();
+  if (!r->ok()) return Broken("truncated rows");
+  Shard* shard = partition->Find(table);
+  if (shard == nullptr) {
+    return InvalidArgument("rows of a table with id " + std::to_string(table) +
+                           ", which is not here; create it first");
+  }
+  RowStore& store = shard->rows();
+  if (floats != store.row_floats()) {
+    return InvalidArgument("rows of " + std::to_string(floats) + " floats; those of table '" +
+                           shard->schema().spec().name + "' have " + std::to_string(store.row_floats()));
+  }
+  const size_t data_bytes = floats * sizeof(float);
+  if (r->left() / (kRowHead + data_bytes) != count || r->left() % (kRowHead + data_bytes) != 0) {
+    return Broken("it does not hold as many rows as it says");
+  }
+
+  // First every row, then every content: what can fail comes before what changes anything.
+  struct Row {
+    uint32_t row;
+    bool created;
+  };
+  Vector<Row> rows;
+  auto undo = [&] {
+    for (const Row& row : rows) {
+      if (row.created) store.Erase(row.row);
+    }
+  };
+  const uint8_t* const begin = r->Raw(r->left());
+  bool twice = false;
+  try {
+    rows.reserve(count);
+    Reader keys(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
+    for (uint32_t i = 0; i < count; ++i) {
+      const Key key = keys.Fixed<Key>();
+      keys.Raw(kRowHead - sizeof(Key) + data_bytes);
+      const uint64_t hash = store.Hash(key);
+      uint32_t row = store.Find(key, hash);
+      const bool created = row == kNoRow;
+      if (created) row = store.Insert(key, hash);
+      twice = twice || !created;
+      rows.push_back({row, created});
+    }
+  } catch (const std::bad_alloc&) {
+    undo();
+    throw;
+  }
+  if (mode == Mode::kBuild && twice) {
+    undo();
+    return Broken("a key comes twice");
+  }
+  Reader content(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
+  for (const Row& row : rows) {
+    RowMeta& meta = store.meta(row.row);
+    const RowMeta before = meta;
+    meta.key = content.Fixed<Key>();
+    meta.clock = content.Fixed<Clock>();
+    meta.last_used = content.Fixed<uint32_t>();
+    meta.count = content.Fixed<uint16_t>();
+    if (mode == Mode::kSet) {
+      meta = before;
+      ++meta.clock;
+    }
+    std::memcpy(store.data(row.row), content.Raw(data_bytes), data_bytes);
+  }
+  *loaded = count;
+  return Status();
+}
+
+Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
+  Shard* shard = partition->Find(r->Fixed<uint64_t>());
+  if (!r->ok() || r->left() % sizeof(Key) != 0) return Broken("truncated keys");
+  if (shard == nullptr) return InvalidArgument("keys of a table that is not here");
+  *removed = 0;
+  while (r->left() > 0) {
+    const uint32_t row = shard->rows().Find(r->Fixed<Key>());
+    if (row == kNoRow) continue;
+    shard->rows().Erase(row);
+    ++*removed;
+  }
+  return Status();
+}
+
+Status ReadClients(Reader* r, Partition* partition) {
+  if (r->left() % kClientBytes != 0) return Broken("truncated clients");
+  while (r->left() > 0) {
+    ClientId client;
+    client.high = r->Fixed<uint64_t>();
+    client.low = r->Fixed<uint64_t>();
+    partition->SetLastSeq(client, r->Fixed<uint64_t>());
+  }
+  return Status();
+}
+
+// Of `shard` from *row on; returns how many there were.
+uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
+  const RowStore& store = shard.rows();
+  const size_t row_bytes = kRowHead + store.row_floats() * sizeof(float);
+  const size_t fit = max_bytes > kRowsHead ? (max_bytes - kRowsHead) / row_bytes : 0;
+  const size_t limit = std::min({std::max<size_t>(fit, 1), std::max<size_t>(max_rows, 1), store.size()});
+  chunk->clear();
+  chunk->reserve(kRowsHead + limit * row_bytes);
+  Writer w = Begin(Kind::kRows, chunk);
+  w.Fixed(shard.schema().id());
+  w.Fixed(static_cast<uint32_t>(store.row_floats()));
+  const size_t count_at = chunk->size();
+  w.Fixed(uint32_t{0});
+  uint32_t count = 0;
+  for (; *row < store.end() && count < limit; ++*row) {
+    if (!store.live(*row)) continue;
+    const RowMeta& meta = store.meta(*row);
+    w.Fixed(meta.key);
+    w.Fixed(meta.clock);
+    w.Fixed(meta.last_used);
+    w.Fixed(meta.count);
+    w.Raw(store.data(*row), store.row_floats() * sizeof(float));
+    ++count;
+  }
+  std::memcpy(chunk->data() + count_at, &count, sizeof(count));
+  return count;
+}
+
+}  // namespace
+
+bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, size_t max_bytes, Bytes* chunk) {
+  const auto& shards = partition.shards();
+  auto it = shards.lower_bound(at->table);
+  uint32_t row = it != shards.end() && it->first == at->table ? at->row : 0;
+  chunk->clear();
+  for (; it != shards.end(); ++it, row = 0) {
+    const Shard& shard = *it->second;
+    if (shard.rows().size() == 0) continue;
+    if (WriteRows(shard, &row, max_rows, max_bytes, chunk) == 0) {
+      chunk->clear();
+      continue;
+    }
+    if (row < shard.rows().end()) {
+      *at = {it->first, row};
+      return true;
+    }
+    if (++it == shards.end()) break;
+    *at = {it->first, 0};
+    return true;
+  }
+  *at = ScanPosition();
+  return false;
+}
+
+bool ChunkWriter::Next(Bytes* chunk) {
+  switch (stage_) {
+    case Stage::kHead: {
+      Writer w = Begin(Kind::kHead, chunk);
+      w.Fixed(partition_.id().index);
+      w.Fixed(partition_.id().count);
+      w.Fixed(partition_.id().hash_seed);
+      stage_ = Stage::kTables;
+      return true;
+    }
+    case Stage::kTables:
+      if (table_ != partition_.shards().end()) {
+        Writer w = Begin(Kind::kTable, chunk);
+        const std::string spec = table_->second->schema().ToJson();
+        w.Fixed(table_->second->epoch());
+        w.Raw(spec.data(), spec.size());
+        ++table_;
+        return true;
+      }
+      stage_ = Stage::kRows;
+      [[fallthrough]];
+    case Stage::kRows: {
+      const bool more = ScanRows(partition_, &rows_, SIZE_MAX, max_bytes_, chunk);
+      if (!more) {
+        stage_ = Stage::kClients;
+        client_ = partition_.clients().begin();
+      }
+      if (!chunk->empty()) return true;
+      [[fallthrough]];
+    }
+    case Stage::kClients:
+      if (client_ != partition_.clients().end()) {
+        Writer w = Begin(Kind::kClients, chunk);
+        do {
+          w.Fixed(client_->first.high);
+          w.Fixed(client_->first.low);
+          w.Fixed(client_->second);
+          ++client_;
+        } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
+        return true;
+      }
+      stage_ = Stage::kEnd;
+      [[fallthrough]];
+    case Stage::kEnd:
+      Begin(Kind::kEnd, chunk);
+      stage_ = Stage::kDone;
+      return true;
+    case Stage::kDone:
+      break;
+  }
+  return false;
+}
+
+Status ChunkReader::Add(Span<const uint8_t> chunk) {
+  Reader r(chunk);
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  if (complete_) return Broken("it comes after the end");
+  size_t rows = 0;
+  if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
+  switch (kind) {
+    case Kind::kHead: {
+      PartitionId id;
+      HET_RETURN_IF_ERROR(ReadHead(&r, &id));
+      partition_ = std::make_unique<Partition>(id, incarnation_);
+      return Status();
+    }
+    case Kind::kTable:
+      return ReadTable(&r, partition_.get());
+    case Kind::kRows:
+      return ReadRows(&r, Mode::kBuild, partition_.get(), &rows);
+    case Kind::kClients:
+      return ReadClients(&r, partition_.get());
+    case Kind::kEnd:
+      complete_ = true;
+      return r.left() == 0 ? Status() : Broken("an end with a body");
+    case Kind::kSet:
+    case Kind::kRemove:
+      break;
+  }
+  return Broken("of a kind that no partition consists of");
+}
+
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) {
+  size_t unasked = 0;
+  if (rows == nullptr) rows = &unasked;
+  *rows = 0;
+  Reader r(chunk);
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  switch (kind) {
+    case Kind::kHead: {
+      PartitionId id;
+      HET_RETURN_IF_ERROR(ReadHead(&r, &id));
+      if (id == partition->id()) return Status();
+      return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
+    }
+    case Kind::kTable:
+      return ReadTable(&r, partition);
+    case Kind::kRows:
+      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
+      partition->ForgetClients();
+      return Status();
+    case Kind::kSet:
+      return ReadRows(&r, Mode::kSet, partition, rows);
+    case Kind::kRemove:
+      return RemoveRows(&r, partition, rows);
+    case Kind::kClients:
+      return ReadClients(&r, partition);
+    case Kind::kEnd:
+      return r.left() == 0 ? Status() : Broken("an end with a body");
+  }
+  return Broken("of an unknown kind");
+}
+
+void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
+  const size_t floats = schema.row_floats();
+  Writer w = Begin(Kind::kSet, chunk);
+  w.Fixed(schema.id());
+  w.Fixed(static_cast<uint32_t>(floats));
+  w.Fixed(static_cast<uint32_t>(keys.size()));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    w.Fixed(keys[i]);
+    w.Fixed(Clock{0});
+    w.Fixed(uint32_t{0});
+    w.Fixed(uint16_t{0});
+    w.Raw(rows + i * floats, floats * sizeof(float));
+  }
+}
+
+void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk) {
+  Writer w = Begin(Kind::kRemove, chunk);
+  w.Fixed(schema.id());
+  w.Raw(keys.data(), keys.size() * sizeof(Key));
+}
+
+Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows) {
+  if (chunk.size() == 0) return Status();
+  Reader r(chunk);
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  if (kind != Kind::kRows) return Broken("it holds no rows");
+  const bool wanted = r.Fixed<uint64_t>() == schema.id();
+  const uint32_t floats = r.Fixed<uint32_t>();
+  const uint32_t count = r.Fixed<uint32_t>();
+  if (!r.ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
+  if (!wanted) return Status();
+  if (r.left() != count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
+  for (uint32_t i = 0; i < count; ++i) {
+    rows->keys.push_back(r.Fixed<Key>());
+    rows->clocks.push_back(r.Fixed<Clock>());
+    rows->last_used.push_back(r.Fixed<uint32_t>());
+    rows->counts.push_back(r.Fixed<uint16_t>());
+    const size_t at = rows->rows.size();
+    rows->rows.resize(at + floats);
+    std::memcpy(rows->rows.data() + at, r.Raw(floats * sizeof(float)), floats * sizeof(float));
+  }
+  return Status();
+}
+
+}  // namespace het

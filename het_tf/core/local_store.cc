@@ -1,0 +1,89 @@
+#include "het_tf/core/local_store.h"
+
+#include <cstring>
+
+namespace het {
+namespace {
+
+Status OutOfMemory(const TableSchema& schema, const char* during) {
+  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" +
+                                              schema.spec().name + "'; rows written before this one stay");
+}
+
+}  // namespace
+
+Status LocalStore::DropTable(const TableSchema& schema) {
+  service_->DropTable(schema.id());
+  return Status();
+}
+
+Status LocalStore::ClearTable(const TableSchema& schema) {
+  service_->ClearTable(schema.id());
+  return Status();
+}
+
+Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
+                          bool with_slots) {
+  const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  try {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const Status status = service_->WithPartition(PartitionOfKey(keys[i]), [&](Partition& partition) {
+        Shard* shard = partition.Find(schema.id());
+        if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
+        float* data = shard->rows().data(row);
+        schema.InitRow(keys[i], data);
+        std::memcpy(data, rows + i * given, given * sizeof(float));
+        ++shard->rows().meta(row).clock;
+        return Status();
+      });
+      HET_RETURN_IF_ERROR(status);
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(schema, "an assignment");
+  }
+  return Status();
+}
+
+Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> keys) {
+  size_t removed = 0;
+  for (Key key : keys) {
+    removed += service_->WithPartition(PartitionOfKey(key), [&](Partition& partition) {
+      Shard* shard = partition.Find(schema.id());
+      if (shard == nullptr) return 0;
+      const uint32_t row = shard->rows().Find(key);
+      if (row == kNoRow) return 0;
+      shard->rows().Erase(row);
+      return 1;
+    });
+  }
+  return removed;
+}
+
+Result<TableRows> LocalStore::Scan(const TableSchema& schema) {
+  TableRows out;
+  try {
+    for (uint32_t p = 0; p < service_->partitions(); ++p) {
+      service_->WithPartition(p, [&](Partition& partition) {
+        const Shard* shard = partition.Find(schema.id());
+        if (shard == nullptr) return;
+        const RowStore& rows = shard->rows();
+        for (uint32_t row = 0; row < rows.end(); ++row) {
+          if (!rows.live(row)) continue;
+          const RowMeta& meta = rows.meta(row);
+          out.keys.push_back(meta.key);
+          out.clocks.push_back(meta.clock);
+          out.last_used.push_back(meta.last_used);
+          out.counts.push_back(meta.count);
+          out.rows.insert(out.rows.end(), rows.data(row), rows.data(row) + rows.row_floats());
+        }
+      });
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(schema, "a scan");
+  }
+  return out;
+}
+
+}  // namespace het

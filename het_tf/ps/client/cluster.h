@@ -1,0 +1,59 @@
+// Which server has which slot, and one-off commands that follow redirects. For a server without cluster mode
+// every slot is on it.
+//
+// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer asks for a new one.
+//
+// Not thread-safe.
+#ifndef HET_TF_PS_CLIENT_CLUSTER_H_
+#define HET_TF_PS_CLIENT_CLUSTER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/ps/client/connection.h"
+
+namespace het {
+
+// Where a MOVED or ASK error points to; `from` fills in a missing host. Nothing: it is neither.
+struct Redirect {
+  bool ask = false;
+  uint32_t slot = 0;
+  ServerNode node;
+};
+bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* redirect);
+// Errors that pass by themselves: LOADING, CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY.
+bool PassesByItself(const std::string& error);
+
+class RedisCluster {
+ public:
+  explicit RedisCluster(ServerAddress address) : address_(std::move(address)) {}
+
+  // Asks the known servers, one after the other, until one answers. Unavailable says what each of them said.
+  Status Refresh(double seconds);
+  bool known() const { return !nodes_.empty(); }
+  const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }
+  const std::vector<ServerNode>& nodes() const { return nodes_; }
+  // What a MOVED answer said, until the next Refresh.
+  void Moved(uint32_t slot, const ServerNode& node);
+  const ServerAddress& address() const { return address_; }
+
+  // One command about `key`, wherever the key is; waits at most `seconds`, retrying what passes by itself. A
+  // Redis error becomes a Status: OutOfMemory errors ResourceExhausted, a missing command FailedPrecondition
+  // (the module is not loaded), others FailedPrecondition with the server's text.
+  Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds);
+
+ private:
+  RedisConnection* ConnectionTo(const ServerNode& node);
+  uint32_t Number(const ServerNode& node);
+  Status ReadSlots(const RedisReply& reply, const ServerNode& from);
+
+  const ServerAddress address_;
+  std::vector<ServerNode> nodes_;
+  std::vector<uint32_t> node_of_slot_;
+  std::vector<std::unique_ptr<RedisConnection>> connections_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_CLUSTER_H_

@@ -1,0 +1,277 @@
+#include "het_tf/ps/client/connection.h"
+
+#include <fcntl.h>
+#include <hiredis/read.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace het {
+namespace {
+
+// --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others by their
+// parent
+
+RedisReply* NewReply(const redisReadTask* task, RedisReply::Kind kind) {
+  RedisReply* reply = nullptr;
+  if (task->parent == nullptr) {
+    reply = new RedisReply();
+  } else {
+    reply = &static_cast<RedisReply*>(task->parent->obj)->array[static_cast<size_t>(task->idx)];
+  }
+  reply->kind = kind;
+  return reply;
+}
+
+// A null result means "out of memory" to hiredis, which reports it as its error.
+template <typename Fn>
+void* Guarded(Fn fn) {
+  try {
+    return fn();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void* CreateString(const redisReadTask* task, char* text, size_t size) {
+  return Guarded([&]() -> void* {
+    RedisReply* reply =
+        NewReply(task, task->type == REDIS_REPLY_ERROR ? RedisReply::kError : RedisReply::kString);
+    reply->bytes.assign(text, text + size);
+    return reply;
+  });
+}
+
+void* MakeArray(const redisReadTask* task, size_t size) {
+  return Guarded([&]() -> void* {
+    RedisReply* reply = NewReply(task, RedisReply::kArray);
+    reply->array.resize(size);
+    return reply;
+  });
+}
+// The type of a size differs between hiredis 0.14 and 1.x; the assignment below picks.
+[[maybe_unused]] void* CreateArray(const redisReadTask* task, int size) {
+  return MakeArray(task, static_cast<size_t>(std::max(size, 0)));
+}
+[[maybe_unused]] void* CreateArray(const redisReadTask* task, size_t size) { return MakeArray(task, size); }
+
+void* CreateInteger(const redisReadTask* task, long long value) {
+  return Guarded([&]() -> void* {
+    RedisReply* reply = NewReply(task, RedisReply::kInteger);
+    reply->integer = value;
+    return reply;
+  });
+}
+
+void* CreateNil(const redisReadTask* task) {
+  return Guarded([&]() -> void* { return NewReply(task, RedisReply::kNil); });
+}
+
+// Called for roots alone.
+void FreeObject(void* reply) { delete static_cast<RedisReply*>(reply); }
+
+redisReplyObjectFunctions* ReplyFunctions() {
+  static redisReplyObjectFunctions functions = [] {
+    redisReplyObjectFunctions f{};
+    f.createString = CreateString;
+    f.createArray = CreateArray;
+    f.createInteger = CreateInteger;
+    f.createNil = CreateNil;
+    f.freeObject = FreeObject;
+    return f;
+  }();
+  return &functions;
+}
+
+void Append(Bytes* bytes, const std::string& text) { bytes->insert(bytes->end(), text.begin(), text.end()); }
+
+void AppendWord(Bytes* bytes, const std::string& word) {
+  Append(bytes, "$" + std::to_string(word.size()) + "\r\n");
+  Append(bytes, word);
+  Append(bytes, "\r\n");
+}
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string Errno() { return std::strerror(errno); }
+
+}  // namespace
+
+RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password)
+    : node_(node), reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {
+  Connect();
+  if (closed() || password.empty()) return;
+  awaits_auth_ = true;
+  Enqueue(user.empty() ? std::vector<std::string>{"AUTH", password}
+                       : std::vector<std::string>{"AUTH", user, password});
+}
+
+RedisConnection::~RedisConnection() { Close("the client left"); }
+
+void RedisConnection::Connect() {
+  sockaddr_storage where{};
+  socklen_t size = 0;
+  if (node_.host.empty()) {
+    auto* local = reinterpret_cast<sockaddr_un*>(&where);
+    local->sun_family = AF_UNIX;
+    std::memcpy(local->sun_path, node_.path.data(), node_.path.size());
+    size = sizeof(sockaddr_un);
+  } else {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int error = getaddrinfo(node_.host.c_str(), std::to_string(node_.port).c_str(), &hints, &found);
+    if (error != 0) return Close("cannot resolve '" + node_.host + "': " + gai_strerror(error));
+    std::memcpy(&where, found->ai_addr, found->ai_addrlen);
+    size = found->ai_addrlen;
+    freeaddrinfo(found);
+  }
+  fd_ = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd_ < 0) return Close("socket: " + Errno());
+  const int yes = 1;
+  if (!node_.host.empty()) setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&where), size) == 0) {
+    connecting_ = false;
+  } else if (errno != EINPROGRESS) {
+    Close("cannot connect to " + node_.ToString() + ": " + Errno());
+  }
+}
+
+void RedisConnection::FinishConnecting() {
+  pollfd writable{fd_, POLLOUT, 0};
+  if (poll(&writable, 1, 0) <= 0) return;
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
+  connecting_ = false;
+}
+
+void RedisConnection::Close(std::string reason) {
+  if (reason_.empty()) reason_ = std::move(reason);
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+  connecting_ = false;
+  queue_.clear();
+}
+
+void RedisConnection::Enqueue(const std::string& command, const std::string& key, Bytes body) {
+  Outgoing head;
+  Append(&head.bytes, "*3\r\n");
+  AppendWord(&head.bytes, command);
+  AppendWord(&head.bytes, key);
+  Append(&head.bytes, "$" + std::to_string(body.size()) + "\r\n");
+  Outgoing tail;
+  Append(&tail.bytes, "\r\n");
+  queue_.push_back(std::move(head));
+  queue_.push_back({std::move(body), 0});
+  queue_.push_back(std::move(tail));
+}
+
+void RedisConnection::Enqueue(const std::vector<std::string>& words) {
+  Outgoing command;
+  Append(&command.bytes, "*" + std::to_string(words.size()) + "\r\n");
+  for (const std::string& word : words) AppendWord(&command.bytes, word);
+  queue_.push_back(std::move(command));
+}
+
+void RedisConnection::Write() {
+  if (closed()) return;
+  if (connecting_) FinishConnecting();
+  while (!closed() && !connecting_ && !queue_.empty()) {
+    iovec parts[64];
+    int count = 0;
+    for (const Outgoing& out : queue_) {
+      if (count == 64) break;
+      parts[count++] = {const_cast<uint8_t*>(out.bytes.data()) + out.written, out.bytes.size() - out.written};
+    }
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<size_t>(count);
+    const ssize_t written = sendmsg(fd_, &message, MSG_NOSIGNAL);
+    if (written < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (errno == EINTR) continue;
+      return Close("writing to " + node_.ToString() + ": " + Errno());
+    }
+    for (size_t left = static_cast<size_t>(written); !queue_.empty();) {
+      Outgoing& front = queue_.front();
+      const size_t rest = front.bytes.size() - front.written;
+      if (left < rest) {
+        front.written += left;
+        break;
+      }
+      left -= rest;
+      queue_.pop_front();
+    }
+  }
+}
+
+void RedisConnection::Read(std::vector<RedisReply>* replies) {
+  if (closed()) return;
+  if (connecting_) {
+    FinishConnecting();
+    if (closed() || connecting_) return;
+  }
+  buffer_.resize(kReadBytes);
+  for (;;) {
+    const ssize_t got = recv(fd_, buffer_.data(), buffer_.size(), 0);
+    if (got == 0) return Close(node_.ToString() + " closed the connection");
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) Close("reading from " + node_.ToString() + ": " + Errno());
+      return;
+    }
+    if (redisReaderFeed(reader_.get(), reinterpret_cast<const char*>(buffer_.data()),
+                        static_cast<size_t>(got)) != REDIS_OK) {
+      return Close(node_.ToString() + " sent what is no reply: " + reader_->errstr);
+    }
+    for (;;) {
+      void* object = nullptr;
+      if (redisReaderGetReply(reader_.get(), &object) != REDIS_OK) {
+        return Close(node_.ToString() + " sent what is no reply: " + reader_->errstr);
+      }
+      if (object == nullptr) break;
+      const std::unique_ptr<RedisReply> reply(static_cast<RedisReply*>(object));
+      if (awaits_auth_) {
+        awaits_auth_ = false;
+        if (!reply->ok()) return Close(node_.ToString() + " refuses the login: " + reply->text());
+        continue;
+      }
+      replies->push_back(std::move(*reply));
+    }
+    if (static_cast<size_t>(got) < buffer_.size()) return;
+  }
+}
+
+Result<RedisReply> RedisConnection::Ask(const std::vector<std::string>& words, double seconds) {
+  Enqueue(words);
+  const double end = Now() + seconds;
+  std::vector<RedisReply> replies;
+  while (!closed() && replies.empty()) {
+    Write();
+    const double left = end - Now();
+    if (left <= 0)
+      Close(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s");
+    if (closed()) break;
+    pollfd ready{fd_, static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
+    poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
+    Read(&replies);
+  }
+  if (replies.empty()) return Status(Code::kUnavailable, reason_);
+  return std::move(replies[0]);
+}
+
+}  // namespace het

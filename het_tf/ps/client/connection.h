@@ -1,0 +1,92 @@
+// One connection to a Redis server: commands out, replies in the same order back. Nothing here waits, but for
+// Ask.
+//
+//   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► hiredis' parser ──► replies, oldest first
+//
+// A command is a short head and, for frames, a body that is handed over and never copied. Reads ask for
+// kReadBytes at a time. Whatever goes wrong closes the connection for good; the owner makes a new one.
+//
+// Not thread-safe.
+#ifndef HET_TF_PS_CLIENT_CONNECTION_H_
+#define HET_TF_PS_CLIENT_CONNECTION_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/bytes.h"
+#include "het_tf/ps/client/address.h"
+
+struct redisReader;
+
+namespace het {
+
+// What a server answers. Nested arrays are enough for CLUSTER SLOTS.
+struct RedisReply {
+  enum Kind { kNil, kString, kError, kInteger, kArray };
+  Kind kind = kNil;
+  Bytes bytes;  // of kString and kError
+  int64_t integer = 0;
+  std::vector<RedisReply> array;
+
+  std::string text() const { return std::string(bytes.begin(), bytes.end()); }
+  bool ok() const { return kind != kError; }
+};
+
+class RedisConnection {
+ public:
+  static constexpr size_t kReadBytes = 256 * 1024;
+
+  // Starts to connect; AUTH goes out first where the address has a password.
+  RedisConnection(const ServerNode& node, const std::string& user, const std::string& password);
+  ~RedisConnection();
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
+
+  const ServerNode& node() const { return node_; }
+  // -1 once it is closed.
+  int fd() const { return fd_; }
+  bool closed() const { return fd_ < 0; }
+  // Why it was closed.
+  const std::string& reason() const { return reason_; }
+  bool wants_to_write() const { return connecting_ || !queue_.empty(); }
+
+  // COMMAND KEY [BODY]: a command with one binary argument at its end.
+  void Enqueue(const std::string& command, const std::string& key, Bytes body);
+  void Enqueue(const std::vector<std::string>& words);
+
+  // Writes what the socket takes; call it after Enqueue and when the socket is writable.
+  void Write();
+  // Reads what is there and appends the replies that are complete. The answer to AUTH is not among them: a
+  // refusal closes the connection.
+  void Read(std::vector<RedisReply>* replies);
+  void Close(std::string reason);
+
+  // Sends one command and waits for its answer, at most `seconds`; for set-up, when nothing else is on its
+  // way. Unavailable when the connection fails or nothing comes; a Redis error is a reply.
+  Result<RedisReply> Ask(const std::vector<std::string>& words, double seconds);
+
+ private:
+  struct Outgoing {
+    Bytes bytes;
+    size_t written = 0;
+  };
+
+  void Connect();
+  void FinishConnecting();
+
+  const ServerNode node_;
+  int fd_ = -1;
+  bool connecting_ = true;
+  bool awaits_auth_ = false;
+  std::string reason_;
+  std::deque<Outgoing> queue_;
+  std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
+  Bytes buffer_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_CONNECTION_H_

@@ -1,0 +1,183 @@
+#include "het_tf/ps/client/redis_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "het_tf/core/chunk.h"
+#include "het_tf/core/local_service.h"
+#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/client/remote_engine.h"
+
+namespace het {
+namespace {
+
+constexpr size_t kScanRows = 65536;  // of one answer
+
+uint64_t Number(const RedisReply& reply) {
+  if (reply.kind == RedisReply::kInteger) return static_cast<uint64_t>(reply.integer);
+  return std::strtoull(reply.text().c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& address,
+                                                     const std::string& name_space) {
+  HET_RETURN_IF_ERROR(CheckNamespace(name_space));
+  std::unique_ptr<RedisStore> store(new RedisStore(address));
+  HET_RETURN_IF_ERROR(store->cluster_.Refresh(kSeconds));
+  HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
+  // Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
+  for (uint32_t p = 0; p < store->keys_.size(); ++p) {
+    auto made = store->Ask(p, "HET.TABLE",
+                           {"CREATE", std::to_string(p), std::to_string(store->keys_.size()),
+                            std::to_string(store->hash_seed_)});
+    if (!made.ok()) return made.status();
+  }
+  return store;
+}
+
+Status RedisStore::FindPartitions(const std::string& name_space) {
+  const std::string key = MetaKey(name_space);
+  // HSETNX: of several workers that come to a new namespace at once, the first decides.
+  const std::pair<const char*, std::string> wanted[] = {{"partitions", std::to_string(kNewPartitions)},
+                                                        {"hash_seed", std::to_string(RandomId())}};
+  uint64_t found[2];
+  for (size_t i = 0; i < 2; ++i) {
+    auto set = cluster_.Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, kSeconds);
+    if (!set.ok()) return set.status();
+    auto is = cluster_.Ask(key, {"HGET", key, wanted[i].first}, kSeconds);
+    if (!is.ok()) return is.status();
+    found[i] = Number(is.value());
+  }
+  if (found[0] < 1 || found[0] > kSlots) {
+    return FailedPrecondition("the key '" + key + "' of the parameter server says " +
+                              std::to_string(found[0]) + " partitions; it is no namespace of het_tf");
+  }
+  keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
+  hash_seed_ = found[1];
+  return Status();
+}
+
+Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,
+                                   std::vector<std::string> words) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  words.insert(words.begin(), {command, keys_[partition]});
+  return cluster_.Ask(keys_[partition], words, kSeconds);
+}
+
+Status RedisStore::CreateTable(const Schema& schema) {
+  for (uint32_t p = 0; p < keys_.size(); ++p) {
+    auto made = Ask(p, "HET.TABLE", {"ADD", schema->ToJson()});
+    if (!made.ok()) return made.status();
+  }
+  return Status();
+}
+
+Status RedisStore::DropTable(const TableSchema& schema) {
+  for (uint32_t p = 0; p < keys_.size(); ++p) {
+    auto dropped = Ask(p, "HET.TABLE", {"DROP", schema.spec().name});
+    if (!dropped.ok()) return dropped.status();
+  }
+  return Status();
+}
+
+Status RedisStore::ClearTable(const TableSchema& schema) {
+  for (uint32_t p = 0; p < keys_.size(); ++p) {
+    auto cleared = Ask(p, "HET.TABLE", {"CLEAR", schema.spec().name});
+    if (!cleared.ok()) return cleared.status();
+  }
+  return Status();
+}
+
+Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
+  size_t sum = 0;
+  for (uint32_t p = 0; p < keys_.size(); ++p) {
+    auto list = Ask(p, "HET.TABLE", {"LIST"});
+    if (!list.ok()) return list.status();
+    for (const RedisReply& table : list.value().array) {
+      if (table.array.size() > field && table.array[0].text() == schema.spec().name)
+        sum += Number(table.array[field]);
+    }
+  }
+  return sum;
+}
+
+Result<size_t> RedisStore::CountRows(const TableSchema& schema) { return Sum(schema, 3); }
+Result<size_t> RedisStore::CountBytes(const TableSchema& schema) { return Sum(schema, 4); }
+
+Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
+  auto loaded = Ask(partition, "HET.LOAD", {std::string(chunk.begin(), chunk.end())});
+  if (!loaded.ok()) return loaded.status();
+  return static_cast<size_t>(Number(loaded.value()));
+}
+
+std::vector<std::vector<size_t>> RedisStore::ByPartition(Span<const Key> keys) const {
+  std::vector<std::vector<size_t>> positions(keys_.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    positions[PartitionOf(HashKey(keys[i], hash_seed_), static_cast<uint32_t>(keys_.size()))].push_back(i);
+  }
+  return positions;
+}
+
+Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
+                          bool with_slots) {
+  const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / 2 / (schema.row_floats() * sizeof(float) + 22));
+  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  std::vector<Key> some;
+  std::vector<float> content;
+  Bytes chunk;
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
+      const size_t end = std::min(begin + fit, positions[p].size());
+      some.clear();
+      content.resize((end - begin) * schema.row_floats());
+      for (size_t i = begin; i < end; ++i) {
+        float* row = content.data() + some.size() * schema.row_floats();
+        some.push_back(keys[positions[p][i]]);
+        schema.InitRow(some.back(), row);
+        std::copy_n(rows + positions[p][i] * given, given, row);
+      }
+      EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk);
+      auto loaded = Load(p, chunk);
+      if (!loaded.ok()) return loaded.status();
+    }
+  }
+  return Status();
+}
+
+Result<size_t> RedisStore::Remove(const TableSchema& schema, Span<const Key> keys) {
+  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  size_t removed = 0;
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    if (positions[p].empty()) continue;
+    std::vector<Key> some;
+    for (size_t i : positions[p]) some.push_back(keys[i]);
+    Bytes chunk;
+    EncodeRemove(schema, Span<const Key>(some.data(), some.size()), &chunk);
+    auto gone = Load(p, chunk);
+    if (!gone.ok()) return gone;
+    removed += gone.value();
+  }
+  return removed;
+}
+
+Result<TableRows> RedisStore::Scan(const TableSchema& schema) {
+  TableRows rows;
+  for (uint32_t p = 0; p < keys_.size(); ++p) {
+    // A cursor names the table it is in: begin at this one, end when it is behind.
+    std::string cursor = std::to_string(schema.id()) + ":0";
+    const std::string prefix = std::to_string(schema.id()) + ":";
+    while (cursor.compare(0, prefix.size(), prefix) == 0) {
+      auto page = Ask(p, "HET.SCAN", {cursor, "COUNT", std::to_string(kScanRows)});
+      if (!page.ok()) return page.status();
+      if (page.value().array.size() != 2) return Status(Code::kInternal, "HET.SCAN answered no page");
+      cursor = page.value().array[0].text();
+      const Bytes& chunk = page.value().array[1].bytes;
+      HET_RETURN_IF_ERROR(DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, &rows));
+    }
+  }
+  return rows;
+}
+
+}  // namespace het

@@ -1,0 +1,53 @@
+// Tables at Redis servers as whole things (table_store.h): one command to each partition.
+#ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
+#define HET_TF_PS_CLIENT_REDIS_STORE_H_
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/table_store.h"
+#include "het_tf/ps/client/cluster.h"
+
+namespace het {
+
+class RedisStore : public TableStore {
+ public:
+  // How long one command may take, failover included.
+  static constexpr double kSeconds = 30;
+
+  // Opens a namespace: its partitions are made if it is new. On return the cluster's map is known.
+  static Result<std::unique_ptr<RedisStore>> Open(const ServerAddress& address,
+                                                  const std::string& name_space);
+
+  const std::vector<std::string>& keys() const { return keys_; }
+  uint64_t hash_seed() const { return hash_seed_; }
+
+  Status CreateTable(const Schema& schema) override;
+  Status DropTable(const TableSchema& schema) override;
+  Status ClearTable(const TableSchema& schema) override;
+  Result<size_t> CountRows(const TableSchema& schema) override;
+  Result<size_t> CountBytes(const TableSchema& schema) override;
+  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
+  Result<TableRows> Scan(const TableSchema& schema) override;
+
+ private:
+  explicit RedisStore(const ServerAddress& address) : cluster_(address) {}
+
+  Status FindPartitions(const std::string& name_space);
+  Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
+  Result<size_t> Load(uint32_t partition, const Bytes& chunk);
+  std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
+  // The sum over the partitions of one of the numbers that HET.TABLE LIST says of a table.
+  Result<size_t> Sum(const TableSchema& schema, size_t field);
+
+  std::mutex mutex_;  // guards cluster_
+  RedisCluster cluster_;
+  std::vector<std::string> keys_;
+  uint64_t hash_seed_ = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_REDIS_STORE_H_

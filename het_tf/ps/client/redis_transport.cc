@@ -1,0 +1,173 @@
+#include "het_tf/ps/client/redis_transport.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "het_tf/ps/client/keyspace.h"
+
+namespace het {
+namespace {
+
+// How long a closed connection may take to tell the new owner of its slots.
+constexpr double kRefreshSeconds = 1;
+
+}  // namespace
+
+RedisTransport::RedisTransport(RedisCluster cluster, std::vector<std::string> keys, uint64_t hash_seed)
+    : cluster_(std::move(cluster)), keys_(std::move(keys)), hash_seed_(hash_seed) {
+  for (const std::string& key : keys_) slots_.push_back(SlotOf(key));
+}
+
+RedisTransport::Server* RedisTransport::ServerAt(const ServerNode& node) {
+  for (auto& server : servers_) {
+    if (!(server->connection->node() == node)) continue;
+    if (server->connection->closed()) {
+      Lost(server.get());
+      server->connection =
+          std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
+    }
+    return server.get();
+  }
+  servers_.push_back(std::make_unique<Server>());
+  servers_.back()->connection =
+      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
+  return servers_.back().get();
+}
+
+RedisTransport::Server* RedisTransport::ServerOf(uint32_t partition) {
+  const auto asked = asked_.find(partition);
+  return ServerAt(asked == asked_.end() ? cluster_.NodeOf(slots_[partition]) : asked->second);
+}
+
+void RedisTransport::Send(uint32_t partition, Bytes frame) {
+  Server* server = ServerOf(partition);
+  if (asked_.count(partition) != 0) {
+    server->connection->Enqueue({"ASKING"});
+    server->owed.push_back(kAsking);
+  }
+  const bool push = SeqOf(Span<const uint8_t>(frame.data(), frame.size())) != 0;
+  server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
+  server->owed.push_back(partition);
+  server->connection->Write();
+  if (server->connection->closed()) Lost(server);
+}
+
+void RedisTransport::Refused(uint32_t partition, const ServerNode& node, const std::string& error) {
+  Event event;
+  event.kind = Event::kRefused;
+  event.partition = partition;
+  event.reason = node.ToString() + ": " + error;
+  Redirect redirect;
+  if (ParseRedirect(error, node, &redirect)) {
+    if (redirect.ask) {
+      asked_[partition] = redirect.node;
+    } else {
+      asked_.erase(partition);
+      cluster_.Moved(redirect.slot, redirect.node);
+    }
+  } else if (error.rfind("OOM", 0) == 0) {
+    event.reason = kStoreOutOfMemory;
+  } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
+    asked_.erase(partition);  // the move has ended otherwise
+  }
+  events_.push_back(std::move(event));
+}
+
+void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
+  for (RedisReply& reply : *replies) {
+    if (server->owed.empty()) {
+      server->connection->Close(server->connection->node().ToString() + " answered what nobody asked");
+      break;
+    }
+    const int64_t owner = server->owed.front();
+    server->owed.pop_front();
+    if (owner == kAsking) continue;
+    const auto partition = static_cast<uint32_t>(owner);
+    if (reply.kind == RedisReply::kString) {
+      Event event;
+      event.partition = partition;
+      event.bytes = std::move(reply.bytes);
+      events_.push_back(std::move(event));
+    } else {
+      Refused(partition, server->connection->node(),
+              reply.kind == RedisReply::kError ? reply.text() : "an answer that is no frame");
+    }
+  }
+  replies->clear();
+  if (server->connection->closed()) Lost(server);
+}
+
+void RedisTransport::Lost(Server* server) {
+  std::vector<int64_t> partitions(server->owed.begin(), server->owed.end());
+  server->owed.clear();
+  std::sort(partitions.begin(), partitions.end());
+  partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
+  bool any = false;
+  for (int64_t partition : partitions) {
+    if (partition == kAsking) continue;
+    any = true;
+    asked_.erase(static_cast<uint32_t>(partition));
+    Event event;
+    event.kind = Event::kClosed;
+    event.partition = static_cast<uint32_t>(partition);
+    event.reason = server->connection->reason();
+    events_.push_back(std::move(event));
+  }
+  // The server may have a successor; if nobody knows, the client tries the old one again.
+  if (any && cluster_.nodes().size() > 1) static_cast<void>(cluster_.Refresh(kRefreshSeconds));
+}
+
+bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
+  std::vector<pollfd> ready;
+  std::vector<Server*> of;
+  for (auto& server : servers_) {
+    if (server->connection->closed()) continue;
+    const bool writes = server->connection->wants_to_write();
+    if (server->owed.empty() && !writes) continue;
+    ready.push_back({server->connection->fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+    of.push_back(server.get());
+  }
+  if (!events_.empty()) seconds = 0;
+  if (ready.empty() && events_.empty()) {
+    Sleep(seconds);
+    return false;
+  }
+  // Half a millisecond is waited in full by a millisecond's sleep: the deadline is another's business.
+  const int milliseconds = seconds <= 0 ? 0 : std::max(1, static_cast<int>(seconds * 1000));
+  if (!ready.empty() && poll(ready.data(), ready.size(), milliseconds) > 0) {
+    std::vector<RedisReply> replies;
+    for (size_t i = 0; i < ready.size(); ++i) {
+      if (ready[i].revents == 0) continue;
+      of[i]->connection->Write();
+      of[i]->connection->Read(&replies);
+      Collect(of[i], &replies);
+    }
+  }
+  const bool any = !events_.empty();
+  for (Event& event : events_) events->push_back(std::move(event));
+  events_.clear();
+  return any;
+}
+
+void RedisTransport::Reset(uint32_t partition) {
+  Server* server = ServerOf(partition);
+  server->connection->Close("the client gave up on an answer");
+  // Nothing is owed to this partition any more; the others on the connection are told.
+  server->owed.erase(std::remove(server->owed.begin(), server->owed.end(), static_cast<int64_t>(partition)),
+                     server->owed.end());
+  asked_.erase(partition);
+  Lost(server);
+}
+
+void RedisTransport::Sleep(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+double RedisTransport::Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace het

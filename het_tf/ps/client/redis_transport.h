@@ -1,0 +1,67 @@
+// Frames to partitions that live in Redis, one connection to each server.
+//
+//   Send ──► HET.STEP or HET.READ key frame ──► the connection of the partition's server
+//   Poll ◄── replies, in order: a frame, or an error of Redis
+//
+// What errors become:
+//   MOVED                      the map is corrected; kRefused, so that the client sends again, in order
+//   ASK                        the partition's next frames go to the named server, each behind ASKING, until
+//                              its slot's owner is known; kRefused
+//   OOM                        kRefused with kStoreOutOfMemory
+//   LOADING, CLUSTERDOWN, ...  kRefused with the server's text
+//   a closed connection        kClosed for every partition that was owed a reply
+//
+// Not thread-safe; its client owns it.
+#ifndef HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
+#define HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/transport.h"
+#include "het_tf/ps/client/cluster.h"
+
+namespace het {
+
+class RedisTransport : public Transport {
+ public:
+  // `keys`: of the partitions, in order. The cluster's map is known already.
+  RedisTransport(RedisCluster cluster, std::vector<std::string> keys, uint64_t hash_seed);
+
+  uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
+  PartitionId id(uint32_t partition) const override { return {partition, partitions(), hash_seed_}; }
+  void Send(uint32_t partition, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t partition) override;
+  void Sleep(double seconds) override;
+  double Now() override;
+
+ private:
+  struct Server {
+    std::unique_ptr<RedisConnection> connection;
+    std::deque<int64_t> owed;  // the partition of each reply to come; kAsking: of an ASKING
+  };
+  static constexpr int64_t kAsking = -1;
+
+  Server* ServerOf(uint32_t partition);
+  Server* ServerAt(const ServerNode& node);
+  // Replies, and what is lost with a closed connection, become events.
+  void Collect(Server* server, std::vector<RedisReply>* replies);
+  void Lost(Server* server);
+  void Refused(uint32_t partition, const ServerNode& node, const std::string& error);
+
+  RedisCluster cluster_;
+  const std::vector<std::string> keys_;
+  const uint64_t hash_seed_;
+  std::vector<uint32_t> slots_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and where to ask
+  std::vector<Event> events_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_

@@ -1,0 +1,26 @@
+// An engine whose tables live at a parameter server.
+//
+//   OpenRemoteEngine ──► RedisCluster: who has which slot
+//                    ──► het:NAMESPACE: how many partitions, or make them
+//                    ──► Engine(RedisStore, RedisTransport)
+#ifndef HET_TF_PS_CLIENT_REMOTE_ENGINE_H_
+#define HET_TF_PS_CLIENT_REMOTE_ENGINE_H_
+
+#include <memory>
+#include <string>
+
+#include "het_tf/core/engine.h"
+#include "het_tf/ps/client/address.h"
+
+namespace het {
+
+// Partitions of a namespace that is new at the server.
+constexpr uint32_t kNewPartitions = 64;
+
+// Unavailable: no server answers within some seconds; FailedPrecondition: it is no parameter server of ours.
+Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
+                                                 size_t threads);
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_REMOTE_ENGINE_H_

@@ -1,0 +1,74 @@
+#include "het_tf/ps/module/command.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace het::module {
+namespace {
+
+constexpr size_t kMaxErrorBytes = 4096;
+
+// An error is one line of the protocol.
+int ReplyLine(RedisModuleCtx* ctx, std::string line) {
+  if (line.size() > kMaxErrorBytes) line.resize(kMaxErrorBytes);
+  for (char& c : line) {
+    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = ' ';
+  }
+  if (Replayed(ctx)) {
+    redis.Log(ctx, "warning",
+              "het: a replicated command was refused, so this copy is not equal to its source any more (%s). "
+              "Remedy: a full resynchronisation",
+              line.c_str());
+  }
+  redis.ReplyWithError(ctx, line.c_str());
+  return kOk;
+}
+
+}  // namespace
+
+bool ParseNumber(std::string_view text, uint64_t* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool Is(const RedisModuleString* argument, std::string_view word) {
+  const std::string_view text = Text(argument);
+  return std::equal(text.begin(), text.end(), word.begin(), word.end(),
+                    [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+}
+
+int ReplyError(RedisModuleCtx* ctx, const std::string& message) {
+  return ReplyLine(ctx, "HETERR " + message);
+}
+
+int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state) {
+  return ReplyLine(ctx, "OOM out of memory, and " + state + "; raise maxmemory, or add shards");
+}
+
+int ReplyString(RedisModuleCtx* ctx, std::string_view text) {
+  return redis.ReplyWithStringBuffer(ctx, text.data(), text.size());
+}
+
+bool Replayed(RedisModuleCtx* ctx) {
+  return (redis.GetContextFlags(ctx) & (kCtxReplicated | kCtxLoading)) != 0;
+}
+
+bool OutOfMemory(RedisModuleCtx* ctx) {
+  return (redis.GetContextFlags(ctx) & (kCtxOutOfMemory | kCtxReplicated | kCtxLoading)) == kCtxOutOfMemory;
+}
+
+Partition* FindPartition(RedisModuleCtx* ctx, const Key& key, const RedisModuleString* name) {
+  if (key.empty()) {
+    const std::string text(Text(name));
+    ReplyLine(ctx, "HETNOPART no partition at " + text + "; create it with HET.TABLE " + text + " CREATE");
+    return nullptr;
+  }
+  Partition* partition = GetPartition(key.get());
+  if (partition == nullptr) {
+    redis.ReplyWithError(ctx, "WRONGTYPE Operation against a key holding the wrong kind of value");
+  }
+  return partition;
+}
+
+}  // namespace het::module

@@ -1,0 +1,64 @@
+// HET.STEP and HET.READ: one request frame in, one reply frame out (core/frame.h).
+//
+// What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame from being
+// looked at (no such key, no memory) is one. A step is replicated as its push part alone, and only when this
+// call applied it: checks, fetches, duplicates and refused frames change nothing. Replicas and the
+// append-only file execute it as the same HET.STEP, in the same order, and so come to the same rows bit for
+// bit.
+#include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/stats.h"
+
+namespace het::module {
+
+Stats stats;
+
+namespace {
+
+int Answer(RedisModuleCtx* ctx, const Handled& handled, size_t bytes_in, const Bytes& reply) {
+  ++stats.frames;
+  ++stats.by_status[static_cast<size_t>(handled.status)];
+  stats.pushes_applied += handled.applied;
+  stats.rows_pulled += handled.rows;
+  stats.bytes_in += bytes_in;
+  stats.bytes_out += reply.size();
+  return redis.ReplyWithStringBuffer(ctx, reinterpret_cast<const char*>(reply.data()), reply.size());
+}
+
+}  // namespace
+
+int RunStep(RedisModuleCtx* ctx, Args args) {
+  if (args.size() != 3) return redis.WrongArity(ctx);
+  const Span<const uint8_t> frame = BytesOf(args[2]);
+  const Key key(ctx, args[1], SeqOf(frame) == 0 ? kRead : kRead | kWrite);
+  Partition* partition = FindPartition(ctx, key, args[1]);
+  if (partition == nullptr) return kOk;
+  Bytes reply;
+  Bytes push;
+  const Handled handled = partition->Handle(frame, &reply, &push);
+  if (handled.applied) {
+    redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push.data()), push.size());
+  } else if (Replayed(ctx)) {
+    redis.Log(ctx, "warning",
+              "het: a replicated push was not applied (status %d): %s is not equal to its source any more. "
+              "Remedy: more memory, then a full resynchronisation",
+              static_cast<int>(handled.status), std::string(Text(args[1])).c_str());
+  }
+  return Answer(ctx, handled, frame.size(), reply);
+}
+
+int RunRead(RedisModuleCtx* ctx, Args args) {
+  if (args.size() != 3) return redis.WrongArity(ctx);
+  const Span<const uint8_t> frame = BytesOf(args[2]);
+  if (const uint64_t seq = SeqOf(frame); seq != 0) {
+    return ReplyError(ctx, "the frame has a push part (seq " + std::to_string(seq) +
+                               ") and HET.READ changes nothing; send it with HET.STEP");
+  }
+  const Key key(ctx, args[1], kRead);
+  Partition* partition = FindPartition(ctx, key, args[1]);
+  if (partition == nullptr) return kOk;
+  Bytes reply;
+  const Handled handled = partition->Handle(frame, &reply);
+  return Answer(ctx, handled, frame.size(), reply);
+}
+
+}  // namespace het::module

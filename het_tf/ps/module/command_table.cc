@@ -1,0 +1,158 @@
+// HET.TABLE: partitions and tables come and go. These commands draw random numbers (epochs), so they are
+// replicated with the numbers that were drawn.
+//
+// Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the command
+// is not flagged deny-oom, and these two refuse on their own.
+#include <vector>
+
+#include "het_tf/core/local_service.h"
+#include "het_tf/ps/module/command.h"
+
+namespace het::module {
+namespace {
+
+std::string ToString(const PartitionId& id) {
+  return "index " + std::to_string(id.index) + ", count " + std::to_string(id.count) + ", hash_seed " +
+         std::to_string(id.hash_seed);
+}
+
+// CREATE index count hash_seed
+int Create(RedisModuleCtx* ctx, Args args) {
+  if (args.size() != 6) return redis.WrongArity(ctx);
+  static constexpr const char* kNames[] = {"index", "count", "hash_seed"};
+  uint64_t numbers[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    if (ParseNumber(Text(args[3 + i]), &numbers[i])) continue;
+    return ReplyError(ctx, std::string(kNames[i]) + " is '" + std::string(Text(args[3 + i])) +
+                               "'; it must be a decimal number from 0 on");
+  }
+  const auto [index, count, hash_seed] = numbers;
+  if (count == 0 || count > UINT32_MAX || index >= count) {
+    return ReplyError(ctx, "index is " + std::to_string(index) + " and count " + std::to_string(count) +
+                               "; the partitions of a store have the indices 0 to count - 1");
+  }
+  const PartitionId id{static_cast<uint32_t>(index), static_cast<uint32_t>(count), hash_seed};
+  const Key key(ctx, args[1], kRead | kWrite);
+  if (key.empty()) {
+    if (OutOfMemory(ctx)) return ReplyOutOfMemory(ctx);
+    SetNewPartition(key.get(), id);
+    redis.ReplicateVerbatim(ctx);
+    return redis.ReplyWithSimpleString(ctx, "OK");
+  }
+  const Partition* partition = FindPartition(ctx, key, args[1]);
+  if (partition == nullptr) return kOk;
+  if (partition->id() == id) return redis.ReplyWithSimpleString(ctx, "OK");
+  return ReplyError(ctx, "the partition at " + std::string(Text(args[1])) + " has " +
+                             ToString(partition->id()) + "; wanted: " + ToString(id) +
+                             ". Use another key, or connect with the store's own numbers");
+}
+
+// The epoch in args[4] where there is one, else a new one. False: the error has been answered.
+bool GetEpoch(RedisModuleCtx* ctx, Args args, uint64_t* epoch) {
+  if (args.size() == 4) {
+    *epoch = RandomId();
+  } else if (!ParseNumber(Text(args[4]), epoch) || *epoch == 0) {
+    ReplyError(ctx, "epoch is '" + std::string(Text(args[4])) +
+                        "'; it must be a decimal number from 1 on, or absent to draw one");
+    return false;
+  }
+  return true;
+}
+
+// ADD spec-json [epoch]
+int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  if (args.size() != 4 && args.size() != 5) return redis.WrongArity(ctx);
+  uint64_t epoch = 0;
+  if (!GetEpoch(ctx, args, &epoch)) return kOk;
+  auto spec = ParseTableSpec(std::string(Text(args[3])));
+  if (!spec.ok()) return ReplyError(ctx, spec.status().message());
+  auto schema = TableSchema::Create(std::move(spec.value()));
+  if (!schema.ok()) return ReplyError(ctx, schema.status().message());
+  const uint64_t id = schema.value()->id();
+  const Shard* shard = partition->Find(id);
+  const bool exists = shard != nullptr;
+  const std::string answer = std::to_string(exists ? shard->epoch() : epoch);
+  if (!exists && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx);
+  const Status status = partition->CreateTable(schema.value(), epoch);
+  if (!status.ok()) return ReplyError(ctx, status.message());
+  if (!exists) redis.Replicate(ctx, "HET.TABLE", "scsc", args[1], "ADD", args[3], answer.c_str());
+  return ReplyString(ctx, answer);
+}
+
+// The table that args[3] names. Null: the error has been answered.
+Shard* FindTable(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  const std::string_view name = Text(args[3]);
+  Shard* shard = partition->Find(HashName(name));
+  if (shard != nullptr && shard->schema().spec().name == name) return shard;
+  const std::string key(Text(args[1]));
+  ReplyError(ctx, "no table '" + std::string(name) + "' at " + key + "; HET.TABLE " + key +
+                      " LIST shows those there are, ADD makes one");
+  return nullptr;
+}
+
+// DROP name
+int Drop(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  if (args.size() != 4) return redis.WrongArity(ctx);
+  const Shard* shard = FindTable(ctx, args, partition);
+  if (shard == nullptr) return kOk;
+  partition->DropTable(shard->schema().id());
+  redis.ReplicateVerbatim(ctx);
+  return redis.ReplyWithSimpleString(ctx, "OK");
+}
+
+// CLEAR name [epoch]
+int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  if (args.size() != 4 && args.size() != 5) return redis.WrongArity(ctx);
+  uint64_t epoch = 0;
+  if (!GetEpoch(ctx, args, &epoch)) return kOk;
+  Shard* shard = FindTable(ctx, args, partition);
+  if (shard == nullptr) return kOk;
+  const std::string answer = std::to_string(epoch);
+  shard->Clear(epoch);
+  redis.Replicate(ctx, "HET.TABLE", "scsc", args[1], "CLEAR", args[3], answer.c_str());
+  return ReplyString(ctx, answer);
+}
+
+// LIST
+int List(RedisModuleCtx* ctx, Args args, const Partition& partition) {
+  if (args.size() != 3) return redis.WrongArity(ctx);
+  struct Line {
+    std::string spec;
+    std::string epoch;
+    const Shard* shard;
+  };
+  std::vector<Line> lines;
+  for (const auto& [table, shard] : partition.shards()) {
+    lines.push_back({shard->schema().ToJson(), std::to_string(shard->epoch()), shard.get()});
+  }
+  redis.ReplyWithArray(ctx, static_cast<long>(lines.size()));
+  for (const Line& line : lines) {
+    redis.ReplyWithArray(ctx, 5);
+    ReplyString(ctx, line.shard->schema().spec().name);
+    ReplyString(ctx, line.spec);
+    ReplyString(ctx, line.epoch);
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().size()));
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().bytes()));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+int RunTable(RedisModuleCtx* ctx, Args args) {
+  if (args.size() < 3) return redis.WrongArity(ctx);
+  if (Is(args[2], "CREATE")) return Create(ctx, args);
+  const bool list = Is(args[2], "LIST");
+  const Key key(ctx, args[1], list ? kRead : kRead | kWrite);
+  Partition* partition = FindPartition(ctx, key, args[1]);
+  if (partition == nullptr) return kOk;
+  if (list) return List(ctx, args, *partition);
+  if (args.size() < 4) return redis.WrongArity(ctx);
+  if (Is(args[2], "ADD")) return Add(ctx, args, partition);
+  if (Is(args[2], "DROP")) return Drop(ctx, args, partition);
+  if (Is(args[2], "CLEAR")) return Clear(ctx, args, partition);
+  return ReplyError(ctx, "HET.TABLE has no '" + std::string(Text(args[2])) +
+                             "'; it knows CREATE, ADD, DROP, CLEAR and LIST");
+}
+
+}  // namespace het::module

@@ -1,0 +1,106 @@
+// The `het` module: what the server calls when it loads us. See value.h for the data type, command.h for the
+// commands, core/partition.h for what it all is about.
+//
+//   HET.TABLE key CREATE index count hash_seed      an empty partition
+//   HET.TABLE key ADD spec-json [epoch] | DROP name | CLEAR name [epoch] | LIST
+//   HET.STEP  key frame                             push, check and fetch
+//   HET.READ  key frame                             check and fetch
+//   HET.SCAN  key cursor [COUNT rows]               rows, chunk by chunk
+//   HET.LOAD  key chunk [chunk ...]
+//   HET.STAT  key
+#include <exception>
+
+#include "het_tf/core/alloc.h"
+#include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/server_config.h"
+#include "het_tf/ps/module/stats.h"
+#include "het_tf/ps/module/value.h"
+
+namespace het::module {
+namespace {
+
+constexpr char kName[] = "het";
+constexpr int kModuleVersion = 1;
+
+struct Command {
+  const char* name;
+  CommandFn run;
+  const char* flags;
+};
+
+constexpr Command kCommands[] = {
+    {"het.table", Entry<RunTable>, "write"},        {"het.step", Entry<RunStep>, "write deny-oom"},
+    {"het.read", Entry<RunRead>, "readonly"},       {"het.scan", Entry<RunScan>, "readonly"},
+    {"het.load", Entry<RunLoad>, "write deny-oom"}, {"het.stat", Entry<RunStat>, "readonly"},
+};
+
+void Info(RedisModuleInfoCtx* info, int for_crash_report) {
+  if (for_crash_report != 0) return;  // the crash may have happened with the mutex of the totals held
+  redis.InfoAddSection(info, "");
+  auto add = [info](const char* name, uint64_t value) { redis.InfoAddFieldULongLong(info, name, value); };
+  const Totals totals = SumTotals();
+  add("partitions", totals.partitions);
+  add("tables", totals.tables);
+  add("rows", totals.rows);
+  add("bytes", totals.bytes);
+  add("clients", totals.clients);
+  add("frames", stats.frames);
+  add("pushes_applied", stats.pushes_applied);
+  add("rows_pulled", stats.rows_pulled);
+  add("bytes_in", stats.bytes_in);
+  add("bytes_out", stats.bytes_out);
+  auto refused = [&](const char* name, FrameStatus status) {
+    add(name, stats.by_status[static_cast<size_t>(status)]);
+  };
+  refused("refused_gap", FrameStatus::kGap);
+  refused("refused_epoch", FrameStatus::kEpoch);
+  refused("refused_no_table", FrameStatus::kNoTable);
+  refused("refused_wrong_partition", FrameStatus::kWrongPartition);
+  refused("refused_bad_frame", FrameStatus::kBadFrame);
+  refused("refused_out_of_memory", FrameStatus::kOutOfMemory);
+}
+
+bool Load(RedisModuleCtx* ctx, int argc) {
+  if (!LoadRedisApi(ctx)) return false;
+  auto refuse = [ctx](const char* why) {
+    redis.Log(ctx, "warning", "het: %s", why);
+    return false;
+  };
+  if (redis.IsModuleNameBusy(kName) != 0) return refuse("the module is loaded already");
+  redis.SetModuleAttribs(ctx, kName, kModuleVersion, kApiVersion);
+  if (argc != 0) return refuse("the module takes no arguments. Remedy: loadmodule PATH alone");
+  // So that maxmemory sees what the tables take.
+  SetAllocHooks({redis.TryAlloc != nullptr ? redis.TryAlloc : redis.Alloc, redis.Free});
+  redis.SetModuleOptions(ctx, kHandleIoErrors);
+  if (!CheckEviction(ctx)) return false;
+  WarnOfLimits(ctx);
+  if (!RegisterType(ctx)) return refuse("another module has our data type. Remedy: unload it");
+  for (const Command& command : kCommands) {
+    if (redis.CreateCommand(ctx, command.name, command.run, command.flags, 1, 1, 1) == kOk) continue;
+    return refuse("another module has commands named HET.*. Remedy: unload it");
+  }
+  redis.RegisterInfoFunc(ctx, Info);
+  WatchConfig(ctx);
+  return true;
+}
+
+}  // namespace
+}  // namespace het::module
+
+// The only two names that the file exports (module.map).
+extern "C" {
+
+__attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx* ctx, RedisModuleString**,
+                                                              int argc) {
+  using namespace het::module;  // NOLINT: C entry point
+  try {
+    return Load(ctx, argc) ? kOk : kErr;
+  } catch (const std::exception&) {
+    return kErr;
+  }
+}
+
+// The server does not unload a module that has a data type.
+__attribute__((visibility("default"))) int RedisModule_OnUnload(RedisModuleCtx*) { return het::module::kErr; }
+
+}  // extern "C"

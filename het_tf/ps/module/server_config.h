@@ -1,0 +1,21 @@
+// The server's own settings that a store of partitions depends on.
+#ifndef HET_TF_PS_MODULE_SERVER_CONFIG_H_
+#define HET_TF_PS_MODULE_SERVER_CONFIG_H_
+
+#include "het_tf/ps/module/redis_api.h"
+
+namespace het::module {
+
+// False, with one line in the log, when the server would evict keys: a partition is a key, and evicting one
+// loses every row in it.
+bool CheckEviction(RedisModuleCtx* ctx);
+
+// Logs what works for small stores only.
+void WarnOfLimits(RedisModuleCtx* ctx);
+
+// Has CheckEviction look again whenever the configuration changes. It can then only warn.
+void WatchConfig(RedisModuleCtx* ctx);
+
+}  // namespace het::module
+
+#endif  // HET_TF_PS_MODULE_SERVER_CONFIG_H_

@@ -1,0 +1,29 @@
+// What the module has done since the server started, what it replayed from a primary or a log included: the
+// counters of `INFO het`.
+//
+// Commands run on the server's main thread alone, so plain integers do.
+#ifndef HET_TF_PS_MODULE_STATS_H_
+#define HET_TF_PS_MODULE_STATS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "het_tf/core/frame.h"
+
+namespace het::module {
+
+struct Stats {
+  uint64_t frames = 0;          // of HET.STEP and HET.READ
+  uint64_t pushes_applied = 0;  // frames whose push part was applied
+  uint64_t rows_pulled = 0;     // rows in replies
+  uint64_t bytes_in = 0;        // of request frames
+  uint64_t bytes_out = 0;       // of reply frames
+  // Frames by their answer.
+  std::array<uint64_t, static_cast<size_t>(FrameStatus::kOutOfMemory) + 1> by_status{};
+};
+
+extern Stats stats;
+
+}  // namespace het::module
+
+#endif  // HET_TF_PS_MODULE_STATS_H_

@@ -1,0 +1,208 @@
+#include "het_tf/ps/module/value.h"
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <set>
+
+#include "het_tf/core/chunk.h"
+#include "het_tf/core/local_service.h"
+
+namespace het::module {
+namespace {
+
+RedisModuleType* partition_type = nullptr;
+
+// Every partition of the process, for INFO. The mutex is for values that the server frees in the background;
+// nobody else changes a partition while the main thread sums them up. Never destroyed: the background thread
+// may still be at work when the process exits.
+struct Registry {
+  std::mutex mutex;
+  std::set<const Partition*> partitions;
+};
+Registry& registry = *new Registry;
+
+Partition* Register(std::unique_ptr<Partition> partition) {
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.partitions.insert(partition.get());
+  return partition.release();
+}
+
+// Memory ends while the server saves: as the server itself does then, give up. In the child that writes a
+// snapshot this fails the snapshot; there is no other way to say that a value could not be saved.
+[[noreturn]] void GiveUp(RedisModuleIO* io) {
+  redis.LogIOError(io, "warning", "het: out of memory while saving a partition");
+  std::abort();
+}
+
+void* RdbLoad(RedisModuleIO* io, int encoding_version) {
+  if (encoding_version != kEncodingVersion) {
+    redis.LogIOError(io, "warning",
+                     "het: a partition in encoding %d; this module reads %d. Remedy: a newer module",
+                     encoding_version, kEncodingVersion);
+    return nullptr;
+  }
+  try {
+    ChunkReader chunks(RandomId());
+    while (!chunks.complete()) {
+      size_t size = 0;
+      char* bytes = redis.LoadStringBuffer(io, &size);
+      if (bytes == nullptr || redis.IsIOError(io) != 0) {
+        if (bytes != nullptr) redis.Free(bytes);
+        redis.LogIOError(io, "warning", "het: a partition is cut off");
+        return nullptr;
+      }
+      Status status;
+      try {
+        status = chunks.Add(Span<const uint8_t>(reinterpret_cast<const uint8_t*>(bytes), size));
+      } catch (...) {
+        redis.Free(bytes);
+        throw;
+      }
+      redis.Free(bytes);
+      if (!status.ok()) {
+        redis.LogIOError(io, "warning", "het: %s", status.message().c_str());
+        return nullptr;
+      }
+    }
+    return Register(chunks.Take());
+  } catch (const std::exception& error) {
+    redis.LogIOError(io, "warning", "het: a partition could not be loaded: %s", error.what());
+    return nullptr;
+  }
+}
+
+void RdbSave(RedisModuleIO* io, void* value) {
+  try {
+    ChunkWriter chunks(*static_cast<Partition*>(value));
+    for (Bytes chunk; chunks.Next(&chunk);) {
+      redis.SaveStringBuffer(io, reinterpret_cast<const char*>(chunk.data()), chunk.size());
+    }
+  } catch (...) {
+    GiveUp(io);
+  }
+}
+
+void AofRewrite(RedisModuleIO* io, RedisModuleString* key, void* value) {
+  try {
+    const auto& partition = *static_cast<Partition*>(value);
+    const PartitionId& id = partition.id();
+    redis.EmitAOF(io, "HET.TABLE", "scccc", key, "CREATE", std::to_string(id.index).c_str(),
+                  std::to_string(id.count).c_str(), std::to_string(id.hash_seed).c_str());
+    ChunkWriter chunks(partition);
+    for (Bytes chunk; chunks.Next(&chunk);) {
+      redis.EmitAOF(io, "HET.LOAD", "sb", key, reinterpret_cast<const char*>(chunk.data()), chunk.size());
+    }
+  } catch (...) {
+    GiveUp(io);
+  }
+}
+
+size_t MemUsage(const void* value) { return MemoryOf(*static_cast<const Partition*>(value)); }
+
+void Free(void* value) {
+  auto* partition = static_cast<Partition*>(value);
+  {
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.partitions.erase(partition);
+  }
+  delete partition;
+}
+
+// The server frees in the background what takes more than 64 units of work: here, more than 4 MB.
+size_t FreeEffort(RedisModuleString*, const void* value) {
+  return 1 + (MemoryOf(*static_cast<const Partition*>(value)) >> 16);
+}
+
+// Equal for partitions that hold the same, in whatever order their rows stand.
+void Digest(RedisModuleDigest* digest, void* value) {
+  auto add = [digest](const auto& plain) {
+    redis.DigestAddStringBuffer(digest, reinterpret_cast<const char*>(&plain), sizeof(plain));
+  };
+  const auto& partition = *static_cast<Partition*>(value);
+  add(partition.id().index);
+  add(partition.id().count);
+  add(partition.id().hash_seed);
+  redis.DigestEndSequence(digest);
+  for (const auto& [client, seq] : partition.clients()) {
+    add(client.high);
+    add(client.low);
+    add(seq);
+    redis.DigestEndSequence(digest);
+  }
+  try {
+    for (const auto& [table, shard] : partition.shards()) {
+      const std::string spec = shard->schema().ToJson();
+      redis.DigestAddStringBuffer(digest, spec.data(), spec.size());
+      add(shard->epoch());
+      redis.DigestEndSequence(digest);
+      const RowStore& rows = shard->rows();
+      for (uint32_t row = 0; row < rows.end(); ++row) {
+        if (!rows.live(row)) continue;
+        const RowMeta& meta = rows.meta(row);
+        add(table);
+        add(meta.key);
+        add(meta.clock);
+        add(meta.last_used);
+        add(meta.count);
+        redis.DigestAddStringBuffer(digest, reinterpret_cast<const char*>(rows.data(row)),
+                                    rows.row_floats() * sizeof(float));
+        redis.DigestEndSequence(digest);
+      }
+    }
+  } catch (const std::exception&) {
+    redis.DigestAddLongLong(digest, -1);  // a digest of nothing that exists
+    redis.DigestEndSequence(digest);
+  }
+}
+
+}  // namespace
+
+size_t RowsOf(const Partition& partition) {
+  size_t rows = 0;
+  for (const auto& [table, shard] : partition.shards()) rows += shard->rows().size();
+  return rows;
+}
+
+size_t MemoryOf(const Partition& partition) {
+  constexpr size_t kMapNode = 4 * sizeof(void*);
+  return sizeof(Partition) + partition.bytes() + partition.shards().size() * (sizeof(Shard) + kMapNode) +
+         partition.clients().size() * (sizeof(ClientId) + sizeof(uint64_t) + kMapNode);
+}
+
+bool RegisterType(RedisModuleCtx* ctx) {
+  TypeMethods methods;
+  methods.rdb_load = RdbLoad;
+  methods.rdb_save = RdbSave;
+  methods.aof_rewrite = AofRewrite;
+  methods.mem_usage = MemUsage;
+  methods.digest = Digest;
+  methods.free = Free;
+  methods.free_effort = FreeEffort;
+  partition_type = redis.CreateDataType(ctx, kTypeName, kEncodingVersion, &methods);
+  return partition_type != nullptr;
+}
+
+void SetNewPartition(RedisModuleKey* key, const PartitionId& id) {
+  redis.ModuleTypeSetValue(key, partition_type, Register(std::make_unique<Partition>(id, RandomId())));
+}
+
+Partition* GetPartition(RedisModuleKey* key) {
+  if (redis.ModuleTypeGetType(key) != partition_type) return nullptr;
+  return static_cast<Partition*>(redis.ModuleTypeGetValue(key));
+}
+
+Totals SumTotals() {
+  Totals totals;
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const Partition* partition : registry.partitions) {
+    ++totals.partitions;
+    totals.tables += partition->shards().size();
+    totals.rows += RowsOf(*partition);
+    totals.bytes += MemoryOf(*partition);
+    totals.clients += partition->clients().size();
+  }
+  return totals;
+}
+
+}  // namespace het::module

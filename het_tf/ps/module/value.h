@@ -1,0 +1,51 @@
+// The data type `het-partn`: one Redis value is one core::Partition.
+//
+// The server calls the type's methods: rdb_save and rdb_load for RDB files, full resynchronisation, DUMP,
+// RESTORE and MIGRATE; aof_rewrite for an append-only file without RDB preamble; free, from a background
+// thread for a value that is large. There is no copy: two keys must not hold the same partition, so COPY is
+// refused.
+//
+// RDB encoding 1: the partition's chunks (core/chunk.h), each one string, the last one kEnd. The file thus
+// never needs a second copy of a partition in memory. Whoever changes the chunks raises kEncodingVersion and
+// keeps reading the older ones.
+//
+// A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the incarnation
+// is never saved or replicated, so clients see by it that a partition may have lost what they had sent.
+#ifndef HET_TF_PS_MODULE_VALUE_H_
+#define HET_TF_PS_MODULE_VALUE_H_
+
+#include "het_tf/core/partition.h"
+#include "het_tf/ps/module/redis_api.h"
+
+namespace het::module {
+
+constexpr char kTypeName[] = "het-partn";  // the API wants nine characters
+constexpr int kEncodingVersion = 1;
+
+// What all partitions of this process hold together.
+struct Totals {
+  uint64_t partitions = 0;
+  uint64_t tables = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t clients = 0;
+};
+
+// Bytes that a partition takes, its clients included.
+size_t MemoryOf(const Partition& partition);
+size_t RowsOf(const Partition& partition);
+
+// Tells the server about the type. False when it refuses.
+bool RegisterType(RedisModuleCtx* ctx);
+
+// Puts a new partition into `key`, which is empty and open for writing. Throws std::bad_alloc.
+void SetNewPartition(RedisModuleKey* key, const PartitionId& id);
+
+// The partition in `key`; null when it holds something else.
+Partition* GetPartition(RedisModuleKey* key);
+
+Totals SumTotals();
+
+}  // namespace het::module
+
+#endif  // HET_TF_PS_MODULE_VALUE_H_

@@ -1,0 +1,109 @@
+// What the client of the parameter server knows without a server: addresses, keys and slots, redirects.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "het_tf/ps/client/cluster.h"
+#include "het_tf/ps/client/keyspace.h"
+
+namespace het {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Address, OneServer) {
+  auto address = ParseServerAddress("redis://host");
+  ASSERT_TRUE(address.ok());
+  ASSERT_EQ(address.value().nodes.size(), 1u);
+  EXPECT_EQ(address.value().nodes[0].ToString(), "host:6379");
+  EXPECT_EQ(address.value().password, "");
+}
+
+TEST(Address, LoginAndNodes) {
+  auto address = ParseServerAddress("redis://me:a:b@c@host:1,[::1]:2,third/");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "me");
+  EXPECT_EQ(address.value().password, "a:b@c") << "a password may hold what separates";
+  EXPECT_EQ(address.value().ToString(), "host:1,::1:2,third:6379");
+}
+
+TEST(Address, UnixSocket) {
+  auto address = ParseServerAddress("unix://:secret@/run/a@b,c");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "");
+  EXPECT_EQ(address.value().password, "secret");
+  EXPECT_EQ(address.value().nodes[0].path, "/run/a@b,c");
+}
+
+TEST(Address, ErrorsShowTheFormsAndNoPassword) {
+  for (const char* text : {"", "host", "redis://", "redis://a,,b", "redis://a:0", "redis://a:65536",
+                           "redis://a:1x", "redis://u:secret@a:x", "redis://u@a", "redis://[::1", "unix://",
+                           "unix://relative", "unix://u:secret@relative"}) {
+    const auto address = ParseServerAddress(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(address.status().message(), HasSubstr("redis://[USER:PASSWORD@]HOST"));
+    EXPECT_THAT(address.status().message(), Not(HasSubstr("secret")));
+  }
+}
+
+TEST(Keyspace, SlotsAreThoseOfRedis) {
+  // As CLUSTER KEYSLOT of Redis 7.0 answers.
+  EXPECT_EQ(SlotOf("123456789"), 12739u);
+  EXPECT_EQ(SlotOf("foo"), 12182u);
+  EXPECT_EQ(SlotOf("{foo}bar"), 12182u);
+  EXPECT_EQ(SlotOf("a{foo}{bar}"), 12182u);
+  EXPECT_EQ(SlotOf("{}foo"), SlotOf("{}foo")) << "an empty tag is none";
+  EXPECT_NE(SlotOf("{}foo"), SlotOf("foo"));
+  EXPECT_EQ(SlotOf(""), 0u);
+}
+
+TEST(Keyspace, PartitionsSpreadEvenlyOverAnyNumberOfShards) {
+  for (uint32_t partitions : {1u, 2u, 7u, 64u, 1000u, kSlots}) {
+    const std::vector<std::string> keys = PartitionKeys("space", partitions);
+    ASSERT_EQ(keys.size(), partitions);
+    EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), partitions);
+    for (uint32_t shards : {1u, 2u, 3u, 5u, 8u}) {
+      std::vector<uint32_t> held(shards);
+      for (const std::string& key : keys) ++held[SlotOf(key) * shards / kSlots];
+      const auto [least, most] = std::minmax_element(held.begin(), held.end());
+      EXPECT_LE(*most - *least, 1u) << partitions << " partitions on " << shards << " shards";
+    }
+  }
+}
+
+TEST(Keyspace, NamespacesThatWouldMoveTheSlot) {
+  EXPECT_TRUE(CheckNamespace("").ok());
+  EXPECT_TRUE(CheckNamespace("any thing:else").ok());
+  EXPECT_THAT(CheckNamespace("a{b").message(), HasSubstr("namespace 'a{b'"));
+  EXPECT_FALSE(CheckNamespace(std::string(201, 'x')).ok());
+}
+
+TEST(Redirects, MovedAndAsk) {
+  const ServerNode from{"here", 1, ""};
+  Redirect redirect;
+  ASSERT_TRUE(ParseRedirect("MOVED 3999 10.0.0.2:6381", from, &redirect));
+  EXPECT_FALSE(redirect.ask);
+  EXPECT_EQ(redirect.slot, 3999u);
+  EXPECT_EQ(redirect.node.ToString(), "10.0.0.2:6381");
+  ASSERT_TRUE(ParseRedirect("ASK 16383 :6381", from, &redirect));
+  EXPECT_TRUE(redirect.ask);
+  EXPECT_EQ(redirect.node.ToString(), "here:6381") << "an empty host is that of who answered";
+  for (const char* text :
+       {"", "MOVED", "MOVED 1", "MOVED x a:1", "MOVED 16384 a:1", "MOVED 1 a", "OOM 1 a:1"}) {
+    EXPECT_FALSE(ParseRedirect(text, from, &redirect)) << text;
+  }
+}
+
+TEST(Redirects, ErrorsThatPass) {
+  EXPECT_TRUE(PassesByItself("LOADING Redis is loading the dataset in memory"));
+  EXPECT_TRUE(PassesByItself("CLUSTERDOWN The cluster is down"));
+  EXPECT_TRUE(PassesByItself("TRYAGAIN Multiple keys request during rehashing of slot"));
+  EXPECT_FALSE(PassesByItself("HETNOPART no partition at k"));
+  EXPECT_FALSE(PassesByItself("ERR unknown command"));
+}
+
+}  // namespace
+}  // namespace het

@@ -1,0 +1,314 @@
+"""Tables at a Redis server with the het module, through the layers: what they learn must not depend on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+
+import het_tf
+
+pytestmark = [
+    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
+    pytest.mark.usefixtures("fresh"),
+]
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    with redis_lib.running(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server):
+    """An empty one."""
+    assert shared_server.command("FLUSHALL").startswith(b"+OK")
+    yield shared_server
+    het_tf.reset()
+    het_tf.init(ps="")
+
+
+def train(layer, steps, seed=0, ids=40, batch=30):
+    """Steps whose gradients are small integers: sums of them are exact in any order."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        x = rng.integers(-ids, ids, batch)
+        gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, training=True) * gradient)
+        tape.gradient(loss, layer.trainable_variables)
+
+
+def rows_of(name):
+    het_tf.flush()
+    return het_tf.table(name).scan()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Momentum", "RMSProp", "Adam", "Adagrad", "RowWiseAdagrad", "FTRL"])
+@pytest.mark.parametrize("bounds", [(0, 1000), (3, 10), (None, 5)])
+def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, bounds):
+    staleness, cache_rows = bounds
+    found = {}
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        optimizer = getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
+        layer = het_tf.keras.Embedding(
+            4, name="t", optimizer=optimizer, staleness=staleness, cache_rows=cache_rows if ps else None
+        )
+        train(layer, 25)
+        found[ps] = rows_of("t")
+    here, there = found.values()
+    np.testing.assert_array_equal(here["ids"], there["ids"])
+    np.testing.assert_array_equal(here["clocks"], there["clocks"])
+    np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
+
+
+def test_the_table_as_an_object(server):
+    het_tf.init(ps=server.address)
+    layer = het_tf.keras.Embedding(3, name="t", cache_rows=10)
+    table = het_tf.table("t")
+    table.assign([5, -7, 5], np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3]], np.float32))
+    assert table.size == 2 and table.bytes > 0
+    np.testing.assert_array_equal(table.lookup([-7, 5]), [[2, 2, 2], [3, 3, 3]])
+    np.testing.assert_array_equal(layer(np.array([5]), training=False), [[3, 3, 3]])
+    assert table.remove([5, 6]) == 1
+    assert table.size == 1
+    table.clear()
+    assert table.size == 0
+    assert not np.array_equal(table.lookup([-7]), [[2, 2, 2]]), "the cache has noticed"
+    table.drop()
+    assert het_tf.python.table.tables() == []
+
+
+def test_pretrained_rows_with_slots_and_many_of_them(server):
+    het_tf.init(ps=server.address)
+    het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.Adagrad(0.1))
+    ids = np.arange(5000) * 2**40
+    rows = np.random.default_rng(0).normal(size=(5000, 4)).astype(np.float32)
+    het_tf.table("t").assign(ids, rows, with_slots=True)
+    found = het_tf.table("t").scan()
+    np.testing.assert_array_equal(found["ids"], ids)
+    np.testing.assert_array_equal(found["rows"], rows)
+
+
+def test_keras_models_train_and_what_they_learn_stays(server):
+    def make():
+        layer = het_tf.keras.Embedding(8, name="item", optimizer=het_tf.optimizers.Adagrad(0.5))
+        model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer, tf.keras.layers.Dense(1)])
+        model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
+        return model
+
+    ids = np.arange(400)
+    labels = (ids % 2).astype(np.float32)
+    het_tf.init(ps=server.address)
+    losses = make().fit(ids, labels, batch_size=50, epochs=60, verbose=0).history["loss"]
+    assert losses[-1] < 0.3 * losses[0]
+    learned = rows_of("item")
+    # The process forgets; the server does not.
+    het_tf.reset()
+    make()
+    np.testing.assert_array_equal(rows_of("item")["rows"], learned["rows"])
+
+
+WORKER = """
+import sys
+import numpy as np, tensorflow as tf, het_tf
+het_tf.init(ps=sys.argv[1])
+layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
+                               staleness=int(sys.argv[2]), cache_rows=int(sys.argv[3]))
+rng = np.random.default_rng(int(sys.argv[4]))
+for _ in range(60):
+    x = rng.integers(0, 50, 20)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x, training=True))
+    tape.gradient(loss, layer.trainable_variables)
+"""
+
+
+@pytest.mark.parametrize("staleness, cache_rows", [(0, 100), (10, 7)])
+def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, server.address, str(staleness), str(cache_rows), str(seed)]
+        )
+        for seed in (1, 2)
+    ]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    expected = np.zeros(50)
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            np.add.at(expected, rng.integers(0, 50, 20), 1)
+    het_tf.init(ps=server.address)
+    het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+    np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
+
+
+def test_killed_servers_that_write_through_lose_nothing(tmp_path):
+    with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
+        het_tf.init(ps=server.address)
+        layer = het_tf.keras.Embedding(
+            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=2, cache_rows=9
+        )
+        stop = threading.Event()
+        kills = 0
+
+        def kill():
+            nonlocal kills
+            while not stop.wait(0.3):
+                server.kill()
+                server.start()
+                kills += 1
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        expected = np.zeros(50)
+        rng = np.random.default_rng(0)
+        begin = time.monotonic()
+        steps = 0
+        while kills < 4 and time.monotonic() < begin + 60:
+            steps += 1
+            x = rng.integers(0, 50, 20)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer(x, training=True))
+            tape.gradient(loss, layer.trainable_variables)
+            np.add.at(expected, x, 1)
+        stop.set()
+        killer.join()
+        assert kills >= 4 and steps > 20
+        het_tf.flush()
+        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+def test_partitions_move_between_shards_while_training(tmp_path):
+    with redis_lib.cluster(tmp_path / "c", 2) as cluster:
+        het_tf.init(ps=cluster.address)
+        layer = het_tf.keras.Embedding(
+            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=2, cache_rows=9
+        )
+        keys = [[line for line in server.command("KEYS", "het::*").split(b"\r\n") if line.startswith(b"het")]
+                for server in cluster.servers]  # fmt: skip
+        assert [len(of_server) for of_server in keys] == [32, 32], "partitions are spread evenly"
+        moved = []
+
+        def move():
+            for key in keys[0][:10]:
+                cluster.move(key.decode(), 0, 1)
+                moved.append(key)
+            for key in keys[0][:5]:  # and back
+                cluster.move(key.decode(), 1, 0)
+                moved.append(key)
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        expected = np.zeros(200)
+        rng = np.random.default_rng(0)
+        while mover.is_alive():
+            x = rng.integers(0, 200, 50)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer(x, training=True))
+            tape.gradient(loss, layer.trainable_variables)
+            np.add.at(expected, x, 1)
+        mover.join()
+        assert len(moved) == 15
+        het_tf.flush()
+        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
+        assert het_tf.table("t").size == 200
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
+    with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
+        het_tf.init(ps=server.address)
+        layer = het_tf.keras.Embedding(64, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+        train(layer, 2)
+        clocks = rows_of("t")["clocks"].sum()
+        assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
+        thread = threading.Timer(1, lambda: server.command("CONFIG", "SET", "maxmemory", "0"))
+        thread.start()
+        train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
+        thread.join()
+        assert rows_of("t")["clocks"].sum() > clocks + 2900
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+# --- what does not work says why --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address, why",
+    [
+        ("localhost:6379", "begins with neither redis:// nor unix://"),
+        ("redis://", "a host is missing"),
+        ("redis://host:port", "the port 'port' is not in 1..65535"),
+        ("redis://host:99999", "the port '99999' is not in 1..65535"),
+        ("redis://user@host", "a user without a password"),
+        ("unix://", "a socket's path has 1 to 107 bytes, not 0"),
+    ],
+)
+def test_an_address_that_is_none(address, why):
+    with pytest.raises(ValueError, match=why):
+        het_tf.init(ps=address)
+    het_tf.keras.Embedding(2, name="t")  # tables are here, as before
+    assert het_tf.table("t").stats()["mode"] == "direct"
+
+
+def test_no_server_there(tmp_path, monkeypatch):
+    with pytest.raises(ConnectionError, match=r"cannot connect to .*Check the address"):
+        het_tf.init(ps=f"unix://{tmp_path}/none")
+    with pytest.raises(ConnectionError, match=r"cannot connect to 127.0.0.1:1: Connection refused"):
+        het_tf.init(ps="redis://127.0.0.1:1")
+    monkeypatch.setenv("HET_PS", "redis://127.0.0.1:1")
+    with pytest.raises(ConnectionError, match="Connection refused"):
+        het_tf.init()
+    monkeypatch.delenv("HET_PS")
+    het_tf.init()
+
+
+def test_a_server_without_the_module(tmp_path):
+    with (
+        redis_lib.running(tmp_path / "r", module=False) as server,
+        pytest.raises(RuntimeError, match=r"has not loaded the het module; start it with --loadmodule"),
+    ):
+        het_tf.init(ps=server.address)
+
+
+def test_a_server_with_a_password(tmp_path):
+    with redis_lib.running(tmp_path / "r", "--requirepass", "secret") as server:
+        with pytest.raises(ConnectionError, match=r"NOAUTH.*give user and password as redis://USER:PASS"):
+            het_tf.init(ps=server.address)
+        with pytest.raises(ConnectionError, match="refuses the login: WRONGPASS"):
+            het_tf.init(ps=f"unix://:wrong@{server.socket}")
+        het_tf.init(ps=f"unix://:secret@{server.socket}")
+        train(het_tf.keras.Embedding(2, name="t"), 2)
+        assert len(rows_of("t")["ids"]) > 10
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+def test_another_spec_is_refused(server):
+    het_tf.init(ps=server.address)
+    het_tf.keras.Embedding(2, name="t")
+    het_tf.reset()
+    with pytest.raises(RuntimeError, match="exists with another spec"):
+        het_tf.keras.Embedding(3, name="t")
+
+
+def test_tables_elsewhere_come_before_the_address(server):
+    het_tf.keras.Embedding(2, name="t")
+    with pytest.raises(
+        RuntimeError, match=r"the tables \['t'\] .* are in this process; call het_tf.init before"
+    ):
+        het_tf.init(ps=server.address)
