@@ -182,7 +182,8 @@ def main() -> None:
         box=rich.box.SIMPLE_HEAD,
         title_justify="left",
     )
-    for column in ("model", "embedding", *(f"seed {seed}" for seed in options.seeds), "mean", "het - it"):
+    shown = options.seeds if len(options.seeds) <= 3 else []  # more do not fit on a line; the JSON has them
+    for column in ("model", "embedding", *(f"seed {seed}" for seed in shown), "mean", "het - it"):
         table.add_column(
             column, justify="left" if column in ("model", "embedding") else "right", no_wrap=True
         )
@@ -197,7 +198,11 @@ def main() -> None:
             difference = f"{gaps[side].mean():+.4f} +- {errors[side]:.4f}" if side in gaps else ""
             name = model if side == "het" else ""
             table.add_row(
-                name, side, *(f"{one:.4f}" for one in auc[side]), f"{auc[side].mean():.4f}", difference
+                name,
+                side,
+                *(f"{one:.4f}" for one in auc[side][: len(shown)]),
+                f"{auc[side].mean():.4f}",
+                difference,
             )
         summary[model] = {
             "mean_test_auc": {side: round(float(of_side.mean()), 5) for side, of_side in auc.items()},

@@ -83,8 +83,9 @@ class ChunkReader {
 // Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in the place of
 // those with the same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet
 // is what a user does to rows by hand: each gets the given content and one tick more than it had, and the
-// clients go on. *rows, where given: how many were loaded, set, or removed. An error names what does not fit and changes
-// nothing; nor does std::bad_alloc, but for a kClients chunk, of which a part may have been taken.
+// clients go on. *rows, where given: how many were loaded, set, or removed. An error names what does not fit
+// and changes nothing; nor does std::bad_alloc, but for a kClients chunk, of which a part may have been
+// taken.
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr);
 
 // Chunks of kSet and kRemove, and what a chunk of kRows holds. `rows`: row_floats a key.

@@ -1,4 +1,4 @@
-"""Every command and every block of Python in README.md, quickstart.md and benchmarks.md is run or checked.
+"""Every command and every block of Python in README.md and docs/quickstart.md is run or checked.
 
 Python blocks of one file run in one process, in order. `python ...` lines of shell blocks run as they stand.
 `make` lines: `make test` is what runs this test; `make train` and `make wheel` run here, where the

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,6 +242,41 @@ def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
         train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
         thread.join()
         assert rows_of("t")["clocks"].sum() > clocks + 2900
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+def test_the_manual_begins_with_what_works(tmp_path):
+    manual = (Path(__file__).parents[2] / "docs/parameter-server.md").read_text()
+    (command,) = re.findall(r"^redis-server .*$", manual, re.MULTILINE)
+    (block,) = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
+    port = str(redis_lib.free_port())
+    words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
+    server = redis_lib.Server(tmp_path)
+    server.arguments = [*words.split(" "), "--dir", str(tmp_path), "--unixsocket", str(server.socket)]
+    try:
+        server.start()
+        exec(block.replace("6379", port), {})
+        train(het_tf.keras.Embedding(2, name="t"), 2)
+        assert b"het_rows" in server.command("INFO", "het")
+        het_tf.reset()
+        het_tf.init(ps="")
+    finally:
+        server.stop()
+
+
+def test_the_login_of_the_manual_is_enough(tmp_path):
+    manual = (Path(__file__).parents[2] / "docs/parameter-server.md").read_text()
+    (rules,) = re.findall(r"^An ACL user needs `(.*)` on `(.*)`\.$", manual, re.MULTILINE)
+    with redis_lib.running(tmp_path / "r") as server:
+        rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[1], *rules[0].split()]
+        assert server.command(*rule).startswith(b"+OK")
+        het_tf.init(ps=f"unix://worker:pw@{server.socket}")
+        train(het_tf.keras.Embedding(2, name="t", cache_rows=5), 3)
+        table = het_tf.table("t")
+        table.assign([1], np.ones((1, 2), np.float32))
+        assert table.remove([1]) == 1
+        assert table.size == len(table.scan()["ids"]) > 10
         het_tf.reset()
         het_tf.init(ps="")
 
