@@ -457,28 +457,42 @@ void Client::ForgetTable(uint64_t table) {
 
 // --- waiting
 
+std::string Client::WhatIsMissing(bool* out_of_memory) const {
+  std::string which;
+  for (const Link& link : links_) {
+    if (link.outstanding.empty() && link.waiting.empty() && !link.unapplied()) continue;
+    which += " partition " + std::to_string(link.partition) +
+             (link.last_failure.empty() ? ": no answer;" : ": " + link.last_failure + ";");
+    *out_of_memory = *out_of_memory || link.last_failure == kStoreOutOfMemory;
+    if (which.size() > 400) break;
+  }
+  return which;
+}
+
 Status Client::Wait(const std::function<bool()>& done, const char* what) {
   const double start = transport_->Now();
   const uint64_t out_of_memory = out_of_memory_;
+  double notice = kNoticeSeconds;
   while (!done()) {
     Progress(0.05);
     for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
     if (done()) break;
     const double waited = transport_->Now() - start;
-    const bool hopeless = config_.fail_out_of_memory && out_of_memory_ != out_of_memory;
-    if (waited < config_.deadline && !hopeless) continue;
-    std::string which;
+    const std::string so_far =
+        std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;";
     bool exhausted = false;
-    for (const Link& link : links_) {
-      if (link.outstanding.empty() && link.waiting.empty() && !link.unapplied()) continue;
-      which += " partition " + std::to_string(link.partition) +
-               (link.last_failure.empty() ? ": no answer;" : ": " + link.last_failure + ";");
-      exhausted = exhausted || link.last_failure == kStoreOutOfMemory;
-      if (which.size() > 400) break;
+    const bool hopeless = config_.fail_out_of_memory && out_of_memory_ != out_of_memory;
+    if (waited < config_.deadline && !hopeless) {
+      if (waited >= notice && config_.notice) {
+        notice *= 2;
+        config_.notice(so_far + WhatIsMissing(&exhausted) + " it is tried again until " +
+                       std::to_string(static_cast<int>(config_.deadline)) + " s have passed");
+      }
+      continue;
     }
+    const std::string missing = WhatIsMissing(&exhausted);
     return Status(exhausted ? Code::kResourceExhausted : Code::kDeadlineExceeded,
-                  std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;" +
-                      which + " updates that were made are kept and will be sent. " +
+                  so_far + missing + " updates that were made are kept and will be sent. " +
                       (exhausted ? "Give the store more memory, or use fewer rows"
                                  : "Check the servers, or raise the deadline"));
   }

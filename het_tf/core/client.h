@@ -39,6 +39,8 @@ namespace het {
 
 class LocalService;
 
+constexpr double kNoticeSeconds = 5;
+
 struct ClientConfig {
   double request_timeout = 10;  // seconds until an unanswered request counts as lost
   double deadline = 60;         // seconds until a call gives up
@@ -51,6 +53,8 @@ struct ClientConfig {
   bool keep_until_durable = false;
   // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
+  // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
+  std::function<void(const std::string&)> notice;
 };
 
 // The unique keys of one table and partition, in arrays of `uniques` elements.
@@ -152,6 +156,7 @@ class Client {
   Status WaitForPushBound(const CachedWrite& write);
   Status WaitApplied();
   Status Wait(const std::function<bool()>& done, const char* what);
+  std::string WhatIsMissing(bool* out_of_memory) const;
   PushFrame::Section* NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
   void TrimCaches();
 

@@ -23,6 +23,12 @@ ClientConfig EmbeddedConfig() {
   return config;
 }
 
+ClientConfig RemoteConfig(std::function<void(const std::string&)> notice) {
+  ClientConfig config;
+  config.notice = std::move(notice);
+  return config;
+}
+
 Status OutOfMemory(const char* during) {
   return Status(Code::kResourceExhausted,
                 std::string("out of memory during ") + during +
@@ -52,12 +58,12 @@ Engine::Engine(std::string name, size_t threads)
       client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())) {}
 
 Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
-               std::unique_ptr<Transport> transport)
+               std::unique_ptr<Transport> transport, std::function<void(const std::string&)> notice)
     : name_(std::move(name)),
       store_(std::move(store)),
       transport_(std::move(transport)),
       pool_(std::make_unique<ThreadPool>(threads)),
-      client_(std::make_unique<Client>(transport_.get())) {}
+      client_(std::make_unique<Client>(transport_.get(), RemoteConfig(std::move(notice)))) {}
 
 Engine::~Engine() = default;
 

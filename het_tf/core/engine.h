@@ -63,9 +63,9 @@ class Engine {
   // Tables live in this process. `threads` counts the caller.
   explicit Engine(std::string name, size_t threads = 1);
   // Tables live at a remote store: `transport` carries frames to it, `store` makes and counts its tables. All
-  // tables have a cache.
+  // tables have a cache. `notice` is told what a call waits for, when it takes long.
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
-         std::unique_ptr<Transport> transport);
+         std::unique_ptr<Transport> transport, std::function<void(const std::string&)> notice);
   ~Engine();
 
   const std::string& name() const { return name_; }

@@ -91,10 +91,13 @@ TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {
 TEST_F(Failure, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
   WorldConfig config = Bounded(0);
   config.partitions = 3;
+  std::vector<std::string> notices;
+  config.client.notice = [&notices](const std::string& text) { notices.push_back(text); };
   Make(config);
   std::vector<Key> keys;
   for (Key key = 0; key < 30; ++key) keys.push_back(key);
   auto step = Read(0, keys);
+  EXPECT_TRUE(notices.empty());
   net().faults.refuse = 1;
   const Status status = world().Write(0, step.get());
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
@@ -102,6 +105,8 @@ TEST_F(Failure, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
        {"partition 0", "partition 1", "partition 2", "60 s", "LOADING the test is loading"}) {
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   }
+  ASSERT_EQ(notices.size(), 4u) << "after 5, 10, 20 and 40 s";
+  EXPECT_NE(notices[3].find("a push waited for 40 s; partition 0: "), std::string::npos) << notices[3];
   EXPECT_EQ(cache()->Pinned(), 0u);
   net().faults.refuse = 0;
   Drained();

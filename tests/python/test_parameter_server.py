@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -228,6 +230,48 @@ def test_partitions_move_between_shards_while_training(tmp_path):
         assert het_tf.table("t").size == 200
         het_tf.reset()
         het_tf.init(ps="")
+
+
+def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
+    with redis_lib.running(tmp_path / "r") as server:
+        het_tf.init(ps=server.address)
+        layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+        train(layer, 1)
+        clocks = rows_of("t")["clocks"].sum()
+        os.kill(server.process.pid, signal.SIGSTOP)
+        timer = threading.Timer(6, os.kill, (server.process.pid, signal.SIGCONT))
+        timer.start()
+        train(layer, 1, seed=1)
+        timer.join()
+        assert re.search(
+            rf"het_tf: parameter server {server.socket}: a lookup waited for 5 s; partition \d+: no answer;.* "
+            "it is tried again until 60 s have passed",
+            capfd.readouterr().err,
+        )
+        assert rows_of("t")["clocks"].sum() > clocks
+        het_tf.reset()
+        het_tf.init(ps="")
+
+
+def test_a_forked_process_has_connections_of_its_own(server):
+    het_tf.init(ps=server.address)
+    layer = het_tf.keras.Embedding(
+        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=0
+    )
+    train(layer, 3)
+    rows = rows_of("t")
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            try:
+                same = np.array_equal(het_tf.table("t").lookup(rows["ids"]), rows["rows"])
+            finally:
+                os._exit(0 if same else 1)
+        # Both talk at the same time.
+        np.testing.assert_array_equal(het_tf.table("t").lookup(rows["ids"]), rows["rows"])
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    train(layer, 1, seed=1)
+    assert rows_of("t")["clocks"].sum() > rows["clocks"].sum()
 
 
 def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):

@@ -28,6 +28,8 @@ bool PassesByItself(const std::string& error);
 class RedisCluster {
  public:
   explicit RedisCluster(ServerAddress address) : address_(std::move(address)) {}
+  // In a child of fork: the parent's connections are not this process's to use.
+  void ForgetConnections() { connections_.clear(); }
 
   // Asks the known servers, one after the other, until one answers. Unavailable says what each of them said.
   Status Refresh(double seconds);

@@ -61,6 +61,8 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
 Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,
                                    std::vector<std::string> words) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (process_ != getpid()) cluster_.ForgetConnections();
+  process_ = getpid();
   words.insert(words.begin(), {command, keys_[partition]});
   return cluster_.Ask(keys_[partition], words, kSeconds);
 }

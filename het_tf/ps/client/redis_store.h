@@ -2,6 +2,8 @@
 #ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
 #define HET_TF_PS_CLIENT_REDIS_STORE_H_
 
+#include <unistd.h>
+
 #include <mutex>
 #include <string>
 #include <vector>
@@ -33,7 +35,7 @@ class RedisStore : public TableStore {
   Result<TableRows> Scan(const TableSchema& schema) override;
 
  private:
-  explicit RedisStore(const ServerAddress& address) : cluster_(address) {}
+  explicit RedisStore(const ServerAddress& address) : process_(getpid()), cluster_(address) {}
 
   Status FindPartitions(const std::string& name_space);
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
@@ -42,7 +44,8 @@ class RedisStore : public TableStore {
   // The sum over the partitions of one of the numbers that HET.TABLE LIST says of a table.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
 
-  std::mutex mutex_;  // guards cluster_
+  std::mutex mutex_;  // guards what follows
+  int process_;       // a child of fork makes connections of its own
   RedisCluster cluster_;
   std::vector<std::string> keys_;
   uint64_t hash_seed_ = 0;

@@ -1,6 +1,7 @@
 #include "het_tf/ps/client/redis_transport.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +18,7 @@ constexpr double kRefreshSeconds = 1;
 }  // namespace
 
 RedisTransport::RedisTransport(RedisCluster cluster, std::vector<std::string> keys, uint64_t hash_seed)
-    : cluster_(std::move(cluster)), keys_(std::move(keys)), hash_seed_(hash_seed) {
+    : process_(getpid()), cluster_(std::move(cluster)), keys_(std::move(keys)), hash_seed_(hash_seed) {
   for (const std::string& key : keys_) slots_.push_back(SlotOf(key));
 }
 
@@ -42,7 +43,17 @@ RedisTransport::Server* RedisTransport::ServerOf(uint32_t partition) {
   return ServerAt(asked == asked_.end() ? cluster_.NodeOf(slots_[partition]) : asked->second);
 }
 
+void RedisTransport::CheckFork() {
+  if (process_ == getpid()) return;
+  process_ = getpid();
+  cluster_.ForgetConnections();
+  servers_.clear();
+  asked_.clear();
+  events_.clear();
+}
+
 void RedisTransport::Send(uint32_t partition, Bytes frame) {
+  CheckFork();
   Server* server = ServerOf(partition);
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
@@ -121,6 +132,7 @@ void RedisTransport::Lost(Server* server) {
 }
 
 bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
+  CheckFork();
   std::vector<pollfd> ready;
   std::vector<Server*> of;
   for (auto& server : servers_) {

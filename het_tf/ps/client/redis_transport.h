@@ -46,6 +46,8 @@ class RedisTransport : public Transport {
   };
   static constexpr int64_t kAsking = -1;
 
+  // A child of fork begins without connections: those that it inherited go on being the parent's.
+  void CheckFork();
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
   // Replies, and what is lost with a closed connection, become events.
@@ -53,6 +55,7 @@ class RedisTransport : public Transport {
   void Lost(Server* server);
   void Refused(uint32_t partition, const ServerNode& node, const std::string& error);
 
+  int process_;
   RedisCluster cluster_;
   const std::vector<std::string> keys_;
   const uint64_t hash_seed_;

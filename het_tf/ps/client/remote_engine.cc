@@ -1,5 +1,7 @@
 #include "het_tf/ps/client/remote_engine.h"
 
+#include <cstdio>
+
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 
@@ -13,7 +15,11 @@ Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, c
   HET_RETURN_IF_ERROR(cluster.Refresh(RedisStore::kSeconds));
   auto transport =
       std::make_unique<RedisTransport>(std::move(cluster), store.value()->keys(), store.value()->hash_seed());
-  return std::make_shared<Engine>(name_space, threads, std::move(store.value()), std::move(transport));
+  auto notice = [where = address.ToString()](const std::string& text) {
+    std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
+  };
+  return std::make_shared<Engine>(name_space, threads, std::move(store.value()), std::move(transport),
+                                  notice);
 }
 
 }  // namespace het
