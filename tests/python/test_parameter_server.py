@@ -244,8 +244,8 @@ def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
         train(layer, 1, seed=1)
         timer.join()
         assert re.search(
-            rf"het_tf: parameter server {server.socket}: a lookup waited for 5 s; partition \d+: no answer;.* "
-            "it is tried again until 60 s have passed",
+            rf"het_tf: parameter server {server.socket}: a lookup waited for 5 s; partition \d+: no answer;"
+            r".* it is tried again until 60 s have passed",
             capfd.readouterr().err,
         )
         assert rows_of("t")["clocks"].sum() > clocks
