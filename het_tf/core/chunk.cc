@@ -328,6 +328,12 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
   return Broken("of an unknown kind");
 }
 
+bool TakesMemory(Span<const uint8_t> chunk) {
+  Reader r(chunk);
+  Kind kind{};
+  return ReadKind(&r, &kind).ok() && kind != Kind::kRemove && kind != Kind::kHead && kind != Kind::kEnd;
+}
+
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
   const size_t floats = schema.row_floats();
   Writer w = Begin(Kind::kSet, chunk);

@@ -88,6 +88,9 @@ class ChunkReader {
 // taken.
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr);
 
+// Whether loading it can take memory: removals, and the ends of a sequence, do not.
+bool TakesMemory(Span<const uint8_t> chunk);
+
 // Chunks of kSet and kRemove, and what a chunk of kRows holds. `rows`: row_floats a key.
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);

@@ -473,9 +473,11 @@ Status Client::Wait(const std::function<bool()>& done, const char* what) {
   const double start = transport_->Now();
   const uint64_t out_of_memory = out_of_memory_;
   double notice = kNoticeSeconds;
+  rejected_ = Status();
   while (!done()) {
     Progress(0.05);
     for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
+    HET_RETURN_IF_ERROR(rejected_);
     if (done()) break;
     const double waited = transport_->Now() - start;
     const std::string so_far =

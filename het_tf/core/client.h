@@ -130,6 +130,7 @@ class Client {
   void ForgetTable(uint64_t table);
 
   const Counters& Stats(uint64_t table) { return caches_.at(table)->counters(); }
+  bool HasTable(uint64_t table) const { return caches_.count(table) != 0; }
   TableCache* cache(uint64_t table) { return caches_.at(table).get(); }
   const Link& link(uint32_t partition) const { return links_[partition]; }
   // Ticks of key that this worker made and that no answer has shown to be applied: in its line, queued, in
@@ -189,6 +190,7 @@ class Client {
   uint32_t step_ = 0;
   uint64_t jitter_;
   uint64_t out_of_memory_ = 0;  // answers that said so
+  Status rejected_;             // of the call that is running
   std::vector<Transport::Event> events_;
 };
 

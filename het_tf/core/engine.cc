@@ -193,6 +193,7 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const Table& table = *call.tables[group.table];
     if (group.entries == 0 || !table.options.cache) continue;
+    if (!client_->HasTable(table.schema->id())) return TableIsGone(table);
     read.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
                           step->plan.hashes(group), step->plan.rows(group), nullptr});
   }
@@ -345,6 +346,7 @@ Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* s
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const Table& table = *call.tables[group.table];
     if (group.entries == 0 || !table.options.cache) continue;
+    if (!client_->HasTable(table.schema->id())) return TableIsGone(table);
     write.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
                            step->plan.hashes(group), step->plan.rows(group),
                            step->values_of(group, table.schema->dim()), step->touched(group),

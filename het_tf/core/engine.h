@@ -100,6 +100,8 @@ class Engine {
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
+  // Whether tables live elsewhere than in this process.
+  bool remote() const { return service_ == nullptr; }
 
   // --- a table as an object
   Result<size_t> Size(const std::string& table);   // rows that were ever written
@@ -158,9 +160,12 @@ class Engine {
 // The process-wide registry of namespaces. The engine of a new name is made by the factory, which may fail;
 // by default its tables live in this process.
 using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
-// Null: the default. Engines that exist stay as they are.
-void SetEngineFactory(EngineFactory factory);
+// Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes, when one
+// has some: they would stay where they are.
+Status SetEngineFactory(EngineFactory factory);
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);
+// Null: there is none of that name yet.
+std::shared_ptr<Engine> FindEngine(const std::string& name);
 // Forgets a namespace and all its tables.
 void ResetEngine(const std::string& name);
 // Threads of engines, those that exist and those to come.

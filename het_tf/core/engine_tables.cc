@@ -126,6 +126,8 @@ std::vector<std::string> Engine::TableNames() const {
 Status Engine::DropTable(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
+  // A push of the table that is still on its way must not find it gone.
+  if (remote()) HET_RETURN_IF_ERROR(Flush());
   std::lock_guard<std::mutex> client_lock(client_mutex_);
   std::lock_guard<std::mutex> lock(tables_mutex_);
   HET_RETURN_IF_ERROR(store_->DropTable(*table.value()->schema));
@@ -242,10 +244,25 @@ Registry& GetRegistry() {
 
 }  // namespace
 
-void SetEngineFactory(EngineFactory factory) {
+Status SetEngineFactory(EngineFactory factory) {
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& [name, engine] : registry.engines) {
+    const std::vector<std::string> tables = engine->TableNames();
+    if (tables.empty()) continue;
+    return FailedPrecondition("table '" + tables[0] + "' of the namespace '" + name +
+                              "' is somewhere else already");
+  }
+  registry.engines.clear();
   registry.factory = std::move(factory);
+  return Status();
+}
+
+std::shared_ptr<Engine> FindEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.engines.find(name);
+  return it == registry.engines.end() ? nullptr : it->second;
 }
 
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {

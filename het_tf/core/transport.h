@@ -22,15 +22,17 @@ class Transport {
  public:
   struct Event {
     enum Kind {
-      kReply,    // bytes: one reply frame
-      kClosed,   // the connection to the partition is gone; replies that it owed will not come
-      kRefused,  // the server answered something else than a frame (busy loading, out of memory, ...): try
-                 // later
+      kReply,     // bytes: one reply frame
+      kClosed,    // the connection to the partition is gone; replies that it owed will not come
+      kRefused,   // the server answered something else than a frame (busy loading, out of memory, ...): try
+                  // later
+      kRejected,  // the server will answer so every time until somebody changes something (no permission, no
+                  // such command): the call fails
     };
     Kind kind = kReply;
     uint32_t partition = 0;
     Bytes bytes;
-    std::string reason;  // of kClosed and kRefused, for people
+    std::string reason;  // for people; of all but kReply
   };
 
   virtual ~Transport() = default;

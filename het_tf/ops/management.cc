@@ -207,16 +207,19 @@ int HetFlush(const char* name_space) {
 int HetConnect(const char* address) {
   return Answer([&]() -> Status {
     const std::string text = address;
-    if (text.empty()) {
-      het::SetEngineFactory(nullptr);
-      return Status();
-    }
+    if (text.empty()) return het::SetEngineFactory(nullptr);
     auto parsed = het::ParseServerAddress(text);
     if (!parsed.ok()) return parsed.status();
-    het::SetEngineFactory([server = parsed.value()](const std::string& name, size_t threads) {
+    return het::SetEngineFactory([server = parsed.value()](const std::string& name, size_t threads) {
       return het::OpenRemoteEngine(server, name, threads);
     });
-    return Status();
+  });
+}
+
+int HetFlushRemote(const char* name_space) {
+  return Answer([&] {
+    const std::shared_ptr<Engine> engine = het::FindEngine(name_space);
+    return engine == nullptr || !engine->remote() ? Status() : engine->Flush();
   });
 }
 

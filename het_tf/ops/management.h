@@ -52,6 +52,8 @@ HET_EXPORT void HetScanFree(void* scan);
 // Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
 // process.
 HET_EXPORT int HetConnect(const char* address);
+// As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
+HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);
 // Forgets the namespace and its tables.
 HET_EXPORT int HetReset(const char* name_space);

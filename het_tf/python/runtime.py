@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -58,47 +57,42 @@ def init(
 
     Raises:
       ValueError: Unknown gradient_scale, threads < 1, or an address that is none.
-      ConnectionError: No server answers there.
-      RuntimeError: The namespace has tables somewhere else already, the server has not loaded the het module,
-        or it refuses the login.
+      ConnectionError: No server answers there, or it refuses the login.
+      RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
+    _connect(ps if ps is not None else os.environ.get("HET_PS", ""), _checked(namespace))
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
-    _settings.namespace = _checked(namespace)
+    _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
-    _connect(ps if ps is not None else os.environ.get("HET_PS", ""))
 
 
-def _connect(address: str) -> None:
-    if address == (_settings.ps or ""):
-        _settings.ps = address
-        return
-    names = json.loads(native.call("HetTableNames", _settings.namespace))
-    if names:
-        where = f"at {_settings.ps!r}" if _settings.ps else "in this process"
-        raise RuntimeError(
-            f"ps is {address!r}, but the tables {names} of the namespace {_settings.namespace!r} are "
-            f"{where}; call het_tf.init before the first layer is made, or het_tf.reset() first"
-        )
-    native.call("HetReset", _settings.namespace)
-    native.call("HetConnect", address)
-    try:
-        native.call("HetTableNames", _settings.namespace)  # connects
-    except Exception:
-        native.call("HetConnect", _settings.ps or "")
-        raise
+def _connect(address: str, namespace: str) -> None:
+    if address != (_settings.ps or ""):
+        try:
+            native.call("HetConnect", address)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
+            ) from None
+        if address:
+            try:
+                native.call("HetTableNames", namespace)  # connects
+            except Exception:
+                native.call("HetConnect", _settings.ps or "")
+                raise
     _settings.ps = address
 
 
 def connect() -> None:
     """Follows HET_PS if nobody has called init(); called before the first table is made."""
     if _settings.ps is None:
-        _connect(os.environ.get("HET_PS", ""))
+        _connect(os.environ.get("HET_PS", ""), current_namespace())
 
 
 def default_cache_rows() -> int | None:

@@ -212,10 +212,8 @@ def reset(namespace: str | None = None) -> None:
 
 def _flush_or_warn(namespace: str) -> None:
     """Before a namespace is let go: what its caches hold back goes to the parameter server."""
-    if not runtime.default_cache_rows():
-        return
     try:
-        native.call("HetFlush", namespace)
+        native.call("HetFlushRemote", namespace)
     except Exception as error:
         warnings.warn(
             f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {error}",

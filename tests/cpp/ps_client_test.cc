@@ -40,7 +40,8 @@ TEST(Address, UnixSocket) {
 TEST(Address, ErrorsShowTheFormsAndNoPassword) {
   for (const char* text : {"", "host", "redis://", "redis://a,,b", "redis://a:0", "redis://a:65536",
                            "redis://a:1x", "redis://u:secret@a:x", "redis://u@a", "redis://[::1", "unix://",
-                           "unix://relative", "unix://u:secret@relative"}) {
+                           "unix://relative", "unix://u:secret@relative", "rediss://u:secret@h",
+                           "redis://u:secret@h1,u:secret@h2", "redis://u:se/secret@h:x"}) {
     const auto address = ParseServerAddress(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), Code::kInvalidArgument);

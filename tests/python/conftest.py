@@ -10,9 +10,11 @@ def fresh():
     import tensorflow as tf
 
     import het_tf
+    from het_tf.python import registry
 
     def clean():
-        het_tf.reset("")
+        for namespace in {"", *registry.namespaces()}:
+            het_tf.reset(namespace)
         het_tf.init()
         tf.keras.mixed_precision.set_global_policy("float32")
 

@@ -29,6 +29,9 @@ bool ParseEndpoint(const std::string& text, const ServerNode& from, ServerNode* 
 }
 
 Status FromError(const std::string& error, const ServerNode& node) {
+  if (error.find("exists with another spec") != std::string::npos) {
+    return Status(Code::kAlreadyExists, node.ToString() + ": " + error);
+  }
   if (StartsWith(error, "OOM")) return Status(Code::kResourceExhausted, node.ToString() + ": " + error);
   if (StartsWith(error, "ERR unknown command")) {
     return FailedPrecondition(node.ToString() +
@@ -136,7 +139,7 @@ Status RedisCluster::Refresh(double seconds) {
 }
 
 Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<std::string>& words,
-                                     double seconds) {
+                                     double seconds, bool repeatable) {
   const double end = Now() + seconds;
   const uint32_t slot = SlotOf(key);
   Status last;
@@ -167,6 +170,9 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
       if (!PassesByItself(error)) return last;
     } else {
       last = reply.status();
+      if (!repeatable && connection->wrote()) {
+        return Status(Code::kUnavailable, last.message() + "; what was asked may have been done or not");
+      }
       static_cast<void>(Refresh(std::max(end - Now(), 0.01)));  // the server may have a successor
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -42,8 +42,10 @@ class RedisCluster {
 
   // One command about `key`, wherever the key is; waits at most `seconds`, retrying what passes by itself. A
   // Redis error becomes a Status: OutOfMemory errors ResourceExhausted, a missing command FailedPrecondition
-  // (the module is not loaded), others FailedPrecondition with the server's text.
-  Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds);
+  // (the module is not loaded), others FailedPrecondition with the server's text. Not `repeatable`: once it
+  // may have been carried out it is not sent again; the call then fails with Unavailable.
+  Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds,
+                         bool repeatable = true);
 
  private:
   RedisConnection* ConnectionTo(const ServerNode& node);

@@ -111,7 +111,7 @@ std::string Errno() { return std::strerror(errno); }
 
 RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password)
     : node_(node), reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {
-  Connect();
+  if (Resolve()) Connect();
   if (closed() || password.empty()) return;
   awaits_auth_ = true;
   Enqueue(user.empty() ? std::vector<std::string>{"AUTH", password}
@@ -120,33 +120,54 @@ RedisConnection::RedisConnection(const ServerNode& node, const std::string& user
 
 RedisConnection::~RedisConnection() { Close("the client left"); }
 
-void RedisConnection::Connect() {
-  sockaddr_storage where{};
-  socklen_t size = 0;
+bool RedisConnection::Resolve() {
   if (node_.host.empty()) {
-    auto* local = reinterpret_cast<sockaddr_un*>(&where);
-    local->sun_family = AF_UNIX;
-    std::memcpy(local->sun_path, node_.path.data(), node_.path.size());
-    size = sizeof(sockaddr_un);
-  } else {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int error = getaddrinfo(node_.host.c_str(), std::to_string(node_.port).c_str(), &hints, &found);
-    if (error != 0) return Close("cannot resolve '" + node_.host + "': " + gai_strerror(error));
-    std::memcpy(&where, found->ai_addr, found->ai_addrlen);
-    size = found->ai_addrlen;
-    freeaddrinfo(found);
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    std::memcpy(local.sun_path, node_.path.data(), node_.path.size());
+    addresses_.emplace_back(reinterpret_cast<const char*>(&local), sizeof(local));
+    return true;
   }
-  fd_ = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd_ < 0) return Close("socket: " + Errno());
-  const int yes = 1;
-  if (!node_.host.empty()) setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&where), size) == 0) {
-    connecting_ = false;
-  } else if (errno != EINPROGRESS) {
-    Close("cannot connect to " + node_.ToString() + ": " + Errno());
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(node_.host.c_str(), std::to_string(node_.port).c_str(), &hints, &found);
+  if (error != 0) {
+    Close("cannot resolve '" + node_.host + "': " + gai_strerror(error));
+    return false;
   }
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    addresses_.emplace_back(reinterpret_cast<const char*>(one->ai_addr), one->ai_addrlen);
+  }
+  freeaddrinfo(found);
+  std::reverse(addresses_.begin(), addresses_.end());
+  return true;
+}
+
+void RedisConnection::Connect() {
+  int error = ECONNREFUSED;
+  while (!addresses_.empty()) {
+    const std::string address = std::move(addresses_.back());
+    addresses_.pop_back();
+    sockaddr_storage where{};
+    std::memcpy(&where, address.data(), address.size());
+    fd_ = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd_ >= 0) {
+      const int yes = 1;
+      if (!node_.host.empty()) setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+      connecting_ = true;
+      if (connect(fd_, reinterpret_cast<const sockaddr*>(&where), static_cast<socklen_t>(address.size())) ==
+          0) {
+        connecting_ = false;
+        return;
+      }
+      if (errno == EINPROGRESS) return;
+    }
+    error = errno;
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
 }
 
 void RedisConnection::FinishConnecting() {
@@ -155,8 +176,12 @@ void RedisConnection::FinishConnecting() {
   int error = 0;
   socklen_t size = sizeof(error);
   getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
   connecting_ = false;
+  if (error == 0) return;
+  if (addresses_.empty()) return Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
+  close(fd_);
+  fd_ = -1;
+  Connect();  // the host has more addresses
 }
 
 void RedisConnection::Close(std::string reason) {
@@ -206,6 +231,7 @@ void RedisConnection::Write() {
       if (errno == EINTR) continue;
       return Close("writing to " + node_.ToString() + ": " + Errno());
     }
+    wrote_ = true;
     for (size_t left = static_cast<size_t>(written); !queue_.empty();) {
       Outgoing& front = queue_.front();
       const size_t rest = front.bytes.size() - front.written;

@@ -52,6 +52,8 @@ class RedisConnection {
   // Why it was closed.
   const std::string& reason() const { return reason_; }
   bool wants_to_write() const { return connecting_ || !queue_.empty(); }
+  // Whether anything at all was sent.
+  bool wrote() const { return wrote_; }
 
   // COMMAND KEY [BODY]: a command with one binary argument at its end.
   void Enqueue(const std::string& command, const std::string& key, Bytes body);
@@ -74,13 +76,17 @@ class RedisConnection {
     size_t written = 0;
   };
 
+  bool Resolve();
+  // To the first of the host's addresses that is left; closes when there is none.
   void Connect();
   void FinishConnecting();
 
   const ServerNode node_;
+  std::vector<std::string> addresses_;  // sockaddr, the next one last
   int fd_ = -1;
   bool connecting_ = true;
   bool awaits_auth_ = false;
+  bool wrote_ = false;
   std::string reason_;
   std::deque<Outgoing> queue_;
   std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;

@@ -64,7 +64,7 @@ Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& comman
   if (process_ != getpid()) cluster_.ForgetConnections();
   process_ = getpid();
   words.insert(words.begin(), {command, keys_[partition]});
-  return cluster_.Ask(keys_[partition], words, kSeconds);
+  return cluster_.Ask(keys_[partition], words, kSeconds, /*repeatable=*/command != "HET.LOAD");
 }
 
 Status RedisStore::CreateTable(const Schema& schema) {
@@ -78,7 +78,9 @@ Status RedisStore::CreateTable(const Schema& schema) {
 Status RedisStore::DropTable(const TableSchema& schema) {
   for (uint32_t p = 0; p < keys_.size(); ++p) {
     auto dropped = Ask(p, "HET.TABLE", {"DROP", schema.spec().name});
-    if (!dropped.ok()) return dropped.status();
+    // Another worker, or an earlier attempt that stopped half-way, may have been here.
+    const bool gone = !dropped.ok() && dropped.status().message().find("no table '") != std::string::npos;
+    if (!dropped.ok() && !gone) return dropped.status();
   }
   return Status();
 }

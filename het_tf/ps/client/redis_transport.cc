@@ -12,6 +12,13 @@
 namespace het {
 namespace {
 
+bool IsPermanent(const std::string& error) {
+  for (const char* prefix : {"NOPERM", "NOAUTH", "WRONGTYPE", "HETERR", "ERR unknown command"}) {
+    if (error.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
 // How long a closed connection may take to tell the new owner of its slots.
 constexpr double kRefreshSeconds = 1;
 
@@ -81,6 +88,13 @@ void RedisTransport::Refused(uint32_t partition, const ServerNode& node, const s
     }
   } else if (error.rfind("OOM", 0) == 0) {
     event.reason = kStoreOutOfMemory;
+  } else if (error.rfind("HETNOPART", 0) == 0) {
+    event.reason +=
+        " (in the middle of a move this passes; else the server has lost the tables: it restarted without "
+        "persistence, or was flushed. Call het_tf.reset() and build the model again)";
+  } else if (IsPermanent(error)) {
+    event.kind = Event::kRejected;
+    event.reason += "; updates that were made are kept and will be sent";
   } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
     asked_.erase(partition);  // the move has ended otherwise
   }
@@ -165,13 +179,22 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
 }
 
 void RedisTransport::Reset(uint32_t partition) {
-  Server* server = ServerOf(partition);
-  server->connection->Close("the client gave up on an answer");
-  // Nothing is owed to this partition any more; the others on the connection are told.
-  server->owed.erase(std::remove(server->owed.begin(), server->owed.end(), static_cast<int64_t>(partition)),
-                     server->owed.end());
+  // Whoever owes this partition something, which need not be who has it by now; if nobody does, the answer
+  // that the client could not use came from who has it.
+  std::vector<Server*> servers;
+  for (auto& server : servers_) {
+    const auto& owed = server->owed;
+    if (std::find(owed.begin(), owed.end(), partition) != owed.end()) servers.push_back(server.get());
+  }
+  if (servers.empty()) servers.push_back(ServerOf(partition));
+  const auto of_partition = [partition](const Event& event) { return event.partition == partition; };
+  for (Server* server : servers) {
+    server->connection->Close("the client gave up on an answer");
+    Lost(server);
+  }
+  // The others on the connections are told; this partition's client knows.
+  events_.erase(std::remove_if(events_.begin(), events_.end(), of_partition), events_.end());
   asked_.erase(partition);
-  Lost(server);
 }
 
 void RedisTransport::Sleep(double seconds) {

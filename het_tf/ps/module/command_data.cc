@@ -59,6 +59,7 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
   for (size_t i = 2; i < args.size(); ++i) {
     const std::string which = "chunk " + std::to_string(i - 1) + " of " + std::to_string(args.size() - 2) +
                               " was not loaded, those before it were";
+    if (TakesMemory(BytesOf(args[i])) && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx, which);
     size_t of_chunk = 0;
     Status status;
     try {

@@ -29,9 +29,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"het.table", Entry<RunTable>, "write"},        {"het.step", Entry<RunStep>, "write deny-oom"},
-    {"het.read", Entry<RunRead>, "readonly"},       {"het.scan", Entry<RunScan>, "readonly"},
-    {"het.load", Entry<RunLoad>, "write deny-oom"}, {"het.stat", Entry<RunStat>, "readonly"},
+    {"het.table", Entry<RunTable>, "write"},  {"het.step", Entry<RunStep>, "write deny-oom"},
+    {"het.read", Entry<RunRead>, "readonly"}, {"het.scan", Entry<RunScan>, "readonly"},
+    {"het.load", Entry<RunLoad>, "write"},    {"het.stat", Entry<RunStat>, "readonly"},
 };
 
 void Info(RedisModuleInfoCtx* info, int for_crash_report) {
