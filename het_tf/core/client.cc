@@ -415,20 +415,24 @@ Status Client::Flush() {
   CheckFork();
   for (auto& [table, held] : caches_) {
     TableCache* cache = held.get();
+    const size_t row_bytes = sizeof(Key) + cache->schema().optimizer().wire_floats() * sizeof(float);
+    const size_t fit = std::max<size_t>(1, config_.max_frame_bytes / row_bytes);
     std::vector<Vector<uint32_t>> dirty(links_.size());
     cache->ForEachLine([&](uint32_t line) {
       if (cache->pending(line) > 0)
         dirty[LinkOf(*cache, cache->lines().meta(line).key)->partition].push_back(line);
     });
     for (uint32_t p = 0; p < links_.size(); ++p) {
-      if (dirty[p].empty()) continue;
-      PushFrame* frame = nullptr;
-      PushFrame::Section* section = NewSection(&links_[p], &frame, cache, dirty[p].size());
-      for (uint32_t line : dirty[p]) {
-        section->keys.push_back(cache->lines().meta(line).key);
-        cache->TakeUpdate(line, &section->ticks, &section->wire);
+      for (size_t begin = 0; begin < dirty[p].size(); begin += fit) {
+        const size_t rows = std::min(fit, dirty[p].size() - begin);
+        PushFrame* frame = nullptr;
+        PushFrame::Section* section = NewSection(&links_[p], &frame, cache, rows);
+        for (size_t i = begin; i < begin + rows; ++i) {
+          section->keys.push_back(cache->lines().meta(dirty[p][i]).key);
+          cache->TakeUpdate(dirty[p][i], &section->ticks, &section->wire);
+        }
+        cache->counters().bound_push += rows;
       }
-      cache->counters().bound_push += dirty[p].size();
     }
   }
   PushQueues();

@@ -44,6 +44,8 @@ constexpr double kNoticeSeconds = 5;
 struct ClientConfig {
   double request_timeout = 10;  // seconds until an unanswered request counts as lost
   double deadline = 60;         // seconds until a call gives up
+  // A flush sends frames of at most about so many bytes.
+  size_t max_frame_bytes = size_t{16} << 20;
   // A store that is out of memory fails the call at once: for a store that shares this process's memory.
   bool fail_out_of_memory = false;
   double first_backoff = 0.01;

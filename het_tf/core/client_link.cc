@@ -246,6 +246,18 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       Requeue(link, request.part);
       return Failed(link, kStoreOutOfMemory, false);
     case FrameStatus::kNoTable:
+      // Somebody has dropped it: what is left of it here goes, and the other tables go on.
+      rejected_ = FailedPrecondition("partition " + std::to_string(link->partition) +
+                                     " refuses this client: " + reply.message);
+      for (const TableReply& t : reply.tables) {
+        const auto cache = caches_.find(t.table);
+        if (cache != caches_.end()) DropTablePart(link, cache->second.get());
+        link->epochs.erase(t.table);
+      }
+      Acknowledge(link, reply.last_seq);
+      link->resend = true;
+      if (request.part != nullptr) Fail(request.part.get(), rejected_);
+      return;
     case FrameStatus::kWrongPartition:
     case FrameStatus::kBadFrame:
       link->fatal = FailedPrecondition("partition " + std::to_string(link->partition) +

@@ -57,9 +57,9 @@ struct PartitionId {
 
 enum class FrameStatus : uint8_t {
   kOk = 0,
-  kGap = 1,    // seq or after_seq is ahead of last_seq; nothing was done
-  kEpoch = 2,  // a table was loaded or cleared; nothing was done, the reply carries the new epochs
-  kNoTable = 3,
+  kGap = 1,      // seq or after_seq is ahead of last_seq; nothing was done
+  kEpoch = 2,    // a table was loaded or cleared; nothing was done, the reply carries the new epochs
+  kNoTable = 3,  // nothing was done; the reply names the tables that are not there
   kWrongPartition = 4,
   kBadFrame = 5,
   kOutOfMemory = 6,  // nothing was applied; last_seq is as it was

@@ -211,6 +211,12 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Bytes* push) 
       reply.last_seq = LastSeq(request.client);
       if (reply.status == FrameStatus::kOk) {
         Answer(request, &reply);
+      } else if (reply.status == FrameStatus::kNoTable) {
+        for (const TableRequest& t : request.tables) {
+          if (Find(t.table) != nullptr) continue;
+          reply.tables.emplace_back();
+          reply.tables.back().table = t.table;
+        }
       } else if (reply.status == FrameStatus::kEpoch) {
         reply.tables.resize(request.tables.size());
         for (size_t i = 0; i < request.tables.size(); ++i) {

@@ -61,16 +61,57 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
   }
 }
 
-TEST_F(Failure, ATableThatIsGone) {
-  Make(Bounded(0));
-  Train(0, {1});
-  world().service().DropTable(At(1).first);
-  auto step = world().NewStep({{1}});
-  const Status status = world().client(0).Read(step->MakeRead(), world().NewToken());
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_NE(status.message().find("partition 0"), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("no table"), std::string::npos) << status.message();
+TEST_F(Failure, ATableThatIsGoneIsGoneAlone) {
+  WorldConfig config = Bounded(3);
+  config.tables = 2;
+  Make(config);
+  auto both = world().NewStep({{1}, {2}});
+  ASSERT_TRUE(world().Read(0, both.get()).ok());
+  ASSERT_TRUE(world().Write(0, both.get()).ok());
+  const Schema gone = world().schema(0);
+  const Schema stays = world().schema(1);
+  world().service().DropTable(gone->id());
+
+  Client& client = world().client(0);
+  const Status flush = client.Flush();  // both tables' updates in one frame
+  EXPECT_EQ(flush.code(), Code::kFailedPrecondition);
+  EXPECT_NE(flush.message().find("partition 0"), std::string::npos) << flush.message();
+  EXPECT_NE(flush.message().find("no table"), std::string::npos) << flush.message();
+  EXPECT_EQ(client.cache(gone->id())->counters().discarded_ticks, 1u);
+  EXPECT_EQ(client.UnappliedTicks(stays->id(), 2), 1u) << "kept";
+  EXPECT_TRUE(client.Flush().ok());
+  EXPECT_EQ(world().ServerClock({stays->id(), 2}), 1);
+
+  auto again = world().NewStep({{1}, {2}});
+  EXPECT_EQ(client.Read(again->MakeRead(), world().NewToken()).code(), Code::kFailedPrecondition);
+  auto other = world().NewStep({{}, {2}});
+  EXPECT_TRUE(client.Read(other->MakeRead(), world().NewToken()).ok());
+  // Made again, it is another table.
+  ASSERT_TRUE(world().service().CreateTable(gone).ok());
+  auto once_more = world().NewStep({{1}, {2}});
+  EXPECT_TRUE(client.Read(once_more->MakeRead(), world().NewToken()).ok());
   Abandon();
+}
+
+TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
+  WorldConfig config = Bounded(kUnbounded);
+  config.client.max_frame_bytes = 100;
+  Make(config);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 50; ++key) keys.push_back(key);
+  Train(0, keys);
+  net().record = true;
+  Drained();
+  size_t rows = 0;
+  size_t frames = 0;
+  for (const Request& request : Sent(0)) {
+    if (request.tables.empty() || request.tables[0].push_keys.empty()) continue;
+    ++frames;
+    rows += request.tables[0].push_keys.size();
+    EXPECT_LE(request.tables[0].push_updates.size() * sizeof(float), 100u);
+  }
+  EXPECT_EQ(rows, 50u);
+  EXPECT_GE(frames, 8u);
 }
 
 TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {

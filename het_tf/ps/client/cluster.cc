@@ -13,6 +13,9 @@ namespace {
 
 bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
+// A server that has not answered a small question for so long is passed over.
+constexpr double kAnswerSeconds = 5;
+
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -117,7 +120,7 @@ Status RedisCluster::Refresh(double seconds) {
   }
   std::string said;
   for (const ServerNode& node : candidates) {
-    auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, seconds);
+    auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
     std::string why;
     if (!reply.ok()) {
       why = reply.status().message();

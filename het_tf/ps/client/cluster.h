@@ -31,7 +31,8 @@ class RedisCluster {
   // In a child of fork: the parent's connections are not this process's to use.
   void ForgetConnections() { connections_.clear(); }
 
-  // Asks the known servers, one after the other, until one answers. Unavailable says what each of them said.
+  // Asks the known servers, one after the other, at most five seconds each, until one answers. Unavailable
+  // says what each of them said.
   Status Refresh(double seconds);
   bool known() const { return !nodes_.empty(); }
   const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }
