@@ -478,6 +478,7 @@ Status Client::Wait(const std::function<bool()>& done, const char* what) {
   const uint64_t out_of_memory = out_of_memory_;
   double notice = kNoticeSeconds;
   rejected_ = Status();
+  waiting_since_ = start;
   while (!done()) {
     Progress(0.05);
     for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);

@@ -193,6 +193,7 @@ class Client {
   uint64_t jitter_;
   uint64_t out_of_memory_ = 0;  // answers that said so
   Status rejected_;             // of the call that is running
+  double waiting_since_ = 0;    // when it began to wait
   std::vector<Transport::Event> events_;
 };
 

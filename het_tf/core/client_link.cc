@@ -148,7 +148,12 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
 void Client::HandleEvent(Transport::Event* event) {
   Link* link = &links_[event->partition];
   if (event->kind == Transport::Event::kClosed) return Failed(link, event->reason, true);
-  if (event->kind == Transport::Event::kRejected) rejected_ = FailedPrecondition(event->reason);
+  // What was sent before this call may have been rejected for a reason that is gone by now: it is tried
+  // again.
+  if (event->kind == Transport::Event::kRejected && !link->outstanding.empty() &&
+      link->outstanding.front().sent_at >= waiting_since_) {
+    rejected_ = FailedPrecondition(event->reason);
+  }
   if (event->kind == Transport::Event::kRefused || event->kind == Transport::Event::kRejected) {
     if (!link->outstanding.empty()) {
       Requeue(link, std::move(link->outstanding.front().part));

@@ -389,8 +389,8 @@ def test_another_spec_is_refused(server):
 
 def test_a_table_that_others_have_dropped(server):
     het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(2, name="t", cache_rows=5, staleness=None)
-    other = het_tf.keras.Embedding(2, name="u", cache_rows=5, staleness=None)
+    layer = het_tf.keras.Embedding(2, name="t", cache_rows=1000, staleness=None)
+    other = het_tf.keras.Embedding(2, name="u", cache_rows=1000, staleness=None)
     train(layer, 3)
     train(other, 3)
     for line in server.command("KEYS", "het::*").split(b"\r\n"):
