@@ -38,6 +38,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_1_every_optimizer_trains_dense_and_table(name, variant):

@@ -19,6 +19,7 @@ import tensorflow as tf
 import het_tf
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
     pytest.mark.usefixtures("fresh"),
 ]

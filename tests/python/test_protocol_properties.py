@@ -16,6 +16,7 @@ import os
 import pathlib
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -237,7 +238,7 @@ class Protocol(RuleBasedStateMachine):
 
 _scale = float(os.environ.get("HET_TEST_SCALE", "1"))
 
-TestProtocol = Protocol.TestCase
+TestProtocol = pytest.mark.slow(Protocol.TestCase)
 TestProtocol.settings = settings(
     max_examples=max(1, int(300 * _scale)),
     derandomize=_scale <= 1,
