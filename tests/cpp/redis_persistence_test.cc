@@ -73,7 +73,7 @@ TEST_F(RedisPersistenceTest, ADamagedDumpIsRefusedOrHolds) {
     Command({"HET.SCAN", "damaged", "0"});
     ASSERT_EQ(Command({"PING"}).text, "PONG") << "mutation " << i << "\n" << server().Log();
   }
-  EXPECT_GT(refused, 10);
+  EXPECT_GT(refused, static_cast<int>(Scaled(500) / 50));
   EXPECT_NE(server().Log().find("het: damaged chunk"), std::string::npos) << server().Log();
   store().ExpectEqual();
 }
