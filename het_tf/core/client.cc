@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "het_tf/core/local_service.h"
 
@@ -485,57 +483,25 @@ Status Client::Wait(const std::function<bool()>& done, const char* what) {
     HET_RETURN_IF_ERROR(rejected_);
     if (done()) break;
     const double waited = transport_->Now() - start;
-    const std::string so_far =
-        std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) + " s;";
-    bool exhausted = false;
     const bool hopeless = config_.fail_out_of_memory && out_of_memory_ != out_of_memory;
-    if (waited < config_.deadline && !hopeless) {
-      if (waited >= notice && config_.notice) {
-        notice *= 2;
-        config_.notice(so_far + WhatIsMissing(&exhausted) + " it is tried again until " +
-                       std::to_string(static_cast<int>(config_.deadline)) + " s have passed");
-      }
+    const bool fails = waited >= config_.deadline || hopeless;
+    const bool tells = waited >= notice && config_.notice;
+    if (!fails && !tells) continue;
+    bool exhausted = false;
+    const std::string so_far = std::string(what) + " waited for " + std::to_string(static_cast<int>(waited)) +
+                               " s;" + WhatIsMissing(&exhausted);
+    if (!fails) {
+      notice *= 2;
+      config_.notice(so_far + " it is tried again until " +
+                     std::to_string(static_cast<int>(config_.deadline)) + " s have passed");
       continue;
     }
-    const std::string missing = WhatIsMissing(&exhausted);
     return Status(exhausted ? Code::kResourceExhausted : Code::kDeadlineExceeded,
-                  so_far + missing + " updates that were made are kept and will be sent. " +
+                  so_far + " updates that were made are kept and will be sent. " +
                       (exhausted ? "Give the store more memory, or use fewer rows"
                                  : "Check the servers, or raise the deadline"));
   }
   return Status();
-}
-
-// --- the store in this process
-
-uint32_t LocalTransport::partitions() const { return service_->partitions(); }
-PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
-
-void LocalTransport::Send(uint32_t partition, Bytes frame) {
-  Event event;
-  event.partition = partition;
-  try {
-    service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
-  } catch (const std::bad_alloc&) {
-    event.kind = Event::kRefused;
-    event.reason = kStoreOutOfMemory;
-  }
-  ready_.push_back(std::move(event));
-}
-
-bool LocalTransport::Poll(double, std::vector<Event>* events) {
-  const bool any = !ready_.empty();
-  for (Event& event : ready_) events->push_back(std::move(event));
-  ready_.clear();
-  return any;
-}
-
-void LocalTransport::Sleep(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-double LocalTransport::Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace het

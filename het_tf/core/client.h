@@ -37,8 +37,6 @@
 
 namespace het {
 
-class LocalService;
-
 constexpr double kNoticeSeconds = 5;
 
 struct ClientConfig {
@@ -195,23 +193,6 @@ class Client {
   Status rejected_;             // of the call that is running
   double waiting_since_ = 0;    // when it began to wait
   std::vector<Transport::Event> events_;
-};
-
-// The store in this process as a transport: a frame is answered where it is sent.
-class LocalTransport : public Transport {
- public:
-  explicit LocalTransport(LocalService* service) : service_(service) {}
-  uint32_t partitions() const override;
-  PartitionId id(uint32_t partition) const override;
-  void Send(uint32_t partition, Bytes frame) override;
-  bool Poll(double seconds, std::vector<Event>* events) override;
-  void Reset(uint32_t) override {}
-  void Sleep(double seconds) override;
-  double Now() override;
-
- private:
-  LocalService* const service_;
-  std::vector<Event> ready_;
 };
 
 }  // namespace het

@@ -6,6 +6,7 @@
 
 #include "het_tf/core/client.h"
 #include "het_tf/core/local_store.h"
+#include "het_tf/core/local_transport.h"
 #include "het_tf/core/row_ops.h"
 #include "het_tf/core/step.h"
 

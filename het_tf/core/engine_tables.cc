@@ -4,6 +4,7 @@
 
 #include "het_tf/core/client.h"
 #include "het_tf/core/engine.h"
+#include "het_tf/core/step.h"
 
 namespace het {
 namespace {
@@ -216,6 +217,7 @@ Result<std::string> Engine::Stats(const std::string& name) {
       {"rows", rows.value()}, {"bytes", bytes.value()}, {"mode", t.options.cache ? "cached" : "direct"}};
   if (t.options.cache) {
     std::lock_guard<std::mutex> lock(client_mutex_);
+    if (!client_->HasTable(t.schema->id())) return TableIsGone(t);
     const TableCache& cache = *client_->cache(t.schema->id());
     json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
     json["cache"]["rows"] = cache.lines().size();

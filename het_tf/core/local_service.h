@@ -2,7 +2,7 @@
 //
 // It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests run the
 // whole protocol against it. WithPartition() gives direct access, for the case in which the partition *is*
-// the store and nothing is copied (direct_tables.h).
+// the store and nothing is copied (step.h).
 //
 // Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are thread-safe.
 // No method takes two partitions' mutexes at once.

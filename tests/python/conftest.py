@@ -24,3 +24,22 @@ def fresh():
     tf.keras.utils.set_random_seed(0)
     yield np.random.default_rng(0)
     clean()
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory):
+    """A Redis server with the het module."""
+    import redis_lib
+
+    with redis_lib.running(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server):
+    """The same, empty, and left by the process after the test."""
+    import redis_lib
+
+    assert shared_server.command("FLUSHALL").startswith(b"+OK")
+    yield shared_server
+    redis_lib.leave()

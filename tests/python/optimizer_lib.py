@@ -7,24 +7,17 @@ library in the environment variable HET_TESTING_LIB.
 from __future__ import annotations
 
 import ctypes
-import os
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
+import testing_lib
 
 _FLOATS = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
 _KEYS = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
 
 
 def _load() -> ctypes.CDLL:
-    default = pathlib.Path(__file__).parents[2] / "build" / "release" / "libhet_testing.so"
-    path = pathlib.Path(os.environ.get("HET_TESTING_LIB", default))
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing; build the CMake target het_testing or set HET_TESTING_LIB"
-        )
-    lib = ctypes.CDLL(str(path))
+    lib = testing_lib.load()
     size_t, pointer, text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
     number, uint64 = ctypes.c_double, ctypes.c_uint64
     for name, result, arguments in [

@@ -9,6 +9,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
 
 import het_tf
 
@@ -137,6 +141,7 @@ def cluster(directory: Path, shards: int) -> Iterator[Cluster]:
         made.start()
         yield made
     finally:
+        leave()
         made.stop()
 
 
@@ -145,6 +150,12 @@ def missing() -> str:
     if shutil.which("redis-server") is None:
         return "redis-server is missing: apt-get install redis-server"
     return "" if MODULE.exists() else f"{MODULE} is not built"
+
+
+def leave() -> None:
+    """Tables are in this process again; what is unsent goes to the server, so it comes before its end."""
+    het_tf.reset()
+    het_tf.init(ps="")
 
 
 @contextlib.contextmanager
@@ -156,4 +167,30 @@ def running(directory: Path, *arguments: str, module: bool = True) -> Iterator[S
         server.start()
         yield server
     finally:
+        leave()
         server.stop()
+
+
+def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30) -> None:
+    """Steps whose gradients are small integers: sums of them are exact in any order."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        x = rng.integers(-ids, ids, batch)
+        gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, training=True) * gradient)
+        tape.gradient(loss, layer.trainable_variables)
+
+
+def rows_of(name: str) -> dict[str, np.ndarray]:
+    """Everything of a table, with what the cache held back."""
+    het_tf.flush()
+    return het_tf.table(name).scan()
+
+
+def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:
+    """One step that takes 1 off the rows of `ids` under SGD(1), and adds it to `expected`."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(ids, training=True))
+    tape.gradient(loss, layer.trainable_variables)
+    np.add.at(expected, ids, 1)

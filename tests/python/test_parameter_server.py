@@ -25,37 +25,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def shared_server(tmp_path_factory):
-    with redis_lib.running(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared_server):
-    """An empty one."""
-    assert shared_server.command("FLUSHALL").startswith(b"+OK")
-    yield shared_server
-    het_tf.reset()
-    het_tf.init(ps="")
-
-
-def train(layer, steps, seed=0, ids=40, batch=30):
-    """Steps whose gradients are small integers: sums of them are exact in any order."""
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        x = rng.integers(-ids, ids, batch)
-        gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(x, training=True) * gradient)
-        tape.gradient(loss, layer.trainable_variables)
-
-
-def rows_of(name):
-    het_tf.flush()
-    return het_tf.table(name).scan()
-
-
 @pytest.mark.parametrize("name", ["SGD", "Momentum", "RMSProp", "Adam", "Adagrad", "RowWiseAdagrad", "FTRL"])
 @pytest.mark.parametrize("bounds", [(0, 1000), (3, 10), (None, 5)])
 def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, bounds):
@@ -68,8 +37,8 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, bound
         layer = het_tf.keras.Embedding(
             4, name="t", optimizer=optimizer, staleness=staleness, cache_rows=cache_rows if ps else None
         )
-        train(layer, 25)
-        found[ps] = rows_of("t")
+        redis_lib.train(layer, 25)
+        found[ps] = redis_lib.rows_of("t")
     here, there = found.values()
     np.testing.assert_array_equal(here["ids"], there["ids"])
     np.testing.assert_array_equal(here["clocks"], there["clocks"])
@@ -116,11 +85,11 @@ def test_keras_models_train_and_what_they_learn_stays(server):
     het_tf.init(ps=server.address)
     losses = make().fit(ids, labels, batch_size=50, epochs=60, verbose=0).history["loss"]
     assert losses[-1] < 0.3 * losses[0]
-    learned = rows_of("item")
+    learned = redis_lib.rows_of("item")
     # The process forgets; the server does not.
     het_tf.reset()
     make()
-    np.testing.assert_array_equal(rows_of("item")["rows"], learned["rows"])
+    np.testing.assert_array_equal(redis_lib.rows_of("item")["rows"], learned["rows"])
 
 
 WORKER = """
@@ -182,17 +151,12 @@ def test_killed_servers_that_write_through_lose_nothing(tmp_path):
         while kills < 4 and time.monotonic() < begin + 60:
             steps += 1
             x = rng.integers(0, 50, 20)
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(layer(x, training=True))
-            tape.gradient(loss, layer.trainable_variables)
-            np.add.at(expected, x, 1)
+            redis_lib.count(layer, x, expected)
         stop.set()
         killer.join()
         assert kills >= 4 and steps > 20
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
-        het_tf.reset()
-        het_tf.init(ps="")
 
 
 def test_partitions_move_between_shards_while_training(tmp_path):
@@ -220,38 +184,31 @@ def test_partitions_move_between_shards_while_training(tmp_path):
         rng = np.random.default_rng(0)
         while mover.is_alive():
             x = rng.integers(0, 200, 50)
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(layer(x, training=True))
-            tape.gradient(loss, layer.trainable_variables)
-            np.add.at(expected, x, 1)
+            redis_lib.count(layer, x, expected)
         mover.join()
         assert len(moved) == 15
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
         assert het_tf.table("t").size == 200
-        het_tf.reset()
-        het_tf.init(ps="")
 
 
 def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address)
         layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
-        train(layer, 1)
-        clocks = rows_of("t")["clocks"].sum()
+        redis_lib.train(layer, 1)
+        clocks = redis_lib.rows_of("t")["clocks"].sum()
         os.kill(server.process.pid, signal.SIGSTOP)
         timer = threading.Timer(6, os.kill, (server.process.pid, signal.SIGCONT))
         timer.start()
-        train(layer, 1, seed=1)
+        redis_lib.train(layer, 1, seed=1)
         timer.join()
         assert re.search(
             rf"het_tf: parameter server {server.socket}: a lookup waited for 5 s; partition \d+: no answer;"
             r".* it is tried again until 60 s have passed",
             capfd.readouterr().err,
         )
-        assert rows_of("t")["clocks"].sum() > clocks
-        het_tf.reset()
-        het_tf.init(ps="")
+        assert redis_lib.rows_of("t")["clocks"].sum() > clocks
 
 
 def test_a_forked_process_has_connections_of_its_own(server):
@@ -259,8 +216,8 @@ def test_a_forked_process_has_connections_of_its_own(server):
     layer = het_tf.keras.Embedding(
         2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=0
     )
-    train(layer, 3)
-    rows = rows_of("t")
+    redis_lib.train(layer, 3)
+    rows = redis_lib.rows_of("t")
     for _ in range(3):
         child = os.fork()
         if child == 0:
@@ -271,24 +228,22 @@ def test_a_forked_process_has_connections_of_its_own(server):
         # Both talk at the same time.
         np.testing.assert_array_equal(het_tf.table("t").lookup(rows["ids"]), rows["rows"])
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    train(layer, 1, seed=1)
-    assert rows_of("t")["clocks"].sum() > rows["clocks"].sum()
+    redis_lib.train(layer, 1, seed=1)
+    assert redis_lib.rows_of("t")["clocks"].sum() > rows["clocks"].sum()
 
 
 def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
     with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
         het_tf.init(ps=server.address)
         layer = het_tf.keras.Embedding(64, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
-        train(layer, 2)
-        clocks = rows_of("t")["clocks"].sum()
+        redis_lib.train(layer, 2)
+        clocks = redis_lib.rows_of("t")["clocks"].sum()
         assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
         thread = threading.Timer(1, lambda: server.command("CONFIG", "SET", "maxmemory", "0"))
         thread.start()
-        train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
+        redis_lib.train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
         thread.join()
-        assert rows_of("t")["clocks"].sum() > clocks + 2900
-        het_tf.reset()
-        het_tf.init(ps="")
+        assert redis_lib.rows_of("t")["clocks"].sum() > clocks + 2900
 
 
 def test_the_manual_begins_with_what_works(tmp_path):
@@ -302,11 +257,10 @@ def test_the_manual_begins_with_what_works(tmp_path):
     try:
         server.start()
         exec(block.replace("6379", port), {})
-        train(het_tf.keras.Embedding(2, name="t"), 2)
+        redis_lib.train(het_tf.keras.Embedding(2, name="t"), 2)
         assert b"het_rows" in server.command("INFO", "het")
-        het_tf.reset()
-        het_tf.init(ps="")
     finally:
+        redis_lib.leave()
         server.stop()
 
 
@@ -317,157 +271,8 @@ def test_the_login_of_the_manual_is_enough(tmp_path):
         rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[1], *rules[0].split()]
         assert server.command(*rule).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:pw@{server.socket}")
-        train(het_tf.keras.Embedding(2, name="t", cache_rows=5), 3)
+        redis_lib.train(het_tf.keras.Embedding(2, name="t", cache_rows=5), 3)
         table = het_tf.table("t")
         table.assign([1], np.ones((1, 2), np.float32))
         assert table.remove([1]) == 1
         assert table.size == len(table.scan()["ids"]) > 10
-        het_tf.reset()
-        het_tf.init(ps="")
-
-
-# --- what does not work says why --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "address, why",
-    [
-        ("localhost:6379", "begins with neither redis:// nor unix://"),
-        ("redis://", "a host is missing"),
-        ("redis://host:port", "the port 'port' is not in 1..65535"),
-        ("redis://host:99999", "the port '99999' is not in 1..65535"),
-        ("redis://user@host", "a user without a password"),
-        ("unix://", "a socket's path has 1 to 107 bytes, not 0"),
-    ],
-)
-def test_an_address_that_is_none(address, why):
-    with pytest.raises(ValueError, match=why):
-        het_tf.init(ps=address)
-    het_tf.keras.Embedding(2, name="t")  # tables are here, as before
-    assert het_tf.table("t").stats()["mode"] == "direct"
-
-
-def test_no_server_there(tmp_path, monkeypatch):
-    with pytest.raises(ConnectionError, match=r"cannot connect to .*Check the address"):
-        het_tf.init(ps=f"unix://{tmp_path}/none")
-    with pytest.raises(ConnectionError, match=r"cannot connect to 127.0.0.1:1: Connection refused"):
-        het_tf.init(ps="redis://127.0.0.1:1")
-    monkeypatch.setenv("HET_PS", "redis://127.0.0.1:1")
-    with pytest.raises(ConnectionError, match="Connection refused"):
-        het_tf.init()
-    monkeypatch.delenv("HET_PS")
-    het_tf.init()
-
-
-def test_a_server_without_the_module(tmp_path):
-    with (
-        redis_lib.running(tmp_path / "r", module=False) as server,
-        pytest.raises(RuntimeError, match=r"has not loaded the het module; start it with --loadmodule"),
-    ):
-        het_tf.init(ps=server.address)
-
-
-def test_a_server_with_a_password(tmp_path):
-    with redis_lib.running(tmp_path / "r", "--requirepass", "secret") as server:
-        with pytest.raises(ConnectionError, match=r"NOAUTH.*give user and password as redis://USER:PASS"):
-            het_tf.init(ps=server.address)
-        with pytest.raises(ConnectionError, match="refuses the login: WRONGPASS"):
-            het_tf.init(ps=f"unix://:wrong@{server.socket}")
-        het_tf.init(ps=f"unix://:secret@{server.socket}")
-        train(het_tf.keras.Embedding(2, name="t"), 2)
-        assert len(rows_of("t")["ids"]) > 10
-        het_tf.reset()
-        het_tf.init(ps="")
-
-
-def test_another_spec_is_refused(server):
-    het_tf.init(ps=server.address)
-    het_tf.keras.Embedding(2, name="t")
-    het_tf.reset()
-    with pytest.raises(ValueError, match="exists with another spec"):
-        het_tf.keras.Embedding(3, name="t")
-
-
-def test_a_table_that_others_have_dropped(server):
-    het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(2, name="t", cache_rows=1000, staleness=None)
-    other = het_tf.keras.Embedding(2, name="u", cache_rows=1000, staleness=None)
-    train(layer, 3)
-    train(other, 3)
-    for line in server.command("KEYS", "het::*").split(b"\r\n"):
-        if line.startswith(b"het") and line[-2] % 2:  # some partitions: an attempt that stopped half-way
-            server.command("HET.TABLE", line.decode(), "DROP", "t")
-    refusals = 0
-    while refusals < 65:  # one partition or several end a flush; in the end all have refused
-        try:
-            het_tf.flush()
-            break
-        except RuntimeError as error:
-            assert "refuses this client: no table" in str(error)
-            refusals += 1
-    assert 1 <= refusals <= 64
-    train(other, 3, seed=1)
-    assert len(rows_of("u")["ids"]) > 50, "the other table goes on"
-    het_tf.reset()
-    het_tf.keras.Embedding(2, name="t")
-    het_tf.table("t").drop()
-    het_tf.keras.Embedding(3, name="t")
-
-
-def test_rights_that_are_missing_are_no_wait(tmp_path):
-    with redis_lib.running(tmp_path / "r") as server:
-        rules = "on nopass ~het:* +@all -het.step".split()
-        assert server.command("ACL", "SETUSER", "worker", *rules).startswith(b"+OK")
-        het_tf.init(ps=f"unix://worker:any@{server.socket}")
-        layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
-        begin = time.monotonic()
-        with pytest.raises(tf.errors.FailedPreconditionError, match=r"NOPERM.*het.step.*are kept"):
-            train(layer, 1)
-        assert time.monotonic() - begin < 30, "a wait for what does not pass by itself takes 60 s"
-        assert server.command("ACL", "SETUSER", "worker", "+het.step").startswith(b"+OK")
-        train(layer, 1, seed=1)
-        assert rows_of("t")["clocks"].sum() > 30, "what was kept has arrived"
-        het_tf.reset()
-        het_tf.init(ps="")
-
-
-def test_a_full_server_lets_rows_go(tmp_path):
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address)
-        het_tf.keras.Embedding(2, name="t")
-        table = het_tf.table("t")
-        table.assign([1, 2, 3], np.ones((3, 2), np.float32))
-        assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
-        with pytest.raises(MemoryError, match="raise maxmemory"):
-            table.assign([4], np.ones((1, 2), np.float32))
-        assert table.remove([1, 2, 9]) == 2
-        assert table.size == 1
-        het_tf.reset()
-        het_tf.init(ps="")
-
-
-def test_an_address_that_fails_changes_nothing(server):
-    het_tf.init(ps=server.address)
-    with pytest.raises(ValueError, match="begins with neither"):
-        het_tf.init(ps="nonsense", gradient_scale="sum", namespace="x", threads=3)
-    layer = het_tf.keras.Embedding(2, name="t")
-    assert layer.namespace == ""
-    with pytest.raises(RuntimeError, match="table 't' of the namespace '' is somewhere else already; call"):
-        het_tf.init(ps="", namespace="other")
-
-
-def test_a_server_that_is_gone_can_be_left(tmp_path):
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address)
-        het_tf.keras.Embedding(2, name="t")
-        het_tf.reset()
-    het_tf.reset()
-    het_tf.init(ps="")
-    het_tf.keras.Embedding(2, name="t")
-    assert het_tf.table("t").stats()["mode"] == "direct"
-
-
-def test_tables_elsewhere_come_before_the_address(server):
-    het_tf.keras.Embedding(2, name="t")
-    with pytest.raises(RuntimeError, match="table 't' of the namespace '' is somewhere else already; call"):
-        het_tf.init(ps=server.address)

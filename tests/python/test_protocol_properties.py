@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pathlib
 
 import numpy as np
 import pytest
+import testing_lib
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -36,13 +36,7 @@ _INT, _BOOL, _WORLD, _TEXT = ctypes.c_int, ctypes.c_bool, ctypes.c_void_p, ctype
 
 
 def _load() -> ctypes.CDLL:
-    default = pathlib.Path(__file__).parents[2] / "build" / "release" / "libhet_testing.so"
-    path = pathlib.Path(os.environ.get("HET_TESTING_LIB", default))
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing; build the CMake target het_testing or set HET_TESTING_LIB"
-        )
-    lib = ctypes.CDLL(str(path))
+    lib = testing_lib.load()
     keys = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
     floats = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
     config = [_U64, _U32, _U32, _U32, _TEXT, _U32, _TEXT, _U64, _U32, _I64, _I64, _U64, _INT]

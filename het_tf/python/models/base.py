@@ -113,7 +113,7 @@ class ClickModel(keras.Model):
 
     def parts(self) -> tuple[Part, ...]:
         """The tables of the model."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must say its tables: define parts()")
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
         """The optimizer of first-order weights where none is given."""

@@ -1,0 +1,30 @@
+#ifndef HET_TF_CORE_LOCAL_TRANSPORT_H_
+#define HET_TF_CORE_LOCAL_TRANSPORT_H_
+
+#include <vector>
+
+#include "het_tf/core/local_service.h"
+#include "het_tf/core/transport.h"
+
+namespace het {
+
+// The store in this process as a transport: a frame is answered where it is sent.
+class LocalTransport : public Transport {
+ public:
+  explicit LocalTransport(LocalService* service) : service_(service) {}
+  uint32_t partitions() const override;
+  PartitionId id(uint32_t partition) const override;
+  void Send(uint32_t partition, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t) override {}
+  void Sleep(double seconds) override;
+  double Now() override;
+
+ private:
+  LocalService* const service_;
+  std::vector<Event> ready_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_LOCAL_TRANSPORT_H_
