@@ -6,12 +6,26 @@ namespace het {
 namespace {
 
 constexpr uint32_t kMagic = 0x43544548;  // "HETC"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kRowsHead = 8 + 8 + 4 + 4;
 constexpr size_t kRowHead = 8 + 8 + 4 + 2;
-constexpr size_t kClientBytes = 24;
+constexpr size_t kRowTimeAt = 8 + 8;
+// Room above what may be loaded for what happens afterwards.
+constexpr Clock kMaxSavedClock = 2 * Shard::kMaxClock;
+constexpr size_t kClientBytes = 28;
+constexpr size_t kClientBytesV1 = 24;
 
-enum class Kind : uint8_t { kHead = 1, kTable = 2, kRows = 3, kClients = 4, kEnd = 5, kSet = 6, kRemove = 7 };
+enum class Kind : uint8_t {
+  kHead = 1,
+  kTable = 2,
+  kRows = 3,
+  kClients = 4,
+  kEnd = 5,
+  kSet = 6,
+  kRemove = 7,
+  kForget = 8,
+  kLoading = 9,
+};
 enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
 
 Status Broken(const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); }
@@ -31,13 +45,14 @@ Writer Begin(Kind kind, Bytes* chunk) {
   return w;
 }
 
-Status ReadKind(Reader* r, Kind* kind) {
+Status ReadKind(Reader* r, Kind* kind, uint8_t* version_out = nullptr) {
   if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
   const uint8_t version = r->Fixed<uint8_t>();
-  if (version != kVersion) {
-    return InvalidArgument("chunk version " + std::to_string(version) + "; this side speaks version " +
+  if (version < 1 || version > kVersion) {
+    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads versions 1 to " +
                            std::to_string(kVersion) + ": upgrade the older side");
   }
+  if (version_out != nullptr) *version_out = version;
   *kind = r->Fixed<Kind>();
   if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
   return Status();
@@ -50,8 +65,10 @@ Status ReadHead(Reader* r, PartitionId* id) {
   return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
 }
 
-Status ReadTable(Reader* r, Partition* partition) {
+Status ReadTable(Reader* r, uint8_t version, Partition* partition) {
   const uint64_t epoch = r->Fixed<uint64_t>();
+  const Clock floor = version == 1 ? 0 : r->Fixed<Clock>();
+  if (floor < 0 || floor > Shard::kMaxClock) return Broken("a clock floor out of range");
   const size_t length = r->left();
   const uint8_t* text = r->Raw(length);
   if (text == nullptr) return Broken("a truncated table");
@@ -59,7 +76,9 @@ Status ReadTable(Reader* r, Partition* partition) {
   if (!spec.ok()) return spec.status();
   auto schema = TableSchema::Create(std::move(spec.value()));
   if (!schema.ok()) return schema.status();
-  return partition->CreateTable(schema.value(), epoch);
+  HET_RETURN_IF_ERROR(partition->CreateTable(schema.value(), epoch));
+  partition->Find(schema.value()->id())->RaiseFloor(floor);
+  return Status();
 }
 
 Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
@@ -95,16 +114,23 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
   };
   const uint8_t* const begin = r->Raw(r->left());
   bool twice = false;
+  bool bad_clock = false;
   try {
     rows.reserve(count);
     Reader keys(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
     for (uint32_t i = 0; i < count; ++i) {
       const Key key = keys.Fixed<Key>();
-      keys.Raw(kRowHead - sizeof(Key) + data_bytes);
+      const Clock clock = keys.Fixed<Clock>();
+      bad_clock =
+          bad_clock || clock < 0 || clock > (mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock);
+      keys.Raw(kRowHead - sizeof(Key) - sizeof(Clock) + data_bytes);
       const uint64_t hash = store.Hash(key);
       uint32_t row = store.Find(key, hash);
       const bool created = row == kNoRow;
-      if (created) row = store.Insert(key, hash);
+      if (created) {
+        row = store.Insert(key, hash);
+        store.meta(row).clock = shard->birth_clock();
+      }
       twice = twice || !created;
       rows.push_back({row, created});
     }
@@ -112,9 +138,9 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
     undo();
     throw;
   }
-  if (mode == Mode::kBuild && twice) {
+  if ((mode == Mode::kBuild && twice) || bad_clock) {
     undo();
-    return Broken("a key comes twice");
+    return Broken(bad_clock ? "a clock out of range" : "a key comes twice");
   }
   Reader content(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
   for (const Row& row : rows) {
@@ -125,8 +151,9 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
     meta.last_used = content.Fixed<uint32_t>();
     meta.count = content.Fixed<uint16_t>();
     if (mode == Mode::kSet) {
+      const uint32_t time = meta.last_used;
       meta = before;
-      ++meta.clock;
+      CountTick(time, &meta);
     }
     std::memcpy(store.data(row.row), content.Raw(data_bytes), data_bytes);
   }
@@ -142,20 +169,46 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
   while (r->left() > 0) {
     const uint32_t row = shard->rows().Find(r->Fixed<Key>());
     if (row == kNoRow) continue;
-    shard->rows().Erase(row);
+    shard->Remove(row);
     ++*removed;
   }
   return Status();
 }
 
-Status ReadClients(Reader* r, Partition* partition) {
-  if (r->left() % kClientBytes != 0) return Broken("truncated clients");
+Status ReadClients(Reader* r, uint8_t version, Partition* partition) {
+  if (r->left() % (version == 1 ? kClientBytesV1 : kClientBytes) != 0) return Broken("truncated clients");
   while (r->left() > 0) {
     ClientId client;
     client.high = r->Fixed<uint64_t>();
     client.low = r->Fixed<uint64_t>();
-    partition->SetLastSeq(client, r->Fixed<uint64_t>());
+    ClientState state;
+    state.last_seq = r->Fixed<uint64_t>();
+    if (version > 1) state.time = r->Fixed<uint32_t>();
+    partition->SetClient(client, state);
   }
+  return Status();
+}
+
+Status ForgetClients(Reader* r, Partition* partition) {
+  if (r->left() % sizeof(ClientId) != 0) return Broken("truncated clients");
+  while (r->left() > 0) {
+    ClientId client;
+    client.high = r->Fixed<uint64_t>();
+    client.low = r->Fixed<uint64_t>();
+    partition->ForgetClient(client);
+  }
+  return Status();
+}
+
+Status ReadLoading(Reader* r, Partition* partition) {
+  LoadMark mark;
+  mark.since = r->Fixed<uint32_t>();
+  mark.until = r->Fixed<uint32_t>();
+  const size_t length = r->left();
+  const uint8_t* name = r->Raw(length);
+  if (name == nullptr || length == 0) return Broken("a load of nobody");
+  mark.loader.assign(reinterpret_cast<const char*>(name), length);
+  partition->SetLoadMark(mark);
   return Status();
 }
 
@@ -226,8 +279,10 @@ bool ChunkWriter::Next(Bytes* chunk) {
     case Stage::kTables:
       if (table_ != partition_.shards().end()) {
         Writer w = Begin(Kind::kTable, chunk);
-        const std::string spec = table_->second->schema().ToJson();
-        w.Fixed(table_->second->epoch());
+        const Shard& shard = *table_->second;
+        const std::string spec = shard.schema().ToJson(shard.limits());
+        w.Fixed(shard.epoch());
+        w.Fixed(shard.clock_floor());
         w.Raw(spec.data(), spec.size());
         ++table_;
         return true;
@@ -249,12 +304,23 @@ bool ChunkWriter::Next(Bytes* chunk) {
         do {
           w.Fixed(client_->first.high);
           w.Fixed(client_->first.low);
-          w.Fixed(client_->second);
+          w.Fixed(client_->second.last_seq);
+          w.Fixed(client_->second.time);
           ++client_;
         } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
         return true;
       }
+      stage_ = Stage::kLoading;
+      [[fallthrough]];
+    case Stage::kLoading:
       stage_ = Stage::kEnd;
+      if (const LoadMark* mark = partition_.loading()) {
+        Writer w = Begin(Kind::kLoading, chunk);
+        w.Fixed(mark->since);
+        w.Fixed(mark->until);
+        w.Raw(mark->loader.data(), mark->loader.size());
+        return true;
+      }
       [[fallthrough]];
     case Stage::kEnd:
       Begin(Kind::kEnd, chunk);
@@ -269,7 +335,8 @@ bool ChunkWriter::Next(Bytes* chunk) {
 Status ChunkReader::Add(Span<const uint8_t> chunk) {
   Reader r(chunk);
   Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  uint8_t version = 0;
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
   if (complete_) return Broken("it comes after the end");
   size_t rows = 0;
   if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
@@ -281,16 +348,19 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
       return Status();
     }
     case Kind::kTable:
-      return ReadTable(&r, partition_.get());
+      return ReadTable(&r, version, partition_.get());
     case Kind::kRows:
       return ReadRows(&r, Mode::kBuild, partition_.get(), &rows);
     case Kind::kClients:
-      return ReadClients(&r, partition_.get());
+      return ReadClients(&r, version, partition_.get());
+    case Kind::kLoading:
+      return ReadLoading(&r, partition_.get());
     case Kind::kEnd:
       complete_ = true;
       return r.left() == 0 ? Status() : Broken("an end with a body");
     case Kind::kSet:
     case Kind::kRemove:
+    case Kind::kForget:
       break;
   }
   return Broken("of a kind that no partition consists of");
@@ -302,7 +372,8 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
   *rows = 0;
   Reader r(chunk);
   Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  uint8_t version = 0;
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
   switch (kind) {
     case Kind::kHead: {
       PartitionId id;
@@ -311,7 +382,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
       return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
     }
     case Kind::kTable:
-      return ReadTable(&r, partition);
+      return ReadTable(&r, version, partition);
     case Kind::kRows:
       HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
       partition->ForgetClients();
@@ -321,7 +392,11 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
     case Kind::kRemove:
       return RemoveRows(&r, partition, rows);
     case Kind::kClients:
-      return ReadClients(&r, partition);
+      return ReadClients(&r, version, partition);
+    case Kind::kForget:
+      return ForgetClients(&r, partition);
+    case Kind::kLoading:
+      return ReadLoading(&r, partition);
     case Kind::kEnd:
       return r.left() == 0 ? Status() : Broken("an end with a body");
   }
@@ -331,7 +406,8 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
 bool TakesMemory(Span<const uint8_t> chunk) {
   Reader r(chunk);
   Kind kind{};
-  return ReadKind(&r, &kind).ok() && kind != Kind::kRemove && kind != Kind::kHead && kind != Kind::kEnd;
+  if (!ReadKind(&r, &kind).ok()) return false;
+  return kind == Kind::kTable || kind == Kind::kRows || kind == Kind::kSet || kind == Kind::kClients;
 }
 
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
@@ -353,6 +429,25 @@ void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk)
   Writer w = Begin(Kind::kRemove, chunk);
   w.Fixed(schema.id());
   w.Raw(keys.data(), keys.size() * sizeof(Key));
+}
+
+void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
+  Writer w = Begin(Kind::kForget, chunk);
+  for (const ClientId& client : clients) {
+    w.Fixed(client.high);
+    w.Fixed(client.low);
+  }
+}
+
+void StampSet(uint32_t now, Bytes* chunk) {
+  Reader r(Span<const uint8_t>(chunk->data(), chunk->size()));
+  Kind kind{};
+  if (!ReadKind(&r, &kind).ok() || kind != Kind::kSet) return;
+  r.Fixed<uint64_t>();
+  const size_t row_bytes = kRowHead + r.Fixed<uint32_t>() * sizeof(float);
+  for (size_t at = kRowsHead; at + row_bytes <= chunk->size(); at += row_bytes) {
+    std::memcpy(chunk->data() + at + kRowTimeAt, &now, sizeof(now));
+  }
 }
 
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows) {

@@ -4,19 +4,26 @@
 // by piece; no chunk is larger than kMaxChunkBytes (unless a single table description is). Every chunk stands
 // for itself: it says what it is, and the rows name their table.
 //
-//   chunk      u32 magic "HETC" | u8 version 1 | u8 kind | u16 0 | body
+//   chunk      u32 magic "HETC" | u8 version 2 | u8 kind | u16 0 | body
 //   kHead      u32 index | u32 count | u64 hash_seed               which partition this is
-//   kTable     u64 epoch | the table's description as JSON, to the end of the chunk (schema.h)
+//   kTable     u64 epoch | i64 clock floor | the table's description with its limits as JSON, to the end of
+//              the chunk (schema.h)
 //   kRows      u64 table id | u32 floats a row | u32 rows, then each:
 //                i64 key | i64 clock | u32 last_used | u16 count | floats (fp32): value and slots
-//   kClients   clients, to the end of the chunk: u64 high | u64 low | u64 last_seq
+//   kClients   clients, to the end of the chunk: u64 high | u64 low | u64 last_seq | u32 time
 //   kEnd       nothing: a sequence that ends without it was cut off
 //   kSet       as kRows; for LoadChunk alone
 //   kRemove    u64 table id | keys, to the end of the chunk: i64; for LoadChunk alone
+//   kForget    clients, to the end of the chunk: u64 high | u64 low; for LoadChunk alone
+//   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
+//
+// Version 1 is read too: its tables have neither floor nor limits, its clients no time, and its last_used
+// counts steps, which to every limit is long ago but not before the limit was set.
 //
 // All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every kClients,
-// kEnd. The clients come last because rows that were loaded from elsewhere make every last_seq a lie: loading
-// rows forgets the clients, and a complete sequence names them afterwards. The incarnation is in no chunk.
+// kLoading if there is a mark, kEnd. The clients come last because rows that were loaded from elsewhere make
+// every last_seq a lie: loading rows forgets the clients, and a complete sequence names them afterwards. The
+// incarnation is in no chunk.
 #ifndef HET_TF_CORE_CHUNK_H_
 #define HET_TF_CORE_CHUNK_H_
 
@@ -51,14 +58,14 @@ class ChunkWriter {
   bool Next(Bytes* chunk);
 
  private:
-  enum class Stage { kHead, kTables, kRows, kClients, kEnd, kDone };
+  enum class Stage { kHead, kTables, kRows, kClients, kLoading, kEnd, kDone };
 
   const Partition& partition_;
   const size_t max_bytes_;
   Stage stage_ = Stage::kHead;
   std::map<uint64_t, std::unique_ptr<Shard>>::const_iterator table_;
   ScanPosition rows_;
-  std::map<ClientId, uint64_t>::const_iterator client_;
+  std::map<ClientId, ClientState>::const_iterator client_;
 };
 
 // Builds a partition from its chunks.
@@ -83,9 +90,9 @@ class ChunkReader {
 // Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in the place of
 // those with the same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet
 // is what a user does to rows by hand: each gets the given content and one tick more than it had, and the
-// clients go on. *rows, where given: how many were loaded, set, or removed. An error names what does not fit
-// and changes nothing; nor does std::bad_alloc, but for a kClients chunk, of which a part may have been
-// taken.
+// clients go on. kRemove raises the clock floor, kForget is for clients that were not heard of any more.
+// *rows, where given: how many were loaded, set, or removed. An error names what does not fit and changes
+// nothing; nor does std::bad_alloc, but for a kClients chunk, of which a part may have been taken.
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr);
 
 // Whether loading it can take memory: removals, and the ends of a sequence, do not.
@@ -94,6 +101,10 @@ bool TakesMemory(Span<const uint8_t> chunk);
 // Chunks of kSet and kRemove, and what a chunk of kRows holds. `rows`: row_floats a key.
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
+void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
+// A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in before it
+// loads the chunk and hands it on. Any other chunk is left as it is.
+void StampSet(uint32_t now, Bytes* chunk);
 // Appends the rows to *rows if they are `schema`'s; another table's are left out.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows);
 

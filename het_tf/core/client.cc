@@ -251,7 +251,6 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   CheckFork();
   for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
   HET_RETURN_IF_ERROR(FetchMissing(write, token));
-  ++step_;
   for (CachedWrite::Part& part : write->parts) {
     TableCache* cache = caches_.at(part.table).get();
     for (size_t u = 0; u < part.uniques; ++u) {

@@ -84,7 +84,6 @@ void Client::Pump(Link* link) {
 void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
   Request request;
   request.request_id = next_request_id_++;
-  request.step = step_;
   request.partition = transport_->id(link->partition);
   request.client = link->client;
   request.seq = frame == nullptr ? 0 : frame->seq;

@@ -50,9 +50,9 @@ Status NonFiniteGradient(const TableSchema& schema, Key key) {
 
 }  // namespace
 
-Engine::Engine(std::string name, size_t threads)
+Engine::Engine(std::string name, size_t threads, TimeFn time)
     : name_(std::move(name)),
-      service_(std::make_unique<LocalService>()),
+      service_(std::make_unique<LocalService>(LocalService::kDefaultPartitions, 0, std::move(time))),
       store_(std::make_unique<LocalStore>(service_.get())),
       transport_(std::make_unique<LocalTransport>(service_.get())),
       pool_(std::make_unique<ThreadPool>(threads)),
@@ -310,6 +310,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
   }
 
   // Phase two, which cannot fail in the embedded store: one tick for every key.
+  const uint32_t now = service_ == nullptr ? 0 : service_->Now();
   step->ForPartitions(pool_.get(), [&](uint32_t p) {
     if (service_ == nullptr) return;
     service_->WithPartition(p, [&](Partition& partition) {
@@ -319,8 +320,8 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
         Shard* shard = partition.Find(table.schema->id());
         if (shard == nullptr) continue;
         TickGroup(shard, &step->plan, group, args.learning_rates[group.table],
-                  step->values_of(group, table.schema->dim()), step->touched(group),
-                  static_cast<uint32_t>(table.applies.load() + 1));
+                  step->values_of(group, table.schema->dim()), step->touched(group), now);
+        partition.SweepTable(shard, now, group.uniques, nullptr);
       }
     });
   });

@@ -45,6 +45,7 @@ Result<TableOptions> ParseTableOptions(const std::string& json);
 struct Table {
   Schema schema;
   TableOptions options;
+  std::optional<TableLimits> limits;  // as last declared here; guarded by the engine
   std::atomic<int64_t> applies{
       0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
 };
@@ -61,7 +62,7 @@ enum class NonFinite { kRaise, kSkip };
 class Engine {
  public:
   // Tables live in this process. `threads` counts the caller.
-  explicit Engine(std::string name, size_t threads = 1);
+  explicit Engine(std::string name, size_t threads = 1, TimeFn time = UnixTime);
   // Tables live at a remote store: `transport` carries frames to it, `store` makes and counts its tables. All
   // tables have a cache. `notice` is told what a call waits for, when it takes long.
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
@@ -71,8 +72,8 @@ class Engine {
   const std::string& name() const { return name_; }
   void SetThreads(size_t threads);
 
-  // An equal second creation changes nothing and is OK. AlreadyExists when spec or options differ; the
-  // message shows both.
+  // An equal second creation changes the limits at most, where the spec has some. AlreadyExists when spec or
+  // options differ; the message shows both.
   Status CreateTable(const TableSpec& spec, const TableOptions& options);
   // NotFound lists the tables there are.
   Result<TablePtr> Find(const std::string& name) const;
@@ -131,6 +132,7 @@ class Engine {
   Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
   void UndoRows(const BatchCall& call, Step* step);
   void Invalidate(const Table& table, Span<const Key> keys);
+  Status SetLimits(const Schema& schema, Table* table);
 
   const std::string name_;
   const std::unique_ptr<LocalService> service_;  // null: the store is remote

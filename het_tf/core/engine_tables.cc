@@ -90,7 +90,7 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   if (it != tables_.end()) {
     const std::string here = it->second->schema->ToJson() + " " + it->second->options.ToJson();
     const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
-    if (here == wanted) return Status();
+    if (here == wanted) return SetLimits(schema.value(), it->second.get());
     return Status(
         Code::kAlreadyExists,
         "table '" + spec.name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
@@ -101,8 +101,17 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   auto table = std::make_shared<Table>();
   table->schema = schema.value();
   table->options = options;
+  table->limits = spec.limits;
   tables_[spec.name] = std::move(table);
   generation_.fetch_add(1);
+  return Status();
+}
+
+Status Engine::SetLimits(const Schema& schema, Table* table) {
+  const std::optional<TableLimits>& limits = schema->spec().limits;
+  if (!limits || (table->limits && table->limits->Same(*limits))) return Status();
+  HET_RETURN_IF_ERROR(store_->CreateTable(schema));
+  table->limits = limits;
   return Status();
 }
 
@@ -181,6 +190,8 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
   auto table = Find(name);
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
+  // Row numbers must hold from one phase of an Apply to the next.
+  std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   auto gone = store_->Remove(*table.value()->schema, keys);
   Invalidate(*table.value(), keys);
   if (!gone.ok()) return gone.status();
@@ -191,6 +202,7 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
 Status Engine::Clear(const std::string& name) {
   auto table = Find(name);
   if (!table.ok()) return table.status();
+  std::lock_guard<std::mutex> apply_lock(apply_mutex_);  // as in Remove
   std::lock_guard<std::mutex> lock(client_mutex_);
   HET_RETURN_IF_ERROR(store_->ClearTable(*table.value()->schema));
   if (table.value()->options.cache) client_->ForgetTable(table.value()->schema->id());

@@ -44,7 +44,7 @@ void Encode(const Request& q, bool push_only, Bytes* out, Vector<size_t>* parts)
   w.Fixed(uint8_t{0});
   w.Fixed(uint16_t{0});
   w.Fixed(q.request_id);
-  w.Fixed(q.step);
+  w.Fixed(q.time);
   w.Fixed(q.partition.index);
   w.Fixed(q.partition.count);
   w.Fixed(q.partition.hash_seed);
@@ -101,7 +101,7 @@ Status Decode(Span<const uint8_t> bytes, Request* q) {
   }
   r.Raw(3);
   q->request_id = r.Fixed<uint32_t>();
-  q->step = r.Fixed<uint32_t>();
+  q->time = r.Fixed<uint32_t>();
   q->partition.index = r.Fixed<uint32_t>();
   q->partition.count = r.Fixed<uint32_t>();
   q->partition.hash_seed = r.Fixed<uint64_t>();

@@ -5,7 +5,7 @@
 // applied. PROTOCOL.md gives the rules; this file gives the bytes. All integers are little-endian; "varint"
 // is LEB128.
 //
-//   request  u32 magic | u8 version | u8 flags | u16 0 | u32 request_id | u32 step
+//   request  u32 magic | u8 version | u8 flags | u16 0 | u32 request_id | u32 time
 //            u32 partition | u32 partitions | u64 hash_seed | u64 client[2] | u64 seq | u64 after_seq
 //            varint tables, then each:
 //              u64 table | u64 epoch | varint floats an update, varint pushes | keys | ticks | updates (fp32)
@@ -83,7 +83,9 @@ struct TableRequest {
 
 struct Request {
   uint32_t request_id = 0;
-  uint32_t step = 0;  // of the client; becomes last_used of the rows that are pushed
+  // Seconds since 1970, set by the owner of the partition when it applies the push: with the push part it
+  // goes to the copies, which so agree on when a row was updated. What a client says counts for nothing.
+  uint32_t time = 0;
   PartitionId partition;
   ClientId client;
   uint64_t seq = 0;        // 0: no push part

@@ -11,7 +11,8 @@ uint64_t RandomId() {
   return id;
 }
 
-LocalService::LocalService(uint32_t partitions, uint64_t hash_seed) : hash_seed_(hash_seed) {
+LocalService::LocalService(uint32_t partitions, uint64_t hash_seed, TimeFn time)
+    : hash_seed_(hash_seed), time_(std::move(time)) {
   slots_.reserve(partitions);
   for (uint32_t i = 0; i < partitions; ++i) {
     slots_.push_back(std::make_unique<Slot>());
@@ -22,7 +23,7 @@ LocalService::LocalService(uint32_t partitions, uint64_t hash_seed) : hash_seed_
 Status LocalService::CreateTable(const Schema& schema) {
   const uint64_t epoch = RandomId();
   for (uint32_t i = 0; i < partitions(); ++i) {
-    HET_RETURN_IF_ERROR(WithPartition(i, [&](Partition& p) { return p.CreateTable(schema, epoch); }));
+    HET_RETURN_IF_ERROR(WithPartition(i, [&](Partition& p) { return p.CreateTable(schema, epoch, Now()); }));
   }
   return Status();
 }
@@ -43,7 +44,11 @@ void LocalService::ClearTable(uint64_t table) {
 }
 
 void LocalService::Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply) {
-  WithPartition(partition, [&](Partition& p) { p.Handle(frame, reply); });
+  WithPartition(partition, [&](Partition& p) {
+    Handling how;
+    how.now = Now();
+    p.Handle(frame, reply, how);
+  });
 }
 
 Status LocalService::Revive(uint32_t partition, Span<const uint8_t> bytes) {

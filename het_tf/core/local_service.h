@@ -2,7 +2,8 @@
 //
 // It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests run the
 // whole protocol against it. WithPartition() gives direct access, for the case in which the partition *is*
-// the store and nothing is copied (step.h).
+// the store and nothing is copied (step.h). Limits are kept by sweeps of the table that is being pushed to,
+// within the push: a table that nobody trains does not grow, and nothing runs in the background.
 //
 // Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are thread-safe.
 // No method takes two partitions' mutexes at once.
@@ -24,12 +25,16 @@ class LocalService {
  public:
   static constexpr uint32_t kDefaultPartitions = 16;
 
-  explicit LocalService(uint32_t partitions = kDefaultPartitions, uint64_t hash_seed = 0);
+  explicit LocalService(uint32_t partitions = kDefaultPartitions, uint64_t hash_seed = 0,
+                        TimeFn time = UnixTime);
 
   uint32_t partitions() const { return static_cast<uint32_t>(slots_.size()); }
   uint64_t hash_seed() const { return hash_seed_; }
+  // Seconds since 1970: this is where the store's rows are owned.
+  uint32_t Now() const { return time_(); }
   PartitionId id(uint32_t index) const { return {index, partitions(), hash_seed_}; }
 
+  // A second creation with an equal spec changes its limits at most.
   Status CreateTable(const Schema& schema);
   void DropTable(uint64_t table);
   // All rows go and caches notice.
@@ -56,6 +61,7 @@ class LocalService {
     std::unique_ptr<Partition> partition;
   };
   uint64_t hash_seed_;
+  TimeFn time_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 

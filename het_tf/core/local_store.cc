@@ -35,7 +35,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         float* data = shard->rows().data(row);
         schema.InitRow(keys[i], data);
         std::memcpy(data, rows + i * given, given * sizeof(float));
-        ++shard->rows().meta(row).clock;
+        CountTick(service_->Now(), &shard->rows().meta(row));
         return Status();
       });
       HET_RETURN_IF_ERROR(status);
@@ -54,7 +54,7 @@ Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> key
       if (shard == nullptr) return 0;
       const uint32_t row = shard->rows().Find(key);
       if (row == kNoRow) return 0;
-      shard->rows().Erase(row);
+      shard->Remove(row);
       return 1;
     });
   }

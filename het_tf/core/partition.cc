@@ -1,6 +1,7 @@
 #include "het_tf/core/partition.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace het {
 namespace {
@@ -14,33 +15,31 @@ uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
 
 }  // namespace
 
-uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
-  uint32_t row = rows_.Find(key, hash);
-  *created = row == kNoRow;
-  if (*created) {
-    row = rows_.Insert(key, hash);
-    schema_->InitRow(key, rows_.data(row));
-  }
-  return row;
-}
-
-void Shard::Clear(uint64_t epoch) {
-  rows_.Clear();
-  epoch_ = epoch;
-}
-
 Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
 
-Status Partition::CreateTable(const Schema& schema, uint64_t epoch) {
-  if (const Shard* shard = Find(schema->id())) {
+Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now) {
+  Shard* shard = Find(schema->id());
+  const auto& limits = schema->spec().limits;
+  auto set_limits = [&] {
+    TableLimits set = *limits;
+    if (set.since == 0) set.since = now;
+    shard->set_limits(set);
+  };
+  if (shard != nullptr) {
     const std::string here = shard->schema().ToJson();
     const std::string wanted = schema->ToJson();
-    if (here == wanted) return Status();
+    if (here == wanted) {
+      if (limits && !limits->Same(shard->limits())) set_limits();
+      return Status();
+    }
     return Status(Code::kAlreadyExists, "table '" + schema->spec().name +
                                             "' exists with another spec: " + here + "; wanted: " + wanted +
                                             ". Use another name, or drop the table first");
   }
-  shards_[schema->id()] = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
+  auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
+  shard = made.get();
+  shards_[schema->id()] = std::move(made);
+  if (limits) set_limits();
   return Status();
 }
 
@@ -50,8 +49,13 @@ Shard* Partition::Find(uint64_t table) {
 }
 
 uint64_t Partition::LastSeq(ClientId client) const {
-  const auto it = last_seq_.find(client);
-  return it == last_seq_.end() ? 0 : it->second;
+  const auto it = clients_.find(client);
+  return it == clients_.end() ? 0 : it->second.last_seq;
+}
+
+void Partition::BeginLoad(const LoadMark& mark, uint64_t epoch) {
+  loading_ = mark;
+  for (const auto& [table, shard] : shards_) shard->set_epoch(epoch);
 }
 
 size_t Partition::bytes() const {
@@ -101,12 +105,13 @@ FrameStatus Partition::Apply(const Request& q) {
       if (r.created) r.shard->rows().Erase(r.row);
     }
   };
-  uint64_t* last_seq = nullptr;
+  const bool known = clients_.count(q.client) != 0;
+  ClientState* client = nullptr;
   try {
     size_t pushes = 0;
     for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
     rows.reserve(pushes);
-    last_seq = &last_seq_[q.client];
+    client = &clients_[q.client];
     for (const TableRequest& t : q.tables) {
       Shard* shard = Find(t.table);
       for (Key key : t.push_keys) {
@@ -117,6 +122,7 @@ FrameStatus Partition::Apply(const Request& q) {
     }
   } catch (const std::bad_alloc&) {
     undo();
+    if (!known) clients_.erase(q.client);
     return FrameStatus::kOutOfMemory;
   }
   size_t at = 0;
@@ -130,10 +136,10 @@ FrameStatus Partition::Apply(const Request& q) {
       RowMeta& meta = store.meta(rows[at].row);
       meta.clock += t.push_ticks[i];
       meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
-      meta.last_used = std::max(meta.last_used, q.step);
+      meta.last_used = std::max(meta.last_used, q.time);
     }
   }
-  *last_seq = q.seq;
+  *client = {q.seq, std::max(client->time, q.time)};
   return FrameStatus::kOk;
 }
 
@@ -183,7 +189,8 @@ void Partition::Answer(const Request& q, Reply* p) {
   }
 }
 
-Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Bytes* push) {
+Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handling& how) {
+  Bytes* const push = how.push;
   bytes->clear();
   bytes->reserve(kHeadBytes);
   if (push != nullptr) push->clear();
@@ -201,6 +208,7 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Bytes* push) 
       reply.status = Check(request, &reply.message);
       if (reply.status == FrameStatus::kOk && request.seq != 0 &&
           request.seq == LastSeq(request.client) + 1) {
+        if (how.now != 0) request.time = how.now;
         if (push != nullptr) {
           push->reserve(frame.size());
           EncodePush(request, push);
@@ -238,6 +246,7 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Bytes* push) 
     Encode(reply, bytes);
   }
   if (push != nullptr && !handled.applied) push->clear();
+  if (handled.applied && how.now != 0) handled.swept = SweepPushed(request, how);
   handled.status = reply.status;
   return handled;
 }

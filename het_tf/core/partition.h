@@ -8,35 +8,43 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "het_tf/core/frame.h"
-#include "het_tf/core/schema.h"
+#include "het_tf/core/shard.h"
 
 namespace het {
 
-// One table's rows in one partition.
-class Shard {
- public:
-  Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
-      : schema_(std::move(schema)), epoch_(epoch), rows_(schema_->row_floats(), hash_seed) {}
+// What is known of a client: clients that have not pushed for kClientSeconds are forgotten, so that the
+// workers of every job that ever ran do not pile up. One that comes back is answered GAP 0 and begins anew.
+struct ClientState {
+  uint64_t last_seq = 0;  // newest push that was applied; 0: none
+  uint32_t time = 0;      // of that push; 0: from a file that did not say, and never forgotten
+};
+constexpr uint32_t kClientSeconds = 7 * TableLimits::kDay;
 
-  const TableSchema& schema() const { return *schema_; }
-  const Schema& shared_schema() const { return schema_; }
-  uint64_t epoch() const { return epoch_; }
-  RowStore& rows() { return rows_; }
-  const RowStore& rows() const { return rows_; }
+// A table is being loaded into several partitions, and nobody should see one half of it. The partition only
+// keeps the mark; its owner refuses frames meanwhile. It ends by itself, lest a loader that died block the
+// store for ever.
+struct LoadMark {
+  std::string loader;  // who, for people and for the end
+  uint32_t since = 0;
+  uint32_t until = 0;
 
-  // The row of `key`, created with its initial content if nobody wrote it before. Throws std::bad_alloc and
-  // changes nothing then.
-  uint32_t FindOrCreate(Key key, uint64_t hash, bool* created);
+  bool holds(uint32_t now) const { return now < until; }
+};
 
-  // Drops all rows; caches notice by the new epoch.
-  void Clear(uint64_t epoch);
-
- private:
-  Schema schema_;
-  uint64_t epoch_;  // random, new at load and clear; compared by !=
-  RowStore rows_;
+// How a frame is to be handled.
+struct Handling {
+  // The time as the partition's owner sees it: stamps what the push changes and lets its tables be swept. 0:
+  // the frame is a copy of one that was applied elsewhere; it carries its time, and nothing is swept, since
+  // removals come as copies too.
+  uint32_t now = 0;
+  // What another copy of this partition has to handle, and then to load (chunk.h), to become equal: the push
+  // part if this call applied it, and what was swept. Where nobody asks, null.
+  Bytes* push = nullptr;
+  std::vector<Bytes>* removals = nullptr;
 };
 
 // What a frame came to.
@@ -44,6 +52,7 @@ struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
   bool applied = false;  // its push part, by this call
   size_t rows = 0;       // in the reply
+  Swept swept;
 };
 
 class Partition {
@@ -54,9 +63,10 @@ class Partition {
   const PartitionId& id() const { return id_; }
   uint64_t incarnation() const { return incarnation_; }
 
-  // A second creation with an equal spec changes nothing; with another spec it is AlreadyExists, and the
-  // message shows both.
-  Status CreateTable(const Schema& schema, uint64_t epoch);
+  // A second creation with an equal spec changes nothing but the limits, where the spec has some; with
+  // another spec it is AlreadyExists, and the message shows both. `now`: since when new limits hold, if they
+  // do not say it themselves.
+  Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
   void DropTable(uint64_t table) { shards_.erase(table); }
   // Null when there is no such table.
   Shard* Find(uint64_t table);
@@ -66,17 +76,29 @@ class Partition {
   // partition gets a reply that says so, and changes nothing. A push is applied whole or not at all. A reply
   // for which there is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even
   // that fits.
-  //
-  // `push`, where given, receives what another copy of this partition has to Handle to become equal: the
-  // frame's push part alone if this call applied it, else nothing.
-  Handled Handle(Span<const uint8_t> frame, Bytes* reply, Bytes* push = nullptr);
+  Handled Handle(Span<const uint8_t> frame, Bytes* reply, const Handling& how = {});
+
+  // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks at about
+  // `budget` rows of each table and as many clients. *removals receives the chunks that make copies equal.
+  // Does nothing when there is no memory for them.
+  Swept Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals);
+  // The same for one table to which `pushed` rows were pushed just now.
+  Swept SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals);
 
   // Newest push that was applied from `client`; 0: none.
   uint64_t LastSeq(ClientId client) const;
-  const std::map<ClientId, uint64_t>& clients() const { return last_seq_; }
+  const std::map<ClientId, ClientState>& clients() const { return clients_; }
   // For loading (chunk.h).
-  void SetLastSeq(ClientId client, uint64_t seq) { last_seq_[client] = seq; }
-  void ForgetClients() { last_seq_.clear(); }
+  void SetClient(ClientId client, ClientState state) { clients_[client] = state; }
+  void ForgetClient(ClientId client) { clients_.erase(client); }
+  void ForgetClients() { clients_.clear(); }
+
+  // Null: nobody loads. Beginning gives all tables the new epoch: what caches hold is worth nothing, however
+  // the load ends.
+  const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
+  void BeginLoad(const LoadMark& mark, uint64_t epoch);
+  void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
+  void EndLoad() { loading_ = LoadMark(); }
 
   size_t bytes() const;
 
@@ -94,12 +116,17 @@ class Partition {
 
   FrameStatus Check(const Request& request, std::string* message);
   FrameStatus Apply(const Request& request);
+  Swept SweepPushed(const Request& request, const Handling& how);
+  Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
+  Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   void Answer(const Request& request, Reply* reply);
 
   PartitionId id_;
   uint64_t incarnation_;
   std::map<uint64_t, std::unique_ptr<Shard>> shards_;
-  std::map<ClientId, uint64_t> last_seq_;
+  std::map<ClientId, ClientState> clients_;
+  ClientId client_at_;  // the sweep of clients goes on behind this one
+  LoadMark loading_;
 };
 
 }  // namespace het

@@ -26,11 +26,18 @@ using Clock = int64_t;
 struct RowMeta {
   Key key;
   Clock clock;         // ticks that the row contains
-  uint32_t last_used;  // step of the last tick
+  uint32_t last_used;  // time of the last tick, in seconds since 1970 (limits.h)
   uint16_t count;      // ticks, saturating
   uint16_t flags;      // bit 0: live; the others belong to the owner of the store
 };
 static_assert(sizeof(RowMeta) == 24);
+
+// One more tick in the row, at that time.
+inline void CountTick(uint32_t now, RowMeta* meta) {
+  ++meta->clock;
+  if (meta->count != 0xffff) ++meta->count;
+  meta->last_used = now > meta->last_used ? now : meta->last_used;
+}
 
 class RowStore {
  public:

@@ -4,6 +4,63 @@
 #include <nlohmann/json.hpp>
 
 namespace het {
+namespace {
+
+using Json = nlohmann::json;
+
+Json ToJsonObject(const TableSpec& spec) {
+  return {
+      {"name", spec.name},
+      {"dim", spec.dim},
+      {"optimizer", {{"name", spec.optimizer.name}, {"params", spec.optimizer.params}}},
+      {"initializer",
+       {{"name", spec.initializer.name}, {"a", spec.initializer.a}, {"b", spec.initializer.b}}},
+      {"seed", spec.seed},
+      {"l2", spec.l2},
+      {"max_norm", spec.max_norm},
+  };
+}
+
+Status CheckLimits(const TableLimits& limits) {
+  if (limits.min_count_ttl == 0) return InvalidArgument("min_count_ttl is 0; it must be at least 1 second");
+  if (limits.min_count > 0 && limits.ttl > 0 && limits.min_count_ttl >= limits.ttl) {
+    return InvalidArgument("min_count_ttl is " + std::to_string(limits.min_count_ttl) + " and ttl " +
+                           std::to_string(limits.ttl) +
+                           ": every row would go by its ttl first; give min_count_ttl < ttl");
+  }
+  return Status();
+}
+
+Result<TableLimits> ParseLimits(const Json& json) {
+  TableLimits limits;
+  for (const auto& [field, value] : json.items()) {
+    const auto given = value.get<int64_t>();
+    int64_t most = UINT32_MAX;
+    if (field == "max_rows") most = int64_t{1} << 62;
+    if (field == "min_count") most = TableLimits::kMaxCount;
+    if (given < 0 || given > most) {
+      return InvalidArgument(field + " is " + std::to_string(given) + "; it must be from 0 to " +
+                             std::to_string(most));
+    }
+    const auto number = static_cast<uint64_t>(given);
+    if (field == "max_rows") {
+      limits.max_rows = number;
+    } else if (field == "ttl") {
+      limits.ttl = static_cast<uint32_t>(number);
+    } else if (field == "min_count") {
+      limits.min_count = static_cast<uint32_t>(number);
+    } else if (field == "min_count_ttl") {
+      limits.min_count_ttl = static_cast<uint32_t>(number);
+    } else if (field == "since") {
+      limits.since = static_cast<uint32_t>(number);
+    } else {
+      return InvalidArgument("table limits have the unknown field '" + field + "'");
+    }
+  }
+  return limits;
+}
+
+}  // namespace
 
 Result<Schema> TableSchema::Create(TableSpec spec) {
   auto bad = [&](const std::string& what) { return InvalidArgument("table '" + spec.name + "': " + what); };
@@ -16,6 +73,10 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
   }
   if (!(spec.max_norm >= 0) || !std::isfinite(spec.max_norm)) {
     return bad("max_norm is " + std::to_string(spec.max_norm) + "; it must be finite and >= 0 (0: no limit)");
+  }
+  if (spec.limits) {
+    const Status limits = CheckLimits(*spec.limits);
+    if (!limits.ok()) return bad(limits.message());
   }
   auto optimizer = Optimizer::Create(spec.optimizer, spec.dim);
   if (!optimizer.ok()) return bad(optimizer.status().message());
@@ -54,17 +115,15 @@ void TableSchema::Tick(float learning_rate, float* g, float* row, float* update)
   }
 }
 
-std::string TableSchema::ToJson() const {
-  nlohmann::json json = {
-      {"name", spec_.name},
-      {"dim", spec_.dim},
-      {"optimizer", {{"name", spec_.optimizer.name}, {"params", spec_.optimizer.params}}},
-      {"initializer",
-       {{"name", spec_.initializer.name}, {"a", spec_.initializer.a}, {"b", spec_.initializer.b}}},
-      {"seed", spec_.seed},
-      {"l2", spec_.l2},
-      {"max_norm", spec_.max_norm},
-  };
+std::string TableSchema::ToJson() const { return ToJsonObject(spec_).dump(); }
+
+std::string TableSchema::ToJson(const TableLimits& limits) const {
+  Json json = ToJsonObject(spec_);
+  json["limits"] = {{"ttl", limits.ttl},
+                    {"max_rows", limits.max_rows},
+                    {"min_count", limits.min_count},
+                    {"min_count_ttl", limits.min_count_ttl},
+                    {"since", limits.since}};
   return json.dump();
 }
 
@@ -95,6 +154,10 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
         spec.l2 = value.get<double>();
       } else if (field == "max_norm") {
         spec.max_norm = value.get<double>();
+      } else if (field == "limits") {
+        auto limits = ParseLimits(value);
+        if (!limits.ok()) return limits.status();
+        spec.limits = limits.value();
       } else {
         return InvalidArgument("table spec has the unknown field '" + field + "'");
       }

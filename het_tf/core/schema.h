@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "het_tf/core/alloc.h"
 #include "het_tf/core/initializer.h"
+#include "het_tf/core/limits.h"
 #include "het_tf/core/optimizer.h"
 
 namespace het {
@@ -24,6 +26,8 @@ struct TableSpec {
   double l2 = 0;
   // After a tick a value longer than this is scaled back to it (keras.constraints.MaxNorm); 0: no limit.
   double max_norm = 0;
+  // Absent: leave them as they are, for a table that is there; none, for a new one.
+  std::optional<TableLimits> limits;
 };
 
 class TableSchema {
@@ -51,8 +55,10 @@ class TableSchema {
   // Optimizer::Apply. Uses g up: what it holds afterwards means nothing.
   void Tick(float learning_rate, float* g, float* row, float* update) const;
 
-  // One line of JSON, equal for equal specs.
+  // One line of JSON, equal for equal specs: without limits, in which equal tables may differ.
   std::string ToJson() const;
+  // The same with these limits.
+  std::string ToJson(const TableLimits& limits) const;
 
  private:
   TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, Initializer initializer);

@@ -115,7 +115,7 @@ void DropNewRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, u
 }
 
 void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate, float* sums,
-               const uint8_t* touched, uint32_t step) {
+               const uint8_t* touched, uint32_t now) {
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
   const size_t dim = schema.dim();
@@ -125,10 +125,7 @@ void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, flo
       PrefetchForWrite(store, rows[u + kRowsAhead]);
     if (!touched[u]) continue;
     schema.Tick(learning_rate, sums + u * dim, store.data(rows[u]), nullptr);
-    RowMeta& meta = store.meta(rows[u]);
-    ++meta.clock;
-    meta.count = meta.count == 0xffff ? meta.count : static_cast<uint16_t>(meta.count + 1);
-    meta.last_used = step;
+    CountTick(now, &store.meta(rows[u]));
   }
 }
 

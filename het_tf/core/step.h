@@ -72,9 +72,9 @@ bool MakeRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint
 // Takes back what MakeRows made.
 void DropNewRows(Shard* shard, BatchPlan& plan, const BatchPlan::Group& group, uint8_t* touched);
 
-// One tick for every touched key. Uses the sums up.
+// One tick, at time `now`, for every touched key. Uses the sums up.
 void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, float learning_rate, float* sums,
-               const uint8_t* touched, uint32_t step);
+               const uint8_t* touched, uint32_t now);
 
 Status TableIsGone(const Table& table);
 

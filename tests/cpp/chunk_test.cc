@@ -28,7 +28,7 @@ class ChunkTest : public ::testing::Test {
     }
     Fill("a", 100);
     Fill("b", 57);
-    for (uint64_t i = 1; i <= 40; ++i) partition_.SetLastSeq({i, 3}, i * i);
+    for (uint64_t i = 1; i <= 40; ++i) partition_.SetClient({i, 3}, {i * i, 0});
   }
   Shard* Table(const char* name) { return partition_.Find(HashName(name)); }
   void Fill(const char* name, Key keys) {
@@ -101,7 +101,7 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
       for (size_t i = 0; &chunks[i] != &chunk; ++i) ASSERT_TRUE(reader.Add(View(chunks[i])).ok());
       const bool taken = reader.Add({chunk.data(), size}).ok();
       // Clients end where the chunk ends, so a cut between two of them is not seen here.
-      ASSERT_TRUE(!taken || (&chunk == &chunks[6] && size % 24 == 8)) << size;
+      ASSERT_TRUE(!taken || (&chunk == &chunks[6] && size % 28 == 8)) << size;
     }
   }
 }
@@ -128,7 +128,7 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetLastSeq(kClient, 8);
+  other.SetClient(kClient, {8, 0});
   for (int twice = 0; twice < 2; ++twice) {
     ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
     EXPECT_EQ(other.LastSeq(kClient), 0u);
@@ -148,6 +148,7 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   Bytes chunk;
   EncodeSet(schema, Span<const Key>(keys.data(), keys.size()), rows.data(), &chunk);
+  StampSet(900, &chunk);
   size_t set = 0;
   ASSERT_TRUE(LoadChunk(View(chunk), &partition_, &set).ok());
   EXPECT_EQ(set, 3u);
@@ -155,9 +156,11 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   EXPECT_EQ(store.size(), 101u);
   const uint32_t old = store.Find(0);
   EXPECT_EQ(store.meta(old).clock, 1 + 2) << "a tick for each";
-  EXPECT_EQ(store.meta(old).count, 3u);
+  EXPECT_EQ(store.meta(old).count, 3u + 2);
+  EXPECT_EQ(store.meta(old).last_used, 900u);
   EXPECT_EQ(store.data(old)[0], rows[2 * schema.row_floats()]) << "the last of equal keys wins";
   EXPECT_EQ(store.meta(store.Find(-8)).clock, 1);
+  EXPECT_EQ(store.meta(store.Find(-8)).last_used, 900u);
   EXPECT_EQ(partition_.clients().size(), 40u);
 }
 
@@ -222,7 +225,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetLastSeq(kClient, 8);
+  other.SetClient(kClient, {8, 0});
   const Bytes before = State(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {
@@ -245,7 +248,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
 TEST_F(ChunkTest, APushPartMakesACopyEqual) {
   auto copy = std::move(Partition::Deserialize(View(State(partition_)), 4).value());
   Request q;
-  q.step = 77;
+  q.time = 77;
   q.partition = partition_.id();
   q.client = kClient;
   q.seq = 1;
@@ -269,13 +272,16 @@ TEST_F(ChunkTest, APushPartMakesACopyEqual) {
   Encode(q, &frame);
   EXPECT_EQ(SeqOf(View(frame)), 1u);
   EXPECT_EQ(SeqOf({frame.data(), 55}), 0u);
-  const Handled handled = partition_.Handle(View(frame), &reply, &push);
+  Handling how;
+  how.now = 1000;
+  how.push = &push;
+  const Handled handled = partition_.Handle(View(frame), &reply, how);
   EXPECT_TRUE(handled.applied);
   EXPECT_EQ(handled.rows, 2u) << "key 0 of both tables; the others do not exist";
   EXPECT_LT(push.size(), frame.size());
   EXPECT_TRUE(copy->Handle(View(push), &reply).applied);
   EXPECT_EQ(State(*copy), State(partition_));
-  EXPECT_FALSE(partition_.Handle(View(frame), &reply, &push).applied) << "a duplicate";
+  EXPECT_FALSE(partition_.Handle(View(frame), &reply, how).applied) << "a duplicate";
   EXPECT_TRUE(push.empty());
 }
 

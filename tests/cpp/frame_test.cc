@@ -19,7 +19,7 @@ int64_t Any(Random* r) { return r->Chance(0.5) ? kSpecial[r->Below(11)] : static
 Request RandomRequest(Random* r) {
   Request q;
   q.request_id = static_cast<uint32_t>(r->Next());
-  q.step = static_cast<uint32_t>(r->Next());
+  q.time = static_cast<uint32_t>(r->Next());
   q.partition = {static_cast<uint32_t>(r->Next()), static_cast<uint32_t>(r->Next()), r->Next()};
   q.client = {r->Next(), r->Next()};
   q.seq = r->Next();
@@ -54,7 +54,7 @@ TEST(Frame, RequestsRoundTrip) {
     Request p;
     ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &p).ok());
     EXPECT_EQ(p.request_id, q.request_id);
-    EXPECT_EQ(p.step, q.step);
+    EXPECT_EQ(p.time, q.time);
     EXPECT_TRUE(p.partition == q.partition);
     EXPECT_TRUE(p.client == q.client);
     EXPECT_EQ(p.seq, q.seq);

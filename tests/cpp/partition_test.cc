@@ -33,7 +33,7 @@ class PartitionTest : public ::testing::Test {
   Request NewRequest(uint64_t seq, uint64_t after_seq = 0) {
     Request q;
     q.request_id = ++last_id_;
-    q.step = 9;
+    q.time = 9;
     q.partition = partition_->id();
     q.client = kClient;
     q.seq = seq;

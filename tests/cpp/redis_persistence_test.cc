@@ -114,7 +114,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
     seqs.push_back(q.seq);
     EXPECT_TRUE(q.client == RedisStore::kClient);
     EXPECT_EQ(q.after_seq, 0u);
-    EXPECT_GE(q.step, 100u);
+    EXPECT_GE(q.time, 100u);
     for (const TableRequest& t : q.tables) {
       EXPECT_EQ(t.epoch, store().model().Find(t.table)->epoch());
       EXPECT_FALSE(t.push_keys.empty());

@@ -34,7 +34,9 @@ int RunStep(RedisModuleCtx* ctx, Args args) {
   if (partition == nullptr) return kOk;
   Bytes reply;
   Bytes push;
-  const Handled handled = partition->Handle(frame, &reply, &push);
+  Handling how;
+  how.push = &push;
+  const Handled handled = partition->Handle(frame, &reply, how);
   if (handled.applied) {
     redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push.data()), push.size());
   } else if (Replayed(ctx)) {

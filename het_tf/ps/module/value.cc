@@ -124,17 +124,19 @@ void Digest(RedisModuleDigest* digest, void* value) {
   add(partition.id().count);
   add(partition.id().hash_seed);
   redis.DigestEndSequence(digest);
-  for (const auto& [client, seq] : partition.clients()) {
+  for (const auto& [client, state] : partition.clients()) {
     add(client.high);
     add(client.low);
-    add(seq);
+    add(state.last_seq);
+    add(state.time);
     redis.DigestEndSequence(digest);
   }
   try {
     for (const auto& [table, shard] : partition.shards()) {
-      const std::string spec = shard->schema().ToJson();
+      const std::string spec = shard->schema().ToJson(shard->limits());
       redis.DigestAddStringBuffer(digest, spec.data(), spec.size());
       add(shard->epoch());
+      add(shard->clock_floor());
       redis.DigestEndSequence(digest);
       const RowStore& rows = shard->rows();
       for (uint32_t row = 0; row < rows.end(); ++row) {
@@ -167,7 +169,7 @@ size_t RowsOf(const Partition& partition) {
 size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
   return sizeof(Partition) + partition.bytes() + partition.shards().size() * (sizeof(Shard) + kMapNode) +
-         partition.clients().size() * (sizeof(ClientId) + sizeof(uint64_t) + kMapNode);
+         partition.clients().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
 }
 
 bool RegisterType(RedisModuleCtx* ctx) {

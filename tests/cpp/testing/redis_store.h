@@ -97,7 +97,7 @@ class RedisStore {
   Request NewRequest(uint64_t seq, size_t pushes = 5, size_t reads = 4) {
     Request q;
     q.request_id = static_cast<uint32_t>(random_.Next());
-    q.step = static_cast<uint32_t>(100 + random_.Below(1000));
+    q.time = static_cast<uint32_t>(100 + random_.Below(1000));
     q.partition = model_.id();
     q.client = kClient;
     q.seq = seq;
