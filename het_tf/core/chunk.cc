@@ -439,15 +439,17 @@ void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
   }
 }
 
-void StampSet(uint32_t now, Bytes* chunk) {
-  Reader r(Span<const uint8_t>(chunk->data(), chunk->size()));
+bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
+  Reader r(chunk);
   Kind kind{};
-  if (!ReadKind(&r, &kind).ok() || kind != Kind::kSet) return;
+  if (!ReadKind(&r, &kind).ok() || kind != Kind::kSet) return false;
   r.Fixed<uint64_t>();
   const size_t row_bytes = kRowHead + r.Fixed<uint32_t>() * sizeof(float);
-  for (size_t at = kRowsHead; at + row_bytes <= chunk->size(); at += row_bytes) {
-    std::memcpy(chunk->data() + at + kRowTimeAt, &now, sizeof(now));
+  stamped->assign(chunk.begin(), chunk.end());
+  for (size_t at = kRowsHead; at + row_bytes <= stamped->size(); at += row_bytes) {
+    std::memcpy(stamped->data() + at + kRowTimeAt, &now, sizeof(now));
   }
+  return true;
 }
 
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows) {

@@ -103,8 +103,9 @@ void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* row
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
 // A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in before it
-// loads the chunk and hands it on. Any other chunk is left as it is.
-void StampSet(uint32_t now, Bytes* chunk);
+// loads the chunk and hands it on.
+// False, and nothing is done, for any other chunk.
+bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
 // Appends the rows to *rows if they are `schema`'s; another table's are left out.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows);
 

@@ -219,6 +219,9 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handlin
       reply.last_seq = LastSeq(request.client);
       if (reply.status == FrameStatus::kOk) {
         Answer(request, &reply);
+        for (const TableRequest& t : request.tables) {
+          handled.pulled = handled.pulled || !t.check_keys.empty() || !t.fetch_keys.empty();
+        }
       } else if (reply.status == FrameStatus::kNoTable) {
         for (const TableRequest& t : request.tables) {
           if (Find(t.table) != nullptr) continue;

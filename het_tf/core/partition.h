@@ -52,6 +52,7 @@ struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
   bool applied = false;  // its push part, by this call
   size_t rows = 0;       // in the reply
+  bool pulled = false;   // it was asked for rows, and they were looked up
   Swept swept;
 };
 

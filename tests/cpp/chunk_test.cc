@@ -148,9 +148,11 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   Bytes chunk;
   EncodeSet(schema, Span<const Key>(keys.data(), keys.size()), rows.data(), &chunk);
-  StampSet(900, &chunk);
+  Bytes stamped;
+  ASSERT_TRUE(StampSet(View(chunk), 900, &stamped));
+  EXPECT_FALSE(StampSet(View(Chunks(kMaxChunkBytes)[4]), 900, &chunk)) << "rows with times of their own";
   size_t set = 0;
-  ASSERT_TRUE(LoadChunk(View(chunk), &partition_, &set).ok());
+  ASSERT_TRUE(LoadChunk(View(stamped), &partition_, &set).ok());
   EXPECT_EQ(set, 3u);
   RowStore& store = Table("a")->rows();
   EXPECT_EQ(store.size(), 101u);

@@ -56,9 +56,9 @@ TEST_F(RedisModuleTest, TablesComeAndGo) {
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "DROP", "none"}).text, "no table 'none'"));
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "CLEAR", "none"}).text, "no table 'none'"));
 
-  EXPECT_EQ(Command({"HET.TABLE", "p", "LIST"}).elements.size(), 3u);
+  EXPECT_EQ(Command({"HET.STAT", "p", "TABLES"}).elements.size(), 3u);
   EXPECT_TRUE(Command({"HET.TABLE", "p", "DROP", "c"}).ok());
-  EXPECT_EQ(Command({"HET.TABLE", "p", "LIST"}).elements.size(), 2u);
+  EXPECT_EQ(Command({"HET.STAT", "p", "TABLES"}).elements.size(), 2u);
   store().Push(3);
   store().ExpectEqual();
 }
@@ -151,7 +151,7 @@ TEST_F(RedisModuleTest, NoPartitionAndOtherTypes) {
                                                         {"HET.SCAN", "", "0"},
                                                         {"HET.LOAD", "", "x"},
                                                         {"HET.STAT", ""},
-                                                        {"HET.TABLE", "", "LIST"},
+                                                        {"HET.STAT", "", "TABLES"},
                                                         {"HET.TABLE", "", "ADD", "{}"},
                                                         {"HET.TABLE", "", "DROP", "a"},
                                                         {"HET.TABLE", "", "CLEAR", "a"}};
@@ -180,7 +180,7 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
 
   // Into a second partition, which has one row and one client of its own.
   ASSERT_TRUE(Command({"HET.TABLE", "q", "CREATE", "1", "4", "99"}).ok());
-  const RedisReply tables = Command({"HET.TABLE", "p", "LIST"});
+  const RedisReply tables = Command({"HET.STAT", "p", "TABLES"});
   for (const RedisReply& table : tables.elements) {
     Command({"HET.TABLE", "q", "ADD", table.elements[1].text, table.elements[2].text});
   }
@@ -254,7 +254,8 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
   EXPECT_TRUE(Contains(refuses.Log(), "proto-max-bulk-len 4gb"));
   refuses.Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   EXPECT_TRUE(Contains(refuses.Log(), "would evict")) << "said when it is changed later";
-  RedisServer argument({"--proto-max-bulk-len", "4gb", "--client-output-buffer-limit", "replica 0 0 0"});
+  RedisServer argument({"--proto-max-bulk-len", "4gb", "--client-output-buffer-limit", "replica 0 0 0",
+                        "--repl-backlog-size", "1gb"});
   ASSERT_TRUE(argument.up());
   EXPECT_FALSE(Contains(argument.Log(), "Remedy")) << argument.Log();
 }

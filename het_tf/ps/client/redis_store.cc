@@ -69,7 +69,8 @@ Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& comman
 
 Status RedisStore::CreateTable(const Schema& schema) {
   for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto made = Ask(p, "HET.TABLE", {"ADD", schema->ToJson()});
+    const auto& limits = schema->spec().limits;
+    auto made = Ask(p, "HET.TABLE", {"ADD", limits ? schema->ToJson(*limits) : schema->ToJson()});
     if (!made.ok()) return made.status();
   }
   return Status();
@@ -96,7 +97,7 @@ Status RedisStore::ClearTable(const TableSchema& schema) {
 Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
   size_t sum = 0;
   for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto list = Ask(p, "HET.TABLE", {"LIST"});
+    auto list = Ask(p, "HET.STAT", {"TABLES"});
     if (!list.ok()) return list.status();
     for (const RedisReply& table : list.value().array) {
       if (table.array.size() > field && table.array[0].text() == schema.spec().name)

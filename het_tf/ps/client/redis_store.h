@@ -41,7 +41,7 @@ class RedisStore : public TableStore {
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
-  // The sum over the partitions of one of the numbers that HET.TABLE LIST says of a table.
+  // The sum over the partitions of one of the numbers that HET.STAT TABLES says of a table.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
 
   std::mutex mutex_;  // guards what follows

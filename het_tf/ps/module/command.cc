@@ -50,6 +50,16 @@ int ReplyString(RedisModuleCtx* ctx, std::string_view text) {
   return redis.ReplyWithStringBuffer(ctx, text.data(), text.size());
 }
 
+bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition) {
+  const LoadMark* mark = partition.loading();
+  if (mark == nullptr || !mark->holds(UnixTime()) || Replayed(ctx)) return false;
+  const std::string key(Text(name));
+  ReplyLine(ctx, "LOADING " + key + " is being loaded by " + mark->loader + " since " +
+                     std::to_string(mark->since) + " (seconds since 1970), at most until " +
+                     std::to_string(mark->until) + "; HET.TABLE " + key + " ABORT ends it");
+  return true;
+}
+
 bool Replayed(RedisModuleCtx* ctx) {
   return (redis.GetContextFlags(ctx) & (kCtxReplicated | kCtxLoading)) != 0;
 }

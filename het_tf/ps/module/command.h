@@ -4,8 +4,8 @@
 // no exception out: memory that ends becomes -OOM. A command therefore makes everything that can fail before
 // it begins to answer, and changes its partition either whole or not at all.
 //
-// Errors: HETNOPART (no such key), WRONGTYPE, OOM, and HETERR for all else, which names the argument and the
-// remedy.
+// Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is going on), and HETERR for all else,
+// which names the argument and the remedy.
 #ifndef HET_TF_PS_MODULE_COMMAND_H_
 #define HET_TF_PS_MODULE_COMMAND_H_
 
@@ -44,6 +44,9 @@ int ReplyError(RedisModuleCtx* ctx, const std::string& message);
 // `state`: how things are now.
 int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state = "nothing was changed");
 int ReplyString(RedisModuleCtx* ctx, std::string_view text);
+// True, and -LOADING has been answered, while somebody loads into this partition and others: a client asks
+// again. What a primary or the append-only file says is done in any case.
+bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 
 // The answer when `maxmemory` is used up, for commands that refuse on their own because only some of their
 // forms take memory. What the primary or the append-only file says is done in any case.
@@ -85,7 +88,10 @@ int Entry(RedisModuleCtx* ctx, RedisModuleString** argv, int argc) {
 }
 
 int RunTable(RedisModuleCtx* ctx, Args args);  // command_table.cc
-int RunStep(RedisModuleCtx* ctx, Args args);   // command_frame.cc
+// command_loading.cc: HET.TABLE's BEGIN, COMMIT and ABORT
+int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition);
+int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition);
+int RunStep(RedisModuleCtx* ctx, Args args);  // command_frame.cc
 int RunRead(RedisModuleCtx* ctx, Args args);
 int RunScan(RedisModuleCtx* ctx, Args args);  // command_data.cc
 int RunLoad(RedisModuleCtx* ctx, Args args);

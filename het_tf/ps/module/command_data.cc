@@ -1,7 +1,10 @@
 // HET.SCAN and HET.LOAD move a partition's content in chunks (core/chunk.h): checkpoints, copies to a store
 // of another shape. HET.STAT says what is there.
+#include <vector>
+
 #include "het_tf/core/chunk.h"
 #include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/stats.h"
 
 namespace het::module {
 namespace {
@@ -19,6 +22,29 @@ bool ParseCursor(std::string_view text, ScanPosition* at) {
   }
   at->row = static_cast<uint32_t>(row);
   return true;
+}
+
+// For each table: name, spec with limits, epoch, rows, bytes.
+int StatTables(RedisModuleCtx* ctx, const Partition& partition) {
+  struct Line {
+    std::string spec;
+    std::string epoch;
+    const Shard* shard;
+  };
+  std::vector<Line> lines;
+  for (const auto& [table, shard] : partition.shards()) {
+    lines.push_back({shard->schema().ToJson(shard->limits()), std::to_string(shard->epoch()), shard.get()});
+  }
+  redis.ReplyWithArray(ctx, static_cast<long>(lines.size()));
+  for (const Line& line : lines) {
+    redis.ReplyWithArray(ctx, 5);
+    ReplyString(ctx, line.shard->schema().spec().name);
+    ReplyString(ctx, line.spec);
+    ReplyString(ctx, line.epoch);
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().size()));
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().bytes()));
+  }
+  return kOk;
 }
 
 }  // namespace
@@ -62,24 +88,38 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     if (TakesMemory(BytesOf(args[i])) && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx, which);
     size_t of_chunk = 0;
     Status status;
+    Span<const uint8_t> chunk = BytesOf(args[i]);
+    Bytes stamped;
     try {
-      status = LoadChunk(BytesOf(args[i]), partition, &of_chunk);
+      if (!Replayed(ctx) && StampSet(chunk, UnixTime(), &stamped)) chunk = {stamped.data(), stamped.size()};
+      status = LoadChunk(chunk, partition, &of_chunk);
     } catch (const std::bad_alloc&) {
       return ReplyOutOfMemory(ctx, which);
     }
     if (!status.ok()) return ReplyError(ctx, which + ": " + status.message());
     rows += of_chunk;
+    if (!TakesMemory(chunk)) stats.rows_removed += of_chunk;
     // One by one: what follows may fail.
-    redis.Replicate(ctx, "HET.LOAD", "ss", args[1], args[i]);
+    redis.Replicate(ctx, "HET.LOAD", "sb", args[1], reinterpret_cast<const char*>(chunk.data()),
+                    chunk.size());
   }
   return redis.ReplyWithLongLong(ctx, static_cast<long long>(rows));
 }
 
 int RunStat(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 2) return redis.WrongArity(ctx);
+  if (args.size() != 2 && args.size() != 3) return redis.WrongArity(ctx);
+  if (args.size() == 3 && !Is(args[2], "TABLES")) {
+    return ReplyError(ctx, "HET.STAT has no '" + std::string(Text(args[2])) + "'; it knows TABLES");
+  }
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
+  if (args.size() == 3) return StatTables(ctx, *partition);
+  const LoadMark* mark = partition->loading();
+  std::string loading;
+  if (mark != nullptr) {
+    loading = mark->loader + " " + std::to_string(mark->since) + " " + std::to_string(mark->until);
+  }
   // As text: these use all 64 bits, which an integer of the protocol, being signed, has not.
   const std::string hash_seed = std::to_string(partition->id().hash_seed);
   const std::string incarnation = std::to_string(partition->incarnation());
@@ -87,7 +127,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 8);
+  redis.ReplyWithMap(ctx, 9);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
@@ -98,6 +138,8 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
   number("clients", partition->clients().size());
+  ReplyString(ctx, "loading");
+  ReplyString(ctx, loading);
   return kOk;
 }
 

@@ -2,11 +2,12 @@
 //
 // What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame from being
 // looked at (no such key, no memory) is one. A step is replicated as its push part alone, and only when this
-// call applied it: checks, fetches, duplicates and refused frames change nothing. Replicas and the
-// append-only file execute it as the same HET.STEP, in the same order, and so come to the same rows bit for
-// bit.
+// call applied it: checks, fetches, duplicates and refused frames change nothing. What the push made the
+// tables sweep out follows as HET.LOAD. Replicas and the append-only file execute both in the same order, and
+// so come to the same rows bit for bit; they never sweep by themselves.
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/stats.h"
+#include "het_tf/ps/module/sweeper.h"
 
 namespace het::module {
 
@@ -18,6 +19,8 @@ int Answer(RedisModuleCtx* ctx, const Handled& handled, size_t bytes_in, const B
   ++stats.frames;
   ++stats.by_status[static_cast<size_t>(handled.status)];
   stats.pushes_applied += handled.applied;
+  stats.pulls += handled.pulled;
+  stats.swept += handled.swept;
   stats.rows_pulled += handled.rows;
   stats.bytes_in += bytes_in;
   stats.bytes_out += reply.size();
@@ -34,11 +37,19 @@ int RunStep(RedisModuleCtx* ctx, Args args) {
   if (partition == nullptr) return kOk;
   Bytes reply;
   Bytes push;
+  if (ReplyLoading(ctx, args[1], *partition)) {
+    ++stats.refused_loading;
+    return kOk;
+  }
+  std::vector<Bytes> removals;
   Handling how;
+  how.now = Replayed(ctx) ? 0 : UnixTime();
   how.push = &push;
+  how.removals = &removals;
   const Handled handled = partition->Handle(frame, &reply, how);
   if (handled.applied) {
     redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push.data()), push.size());
+    ReplicateRemovals(ctx, args[1], removals);
   } else if (Replayed(ctx)) {
     redis.Log(ctx, "warning",
               "het: a replicated push was not applied (status %d): %s is not equal to its source any more. "
@@ -58,6 +69,10 @@ int RunRead(RedisModuleCtx* ctx, Args args) {
   const Key key(ctx, args[1], kRead);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
+  if (ReplyLoading(ctx, args[1], *partition)) {
+    ++stats.refused_loading;
+    return kOk;
+  }
   Bytes reply;
   const Handled handled = partition->Handle(frame, &reply);
   return Answer(ctx, handled, frame.size(), reply);

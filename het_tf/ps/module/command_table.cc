@@ -3,8 +3,6 @@
 //
 // Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the command
 // is not flagged deny-oom, and these two refuse on their own.
-#include <vector>
-
 #include "het_tf/core/local_service.h"
 #include "het_tf/ps/module/command.h"
 
@@ -35,7 +33,7 @@ int Create(RedisModuleCtx* ctx, Args args) {
   const Key key(ctx, args[1], kRead | kWrite);
   if (key.empty()) {
     if (OutOfMemory(ctx)) return ReplyOutOfMemory(ctx);
-    SetNewPartition(key.get(), id);
+    SetNewPartition(key.get(), id, {std::string(Text(args[1])), redis.GetSelectedDb(ctx)});
     redis.ReplicateVerbatim(ctx);
     return redis.ReplyWithSimpleString(ctx, "OK");
   }
@@ -71,11 +69,17 @@ int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const uint64_t id = schema.value()->id();
   const Shard* shard = partition->Find(id);
   const bool exists = shard != nullptr;
+  const std::string before = exists ? shard->schema().ToJson(shard->limits()) : "";
   const std::string answer = std::to_string(exists ? shard->epoch() : epoch);
   if (!exists && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx);
-  const Status status = partition->CreateTable(schema.value(), epoch);
+  const Status status = partition->CreateTable(schema.value(), epoch, Replayed(ctx) ? 0 : UnixTime());
   if (!status.ok()) return ReplyError(ctx, status.message());
-  if (!exists) redis.Replicate(ctx, "HET.TABLE", "scsc", args[1], "ADD", args[3], answer.c_str());
+  // With its limits and since when they hold, lest a copy looked at its own clock.
+  shard = partition->Find(id);
+  const std::string after = shard->schema().ToJson(shard->limits());
+  if (after != before) {
+    redis.Replicate(ctx, "HET.TABLE", "sccc", args[1], "ADD", after.c_str(), answer.c_str());
+  }
   return ReplyString(ctx, answer);
 }
 
@@ -86,7 +90,7 @@ Shard* FindTable(RedisModuleCtx* ctx, Args args, Partition* partition) {
   if (shard != nullptr && shard->schema().spec().name == name) return shard;
   const std::string key(Text(args[1]));
   ReplyError(ctx, "no table '" + std::string(name) + "' at " + key + "; HET.TABLE " + key +
-                      " LIST shows those there are, ADD makes one");
+                      " ADD makes one, HET.STAT " + key + " TABLES shows those there are");
   return nullptr;
 }
 
@@ -113,46 +117,22 @@ int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
   return ReplyString(ctx, answer);
 }
 
-// LIST
-int List(RedisModuleCtx* ctx, Args args, const Partition& partition) {
-  if (args.size() != 3) return redis.WrongArity(ctx);
-  struct Line {
-    std::string spec;
-    std::string epoch;
-    const Shard* shard;
-  };
-  std::vector<Line> lines;
-  for (const auto& [table, shard] : partition.shards()) {
-    lines.push_back({shard->schema().ToJson(), std::to_string(shard->epoch()), shard.get()});
-  }
-  redis.ReplyWithArray(ctx, static_cast<long>(lines.size()));
-  for (const Line& line : lines) {
-    redis.ReplyWithArray(ctx, 5);
-    ReplyString(ctx, line.shard->schema().spec().name);
-    ReplyString(ctx, line.spec);
-    ReplyString(ctx, line.epoch);
-    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().size()));
-    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().bytes()));
-  }
-  return kOk;
-}
-
 }  // namespace
 
 int RunTable(RedisModuleCtx* ctx, Args args) {
   if (args.size() < 3) return redis.WrongArity(ctx);
   if (Is(args[2], "CREATE")) return Create(ctx, args);
-  const bool list = Is(args[2], "LIST");
-  const Key key(ctx, args[1], list ? kRead : kRead | kWrite);
+  const Key key(ctx, args[1], kRead | kWrite);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
-  if (list) return List(ctx, args, *partition);
   if (args.size() < 4) return redis.WrongArity(ctx);
   if (Is(args[2], "ADD")) return Add(ctx, args, partition);
   if (Is(args[2], "DROP")) return Drop(ctx, args, partition);
   if (Is(args[2], "CLEAR")) return Clear(ctx, args, partition);
+  if (Is(args[2], "BEGIN")) return BeginLoad(ctx, args, partition);
+  if (Is(args[2], "COMMIT") || Is(args[2], "ABORT")) return EndLoad(ctx, args, partition);
   return ReplyError(ctx, "HET.TABLE has no '" + std::string(Text(args[2])) +
-                             "'; it knows CREATE, ADD, DROP, CLEAR and LIST");
+                             "'; it knows CREATE, ADD, DROP, CLEAR, BEGIN, COMMIT and ABORT");
 }
 
 }  // namespace het::module

@@ -2,18 +2,18 @@
 // commands, core/partition.h for what it all is about.
 //
 //   HET.TABLE key CREATE index count hash_seed      an empty partition
-//   HET.TABLE key ADD spec-json [epoch] | DROP name | CLEAR name [epoch] | LIST
-//   HET.STEP  key frame                             push, check and fetch
-//   HET.READ  key frame                             check and fetch
-//   HET.SCAN  key cursor [COUNT rows]               rows, chunk by chunk
-//   HET.LOAD  key chunk [chunk ...]
-//   HET.STAT  key
+//   HET.TABLE key ADD spec-json [epoch] | DROP name | CLEAR name [epoch]
+//   HET.TABLE key BEGIN loader [seconds] | COMMIT loader | ABORT loader      marks a load of several
+//   partitions HET.STEP  key frame                             push, check and fetch HET.READ  key frame
+//   check and fetch HET.SCAN  key cursor [COUNT rows]               rows, chunk by chunk HET.LOAD  key chunk
+//   [chunk ...] HET.STAT  key [TABLES]
 #include <exception>
 
 #include "het_tf/core/alloc.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/server_config.h"
 #include "het_tf/ps/module/stats.h"
+#include "het_tf/ps/module/sweeper.h"
 #include "het_tf/ps/module/value.h"
 
 namespace het::module {
@@ -46,9 +46,16 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("clients", totals.clients);
   add("frames", stats.frames);
   add("pushes_applied", stats.pushes_applied);
+  add("pulls", stats.pulls);
   add("rows_pulled", stats.rows_pulled);
   add("bytes_in", stats.bytes_in);
   add("bytes_out", stats.bytes_out);
+  add("swept_ttl", stats.swept.ttl);
+  add("swept_min_count", stats.swept.min_count);
+  add("swept_max_rows", stats.swept.max_rows);
+  add("rows_removed", stats.rows_removed);
+  add("clients_forgotten", stats.swept.clients);
+  add("sweeps", stats.sweeps);
   auto refused = [&](const char* name, FrameStatus status) {
     add(name, stats.by_status[static_cast<size_t>(status)]);
   };
@@ -58,6 +65,7 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   refused("refused_wrong_partition", FrameStatus::kWrongPartition);
   refused("refused_bad_frame", FrameStatus::kBadFrame);
   refused("refused_out_of_memory", FrameStatus::kOutOfMemory);
+  add("refused_loading", stats.refused_loading);
 }
 
 bool Load(RedisModuleCtx* ctx, int argc) {
@@ -81,6 +89,7 @@ bool Load(RedisModuleCtx* ctx, int argc) {
   }
   redis.RegisterInfoFunc(ctx, Info);
   WatchConfig(ctx);
+  StartSweeper(ctx);
   return true;
 }
 

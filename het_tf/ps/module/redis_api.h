@@ -22,6 +22,7 @@ struct RedisModuleIO;
 struct RedisModuleType;
 struct RedisModuleDigest;
 struct RedisModuleInfoCtx;
+using RedisModuleTimerID = uint64_t;
 
 namespace het::module {
 
@@ -38,6 +39,7 @@ constexpr int kReplyString = 0;
 constexpr int kReplyArray = 3;
 
 // GetContextFlags
+constexpr int kCtxPrimary = 1 << 2;
 constexpr int kCtxEvicts = 1 << 9;        // `maxmemory` is set, and the policy may delete keys
 constexpr int kCtxOutOfMemory = 1 << 10;  // `maxmemory` is used up
 constexpr int kCtxReplicated = 1 << 12;   // the command came from the primary
@@ -47,6 +49,7 @@ constexpr int kCtxLoading = 1 << 13;      // it comes from the append-only file
 constexpr int kHandleIoErrors = 1 << 0;
 
 using CommandFn = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
+using TimerFn = void (*)(RedisModuleCtx* ctx, void* data);
 using InfoFn = void (*)(RedisModuleInfoCtx* ctx, int for_crash_report);
 
 // RedisModuleTypeMethods, version 3: what any server since 6.2 understands. A null function: not supported.
@@ -119,6 +122,14 @@ using ServerEventFn = void (*)(RedisModuleCtx* ctx, ServerEvent event, uint64_t 
   F(int, RegisterInfoFunc, (RedisModuleCtx*, InfoFn))                                                 \
   F(int, InfoAddSection, (RedisModuleInfoCtx*, const char* name))                                     \
   F(int, InfoAddFieldULongLong, (RedisModuleInfoCtx*, const char* field, unsigned long long))         \
+  F(int, GetSelectedDb, (RedisModuleCtx*))                                                            \
+  F(int, SelectDb, (RedisModuleCtx*, int db))                                                         \
+  F(const RedisModuleString*, GetKeyNameFromIO, (RedisModuleIO*))                                     \
+  F(int, GetDbIdFromIO, (RedisModuleIO*))                                                             \
+  F(RedisModuleString*, CreateString, (RedisModuleCtx*, const char* bytes, size_t length))            \
+  F(void, FreeString, (RedisModuleCtx*, RedisModuleString*))                                          \
+  F(RedisModuleTimerID, CreateTimer, (RedisModuleCtx*, long long milliseconds, TimerFn, void* data))  \
+  F(int, AvoidReplicaTraffic, ())                                                                     \
   F(int, SubscribeToServerEvent, (RedisModuleCtx*, ServerEvent, ServerEventFn))
 
 struct RedisApi {

@@ -45,13 +45,46 @@ bool CheckEviction(RedisModuleCtx* ctx) {
   return false;
 }
 
+uint64_t MaxBulkBytes(RedisModuleCtx* ctx) {
+  uint64_t bytes = 0;
+  return ParseNumber(Setting(ctx, "proto-max-bulk-len"), &bytes) ? bytes : kGigabyte / 2;
+}
+
 void WarnOfLimits(RedisModuleCtx* ctx) {
-  uint64_t bulk = 0;
-  if (ParseNumber(Setting(ctx, "proto-max-bulk-len"), &bulk) && bulk < kGigabyte) {
+  struct Least {
+    const char* setting;
+    uint64_t bytes;
+    const char* consequence;
+  };
+  static constexpr Least kLeast[] = {
+      {"proto-max-bulk-len", kGigabyte,
+       "a partition that is larger cannot be migrated. Remedy: "
+       "proto-max-bulk-len 4gb, and client-query-buffer-limit 4gb"},
+      {"client-query-buffer-limit", kGigabyte,
+       "a partition that is larger cannot be migrated. Remedy: "
+       "client-query-buffer-limit 4gb"},
+      {"repl-backlog-size", kGigabyte / 4,
+       "a replica that was away for a moment begins again with a full "
+       "resynchronisation. Remedy: repl-backlog-size 1gb"},
+  };
+  for (const Least& least : kLeast) {
+    uint64_t bytes = 0;
+    if (!ParseNumber(Setting(ctx, least.setting), &bytes) || bytes >= least.bytes) continue;
+    redis.Log(ctx, "warning", "het: %s is %llu: %s", least.setting, static_cast<unsigned long long>(bytes),
+              least.consequence);
+  }
+  if (Setting(ctx, "appendonly") == "yes" && Setting(ctx, "aof-use-rdb-preamble") == "no") {
     redis.Log(ctx, "warning",
-              "het: proto-max-bulk-len is %llu: a partition that is larger cannot be migrated. Remedy: "
-              "proto-max-bulk-len 4gb, and client-query-buffer-limit 4gb",
-              static_cast<unsigned long long>(bulk));
+              "het: aof-use-rdb-preamble is no: the append-only file is rewritten as commands, which takes "
+              "several times as long to write and to load. Remedy: aof-use-rdb-preamble yes");
+  }
+  uint64_t timeout = 0;
+  if (Setting(ctx, "cluster-enabled") == "yes" &&
+      ParseNumber(Setting(ctx, "cluster-node-timeout"), &timeout) && timeout < 15000) {
+    redis.Log(ctx, "warning",
+              "het: cluster-node-timeout is %llu: a node that moves a large partition is blocked for seconds "
+              "and would be declared dead. Remedy: cluster-node-timeout 15000",
+              static_cast<unsigned long long>(timeout));
   }
   // "normal 0 0 0 slave 268435456 67108864 60 pubsub ..."
   std::istringstream limits(Setting(ctx, "client-output-buffer-limit"));

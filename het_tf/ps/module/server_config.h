@@ -10,8 +10,11 @@ namespace het::module {
 // loses every row in it.
 bool CheckEviction(RedisModuleCtx* ctx);
 
-// Logs what works for small stores only.
+// Logs, with the remedy, what works for small stores only.
 void WarnOfLimits(RedisModuleCtx* ctx);
+
+// proto-max-bulk-len: the largest partition that can be moved.
+uint64_t MaxBulkBytes(RedisModuleCtx* ctx);
 
 // Has CheckEviction look again whenever the configuration changes. It can then only warn.
 void WatchConfig(RedisModuleCtx* ctx);

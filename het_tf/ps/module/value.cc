@@ -2,11 +2,12 @@
 
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "het_tf/core/chunk.h"
 #include "het_tf/core/local_service.h"
+#include "het_tf/ps/module/command.h"
 
 namespace het::module {
 namespace {
@@ -18,13 +19,13 @@ RedisModuleType* partition_type = nullptr;
 // may still be at work when the process exits.
 struct Registry {
   std::mutex mutex;
-  std::set<const Partition*> partitions;
+  std::map<const Partition*, Place> partitions;
 };
 Registry& registry = *new Registry;
 
-Partition* Register(std::unique_ptr<Partition> partition) {
+Partition* Register(std::unique_ptr<Partition> partition, Place place) {
   std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.partitions.insert(partition.get());
+  registry.partitions.emplace(partition.get(), std::move(place));
   return partition.release();
 }
 
@@ -36,9 +37,9 @@ Partition* Register(std::unique_ptr<Partition> partition) {
 }
 
 void* RdbLoad(RedisModuleIO* io, int encoding_version) {
-  if (encoding_version != kEncodingVersion) {
+  if (encoding_version < 1 || encoding_version > kEncodingVersion) {
     redis.LogIOError(io, "warning",
-                     "het: a partition in encoding %d; this module reads %d. Remedy: a newer module",
+                     "het: a partition in encoding %d; this module reads 1 to %d. Remedy: a newer module",
                      encoding_version, kEncodingVersion);
     return nullptr;
   }
@@ -65,7 +66,10 @@ void* RdbLoad(RedisModuleIO* io, int encoding_version) {
         return nullptr;
       }
     }
-    return Register(chunks.Take());
+    Place place;
+    if (const RedisModuleString* name = redis.GetKeyNameFromIO(io)) place.key = Text(name);
+    place.db = redis.GetDbIdFromIO(io);
+    return Register(chunks.Take(), std::move(place));
   } catch (const std::exception& error) {
     redis.LogIOError(io, "warning", "het: a partition could not be loaded: %s", error.what());
     return nullptr;
@@ -131,6 +135,12 @@ void Digest(RedisModuleDigest* digest, void* value) {
     add(state.time);
     redis.DigestEndSequence(digest);
   }
+  if (const LoadMark* mark = partition.loading()) {
+    redis.DigestAddStringBuffer(digest, mark->loader.data(), mark->loader.size());
+    add(mark->since);
+    add(mark->until);
+    redis.DigestEndSequence(digest);
+  }
   try {
     for (const auto& [table, shard] : partition.shards()) {
       const std::string spec = shard->schema().ToJson(shard->limits());
@@ -185,8 +195,9 @@ bool RegisterType(RedisModuleCtx* ctx) {
   return partition_type != nullptr;
 }
 
-void SetNewPartition(RedisModuleKey* key, const PartitionId& id) {
-  redis.ModuleTypeSetValue(key, partition_type, Register(std::make_unique<Partition>(id, RandomId())));
+void SetNewPartition(RedisModuleKey* key, const PartitionId& id, Place place) {
+  Partition* partition = Register(std::make_unique<Partition>(id, RandomId()), std::move(place));
+  redis.ModuleTypeSetValue(key, partition_type, partition);
 }
 
 Partition* GetPartition(RedisModuleKey* key) {
@@ -197,7 +208,7 @@ Partition* GetPartition(RedisModuleKey* key) {
 Totals SumTotals() {
   Totals totals;
   std::lock_guard<std::mutex> lock(registry.mutex);
-  for (const Partition* partition : registry.partitions) {
+  for (const auto& [partition, place] : registry.partitions) {
     ++totals.partitions;
     totals.tables += partition->shards().size();
     totals.rows += RowsOf(*partition);
@@ -205,6 +216,11 @@ Totals SumTotals() {
     totals.clients += partition->clients().size();
   }
   return totals;
+}
+
+std::vector<std::pair<const Partition*, Place>> AllPartitions() {
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  return {registry.partitions.begin(), registry.partitions.end()};
 }
 
 }  // namespace het::module

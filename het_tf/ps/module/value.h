@@ -5,14 +5,22 @@
 // thread for a value that is large. There is no copy: two keys must not hold the same partition, so COPY is
 // refused.
 //
-// RDB encoding 1: the partition's chunks (core/chunk.h), each one string, the last one kEnd. The file thus
-// never needs a second copy of a partition in memory. Whoever changes the chunks raises kEncodingVersion and
-// keeps reading the older ones.
+// There is no defrag callback: rows lie in blocks of up to a megabyte and more, which the allocator keeps in
+// extents of their own, so moving them would win nothing; and the holes that removed rows leave are inside of
+// blocks, where only new rows can fill them.
+//
+// RDB encoding 2: the partition's chunks (core/chunk.h), each one string, the last one kEnd. The file thus
+// never needs a second copy of a partition in memory. Encoding 1 has the same form and older chunks. Whoever
+// changes the chunks raises kEncodingVersion and keeps reading the older ones.
 //
 // A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the incarnation
 // is never saved or replicated, so clients see by it that a partition may have lost what they had sent.
 #ifndef HET_TF_PS_MODULE_VALUE_H_
 #define HET_TF_PS_MODULE_VALUE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "het_tf/core/partition.h"
 #include "het_tf/ps/module/redis_api.h"
@@ -20,7 +28,7 @@
 namespace het::module {
 
 constexpr char kTypeName[] = "het-partn";  // the API wants nine characters
-constexpr int kEncodingVersion = 1;
+constexpr int kEncodingVersion = 2;
 
 // What all partitions of this process hold together.
 struct Totals {
@@ -38,13 +46,21 @@ size_t RowsOf(const Partition& partition);
 // Tells the server about the type. False when it refuses.
 bool RegisterType(RedisModuleCtx* ctx);
 
+// Where a partition came to life. Another command may have moved it since (RENAME, SWAPDB): whoever opens the
+// key must compare.
+struct Place {
+  std::string key;
+  int db = 0;
+};
+
 // Puts a new partition into `key`, which is empty and open for writing. Throws std::bad_alloc.
-void SetNewPartition(RedisModuleKey* key, const PartitionId& id);
+void SetNewPartition(RedisModuleKey* key, const PartitionId& id, Place place);
 
 // The partition in `key`; null when it holds something else.
 Partition* GetPartition(RedisModuleKey* key);
 
 Totals SumTotals();
+std::vector<std::pair<const Partition*, Place>> AllPartitions();
 
 }  // namespace het::module
 

@@ -1,0 +1,77 @@
+// The mark of a load. A table that is loaded into the partitions of a store comes one partition after the
+// other, and no reader may see one half of it. So the loader marks all partitions first (BEGIN), loads
+// (HET.LOAD), and takes the marks away again (COMMIT); meanwhile every HET.STEP and HET.READ is answered
+// -LOADING, which a client takes as "ask again".
+//
+// A mark ends by itself after its seconds, since a loader that died must not block the store for ever; the
+// loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in part: the log says
+// so, and the load has to be done again. Whatever becomes of it, BEGIN has given every table a new epoch, so
+// no cache believes what it holds.
+#include "het_tf/core/local_service.h"
+#include "het_tf/ps/module/command.h"
+
+namespace het::module {
+namespace {
+
+constexpr uint64_t kDefaultSeconds = 600;
+constexpr uint64_t kMaxSeconds = TableLimits::kDay;
+
+}  // namespace
+
+// BEGIN loader [seconds [since epoch]]; the last two are for copies.
+int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  if (args.size() < 4 || args.size() == 6 || args.size() > 7) return redis.WrongArity(ctx);
+  uint64_t seconds = kDefaultSeconds;
+  uint64_t since = UnixTime();
+  uint64_t epoch = 0;
+  if (args.size() > 4 && (!ParseNumber(Text(args[4]), &seconds) || seconds == 0 || seconds > kMaxSeconds)) {
+    return ReplyError(ctx, "seconds is '" + std::string(Text(args[4])) + "'; it must be a number from 1 to " +
+                               std::to_string(kMaxSeconds));
+  }
+  if (args.size() == 7 &&
+      (!ParseNumber(Text(args[5]), &since) || since > UINT32_MAX || !ParseNumber(Text(args[6]), &epoch))) {
+    return ReplyError(ctx, "since and epoch must be decimal numbers");
+  }
+  const std::string loader(Text(args[3]));
+  if (loader.empty()) return ReplyError(ctx, "loader is ''; say who loads, so that others can be told");
+  const LoadMark* mark = partition->loading();
+  const bool other = mark != nullptr && mark->loader != loader && mark->holds(static_cast<uint32_t>(since));
+  if (other && !Replayed(ctx)) {
+    return ReplyError(ctx, mark->loader + " loads since " + std::to_string(mark->since) +
+                               " (seconds since 1970), at most until " + std::to_string(mark->until) +
+                               "; wait, or end it with HET.TABLE " + std::string(Text(args[1])) + " ABORT " +
+                               mark->loader);
+  }
+  if (epoch == 0) epoch = RandomId();
+  LoadMark next;
+  next.loader = loader;
+  next.since = static_cast<uint32_t>(since);
+  next.until = static_cast<uint32_t>(since + seconds);
+  partition->BeginLoad(next, epoch);
+  redis.Replicate(ctx, "HET.TABLE", "scsccc", args[1], "BEGIN", args[3], std::to_string(seconds).c_str(),
+                  std::to_string(since).c_str(), std::to_string(epoch).c_str());
+  return redis.ReplyWithSimpleString(ctx, "OK");
+}
+
+// COMMIT loader | ABORT loader
+int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
+  if (args.size() != 4) return redis.WrongArity(ctx);
+  const std::string loader(Text(args[3]));
+  const LoadMark* mark = partition->loading();
+  const bool in_time = mark != nullptr && (mark->holds(UnixTime()) || Replayed(ctx));
+  if (!in_time || mark->loader != loader) {
+    return ReplyError(ctx, loader + " does not load " + std::string(Text(args[1])) + ": " +
+                               (in_time ? mark->loader + " does"
+                                        : "nobody does, or its time is over and others may have seen a part "
+                                          "of it; load again, with more seconds"));
+  }
+  if (Is(args[2], "ABORT")) {
+    redis.Log(ctx, "warning", "het: %s gave up loading %s; its tables may be loaded in part", loader.c_str(),
+              std::string(Text(args[1])).c_str());
+  }
+  partition->EndLoad();
+  redis.ReplicateVerbatim(ctx);
+  return redis.ReplyWithSimpleString(ctx, "OK");
+}
+
+}  // namespace het::module
