@@ -31,7 +31,9 @@ namespace het::testing {
 class World {
  public:
   explicit World(const WorldConfig& config)
-      : config_(config), service_(config.partitions, config.seed * 7919), random_(config.seed) {
+      : config_(config),
+        service_(config.partitions, config.seed * 7919, [this] { return now; }),
+        random_(config.seed) {
     const uint32_t dim = config.dim == 0 ? config.workers + 1 : config.dim;
     for (uint32_t t = 0; t < config.tables; ++t) {
       TableSpec spec;
@@ -39,11 +41,14 @@ class World {
       spec.dim = dim + t;
       spec.optimizer.name = config.optimizer;
       spec.initializer = {"constant", kInitial, 0};
+      spec.limits = config.limits;
       schemas_.push_back(TableSchema::Create(spec).value());
       Require(service_.CreateTable(schemas_.back()));
     }
     for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
   }
+
+  uint32_t now = 1700000000;  // seconds, as the store's owner sees them
 
   LocalService& service() { return service_; }
   const WorldConfig& config() const { return config_; }

@@ -3,6 +3,7 @@
 #define HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "het_tf/core/client.h"
@@ -18,7 +19,8 @@ struct WorldConfig {
   uint32_t partitions = 1;
   uint32_t tables = 1;
   std::string optimizer = "sgd";
-  uint32_t dim = 0;  // 0: workers + 1
+  uint32_t dim = 0;                   // 0: workers + 1
+  std::optional<TableLimits> limits;  // rows that go are not the oracle's: Abandon such a world
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
