@@ -52,7 +52,11 @@ void* CreateString(const redisReadTask* task, char* text, size_t size) {
   });
 }
 
+// CLUSTER SLOTS of a large cluster has some thousands; a size that somebody made up must not take memory.
+constexpr size_t kMaxElements = 1 << 20;
+
 void* MakeArray(const redisReadTask* task, size_t size) {
+  if (size > kMaxElements) return nullptr;
   return Guarded([&]() -> void* {
     RedisReply* reply = NewReply(task, RedisReply::kArray);
     reply->array.resize(size);
