@@ -2,10 +2,10 @@
 
     python benchmarks/ps_memory.py [--rows N] [--dim D] [--out FILE]
 
-Tables of N rows of D floats at a Redis server with the module, one with SGD (no slots) and one with RowWiseAdagrad
-(one slot), filled in chunks. The limit: the bytes of values and slots and 24 bytes a row for key, clock and use.
-Measured are the resident memory of the server's process less that of the same server without rows, and what the
-server itself counts (`used_memory`, which `maxmemory` is compared with).
+Tables of N rows of D floats at a Redis server with the module, one with SGD (no slots) and one with
+RowWiseAdagrad (one slot), filled in chunks. The limit: the bytes of values and slots and 24 bytes a row for
+key, clock and use. Measured are the resident memory of the server's process less that of the same server
+without rows, and what the server itself counts (`used_memory`, which `maxmemory` is compared with).
 """
 
 from __future__ import annotations
