@@ -86,12 +86,40 @@ def compare_with_keras(result: dict) -> list[str]:
     return [*lines, "", f"{versions}."]
 
 
+def ps_goals(result: dict) -> list[str]:
+    lines = ["| | goal | measured |", "|---|---|--:|"]
+    for goal in result["goals"]:
+        mark = "met" if goal["met"] else "**missed**"
+        sign = "at most" if "memory" in goal["goal"] else "at least"
+        lines.append(f"| {mark} | {goal['goal']}: {sign} {goal['limit']} | {goal['value']:.2f} |")
+    return lines
+
+
+def ps_throughput(result: dict) -> list[str]:
+    clients = result["clients"]
+    return [
+        *result["table"],
+        "",
+        f"Two clients on two shards: {clients['two_on_two'] / 1e6:.2f} M rows/s, one client on one server "
+        f"{clients['one_on_one'] / 1e6:.2f} (pulled and pushed, 16 floats; ratio {clients['ratio']:.2f}).",
+        "",
+        *ps_goals(result),
+        *footer(result),
+    ]
+
+
+def ps_memory(result: dict) -> list[str]:
+    return [*result["table"], "", *ps_goals(result)]
+
+
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step": ("local_step.json", local_step),
     "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
     "local_step threads": ("local_step.json", two_threads),
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
+    "ps_throughput": ("ps_throughput.json", ps_throughput),
+    "ps_memory": ("ps_memory.json", ps_memory),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
 }

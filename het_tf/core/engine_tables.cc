@@ -49,9 +49,9 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
           (name == "pull_bound" ? cache.pull_bound : cache.push_bound) = kUnbounded;
           continue;
         }
-        const int64_t number = setting.get<int64_t>();
+        const int64_t number = setting.is_number_integer() ? setting.get<int64_t>() : -1;
         if (number < 0 || number > kMaxBound) {
-          return InvalidArgument(name + " is " + std::to_string(number) + "; it must be >= 0" +
+          return InvalidArgument(name + " is " + setting.dump() + "; it must be an integer >= 0" +
                                  (bound ? ", or null for unbounded" : ""));
         }
         if (name == "capacity") {

@@ -135,9 +135,9 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
       if (field == "name") {
         spec.name = value.get<std::string>();
       } else if (field == "dim") {
-        const int64_t dim = value.get<int64_t>();
+        const int64_t dim = value.is_number_integer() ? value.get<int64_t>() : 0;
         if (dim < 1 || dim > TableSchema::kMaxDim) {
-          return InvalidArgument("dim is " + std::to_string(dim) + "; it must be from 1 to " +
+          return InvalidArgument("dim is " + value.dump() + "; it must be from 1 to " +
                                  std::to_string(TableSchema::kMaxDim));
         }
         spec.dim = static_cast<uint32_t>(dim);
@@ -149,6 +149,9 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
         spec.initializer.a = value.value("a", 0.0);
         spec.initializer.b = value.value("b", 0.0);
       } else if (field == "seed") {
+        if (!value.is_number_unsigned()) {
+          return InvalidArgument("seed is " + value.dump() + "; it must be an integer from 0 to 2^64 - 1");
+        }
         spec.seed = value.get<uint64_t>();
       } else if (field == "l2") {
         spec.l2 = value.get<double>();

@@ -41,14 +41,18 @@ Status CallSpec::Parse(const std::string& text) {
     }
     for (const nlohmann::json& feature : json.at("features")) {
       Feature parsed;
+      const nlohmann::json padding_id = feature.value("padding_id", nlohmann::json());
+      if (!feature.at("table").is_number_integer() ||
+          !(padding_id.is_null() || padding_id.is_number_integer())) {
+        return InvalidArgument("specs: a feature's table and padding_id are integers; it is " +
+                               feature.dump());
+      }
       parsed.table = feature.at("table").get<uint32_t>();
       if (parsed.table >= tables_.size()) {
         return InvalidArgument("specs: a feature names table " + std::to_string(parsed.table) + " of " +
                                std::to_string(tables_.size()));
       }
-      if (feature.contains("padding_id") && !feature["padding_id"].is_null()) {
-        parsed.padding_id = feature["padding_id"].get<Key>();
-      }
+      if (!padding_id.is_null()) parsed.padding_id = padding_id.get<Key>();
       features_.push_back(parsed);
     }
   } catch (const nlohmann::json::exception& error) {

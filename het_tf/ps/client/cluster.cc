@@ -19,6 +19,8 @@ bool StartsWith(const std::string& text, const char* prefix) { return text.rfind
 // A server that has not answered a small question for so long is passed over.
 constexpr double kAnswerSeconds = 5;
 
+constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is not one that Redis gives";
+
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -94,15 +96,19 @@ Status RedisCluster::ReadSlots(const RedisReply& reply, const ServerNode& from) 
   std::vector<ServerNode> nodes;
   std::vector<uint32_t> node_of_slot(kSlots, UINT32_MAX);
   for (const RedisReply& range : reply.array) {  // [first, last, [host, port, ...] of the primary, ...]
-    if (range.array.size() < 3 || range.array[2].array.size() < 2) return InvalidArgument("CLUSTER SLOTS");
+    if (range.array.size() < 3 || range.array[2].array.size() < 2) return InvalidArgument(kStrangeMap);
+    const int64_t first = range.array[0].integer;
+    const int64_t last = range.array[1].integer;
     const RedisReply& primary = range.array[2];
     ServerNode node = from;
     node.path.clear();
     if (const std::string host = primary.array[0].text(); !host.empty() && host != "?") node.host = host;
-    node.port = static_cast<int>(primary.array[1].integer);
+    const int64_t port = primary.array[1].integer;
+    if (first < 0 || last >= kSlots || port < 1 || port > 65535) return InvalidArgument(kStrangeMap);
+    node.port = static_cast<int>(port);
     auto known = std::find(nodes.begin(), nodes.end(), node);
     if (known == nodes.end()) known = nodes.insert(nodes.end(), node);
-    for (int64_t slot = range.array[0].integer; slot <= range.array[1].integer && slot < kSlots; ++slot) {
+    for (int64_t slot = first; slot <= last; ++slot) {
       node_of_slot[static_cast<size_t>(slot)] = static_cast<uint32_t>(known - nodes.begin());
     }
   }

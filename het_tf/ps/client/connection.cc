@@ -1,7 +1,6 @@
 #include "het_tf/ps/client/connection.h"
 
 #include <fcntl.h>
-#include <hiredis/read.h>
 #include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,80 +20,6 @@
 namespace het {
 namespace {
 
-// --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others by their
-// parent
-
-RedisReply* NewReply(const redisReadTask* task, RedisReply::Kind kind) {
-  RedisReply* reply = nullptr;
-  if (task->parent == nullptr) {
-    reply = new RedisReply();
-  } else {
-    reply = &static_cast<RedisReply*>(task->parent->obj)->array[static_cast<size_t>(task->idx)];
-  }
-  reply->kind = kind;
-  return reply;
-}
-
-// A null result means "out of memory" to hiredis, which reports it as its error.
-template <typename Fn>
-void* Guarded(Fn fn) {
-  try {
-    return fn();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
-void* CreateString(const redisReadTask* task, char* text, size_t size) {
-  return Guarded([&]() -> void* {
-    RedisReply* reply =
-        NewReply(task, task->type == REDIS_REPLY_ERROR ? RedisReply::kError : RedisReply::kString);
-    reply->bytes.assign(text, text + size);
-    return reply;
-  });
-}
-
-void* MakeArray(const redisReadTask* task, size_t size) {
-  return Guarded([&]() -> void* {
-    RedisReply* reply = NewReply(task, RedisReply::kArray);
-    reply->array.resize(size);
-    return reply;
-  });
-}
-// The type of a size differs between hiredis 0.14 and 1.x; the assignment below picks.
-[[maybe_unused]] void* CreateArray(const redisReadTask* task, int size) {
-  return MakeArray(task, static_cast<size_t>(std::max(size, 0)));
-}
-[[maybe_unused]] void* CreateArray(const redisReadTask* task, size_t size) { return MakeArray(task, size); }
-
-void* CreateInteger(const redisReadTask* task, long long value) {
-  return Guarded([&]() -> void* {
-    RedisReply* reply = NewReply(task, RedisReply::kInteger);
-    reply->integer = value;
-    return reply;
-  });
-}
-
-void* CreateNil(const redisReadTask* task) {
-  return Guarded([&]() -> void* { return NewReply(task, RedisReply::kNil); });
-}
-
-// Called for roots alone.
-void FreeObject(void* reply) { delete static_cast<RedisReply*>(reply); }
-
-redisReplyObjectFunctions* ReplyFunctions() {
-  static redisReplyObjectFunctions functions = [] {
-    redisReplyObjectFunctions f{};
-    f.createString = CreateString;
-    f.createArray = CreateArray;
-    f.createInteger = CreateInteger;
-    f.createNil = CreateNil;
-    f.freeObject = FreeObject;
-    return f;
-  }();
-  return &functions;
-}
-
 void Append(Bytes* bytes, const std::string& text) { bytes->insert(bytes->end(), text.begin(), text.end()); }
 
 void AppendWord(Bytes* bytes, const std::string& word) {
@@ -112,9 +37,7 @@ std::string Errno() { return std::strerror(errno); }
 }  // namespace
 
 RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password)
-    : node_(node),
-      moved_at_(Now()),
-      reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {
+    : node_(node), moved_at_(Now()) {
   if (Resolve()) Connect();
   if (closed() || password.empty()) return;
   awaits_auth_ = true;
@@ -274,23 +197,18 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
       return;
     }
     moved_at_ = Now();
-    if (redisReaderFeed(reader_.get(), reinterpret_cast<const char*>(buffer_.data()),
-                        static_cast<size_t>(got)) != REDIS_OK) {
-      return Close(node_.ToString() + " sent what is no reply: " + reader_->errstr);
+    const size_t before = replies->size();
+    if (!reader_.Feed({buffer_.data(), static_cast<size_t>(got)}, replies)) {
+      return Close(node_.ToString() + " sent what is no reply: " + reader_.error());
     }
-    for (;;) {
-      void* object = nullptr;
-      if (redisReaderGetReply(reader_.get(), &object) != REDIS_OK) {
-        return Close(node_.ToString() + " sent what is no reply: " + reader_->errstr);
+    if (awaits_auth_ && replies->size() > before) {
+      awaits_auth_ = false;
+      const RedisReply login = std::move((*replies)[before]);
+      replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
+      if (!login.ok()) {
+        replies->resize(before);  // refusals of what was sent behind it
+        return Close(node_.ToString() + " refuses the login: " + login.text());
       }
-      if (object == nullptr) break;
-      const std::unique_ptr<RedisReply> reply(static_cast<RedisReply*>(object));
-      if (awaits_auth_) {
-        awaits_auth_ = false;
-        if (!reply->ok()) return Close(node_.ToString() + " refuses the login: " + reply->text());
-        continue;
-      }
-      replies->push_back(std::move(*reply));
     }
     if (static_cast<size_t>(got) < buffer_.size()) return;
   }

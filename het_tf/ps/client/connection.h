@@ -1,7 +1,7 @@
 // One connection to a Redis server: commands out, replies in the same order back. Nothing here waits, but for
 // Ask.
 //
-//   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► hiredis' parser ──► replies, oldest first
+//   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► ReplyReader ──► replies, oldest first
 //
 // A command is a short head and, for frames, a body that is handed over and never copied. Reads ask for
 // kReadBytes at a time. Whatever goes wrong closes the connection for good; the owner makes a new one.
@@ -18,22 +18,9 @@
 
 #include "het_tf/core/bytes.h"
 #include "het_tf/ps/client/address.h"
-
-struct redisReader;
+#include "het_tf/ps/client/reply_reader.h"
 
 namespace het {
-
-// What a server answers. Nested arrays are enough for CLUSTER SLOTS.
-struct RedisReply {
-  enum Kind { kNil, kString, kError, kInteger, kArray };
-  Kind kind = kNil;
-  Bytes bytes;  // of kString and kError
-  int64_t integer = 0;
-  std::vector<RedisReply> array;
-
-  std::string text() const { return std::string(bytes.begin(), bytes.end()); }
-  bool ok() const { return kind != kError; }
-};
 
 class RedisConnection {
  public:
@@ -97,7 +84,7 @@ class RedisConnection {
   int unsent_ = 0;  // bytes in the kernel, as of the last moved_at()
   std::string reason_;
   std::deque<Outgoing> queue_;
-  std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
+  ReplyReader reader_;
   Bytes buffer_;
 };
 

@@ -1,0 +1,311 @@
+// How fast do rows travel between a worker and the parameter server? Beside a raw server over the same
+// partitions (raw_server.h), in turns, in one run. benchmarks/ps_throughput.py starts the servers and makes
+// the tables.
+//
+//   ps_throughput --redis ADDRESS --redis-unix ADDRESS --dir DIR [--dim D] [--rows N] [--rounds K]
+//       JSON: for each system the seconds of each round's pull and push of N rows, and those of small
+//       requests
+//   ps_throughput --load ADDRESS --seconds S [--dim D] [--rows N]
+//       JSON: rows that one client pulled and pushed in S seconds
+//
+// A pull or push is one frame for each of the 64 partitions, all sent at once; its time is that from the
+// first send to the last answer. Frames are made beforehand and answers are not decoded: both cost a client
+// the same with any server.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/ps/raw_server.h"
+#include "het_tf/core/local_service.h"
+#include "het_tf/ps/client/redis_store.h"
+#include "het_tf/ps/client/redis_transport.h"
+
+namespace het::bench {
+namespace {
+
+constexpr uint32_t kPartitions = 64;
+constexpr size_t kSmallRows = 1000;
+constexpr size_t kSmallRequests = 40;  // of each kind in a round
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "ps_throughput: %s\n", what.c_str());
+  std::exit(1);
+}
+
+Schema MakeSchema(uint32_t dim) {
+  TableSpec spec;
+  spec.name = "bench" + std::to_string(dim);
+  spec.dim = dim;
+  spec.optimizer.name = "sgd";  // a row is its value, as in the figures that we compare with
+  return TableSchema::Create(spec).value();
+}
+
+// One transport, and what a client has to know to use it.
+class System {
+ public:
+  System(std::string name, std::unique_ptr<Transport> transport, const Schema& schema)
+      : name_(std::move(name)),
+        transport_(std::move(transport)),
+        schema_(schema),
+        client_{RandomId(), RandomId()} {
+    seq_.resize(transport_->partitions());
+    epochs_.resize(transport_->partitions());
+    for (uint32_t p = 0; p < transport_->partitions(); ++p) {
+      const Reply reply = One(p, MakeFrame(p, {}, {}, {}));
+      if (reply.tables.size() != 1) Die(name_ + ": " + reply.message);
+      epochs_[p] = reply.tables[0].epoch;
+    }
+  }
+
+  const std::string& name() const { return name_; }
+
+  double Pull(const std::vector<std::vector<Key>>& keys) { return Exchange(keys, false); }
+  double Push(const std::vector<std::vector<Key>>& keys) { return Exchange(keys, true); }
+
+ private:
+  Bytes MakeFrame(uint32_t p, const std::vector<Key>& push, const std::vector<Key>& fetch,
+                  const std::vector<float>& wire) {
+    Request q;
+    q.request_id = ++requests_;
+    q.partition = transport_->id(p);
+    q.client = client_;
+    q.seq = push.empty() ? 0 : ++seq_[p];
+    q.tables.emplace_back();
+    TableRequest& t = q.tables.back();
+    t.table = schema_->id();
+    t.epoch = epochs_[p];
+    t.update_floats = static_cast<uint32_t>(schema_->optimizer().wire_floats());
+    t.push_keys.assign(push.begin(), push.end());
+    t.push_ticks.assign(push.size(), 1);
+    t.push_updates.assign(wire.begin(), wire.begin() + static_cast<ptrdiff_t>(push.size() * t.update_floats));
+    t.fetch_keys.assign(fetch.begin(), fetch.end());
+    Bytes bytes;
+    Encode(q, &bytes);
+    return bytes;
+  }
+
+  Reply One(uint32_t p, Bytes frame) {
+    transport_->Send(p, std::move(frame));
+    Receive(1);
+    Reply reply;
+    if (!Decode(Span<const uint8_t>(events_[0].bytes.data(), events_[0].bytes.size()), &reply).ok())
+      Die(name_ + ": an answer that is no frame");
+    return reply;
+  }
+
+  void Receive(size_t count) {
+    events_.clear();
+    const double begin = transport_->Now();
+    while (events_.size() < count) {
+      transport_->Poll(1, &events_);
+      if (transport_->Now() - begin > 60) Die(name_ + ": no answer for 60 s");
+    }
+    for (const Transport::Event& event : events_) {
+      if (event.kind != Transport::Event::kReply) Die(name_ + ": " + event.reason);
+    }
+  }
+
+  double Exchange(const std::vector<std::vector<Key>>& keys, bool push) {
+    size_t most = 0;
+    for (const auto& of : keys) most = std::max(most, of.size());
+    const std::vector<float> wire(most * schema_->optimizer().wire_floats(), 0.5f);
+    std::vector<std::pair<uint32_t, Bytes>> frames;
+    const std::vector<Key> none;
+    for (uint32_t p = 0; p < keys.size(); ++p) {
+      if (!keys[p].empty())
+        frames.emplace_back(p, MakeFrame(p, push ? keys[p] : none, push ? none : keys[p], wire));
+    }
+    const double begin = transport_->Now();
+    for (auto& [p, frame] : frames) transport_->Send(p, std::move(frame));
+    Receive(frames.size());
+    const double seconds = transport_->Now() - begin;
+    // A server that does nothing is fast.
+    Reply reply;
+    const Bytes& last = events_.back().bytes;
+    if (!Decode(Span<const uint8_t>(last.data(), last.size()), &reply).ok() ||
+        reply.status != FrameStatus::kOk)
+      Die(name_ + ": a frame was refused: " + reply.message);
+    if (!push) {
+      const TableReply& t = reply.tables.at(0);
+      if (t.rows.size() != keys[events_.back().partition].size() * t.row_floats)
+        Die(name_ + ": rows are missing");
+    }
+    return seconds;
+  }
+
+  const std::string name_;
+  const std::unique_ptr<Transport> transport_;
+  const Schema schema_;
+  const ClientId client_;
+  uint32_t requests_ = 0;
+  std::vector<uint64_t> seq_;
+  std::vector<uint64_t> epochs_;
+  std::vector<Transport::Event> events_;
+};
+
+// The first `rows` keys, by partition; `only` >= 0: all in that partition.
+std::vector<std::vector<Key>> SomeKeys(size_t rows, uint64_t hash_seed, int only = -1) {
+  std::vector<std::vector<Key>> keys(kPartitions);
+  size_t taken = 0;
+  for (Key key = 0; taken < rows; ++key) {
+    const uint32_t p = PartitionOf(HashKey(key, hash_seed), kPartitions);
+    if (only >= 0 && p != static_cast<uint32_t>(only)) continue;
+    keys[p].push_back(key);
+    ++taken;
+  }
+  return keys;
+}
+
+std::unique_ptr<Transport> ConnectRedis(const std::string& text, const Schema& schema, uint64_t* hash_seed) {
+  const auto address = ParseServerAddress(text);
+  if (!address.ok()) Die(address.status().message());
+  auto store = RedisStore::Open(address.value(), "bench");
+  if (!store.ok()) Die(store.status().message());
+  const Status made = store.value()->CreateTable(schema);
+  if (!made.ok()) Die(made.message());
+  if (store.value()->keys().size() != kPartitions)
+    Die("the namespace 'bench' has another number of partitions");
+  *hash_seed = store.value()->hash_seed();
+  RedisCluster cluster(address.value());
+  const Status known = cluster.Refresh(RedisStore::kSeconds);
+  if (!known.ok()) Die(known.message());
+  return std::make_unique<RedisTransport>(std::move(cluster), store.value()->keys(), *hash_seed);
+}
+
+struct Options {
+  std::string redis, redis_unix, load, dir;
+  uint32_t dim = 16;
+  size_t rows = 50000;
+  size_t rounds = 20;
+  double seconds = 3;
+};
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const char* value = argv[i + 1];
+    if (name == "--redis") {
+      options.redis = value;
+    } else if (name == "--redis-unix") {
+      options.redis_unix = value;
+    } else if (name == "--load") {
+      options.load = value;
+    } else if (name == "--dir") {
+      options.dir = value;
+    } else if (name == "--dim") {
+      options.dim = static_cast<uint32_t>(std::atoi(value));
+    } else if (name == "--rows") {
+      options.rows = static_cast<size_t>(std::atoll(value));
+    } else if (name == "--rounds") {
+      options.rounds = static_cast<size_t>(std::atoll(value));
+    } else if (name == "--seconds") {
+      options.seconds = std::atof(value);
+    } else {
+      Die("unknown option " + name);
+    }
+  }
+  if (options.load.empty() && (options.redis.empty() || options.redis_unix.empty() || options.dir.empty()))
+    Die("give --redis, --redis-unix and --dir, or --load; benchmarks/ps_throughput.py does");
+  return options;
+}
+
+void PrintList(const char* name, const std::vector<double>& values, const char* end) {
+  std::printf("\"%s\": [", name);
+  for (size_t i = 0; i < values.size(); ++i) std::printf("%s%.9f", i == 0 ? "" : ", ", values[i]);
+  std::printf("]%s", end);
+}
+
+void Compare(const Options& options) {
+  const Schema schema = MakeSchema(options.dim);
+  // The raw servers are forked before there is anything else in this process.
+  RawServer raw_tcp("", kPartitions, 0, schema);
+  RawServer raw_unix(options.dir + "/raw.sock", kPartitions, 0, schema);
+  struct Entry {
+    std::unique_ptr<System> system;
+    std::vector<std::vector<Key>> large, spread, single;
+    std::vector<double> pull, push, spread_pull, spread_push, single_pull, single_push;
+  };
+  std::vector<Entry> entries;
+  auto add = [&](const char* name, std::unique_ptr<Transport> transport, uint64_t hash_seed) {
+    Entry entry;
+    entry.system = std::make_unique<System>(name, std::move(transport), schema);
+    entry.large = SomeKeys(options.rows, hash_seed);
+    entry.spread = SomeKeys(kSmallRows, hash_seed);
+    entry.single = SomeKeys(kSmallRows, hash_seed, 5);
+    entries.push_back(std::move(entry));
+  };
+  uint64_t hash_seed = 0;
+  add("raw TCP", std::make_unique<RawTransport>(raw_tcp, kPartitions, 0), 0);
+  add("raw Unix", std::make_unique<RawTransport>(raw_unix, kPartitions, 0), 0);
+  auto redis = ConnectRedis(options.redis, schema, &hash_seed);
+  add("Redis TCP", std::move(redis), hash_seed);
+  redis = ConnectRedis(options.redis_unix, schema, &hash_seed);
+  add("Redis Unix", std::move(redis), hash_seed);
+  for (Entry& entry : entries) {
+    for (const auto& keys : {entry.large, entry.single}) entry.system->Push(keys);  // makes the rows
+  }
+  for (size_t round = 0; round < options.rounds; ++round) {
+    for (Entry& entry : entries) entry.pull.push_back(entry.system->Pull(entry.large));
+    for (Entry& entry : entries) entry.push.push_back(entry.system->Push(entry.large));
+    for (size_t i = 0; i < kSmallRequests; ++i) {
+      for (Entry& entry : entries) entry.spread_pull.push_back(entry.system->Pull(entry.spread));
+      for (Entry& entry : entries) entry.spread_push.push_back(entry.system->Push(entry.spread));
+      for (Entry& entry : entries) entry.single_pull.push_back(entry.system->Pull(entry.single));
+      for (Entry& entry : entries) entry.single_push.push_back(entry.system->Push(entry.single));
+    }
+  }
+  std::printf("{");
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    std::printf("%s\"%s\": {", i == 0 ? "" : ", ", entry.system->name().c_str());
+    PrintList("pull", entry.pull, ", ");
+    PrintList("push", entry.push, ", ");
+    PrintList("small pull, 64 partitions", entry.spread_pull, ", ");
+    PrintList("small push, 64 partitions", entry.spread_push, ", ");
+    PrintList("small pull, 1 partition", entry.single_pull, ", ");
+    PrintList("small push, 1 partition", entry.single_push, "}");
+  }
+  std::printf("}\n");
+}
+
+void Load(const Options& options) {
+  const Schema schema = MakeSchema(options.dim);
+  uint64_t hash_seed = 0;
+  auto transport = ConnectRedis(options.load, schema, &hash_seed);
+  System system("Redis", std::move(transport), schema);
+  const auto keys = SomeKeys(options.rows, hash_seed);
+  system.Push(keys);
+  std::printf("ready\n");
+  std::fflush(stdout);
+  std::getchar();  // all clients begin together
+  double pull = 0;
+  double push = 0;
+  size_t exchanges = 0;
+  for (; pull + push < options.seconds; ++exchanges) {
+    pull += system.Pull(keys);
+    push += system.Push(keys);
+  }
+  const auto rows = static_cast<double>(exchanges * options.rows);
+  std::printf("{\"pull\": %.1f, \"push\": %.1f, \"both\": %.1f}\n", rows / pull, rows / push,
+              2 * rows / (pull + push));
+}
+
+}  // namespace
+}  // namespace het::bench
+
+int main(int argc, char** argv) {
+  const het::bench::Options options = het::bench::Parse(argc, argv);
+  if (options.load.empty()) {
+    het::bench::Compare(options);
+  } else {
+    het::bench::Load(options);
+  }
+  return 0;
+}

@@ -1,0 +1,202 @@
+"""How fast do rows travel between a worker and the parameter server, beside a minimal raw-TCP server?
+
+    cmake -S . -B build/bench -G Ninja -DHET_BUILD_BENCHMARKS=ON -DHET_BUILD_PLUGIN=OFF
+    cmake --build build/bench --target ps_throughput het_redis_module
+    python benchmarks/ps_throughput.py [--rounds K] [--dims 16 64 128] [--out FILE]
+
+Pull and push of 50,000 rows of 16, 64 and 128 floats, and of 1,000 rows, through our transport to a Redis
+server with the module, over TCP on loopback and over a Unix socket. The peer is a server of 200 lines over
+the same partitions (benchmarks/ps/raw_server.cc), which does nothing else. All take turns; a ratio is the
+median over the rounds of the raw server's time over ours, both of the same round. Then two clients on a
+cluster of two shards beside one client on one server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from het_tf._version import __version__  # noqa: E402
+from het_tf.python.ps import redis_server  # noqa: E402
+
+PROGRAM = ROOT / "build/bench/ps_throughput"
+RAW = "raw TCP"
+# (goal, what is measured, system, at least)
+GOALS = [
+    ("pull of 50,000 rows over TCP, of raw TCP", "pull", "Redis TCP", 0.8),
+    ("push of 50,000 rows over TCP, of raw TCP", "push", "Redis TCP", 0.8),
+    ("pull of 50,000 rows over a Unix socket, of raw TCP", "pull", "Redis Unix", 0.95),
+    ("push of 50,000 rows over a Unix socket, of raw TCP", "push", "Redis Unix", 0.95),
+    (
+        "pull of 1,000 rows, of raw TCP (a latency of at most twice its)",
+        "small pull, 64 partitions",
+        "Redis TCP",
+        0.5,
+    ),
+    (
+        "push of 1,000 rows, of raw TCP (a latency of at most twice its)",
+        "small push, 64 partitions",
+        "Redis TCP",
+        0.5,
+    ),
+]
+
+
+def compare(dim: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """{system: {what: [seconds of each]}}."""
+    with tempfile.TemporaryDirectory(prefix="het_bench_") as place:
+        socket = f"{place}/redis.sock"
+        settings = {"unixsocket": socket}
+        with redis_server.LocalServer.start(settings=settings) as server:
+            command = [PROGRAM, "--redis", server.address, "--redis-unix", f"unix://{socket}", "--dir", place]
+            done = subprocess.run(
+                [*map(str, command), "--dim", str(dim), "--rounds", str(rounds)],
+                check=True, capture_output=True, text=True, timeout=900,
+            )  # fmt: skip
+    return dict(json.loads(done.stdout))
+
+
+@contextlib.contextmanager
+def shards(count: int) -> Iterator[str]:
+    """The address of so many servers that share the slots."""
+    with contextlib.ExitStack() as stack:
+        settings = {"cluster-enabled": "yes"} if count > 1 else {}
+        servers = []
+        for _ in range(count):
+            own = dict(settings)
+            if count > 1:
+                own["cluster-port"] = str(redis_server.free_port())
+            servers.append((stack.enter_context(redis_server.LocalServer.start(settings=own)), own))
+        if count > 1:
+            make_cluster(servers)
+        yield servers[0][0].address
+
+
+def make_cluster(servers: list) -> None:
+    def cli(port: int, *words: object) -> str:
+        command = ["redis-cli", "-p", str(port), *map(str, words)]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+    for number, (server, _) in enumerate(servers):
+        first, last = number * 16384 // len(servers), (number + 1) * 16384 // len(servers) - 1
+        cli(server.port, "CLUSTER", "ADDSLOTSRANGE", first, last)
+        cli(server.port, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for server, own in servers[1:]:
+        cli(servers[0][0].port, "CLUSTER", "MEET", "127.0.0.1", server.port, own["cluster-port"])
+    for server, _ in servers:
+        for _ in range(600):
+            if "cluster_state:ok" in cli(server.port, "CLUSTER", "INFO"):
+                break
+        else:
+            raise RuntimeError("the cluster does not come up")
+
+
+def load(clients: int, servers: int, dim: int, seconds: float) -> float:
+    """Rows a second that so many clients pull and push together."""
+    with shards(servers) as address:
+        command = [str(PROGRAM), "--load", address, "--dim", str(dim), "--seconds", str(seconds)]
+        pipe = subprocess.PIPE
+        running = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(clients)]
+        for process in running:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError("a client failed")
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return sum(json.loads(process.communicate(timeout=120)[0])["both"] for process in running)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30, help="rounds of each dim, default 30")
+    parser.add_argument("--dims", type=int, nargs="+", default=[16, 64, 128])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/ps_throughput.json")
+    arguments = parser.parse_args()
+    if not PROGRAM.exists():
+        parser.error(f"{PROGRAM.relative_to(ROOT)} is not built; the commands are in this file's head")
+
+    result: dict = {
+        "command": "python benchmarks/ps_throughput.py",
+        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "versions": {"het_tf": f"het_tf {__version__}", "server": server_version()},
+        "dims": {},
+    }
+    columns = ["dim", "", *(f"{name} ms" for name in (RAW, "raw Unix", "Redis TCP", "Redis Unix"))]
+    columns += ["Redis TCP of raw TCP", "Redis Unix of raw TCP", "Redis Unix of raw Unix"]
+    lines = ["| " + " | ".join(columns) + " |", "|--:|---|" + "--:|" * 7]
+    for dim in arguments.dims:
+        measured = compare(dim, arguments.rounds)
+        of_dim: dict = {}
+        for what in measured[RAW]:
+            median = {system: statistics.median(times[what]) for system, times in measured.items()}
+
+            def ratio(system: str, peer: str, what: str = what, measured: dict = measured) -> float:
+                pairs = zip(measured[peer][what], measured[system][what], strict=True)
+                return statistics.median(raw / ours for raw, ours in pairs)
+
+            ratios = {
+                "Redis TCP": ratio("Redis TCP", RAW),
+                "Redis Unix": ratio("Redis Unix", RAW),
+                "Redis Unix of raw Unix": ratio("Redis Unix", "raw Unix"),
+            }
+            best = {system: min(times[what]) for system, times in measured.items()}
+            of_dim[what] = {"median_seconds": median, "best_seconds": best, "ratios": ratios}
+            cells = [f"{1e3 * median[name]:.2f}" for name in (RAW, "raw Unix", "Redis TCP", "Redis Unix")]
+            cells += [f"{value:.2f}" for value in ratios.values()]
+            lines.append(f"| {dim} | {what} | " + " | ".join(cells) + " |")
+            print(lines[-1], flush=True)
+        result["dims"][dim] = of_dim
+    result["table"] = lines
+    pairs = []
+    for _ in range(3):
+        pairs.append((load(1, 1, 16, 3), load(2, 2, 16, 3)))
+    one, two = (statistics.median(column) for column in zip(*pairs, strict=True))
+    result["clients"] = {
+        "one_on_one": one,
+        "two_on_two": two,
+        "ratio": statistics.median(b / a for a, b in pairs),
+    }
+    first = result["dims"][arguments.dims[0]]
+    result["goals"] = [
+        {"goal": goal, "value": first[what]["ratios"][system], "limit": limit,
+         "met": first[what]["ratios"][system] >= limit}
+        for goal, what, system, limit in GOALS
+    ]  # fmt: skip
+    result["machine"]["load_after"] = os.getloadavg()[0]
+    print(f"two clients on two shards: {two / 1e6:.2f} M rows/s, one on one: {one / 1e6:.2f} "
+          f"(ratio {ratio_of_pairs:.2f})")  # fmt: skip
+    for goal in result["goals"]:
+        print(
+            f"  {'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['value']:.2f} >= {goal['limit']}"
+        )
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {arguments.out}")
+
+
+def processor() -> str:
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return names[0].partition(":")[2].strip() if names else "unknown"
+
+
+def server_version() -> str:
+    done = subprocess.run(
+        [redis_server.find_server(), "--version"], check=True, capture_output=True, text=True
+    )
+    return " ".join(done.stdout.split()[:3])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+// Replies out of the bytes of a connection: hiredis' parser, and a shorter way for frames.
+//
+// hiredis copies what it is fed into a buffer of its own, and every string out of it again. A frame is a
+// string and is most of what comes, so strings that begin a reply are read here, copied once, into the reply;
+// all else, and a reply whose first line is cut off, goes to hiredis.
+//
+// Not thread-safe.
+#ifndef HET_TF_PS_CLIENT_REPLY_READER_H_
+#define HET_TF_PS_CLIENT_REPLY_READER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/bytes.h"
+
+struct redisReader;
+
+namespace het {
+
+// What a server answers. Nested arrays are enough for CLUSTER SLOTS.
+struct RedisReply {
+  enum Kind { kNil, kString, kError, kInteger, kArray };
+  Kind kind = kNil;
+  Bytes bytes;  // of kString and kError
+  int64_t integer = 0;
+  std::vector<RedisReply> array;
+
+  std::string text() const { return std::string(bytes.begin(), bytes.end()); }
+  bool ok() const { return kind != kError; }
+};
+
+class ReplyReader {
+ public:
+  ReplyReader();
+  ~ReplyReader();
+
+  // Appends the replies that these bytes complete. False when they are no replies: then nothing more can be
+  // read. Throws std::bad_alloc, with the same result.
+  bool Feed(Span<const uint8_t> bytes, std::vector<RedisReply>* replies);
+  // Why Feed returned false.
+  std::string error() const;
+
+ private:
+  // Both take bytes from the front of *bytes.
+  bool Begin(Span<const uint8_t>* bytes);
+  bool Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* replies);
+  bool Parse(std::vector<RedisReply>* replies);
+
+  std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
+  bool in_string_ = false;  // of the short way
+  RedisReply string_;
+  size_t missing_ = 0;  // of the string and the line end behind it
+  std::string error_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_REPLY_READER_H_

@@ -1,0 +1,152 @@
+// What a server loads: the chunks of a dump (RDB, MIGRATE), of HET.LOAD, and a whole partition.
+//
+// The first byte of an input chooses the reader, the rest is for it.
+#include <memory>
+
+#include "het_tf/core/chunk.h"
+#include "tests/cpp/fuzz/target.h"
+
+namespace het::fuzz {
+namespace {
+
+enum Reader : uint8_t { kLoadChunk = 0, kDecodeRows = 1, kDeserialize = 2, kChunkReader = 3 };
+
+std::unique_ptr<Partition> MakePartition() {
+  auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
+  Request q;
+  q.partition = partition->id();
+  q.client = {1, 2};
+  q.seq = 1;
+  for (const Schema& schema : Schemas()) {
+    if (!partition->CreateTable(schema, 7).ok()) Fail("no table");
+    q.tables.emplace_back();
+    TableRequest& t = q.tables.back();
+    t.table = schema->id();
+    t.epoch = 7;
+    t.update_floats = static_cast<uint32_t>(schema->optimizer().wire_floats());
+    for (Key key = -2; key < 5; ++key) {
+      t.push_keys.push_back(key);
+      t.push_ticks.push_back(1);
+      t.push_updates.insert(t.push_updates.end(), t.update_floats, 0.5f);
+    }
+  }
+  Bytes frame;
+  Encode(q, &frame);
+  Bytes reply;
+  if (!partition->Handle({frame.data(), frame.size()}, &reply).applied) Fail("a good push was refused");
+  return partition;
+}
+
+Bytes State(const Partition& partition) {
+  Bytes bytes;
+  partition.Serialize(&bytes);
+  return bytes;
+}
+
+Bytes For(Reader reader, const Bytes& bytes) {
+  Bytes input = {reader};
+  input.insert(input.end(), bytes.begin(), bytes.end());
+  return input;
+}
+
+// Chunks one after the other, each behind its size in two bytes.
+Bytes Sequence(const std::vector<Bytes>& chunks) {
+  Bytes all = {kChunkReader};
+  for (const Bytes& chunk : chunks) {
+    all.push_back(static_cast<uint8_t>(chunk.size()));
+    all.push_back(static_cast<uint8_t>(chunk.size() >> 8));
+    all.insert(all.end(), chunk.begin(), chunk.end());
+  }
+  return all;
+}
+
+void ReadSequence(Span<const uint8_t> bytes) {
+  ChunkReader reader(3);
+  size_t at = 0;
+  while (bytes.size() - at >= 2) {
+    const size_t size = std::min<size_t>(bytes[at] + 256u * bytes[at + 1], bytes.size() - at - 2);
+    if (!reader.Add({bytes.data() + at + 2, size}).ok()) return;
+    at += 2 + size;
+  }
+  if (!reader.complete()) return;
+  const Bytes again = State(*reader.Take());
+  if (!Partition::Deserialize({again.data(), again.size()}, 2).ok())
+    Fail("a restored partition cannot be saved");
+}
+
+}  // namespace
+
+std::vector<Bytes> Seeds() {
+  const auto partition = MakePartition();
+  std::vector<Bytes> chunks;
+  ChunkWriter writer(*partition, 150);
+  for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);
+  const std::vector<Key> keys = {1, 2, 100, -5};
+  const std::vector<float> rows(keys.size() * Schemas()[0]->row_floats(), 1.5f);
+  const std::vector<ClientId> clients = {{1, 2}, {3, 4}};
+  std::vector<Bytes> changes(4);
+  EncodeSet(*Schemas()[0], Span<const Key>(keys.data(), keys.size()), rows.data(), &changes[0]);
+  EncodeRemove(*Schemas()[0], Span<const Key>(keys.data(), keys.size()), &changes[1]);
+  EncodeForget(Span<const ClientId>(clients.data(), clients.size()), &changes[2]);
+  StampSet({changes[0].data(), changes[0].size()}, 77, &changes[3]);
+  std::vector<Bytes> seeds = {Sequence(chunks), For(kDeserialize, State(*partition))};
+  for (const auto* of : {&chunks, &changes}) {
+    for (const Bytes& chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
+  }
+  for (const Bytes& chunk : chunks) seeds.push_back(For(kDecodeRows, chunk));
+  return seeds;
+}
+
+}  // namespace het::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace het;
+  using namespace het::fuzz;
+  if (size == 0) return 0;
+  const Span<const uint8_t> bytes(data + 1, size - 1);
+  // A row of any width takes its table's first rows with it.
+  const size_t allowance = Allowance(size) + 64 * TableSchema::kMaxDim * sizeof(float);
+  switch (data[0]) {
+    case kLoadChunk: {
+      static std::unique_ptr<Partition> partition = MakePartition();
+      static Bytes before = State(*partition);
+      SetAllocLimit(AllocatedBytes() + allowance);
+      bool loaded = false;
+      try {
+        loaded = LoadChunk(bytes, partition.get()).ok();
+      } catch (const std::bad_alloc&) {
+        Fail("loading a chunk takes too much memory");
+      }
+      SetAllocLimit(SIZE_MAX);
+      if (!loaded && State(*partition) != before) Fail("a refused chunk changed the partition");
+      if (loaded) {
+        const Bytes after = State(*partition);
+        if (!Partition::Deserialize({after.data(), after.size()}, 2).ok())
+          Fail("what was loaded cannot be saved");
+        partition = MakePartition();
+        before = State(*partition);
+      }
+      return 0;
+    }
+    case kDecodeRows: {
+      TableRows rows;
+      static_cast<void>(DecodeRows(bytes, *Schemas()[0], &rows));
+      return 0;
+    }
+    case kDeserialize: {
+      SetAllocLimit(AllocatedBytes() + allowance);
+      try {
+        static_cast<void>(Partition::Deserialize(bytes, 2));
+      } catch (const std::bad_alloc&) {
+        Fail("restoring takes too much memory");
+      }
+      SetAllocLimit(SIZE_MAX);
+      return 0;
+    }
+    case kChunkReader:
+      ReadSequence(bytes);
+      return 0;
+    default:
+      return 0;
+  }
+}

@@ -1,0 +1,135 @@
+// What a server does with a request frame (HET.STEP, HET.READ): Partition::Handle.
+#include <memory>
+
+#include "het_tf/core/chunk.h"
+#include "het_tf/core/partition.h"
+#include "tests/cpp/fuzz/target.h"
+
+namespace het::fuzz {
+namespace {
+
+constexpr uint64_t kEpoch = 7;
+constexpr ClientId kClient{1, 2};
+constexpr uint64_t kSeq = 3;  // newest that was applied
+constexpr uint32_t kNow = 1000;
+
+Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys) {
+  Request q;
+  q.request_id = 77;
+  q.partition = {0, 1, 5};
+  q.client = kClient;
+  q.seq = seq;
+  q.after_seq = after_seq;
+  for (size_t i = 0; i < tables; ++i) {
+    const TableSchema& schema = *Schemas()[i];
+    q.tables.emplace_back();
+    TableRequest& t = q.tables.back();
+    t.table = schema.id();
+    t.epoch = kEpoch;
+    t.update_floats = static_cast<uint32_t>(schema.optimizer().wire_floats());
+    t.bound = i == 0 ? kUnbounded : static_cast<int64_t>(i);
+    for (size_t k = 0; k < keys; ++k) {
+      if (seq != 0) {
+        t.push_keys.push_back(static_cast<Key>(3 * k) - 5);
+        t.push_ticks.push_back(static_cast<uint32_t>(1 + k % 3));
+        t.push_updates.insert(t.push_updates.end(), t.update_floats, 0.5f);
+      }
+      t.check_keys.push_back(static_cast<Key>(k));
+      t.check_clocks.push_back(static_cast<Clock>(k % 4));
+      t.fetch_keys.push_back(k % 2 == 0 ? static_cast<Key>(k) : INT64_MIN + static_cast<Key>(k));
+    }
+  }
+  return q;
+}
+
+Bytes Encoded(const Request& request) {
+  Bytes bytes;
+  Encode(request, &bytes);
+  return bytes;
+}
+
+std::unique_ptr<Partition> MakePartition() {
+  auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
+  for (const Schema& schema : Schemas()) {
+    TableSpec spec = schema->spec();
+    spec.limits = TableLimits();
+    spec.limits->max_rows = 5;  // so that pushes sweep
+    if (!partition->CreateTable(TableSchema::Create(spec).value(), kEpoch).ok()) Fail("no table");
+  }
+  for (uint64_t seq = 1; seq <= kSeq; ++seq) {
+    const Bytes frame = Encoded(MakeRequest(seq, seq - 1, 3, 6));
+    Bytes reply;
+    if (!partition->Handle({frame.data(), frame.size()}, &reply).applied) Fail("a good push was refused");
+  }
+  return partition;
+}
+
+Bytes State(const Partition& partition) {
+  Bytes bytes;
+  partition.Serialize(&bytes);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<Bytes> Seeds() {
+  std::vector<Bytes> seeds;
+  for (size_t tables : {0, 1, 3}) {
+    for (size_t keys : {0, 1, 7}) {
+      seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, tables, keys)));
+      seeds.push_back(Encoded(MakeRequest(0, kSeq, tables, keys)));
+    }
+  }
+  seeds.push_back(Encoded(MakeRequest(kSeq + 2, kSeq + 1, 1, 2)));  // a gap
+  seeds.push_back(Encoded(MakeRequest(kSeq, kSeq, 2, 2)));          // a repetition
+  return seeds;
+}
+
+}  // namespace het::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace het;
+  using namespace het::fuzz;
+  static std::unique_ptr<Partition> partition = MakePartition();
+  static Bytes before = State(*partition);
+  const Span<const uint8_t> frame(data, size);
+
+  Request decoded;
+  SetAllocLimit(AllocatedBytes() + Allowance(size));
+  bool good = false;
+  try {
+    good = Decode(frame, &decoded).ok();
+  } catch (const std::bad_alloc&) {
+    Fail("reading a request takes too much memory");
+  }
+  SetAllocLimit(SIZE_MAX);
+  if (good) {
+    const Bytes again = Encoded(decoded);
+    Request twice;
+    if (!Decode({again.data(), again.size()}, &twice).ok()) Fail("a request that was read cannot be written");
+  }
+
+  Bytes bytes;
+  Bytes push;
+  std::vector<Bytes> removals;
+  const Handled handled = partition->Handle(frame, &bytes, {kNow, &push, &removals});
+  Reply reply;
+  if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
+  if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");
+  if (!handled.applied) {
+    if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
+    if (!push.empty() || !removals.empty()) Fail("a frame that was not applied is told to replicas");
+    return 0;
+  }
+  // Another copy that gets the push part and the removals alone becomes equal.
+  auto replica = MakePartition();
+  Bytes ignored;
+  if (!replica->Handle({push.data(), push.size()}, &ignored).applied) Fail("a replica refuses a push part");
+  for (const Bytes& removal : removals) {
+    if (!LoadChunk({removal.data(), removal.size()}, replica.get()).ok()) Fail("a replica refuses a removal");
+  }
+  if (State(*replica) != State(*partition)) Fail("a replica differs");
+  partition = MakePartition();
+  before = State(*partition);
+  return 0;
+}

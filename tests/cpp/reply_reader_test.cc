@@ -1,0 +1,81 @@
+#include "het_tf/ps/client/reply_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace het {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Describe(const RedisReply& reply) {
+  std::string text;
+  switch (reply.kind) {
+    case RedisReply::kNil:
+      return "nil";
+    case RedisReply::kString:
+      return "'" + reply.text() + "'";
+    case RedisReply::kError:
+      return "error " + reply.text();
+    case RedisReply::kInteger:
+      return std::to_string(reply.integer);
+    case RedisReply::kArray:
+      for (const RedisReply& element : reply.array) text += (text.empty() ? "" : " ") + Describe(element);
+      return "[" + text + "]";
+  }
+  return "?";
+}
+
+// In pieces of `first` bytes and then of `rest` each; a reading that fails says so at the end.
+std::vector<std::string> Read(const std::string& bytes, size_t first, size_t rest) {
+  ReplyReader reader;
+  std::vector<RedisReply> replies;
+  std::string error;
+  for (size_t at = 0, size = first; at < bytes.size() && error.empty(); at += size, size = rest) {
+    size = std::min(size, bytes.size() - at);
+    if (!reader.Feed({reinterpret_cast<const uint8_t*>(bytes.data()) + at, size}, &replies)) {
+      error = "FAILED: " + reader.error();
+    }
+  }
+  std::vector<std::string> all;
+  for (const RedisReply& reply : replies) all.push_back(Describe(reply));
+  if (!error.empty()) all.push_back(error);
+  return all;
+}
+
+TEST(ReplyReader, AnyPiecesGiveTheSameReplies) {
+  const std::string bytes =
+      "+OK\r\n$5\r\nhe\r\no\r\n$0\r\n\r\n$-1\r\n:-12\r\n-ERR "
+      "no\r\n*2\r\n$1\r\na\r\n*1\r\n:3\r\n$3\r\nend\r\n";
+  const std::vector<std::string> expected = {"'OK'", "'he\r\no'",    "''",        "nil",
+                                             "-12",  "error ERR no", "['a' [3]]", "'end'"};
+  for (size_t first = 1; first <= bytes.size(); ++first) {
+    for (size_t rest : {size_t{1}, size_t{2}, size_t{7}, bytes.size()}) {
+      ASSERT_EQ(Read(bytes, first, rest), expected) << first << " bytes, then " << rest << " each";
+    }
+  }
+}
+
+TEST(ReplyReader, LongStrings) {
+  const std::string body(3000000, 'x');
+  const std::string bytes = "$3000000\r\n" + body + "\r\n:1\r\n";
+  for (size_t piece : {size_t{1000}, size_t{262144}, bytes.size()}) {
+    EXPECT_EQ(Read(bytes, piece, piece), std::vector<std::string>({"'" + body + "'", "1"}));
+  }
+}
+
+TEST(ReplyReader, ALengthIsOnlyAClaim) {
+  EXPECT_EQ(Read("$999999999999\r\nabc", 100, 100), std::vector<std::string>());
+}
+
+TEST(ReplyReader, WhatIsNoReply) {
+  for (const char* bytes : {"$3\r\nabcd\r\n", "$3\r\nabc\r\r", "hello\r\n", "$12a\r\n", "*1000000000\r\n"}) {
+    const std::vector<std::string> read = Read(bytes, 100, 100);
+    EXPECT_THAT(read, ElementsAre(HasSubstr("FAILED: "))) << bytes;
+    EXPECT_NE(read.back(), "FAILED: ") << bytes;
+  }
+}
+
+}  // namespace
+}  // namespace het

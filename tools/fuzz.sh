@@ -1,0 +1,46 @@
+#!/bin/bash
+# Fuzzes everything that reads bytes from elsewhere, with libFuzzer, ASan and UBSan, and keeps what reaches new code.
+#
+#   tools/fuzz.sh [SECONDS a target] [TARGET ...]      (default: 600, all)
+#
+# Targets are tests/cpp/fuzz/*_target.cc; `make test` replays tests/cpp/fuzz/corpus/*.pack. Needs clang with libFuzzer
+# (apt-get install clang). A crash ends the run with status 1 and leaves its input in build/fuzz/found/TARGET.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+shift || true
+[[ $seconds =~ ^[0-9]+$ ]] || { echo "usage: tools/fuzz.sh [SECONDS] [TARGET ...]" >&2; exit 2; }
+compiler=$(compgen -c clang++ | sort -V | tail -1 || true)
+[ -n "$compiler" ] || { echo "error: clang++ is missing. Remedy: apt-get install clang" >&2; exit 1; }
+
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  for source in tests/cpp/fuzz/*_target.cc; do targets+=("$(basename "$source" _target.cc)"); done
+fi
+cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
+cmake --build build/fuzz -j 2 --target "${targets[@]/%/_fuzzer}" "${targets[@]/%/_replay}" | tail -1
+
+status=0
+for target in "${targets[@]}"; do
+  pack=tests/cpp/fuzz/corpus/$target.pack
+  work=build/fuzz/work/$target
+  found=build/fuzz/found/$target
+  rm -rf "$work" && mkdir -p "$work"/{seeds,old,new,kept} "$found" tests/cpp/fuzz/corpus
+  replay="build/fuzz/tests/cpp/${target}_replay"
+  "$replay" --seeds "$work/seeds"
+  [ ! -e "$pack" ] || "$replay" --unpack "$pack" "$work/old"
+  echo "==> $target for $seconds s (log: build/fuzz/$target.log)"
+  if ! UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/tests/cpp/${target}_fuzzer" \
+    -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$found/" \
+    "$work"/{new,old,seeds} >build/fuzz/"$target".log 2>&1; then
+    echo "    FAILED:"
+    grep -m 3 -E "ERROR|runtime error|fuzz target" build/fuzz/"$target".log || true
+    status=1
+  fi
+  grep -E "DONE|BINGO" build/fuzz/"$target".log | tail -1 || true
+  # The fewest inputs that reach all of it, the small ones first.
+  "build/fuzz/tests/cpp/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} >/dev/null 2>&1
+  "$replay" --pack "$work/kept" "$pack"
+  echo "    kept $(find "$work/kept" -type f | wc -l) inputs, $(stat -c %s "$pack") bytes"
+done
+exit $status
