@@ -226,6 +226,7 @@ class Client {
   std::deque<Link> links_;
   std::map<uint64_t, Pins> tokens_;
   uint32_t next_request_id_ = 1;
+  uint64_t next_frame_ = 1;
   uint64_t jitter_;
   uint64_t out_of_memory_ = 0;  // answers that said so
   Status rejected_;             // of the call that is running

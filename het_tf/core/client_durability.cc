@@ -99,7 +99,7 @@ Status Client::MakeRoomForKept() {
   for (size_t kept = KeptBytes(); kept > config_.keep_bytes; kept = KeptBytes()) {
     Link* oldest = nullptr;
     for (Link& link : links_) {
-      if (link.keeps() && (oldest == nullptr || link.frames.front().step < oldest->frames.front().step))
+      if (link.keeps() && (oldest == nullptr || link.frames.front().number < oldest->frames.front().number))
         oldest = &link;
     }
     oldest->ForgetThrough(oldest->frames.front().seq);

@@ -9,7 +9,7 @@ PushFrame* Client::NewFrame(Link* link) {
   link->frames.emplace_back();
   PushFrame* frame = &link->frames.back();
   frame->seq = link->next_seq++;
-  frame->step = step_;
+  frame->number = next_frame_++;
   return frame;
 }
 

@@ -43,7 +43,7 @@ struct PushFrame {
     const float* update(size_t position) const;
   };
   uint64_t seq = 0;
-  uint32_t step = 0;  // of the client, when it was numbered
+  uint64_t number = 0;  // among the frames of all links: which is older
   Vector<Section> sections;
 
   Section* Of(const TableCache* cache);
