@@ -55,7 +55,6 @@ Result<TableOptions> ParseTableOptions(const std::string& json);
 struct Table {
   Schema schema;
   TableOptions options;
-  std::optional<TableLimits> limits;  // as last declared here; guarded by the engine
   std::atomic<int64_t> applies{
       0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
 };
@@ -144,7 +143,6 @@ class Engine {
   Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
   void UndoRows(const BatchCall& call, Step* step);
   void Invalidate(const Table& table, Span<const Key> keys);
-  Status SetLimits(const Schema& schema, Table* table);
 
   const std::string name_;
   const std::unique_ptr<LocalService> service_;  // null: the store is remote

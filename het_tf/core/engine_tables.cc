@@ -88,7 +88,7 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   if (const auto known = Find(spec.name); known.ok()) {
     const std::string here = known.value()->schema->ToJson() + " " + known.value()->options.ToJson();
     const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
-    if (here == wanted) return SetLimits(schema.value(), known.value().get());
+    if (here == wanted) return spec.limits ? store_->CreateTable(schema.value()) : Status();
     return Status(
         Code::kAlreadyExists,
         "table '" + spec.name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
@@ -101,17 +101,8 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   auto table = std::make_shared<Table>();
   table->schema = schema.value();
   table->options = options;
-  table->limits = spec.limits;
   tables_[spec.name] = std::move(table);
   generation_.fetch_add(1);
-  return Status();
-}
-
-Status Engine::SetLimits(const Schema& schema, Table* table) {
-  const std::optional<TableLimits>& limits = schema->spec().limits;
-  if (!limits || (table->limits && table->limits->Same(*limits))) return Status();
-  HET_RETURN_IF_ERROR(store_->CreateTable(schema));
-  table->limits = limits;
   return Status();
 }
 

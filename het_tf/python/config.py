@@ -28,6 +28,15 @@ class TableConfig:
       l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
         rows).
       max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
+      ttl: Seconds since a row's last update after which it is removed; None: never.
+      max_rows: About how many rows the table may hold; beyond it the least recently updated of a few rows
+        goes. None: no limit.
+      min_count: Rows with fewer updates than this, 0 to 65535, are removed `min_count_ttl` seconds after
+        their last one.
+      min_count_ttl: Seconds; less than `ttl`.
+
+    The last four bound how far the table grows. They are no part of what the table is: declaring it with
+    others changes them, also for those who use it already.
 
     Raises:
       ValueError: Something is out of range or unknown; the message says what is legal.
@@ -42,6 +51,10 @@ class TableConfig:
         seed: int = 0,
         l2: float = 0.0,
         max_norm: float | None = None,
+        ttl: int | None = None,
+        max_rows: int | None = None,
+        min_count: int = 0,
+        min_count_ttl: int = 86400,
     ) -> None:
         if not isinstance(name, str) or not name or "\0" in name:
             raise ValueError(f"name is {name!r}; a table's name is a non-empty string")
@@ -56,8 +69,23 @@ class TableConfig:
         self.max_norm = None if max_norm is None else float(max_norm)
         if self.max_norm is not None and self.max_norm <= 0:
             raise ValueError(f"table {name!r}: max_norm is {max_norm}; it must be > 0, or None for no limit")
+        self.ttl = _optional("ttl", ttl, 2**32 - 1)
+        self.max_rows = _optional("max_rows", max_rows, 2**62)
+        self.min_count = _integer("min_count", min_count, 0, 65535)
+        self.min_count_ttl = _integer("min_count_ttl", min_count_ttl, 1, 2**32 - 1)
         # The core checks the rest, and its canonical form makes equal tables equal text.
-        self.spec: dict[str, Any] = json.loads(native.call("HetCheckSpec", json.dumps(self._spec())))
+        spec = {**self._spec(), "limits": self.limits}
+        self.spec: dict[str, Any] = json.loads(native.call("HetCheckSpec", json.dumps(spec)))
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits as the core reads them; 0: none."""
+        return {
+            "ttl": self.ttl or 0,
+            "max_rows": self.max_rows or 0,
+            "min_count": self.min_count,
+            "min_count_ttl": self.min_count_ttl,
+        }
 
     def _spec(self) -> dict[str, Any]:
         return {
@@ -80,6 +108,10 @@ class TableConfig:
             "seed": self.seed,
             "l2": self.l2,
             "max_norm": self.max_norm,
+            "ttl": self.ttl,
+            "max_rows": self.max_rows,
+            "min_count": self.min_count,
+            "min_count_ttl": self.min_count_ttl,
         }
 
     @classmethod
@@ -203,6 +235,17 @@ def _bound(argument: str, value: Any) -> int | None:
         raise ValueError(
             f"{argument} is {value!r}; give a number of updates >= 0 (0: every read is checked and every "
             "update sent at once), or None for unbounded"
+        ) from None
+
+
+def _optional(argument: str, value: Any, high: int) -> int | None:
+    if value is None:
+        return None
+    try:
+        return _integer(argument, value, 1, high)
+    except ValueError:
+        raise ValueError(
+            f"{argument} is {value!r}; give an integer from 1 to {high}, or None for no limit"
         ) from None
 
 

@@ -42,7 +42,7 @@ def find_layer(number: int | None) -> Any:
 
 
 def declare(namespace: str, config: TableConfig, options: CacheOptions, user: Any) -> None:
-    """Makes the table if it is not there yet.
+    """Makes the table if it is not there yet; sets its limits in any case.
 
     Args:
       namespace: Whose table.
@@ -59,7 +59,7 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
     native.call(
         "HetCreateTable",
         namespace,
-        json.dumps(config.spec),
+        json.dumps({**config.spec, "limits": config.limits}),
         options.to_json(runtime.default_cache_rows()),
     )
     key = (namespace, config.name)

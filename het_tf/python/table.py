@@ -123,8 +123,9 @@ class Table:
         """Everything about all rows, ordered by id.
 
         Returns:
-          ids int64 [N], clocks int64 [N] (updates of the row), last_used uint32 [N] (the table's update at
-          which it was last written), counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
+          ids int64 [N], clocks int64 [N] (updates of the row, from a common floor on once rows were removed),
+          last_used uint32 [N] (when it was last updated, in seconds since 1970 by the clock of the store),
+          counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
         """
         handle, count, width = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_int64()
         native.call(

@@ -215,6 +215,47 @@ TEST_P(EngineTest, AssignRemoveClear) {
   EXPECT_EQ(engine_.Size("t").value(), 2u);
 }
 
+// The embedded store keeps limits by its own clock; a later declaration changes them.
+TEST_P(EngineTest, LimitsBoundTheTable) {
+  uint32_t now = 1700000000;
+  Engine engine("growing", GetParam().threads, [&now] { return now; });
+  TableSpec spec = Spec("t");
+  spec.limits = TableLimits();
+  spec.limits->ttl = 100;
+  auto train = [&](int64_t first, int64_t count) {
+    std::vector<int64_t> ids;
+    for (int64_t id = first; id < first + count; ++id) ids.push_back(id);
+    Call call(&engine, "t", ids);
+    ASSERT_TRUE(call.Lookup(true).ok());
+    ASSERT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
+    ASSERT_TRUE(engine.Flush().ok());
+  };
+  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  train(0, 300);
+  now += 100;
+  Call before(&engine, "t", {1000, 5});  // its rows are found again after others went
+  ASSERT_TRUE(before.Lookup(true).ok());
+  for (int i = 0; i < 20; ++i) train(1000, 64);
+  EXPECT_EQ(engine.Size("t").value(), 64u);
+  ASSERT_TRUE(before.Apply(std::vector<float>(2 * kDim, 1)).ok());
+  EXPECT_EQ(engine.Size("t").value(), 65u);
+
+  spec.limits = TableLimits();
+  spec.limits->max_rows = 160;
+  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  for (int i = 0; i < 20; ++i) train(2000 + 100 * i, 100);
+  EXPECT_LE(engine.Size("t").value(), 160u);
+  EXPECT_GE(engine.Size("t").value(), 120u) << "keys do not fall evenly on the partitions";
+  spec.limits.reset();
+  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok()) << "who says nothing of limits keeps them";
+  train(9000, 300);
+  EXPECT_LE(engine.Size("t").value(), 160u);
+  spec.limits = TableLimits();
+  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  train(9000, 1000);
+  EXPECT_GE(engine.Size("t").value(), 1000u);
+}
+
 TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
   Create(Spec("t"));
   std::vector<int64_t> ids(3000);

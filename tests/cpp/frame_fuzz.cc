@@ -1,6 +1,7 @@
 // Bounded mutational fuzzing of everything that reads bytes from elsewhere: Decode (both ways),
 // Partition::Handle, Partition::Deserialize, LoadChunk and DecodeRows. Nothing may crash, no frame may make
-// its reader take memory far beyond its own size, and a frame that is refused leaves every row as it was.
+// its reader take memory far beyond its own size, a frame that is refused leaves every row as it was, and a
+// copy that is given what Handle says it needs is equal to the partition.
 //
 //   frame_fuzz [mutations a target] [seed]        (default: 30,000 * HET_TEST_SCALE, 1; about five seconds)
 #include <cstdio>
@@ -82,6 +83,11 @@ Schema MakeSchema(const std::string& name, const std::string& optimizer, uint32_
   spec.name = name;
   spec.dim = dim;
   spec.optimizer.name = optimizer;
+  if (name == "a") {
+    spec.limits = TableLimits();
+    spec.limits->ttl = 5;
+    spec.limits->max_rows = 25;
+  }
   return TableSchema::Create(spec).value();
 }
 
@@ -132,7 +138,7 @@ class Fuzzer {
         static_cast<unsigned long long>(refused_), static_cast<unsigned long long>(decoded_),
         static_cast<unsigned long long>(restored_), static_cast<unsigned long long>(loaded_));
     // A fuzzer that never gets past the door has shown nothing.
-    if (applied_ == 0 || refused_ == 0 || decoded_ == 0 || restored_ == 0 || loaded_ == 0) {
+    if (applied_ == 0 || refused_ == 0 || decoded_ == 0 || restored_ == 0 || loaded_ == 0 || swept_ == 0) {
       std::fprintf(stderr, "frame_fuzz: a path was never taken\n");
       std::exit(1);
     }
@@ -141,13 +147,16 @@ class Fuzzer {
  private:
   void Reset() {
     partition_ = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
+    copy_ = std::make_unique<Partition>(PartitionId{0, 1, 5}, 98);
     for (const Schema& schema : schemas_) {
-      if (!partition_->CreateTable(schema, kEpoch).ok()) std::abort();
+      if (!partition_->CreateTable(schema, kEpoch, now_).ok()) std::abort();
+      if (!copy_->CreateTable(schema, kEpoch, now_).ok()) std::abort();
     }
   }
-  Bytes State() {
+  Bytes State() { return StateOf(*partition_); }
+  static Bytes StateOf(const Partition& partition) {
     Bytes bytes;
-    partition_->Serialize(&bytes);
+    partition.Serialize(&bytes);
     return bytes;
   }
   template <typename Fn>
@@ -171,7 +180,7 @@ class Fuzzer {
   }
 
   void OneFrame() {
-    if (partition_->Find(schemas_[0]->id())->rows().size() > 2000) Reset();
+    if (partition_->Find(schemas_[1]->id())->rows().size() > 2000) Reset();
     Bytes frame;
     Encode(SomeRequest(&random_, schemas_, partition_->LastSeq({1, 2}) + 1), &frame);
     Remember(&requests_, frame);
@@ -188,7 +197,16 @@ class Fuzzer {
     }
     const Bytes before = State();
     Bytes bytes;
-    partition_->Handle(View(frame), &bytes);
+    Bytes push;
+    std::vector<Bytes> removals;
+    now_ += static_cast<uint32_t>(random_.Below(2));
+    if (partition_->Handle(View(frame), &bytes, {now_, &push, &removals}).applied) {
+      Bytes ignored;
+      copy_->Handle(View(push), &ignored);
+      for (const Bytes& chunk : removals) static_cast<void>(LoadChunk(View(chunk), copy_.get()));
+      swept_ += !removals.empty();
+      if (StateOf(*copy_) != State()) Fail("a copy is not equal", seed_, frame);
+    }
     Reply reply;
     if (!Decode(View(bytes), &reply).ok()) Fail("Handle's reply cannot be read", seed_, frame);
     if (!good && reply.status != FrameStatus::kBadFrame)
@@ -254,6 +272,7 @@ class Fuzzer {
         Encode(SomeRequest(&random_, schemas_, partition_->LastSeq({1, 2}) + 1), &frame);
         partition_->Handle(View(frame), &reply);
       }
+      partition_->SetLoadMark({"somebody", 5, 6});
       ChunkWriter writer(*partition_, 300);
       for (Bytes chunk; writer.Next(&chunk);) chunks_.push_back(chunk);
       const std::vector<Key> keys = {1, 2, 3, -5};
@@ -262,10 +281,15 @@ class Fuzzer {
       EncodeSet(*schemas_[0], Span<const Key>(keys.data(), keys.size()), rows.data(), &chunks_.back());
       chunks_.emplace_back();
       EncodeRemove(*schemas_[0], Span<const Key>(keys.data(), keys.size()), &chunks_.back());
+      const ClientId clients[] = {{1, 2}, {3, 4}};
+      chunks_.emplace_back();
+      EncodeForget(Span<const ClientId>(clients, 2), &chunks_.back());
     }
     if (partition_->Find(schemas_[0]->id())->rows().size() > 2000) Reset();
     Bytes bytes = random_.Pick(chunks_);
     Mutate(&random_, chunks_, &bytes);
+    Bytes stamped;
+    static_cast<void>(StampSet(View(bytes), now_, &stamped));
     TableRows rows;
     static_cast<void>(DecodeRows(View(bytes), *schemas_[0], &rows));
     const Bytes before = State();
@@ -280,7 +304,9 @@ class Fuzzer {
   const uint64_t seed_;
   Random random_;
   std::vector<Schema> schemas_;
+  uint32_t now_ = 1700000000;
   std::unique_ptr<Partition> partition_;
+  std::unique_ptr<Partition> copy_;
   std::vector<Bytes> requests_;
   std::vector<Bytes> replies_;
   std::vector<Bytes> snapshots_;
@@ -290,6 +316,7 @@ class Fuzzer {
   uint64_t decoded_ = 0;
   uint64_t restored_ = 0;
   uint64_t loaded_ = 0;
+  uint64_t swept_ = 0;
 };
 
 }  // namespace

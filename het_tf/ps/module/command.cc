@@ -56,7 +56,8 @@ bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Part
   const std::string key(Text(name));
   ReplyLine(ctx, "LOADING " + key + " is being loaded by " + mark->loader + " since " +
                      std::to_string(mark->since) + " (seconds since 1970), at most until " +
-                     std::to_string(mark->until) + "; HET.TABLE " + key + " ABORT ends it");
+                     std::to_string(mark->until) + "; HET.TABLE " + key + " ABORT " + mark->loader +
+                     " ends it");
   return true;
 }
 

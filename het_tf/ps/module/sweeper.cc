@@ -65,12 +65,14 @@ void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partit
             is == 2 ? "raise proto-max-bulk-len and client-query-buffer-limit, or " : "");
 }
 
-void SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition* expected) {
+// Returns how many rows went.
+uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition* expected) {
   OpenPartition open(ctx, place, expected);
-  if (open.partition == nullptr) return;
+  if (open.partition == nullptr) return 0;
   const uint32_t now = UnixTime();
   std::vector<Bytes> removals;
-  stats.swept += open.partition->Sweep(now, kRowsAtOnce, &removals);
+  const Swept swept = open.partition->Sweep(now, kRowsAtOnce, &removals);
+  stats.swept += swept;
   ReplicateRemovals(ctx, open.name, removals);
   const LoadMark* mark = open.partition->loading();
   if (mark != nullptr && !mark->holds(now)) {
@@ -83,6 +85,7 @@ void SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition* ex
     redis.Replicate(ctx, "HET.TABLE", "scc", open.name, "ABORT", loader.c_str());
   }
   WarnOfSize(ctx, place, *open.partition);
+  return swept.rows();
 }
 
 void Step(RedisModuleCtx* ctx) {
@@ -97,10 +100,13 @@ void Step(RedisModuleCtx* ctx) {
   if (first == partitions.end()) first = partitions.begin();
   const auto end = Time::now() + kStep;
   auto at = first;
+  // Once around, and again while there is something to remove and time.
+  uint64_t removed = 0;
   do {
-    SweepPartition(ctx, at->second, at->first);
+    if (at == first) removed = 0;
+    removed += SweepPartition(ctx, at->second, at->first);
     if (++at == partitions.end()) at = partitions.begin();
-  } while (at != first && Time::now() < end);
+  } while ((at != first || removed > 0) && Time::now() < end);
   next_partition = at->first;
 }
 
