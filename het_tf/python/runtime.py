@@ -70,7 +70,7 @@ def init(
       min_replicas: Replicas that must hold a push under "replicated".
       keep_bytes: Memory for pushes that are kept. When it is full, "replicated" waits for the replicas, and
         "checkpoint" gives up the oldest pushes, and says so.
-      timeout: Seconds without a byte after which a connection that owes an answer is given up; then the worker
+      timeout: Seconds without a byte after which a connection that owes an answer is given up: the worker
         connects and sends again.
       deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
 

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,18 @@ class Cluster:
             else:
                 raise RuntimeError("the cluster does not come up")
 
-    def move(self, key: str, source: int, target: int, pause: float = 0.02) -> None:
-        """Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does."""
+    def move(
+        self,
+        key: str,
+        source: int,
+        target: int,
+        pause: float = 0.02,
+        midway: Callable[[], None] | None = None,
+    ) -> None:
+        """Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
+
+        `midway` is called when the key has moved and the slot has not.
+        """
         slot = self.servers[source].command("CLUSTER", "KEYSLOT", key)[1:].split()[0].decode()
         ids = [server.command("CLUSTER", "MYID").split(b"\r\n")[1].decode() for server in self.servers]
         steps = [
@@ -127,6 +137,8 @@ class Cluster:
             if not answer.startswith(b"+OK"):
                 raise RuntimeError(f"{words}: {answer!r}")
             time.sleep(pause)
+            if words[0] == "MIGRATE" and midway is not None:
+                midway()
 
     def stop(self) -> None:
         for server in self.servers:

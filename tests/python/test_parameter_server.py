@@ -192,6 +192,26 @@ def test_partitions_move_between_shards_while_training(tmp_path):
         assert het_tf.table("t").size == 200
 
 
+def test_training_goes_on_in_the_middle_of_a_move(tmp_path):
+    """The old shard answers ASK, the new one serves what comes behind ASKING alone."""
+    with redis_lib.cluster(tmp_path / "c", 2) as cluster:
+        het_tf.init(ps=cluster.address, deadline=10)
+        layer = het_tf.keras.Embedding(
+            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=0
+        )
+        expected = np.zeros(200)
+        everything = np.arange(200)
+        (key,) = cluster.servers[0].command("KEYS", "het::*").split(b"\r\n")[2:3]
+
+        def midway():
+            for _ in range(5):
+                redis_lib.count(layer, everything, expected)
+
+        cluster.move(key.decode(), 0, 1, midway=midway)
+        redis_lib.count(layer, everything, expected)
+        np.testing.assert_array_equal(het_tf.table("t").lookup(everything)[:, 0], -expected)
+
+
 def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address)
@@ -203,9 +223,10 @@ def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
         timer.start()
         redis_lib.train(layer, 1, seed=1)
         timer.join()
+        where = server.socket
         assert re.search(
-            rf"het_tf: parameter server {server.socket}: a lookup waited for 5 s; partition \d+: no answer;"
-            r".* it is tried again until 60 s have passed",
+            rf"het_tf: parameter server {where}: a lookup waited for 5 s; partitions [\d, ]+ and \d+ more at "
+            rf"{where}: no answer, since 5[\d.]* s; it is tried again until nothing has moved on for 60 s",
             capfd.readouterr().err,
         )
         assert redis_lib.rows_of("t")["clocks"].sum() > clocks

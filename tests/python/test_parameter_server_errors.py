@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 
 import numpy as np
@@ -10,6 +13,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
+from het_tf.python import native
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,6 +38,73 @@ def test_an_address_that_is_none(address, why):
         het_tf.init(ps=address)
     het_tf.keras.Embedding(2, name="t")  # tables are here, as before
     assert het_tf.table("t").stats()["mode"] == "direct"
+
+
+@pytest.mark.parametrize(
+    "option, why",
+    [
+        (
+            {"durability": "often"},
+            "durability is \"often\"; it must be 'applied', 'replicated' or 'checkpoint'",
+        ),
+        ({"durability": "replicated", "min_replicas": 0}, "min_replicas is 0; .*at least 1"),
+        ({"min_replicas": 1.5}, "min_replicas is 1.5; it must be a whole number"),
+        ({"keep_bytes": -1}, "keep_bytes is -1; .*at least 0"),
+        ({"timeout": 0}, "timeout is 0; it must be seconds"),
+        ({"deadline": "long"}, 'deadline is "long"; it must be seconds'),
+    ],
+)
+def test_an_option_that_is_none(server, option, why):
+    with pytest.raises(ValueError, match=why):
+        het_tf.init(ps=server.address, **option)
+    het_tf.keras.Embedding(2, name="t")  # tables are here, as before
+    assert het_tf.table("t").stats()["mode"] == "direct"
+
+
+def test_durability_needs_a_server():
+    with pytest.raises(ValueError, match="durability is 'checkpoint', and there is no parameter server"):
+        het_tf.init(durability="checkpoint")
+
+
+def test_the_deadline_is_the_users(tmp_path):
+    with redis_lib.running(tmp_path / "r") as server:
+        het_tf.init(ps=server.address, deadline=0.5)
+        layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+        redis_lib.train(layer, 1)
+        assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
+        with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
+            redis_lib.train(layer, 1)
+        assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
+        het_tf.init(ps=server.address, deadline=0.5)  # nothing is different: fine, though there are tables
+        with pytest.raises(RuntimeError, match="somewhere else already"):
+            het_tf.init(ps=server.address, deadline=5)
+
+
+def test_a_checkpoint_lets_kept_pushes_go(server):
+    het_tf.init(ps=server.address, durability="checkpoint", keep_bytes=20_000)
+    layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+    for _ in range(20):
+        redis_lib.train(layer, 1)
+        native.call("HetMarkDurable", "")
+    assert het_tf.table("t").stats()["cache"]["dropped_pushes"] == 0
+    redis_lib.train(layer, 20)
+    assert het_tf.table("t").stats()["cache"]["dropped_pushes"] > 0
+
+
+def test_a_server_that_is_slow_to_connect_holds_nobody_else_up(tmp_path):
+    """Connecting to a server that stands still takes seconds; another namespace goes on meanwhile."""
+    with redis_lib.running(tmp_path / "r") as server:
+        het_tf.init(ps=server.address, deadline=8)
+        layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=None)
+        redis_lib.train(layer, 1)  # all rows are in the cache now
+        os.kill(server.process.pid, signal.SIGSTOP)
+        other = threading.Thread(target=native.call, args=("HetTableNames", "other"))
+        other.start()
+        time.sleep(0.2)
+        redis_lib.train(layer, 1)
+        assert other.is_alive()
+        os.kill(server.process.pid, signal.SIGCONT)
+        other.join()
 
 
 def test_no_server_there(tmp_path, monkeypatch):
