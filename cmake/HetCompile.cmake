@@ -1,4 +1,5 @@
-# het_compile: the compiler flags of everything we build.
+# het_flags:   the compiler flags of everything we build.
+# het_compile: the same with the sanitizers of HET_SANITIZE.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -27,15 +28,18 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
-add_library(het_compile INTERFACE)
-target_compile_options(het_compile INTERFACE -Wall -Wextra -Werror -ffunction-sections -fdata-sections)
+add_library(het_flags INTERFACE)
+target_compile_options(het_flags INTERFACE -Wall -Wextra -Werror -ffunction-sections -fdata-sections)
 if(HET_MARCH_FLAG)
-  target_compile_options(het_compile INTERFACE -march=${HET_MARCH_FLAG})
+  target_compile_options(het_flags INTERFACE -march=${HET_MARCH_FLAG})
 endif()
 # No fused multiply-adds behind our back: the same row on every machine, and in the tests' references.
-target_compile_options(het_compile INTERFACE -ffp-contract=off)
+target_compile_options(het_flags INTERFACE -ffp-contract=off)
 # Nobody reads errno after a square root; one that sets it cannot become SIMD code.
-target_compile_options(het_compile INTERFACE -fno-math-errno)
+target_compile_options(het_flags INTERFACE -fno-math-errno)
+
+add_library(het_compile INTERFACE)
+target_link_libraries(het_compile INTERFACE het_flags)
 
 if(HET_SANITIZE)
   target_compile_options(het_compile INTERFACE -fsanitize=${HET_SANITIZE} -fno-omit-frame-pointer)

@@ -16,9 +16,15 @@
 // number tells when it came to life again: then bases are invalid and rows are fetched anew, unsent updates
 // stay.
 //
-// Failures are retried with backoff until `deadline`; then the call fails with a message that says which
-// partition, since when, and why. Nothing that was ticked is lost by that: frames stay and go out with the
-// next call.
+// Failures are retried with backoff until nothing has moved on for `deadline`: no frame applied, no read
+// answered. Then the call fails with a message that says which partition, where it is, since when, and why.
+// Nothing that was ticked is lost by that: frames stay and go out with the next call.
+//
+// Durability: an applied frame is forgotten at once (kApplied), when enough replicas hold it (kReplicated),
+// or when a checkpoint does (kCheckpoint, MarkDurable). A partition that comes to life with a last_seq below
+// what it acknowledged has lost pushes: those that are kept are sent again (`repaired`), the others are
+// counted
+// (`lost_pushes`), and one notice says so. See client_durability.cc for what it costs and where it ends.
 //
 // Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock means one call
 // at a time. BeginRead and Progress let a test (or a prefetcher) have several reads on their way.
@@ -39,23 +45,33 @@ namespace het {
 
 constexpr double kNoticeSeconds = 5;
 
+// When an applied push is durable, so that it need not be kept.
+enum class Durability { kApplied, kReplicated, kCheckpoint };
+
 struct ClientConfig {
-  double request_timeout = 10;  // seconds until an unanswered request counts as lost
-  double deadline = 60;         // seconds until a call gives up
+  double request_timeout = 10;  // seconds without a byte until an unanswered request counts as lost
+  double deadline = 60;         // seconds without progress until a call gives up
   // A flush sends frames of at most about so many bytes.
   size_t max_frame_bytes = size_t{16} << 20;
   // A store that is out of memory fails the call at once: for a store that shares this process's memory.
   bool fail_out_of_memory = false;
   double first_backoff = 0.01;
   double max_backoff = 1;
-  // Frames are kept after they were applied, until MarkDurable: then a server that loses what it acknowledged
-  // gets it again.
-  bool keep_until_durable = false;
+  Durability durability = Durability::kApplied;
+  uint32_t min_replicas = 1;      // kReplicated: so many hold a push that is durable
+  double replica_interval = 0.1;  // kReplicated: seconds between two questions to the replicas
+  // Applied frames that are kept take at most so much, and a step's worth more. Beyond it, kReplicated waits
+  // for the replicas, and kCheckpoint forgets the oldest ones.
+  size_t keep_bytes = size_t{256} << 20;
   // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
   // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
   std::function<void(const std::string&)> notice;
 };
+
+// "10 s"; "partition 3", "partitions 3, 4 and 12 more".
+std::string Seconds(double seconds);
+std::string PartitionNames(const std::vector<uint32_t>& partitions);
 
 // The unique keys of one table and partition, in arrays of `uniques` elements.
 struct CachedRead {
@@ -124,6 +140,10 @@ class Client {
   Status Flush();
   // All applied frames are durable: they need not be kept.
   void MarkDurable();
+  // Frames or questions are on their way, or will be: Progress is to be called, in Due() seconds at the
+  // latest even if nothing comes.
+  bool Busy() const;
+  double Due();
 
   // The rows were changed behind the cache's back: forget them, with their unsent updates.
   void Invalidate(uint64_t table, Span<const Key> keys);
@@ -152,22 +172,43 @@ class Client {
   void CheckFork();
   void StartOver();
   Status FetchMissing(CachedWrite* write, uint64_t token);
+
+  // client_push.cc: what becomes a frame, and when
   void PushDue(const CachedWrite& write);
   void PushQueues();
   Status WaitForPushBound(const CachedWrite& write);
-  Status WaitApplied();
-  Status Wait(const std::function<bool()>& done, const char* what);
-  std::string WhatIsMissing(bool* out_of_memory) const;
+  PushFrame* NewFrame(Link* link);
   PushFrame::Section* NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
   void TrimCaches();
 
-  // client_link.cc: frames and failures
+  // client_durability.cc: how long frames are kept, and what is told when a server lost some
+  void AskReplicas();
+  void HandleReplicas(Link* link, const Transport::Event& event);
+  size_t KeptBytes() const;
+  Status MakeRoomForKept();
+  void Lost(Link* link, uint64_t lost, uint64_t repaired);
+  void ReportLoss();
+
+  // client_wait.cc: waiting, and telling what for
+  Status Wait(const std::function<bool()>& done, const char* what,
+              const char* remedy = "Check the servers, or raise het_tf.init(deadline=...)");
+  std::string WhatIsMissing(bool* out_of_memory);
+
+  // client_link.cc: frames out, answers in
   void Pump(Link* link);
   void SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part);
+  void CheckTimeouts();
   void HandleEvent(Transport::Event* event);
   void CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<size_t>& parts);
   void HandleReply(Link* link, const Reply& reply);
+
+  // client_answer.cc: rows that have come
   bool AnswersRequest(const Reply& reply, const ReadPart& part) const;
+  void HandleAnswer(Link* link, const Reply& reply, ReadPart* part);
+  void Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
+               bool fetched, bool admit, ReadOp* op);
+
+  // client_failures.cc
   void Acknowledge(Link* link, uint64_t last_seq);
   void Reborn(Link* link, uint64_t last_seq);
   void NewEpoch(Link* link, TableCache* cache, uint64_t epoch);
@@ -175,9 +216,7 @@ class Client {
   void Failed(Link* link, const std::string& reason, bool connection_lost);
   void Requeue(Link* link, ReadPartPtr part);
   void Fail(ReadPart* part, Status status);
-  void Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
-               bool fetched, bool admit, ReadOp* op);
-  void HandleAnswer(Link* link, const Reply& reply, ReadPart* part);
+
   Link* LinkOf(const TableCache& cache, Key key);
 
   Transport* const transport_;
@@ -192,6 +231,18 @@ class Client {
   uint64_t out_of_memory_ = 0;  // answers that said so
   Status rejected_;             // of the call that is running
   double waiting_since_ = 0;    // when it began to wait
+  double progress_at_ = 0;      // when a frame was applied or a read answered last
+  double ask_at_ = 0;           // when replicas may be asked again
+  double ask_pause_ = 0;        // grows while there are too few of them
+  bool few_told_ = false;       // that replicas are too few
+  bool dropped_ = false;        // frames were forgotten for want of room, and that was said
+  // Told in one notice: pushes that servers lost.
+  struct Loss {
+    double since = 0;
+    uint64_t lost = 0;
+    uint64_t repaired = 0;
+    std::vector<uint32_t> partitions;
+  } loss_;
   std::vector<Transport::Event> events_;
 };
 

@@ -1,20 +1,20 @@
-// The client's frames: sending them, handling answers, and everything that can go wrong in between.
+// The client's conversation with partitions: requests out, answers in, and who is given up.
 #include <algorithm>
 #include <utility>
 
 #include "het_tf/core/client.h"
-#include "het_tf/core/local_service.h"
 
 namespace het {
 
 void Client::Progress(double wait) {
+  if (config_.durability == Durability::kReplicated) AskReplicas();
   for (Link& link : links_) Pump(&link);
   if (events_.empty() && !transport_->Poll(0, &events_) && wait > 0) {
     bool expected = false;
     double pause = wait;
     const double now = transport_->Now();
     for (const Link& link : links_) {
-      expected = expected || !link.outstanding.empty();
+      expected = expected || !link.outstanding.empty() || link.asked_on != 0;
       if (!link.waiting.empty() || link.unapplied())
         pause = std::min(pause, std::max(1e-4, link.not_before - now));
     }
@@ -33,15 +33,22 @@ void Client::Progress(double wait) {
     throw;
   }
   events_.clear();
+  CheckTimeouts();
+  for (Link& link : links_) Pump(&link);
+  if (!loss_.partitions.empty() && transport_->Now() >= loss_.since + 1) ReportLoss();
+}
+
+void Client::CheckTimeouts() {
   const double now = transport_->Now();
   for (Link& link : links_) {
     if (link.outstanding.empty() || now - link.outstanding.front().sent_at < config_.request_timeout)
       continue;
+    // A large frame on a slow link takes its time: as long as bytes move, somebody is there.
+    if (now - transport_->LastMoved(link.partition) < config_.request_timeout) continue;
     // A late answer would be taken for the next request's: the connection goes with the request.
     transport_->Reset(link.partition);
-    Failed(&link, "no answer for " + std::to_string(config_.request_timeout) + " s", true);
+    Failed(&link, "no answer, and no byte moved for " + Seconds(config_.request_timeout), true);
   }
-  for (Link& link : links_) Pump(&link);
 }
 
 // --- sending
@@ -137,10 +144,12 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
     counters.metadata_bytes_out += parts[i] - rows + (i == 0 ? head : 0);
   }
   link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh,
-                               request.tables.empty() ? 0 : request.tables[0].table});
+                               request.tables.empty() ? 0 : request.tables[0].table, again ? 0 : request.seq,
+                               0});
   link->fresh = false;
   if (frame != nullptr) link->ever_sent = std::max(link->ever_sent, frame->seq);
   transport_->Send(link->partition, std::move(bytes));
+  link->outstanding.back().connection = transport_->Connection(link->partition);
 }
 
 // --- answers
@@ -148,6 +157,8 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
 void Client::HandleEvent(Transport::Event* event) {
   Link* link = &links_[event->partition];
   if (event->kind == Transport::Event::kClosed) return Failed(link, event->reason, true);
+  if (event->kind == Transport::Event::kReplicas || event->kind == Transport::Event::kUncounted)
+    return HandleReplicas(link, *event);
   // What was sent before this call may have been rejected for a reason that is gone by now: it is tried
   // again.
   if (event->kind == Transport::Event::kRejected && !link->outstanding.empty() &&
@@ -213,6 +224,10 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       link->last_failure.clear();
       const bool late = reply.last_seq < link->applied;
       Acknowledge(link, reply.last_seq);
+      if (request.seq != 0 && reply.last_seq >= request.seq) {
+        link->written = request.seq;
+        link->written_on = request.connection;
+      }
       if (request.part == nullptr || request.part->op == nullptr) return;
       // An answer from before frames that are no longer kept cannot be brought up to date.
       if (late && reply.last_seq < link->durable) return Requeue(link, request.part);
@@ -270,220 +285,6 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       if (request.part != nullptr) Fail(request.part.get(), link->fatal);
       return;
   }
-}
-
-bool Client::AnswersRequest(const Reply& reply, const ReadPart& part) const {
-  for (const ReadPart::Section& section : part.sections) {
-    const auto t = std::find_if(reply.tables.begin(), reply.tables.end(), [&](const TableReply& candidate) {
-      return candidate.table == section.cache->schema().id();
-    });
-    if (t == reply.tables.end() || t->fetched_clocks.size() != section.fetches.size()) return false;
-    if (!t->rows.empty() && t->row_floats != section.cache->schema().row_floats()) return false;
-    for (uint32_t position : t->refreshed) {
-      if (position >= section.checks.size()) return false;
-    }
-  }
-  return true;
-}
-
-void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
-  ReadOp* op = part->op;
-  for (const ReadPart::Section& section : part->sections) {
-    TableCache* cache = section.cache;
-    const TableReply& t =
-        *std::find_if(reply.tables.begin(), reply.tables.end(),
-                      [&](const TableReply& candidate) { return candidate.table == cache->schema().id(); });
-    Counters& counters = cache->counters();
-    const float* row = t.rows.data();
-    auto next_row = [&](Clock clock) {
-      const float* here = clock == 0 ? nullptr : row;
-      if (clock != 0) row += t.row_floats;
-      return here;
-    };
-    for (size_t i = 0; i < t.refreshed.size(); ++i) {
-      const Clock clock = t.refreshed_clocks[i];
-      Install(link, cache, section.checks[t.refreshed[i]], clock, next_row(clock), reply.last_seq, false,
-              false, op);
-    }
-    Vector<uint8_t> admit(section.fetches.size());
-    op->pins.reserve(op->pins.size() + section.fetches.size());  // Install does not ask
-    if (op->token != 0) {
-      size_t incoming = 0;
-      for (size_t i = 0; i < section.fetches.size(); ++i) {
-        const uint64_t hash = cache->lines().Hash(section.fetches[i]);
-        if (cache->lines().Find(section.fetches[i], hash) != kNoRow) continue;
-        admit[i] = cache->Admit(hash);
-        incoming += admit[i];
-      }
-      cache->MakeRoom(incoming);
-      if (cache->queued() > cache->config().write_back_rows) PushQueues();
-    }
-    for (size_t i = 0; i < section.fetches.size(); ++i) {
-      const Clock clock = t.fetched_clocks[i];
-      Install(link, cache, section.fetches[i], clock, next_row(clock), reply.last_seq, true, admit[i], op);
-    }
-    counters.update_pull += t.refreshed.size();
-    counters.miss_pull += section.fetches.size();
-    for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
-  }
-  part->op = nullptr;
-  --op->open_parts;
-}
-
-// A row as the server had it after `applied`, with everything of ours that it does not contain put on top.
-void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
-                     bool fetched, bool admit, ReadOp* op) {
-  RowStore& lines = cache->lines();
-  const TableSchema& schema = cache->schema();
-  const Optimizer& optimizer = schema.optimizer();
-  const uint64_t hash = lines.Hash(key);
-  uint32_t line = lines.Find(key, hash);
-  // Another read has brought it meanwhile.
-  if (line != kNoRow && fetched && !cache->invalid(line)) {
-    cache->Pin(line);
-    op->pins.push_back({cache, line});
-    return;
-  }
-  if (line == kNoRow && !fetched) return;  // a refreshed line that was let go
-
-  float* x = nullptr;
-  if (line != kNoRow) {
-    x = lines.data(line);
-    cache->SetInvalid(line, false);
-  } else if (op->token != 0) {
-    const bool transient = !admit || cache->resident() >= cache->config().capacity;
-    line = cache->Insert(key, hash, 0, transient);
-    cache->Pin(line);
-    op->pins.push_back({cache, line});
-    if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
-    x = lines.data(line);
-  } else {
-    Vector<float>& own = op->fetched[{cache, key}];
-    own.resize(schema.row_floats());
-    x = own.data();
-  }
-  if (row == nullptr) {
-    schema.InitRow(key, x);
-  } else {
-    std::copy_n(row, schema.row_floats(), x);
-  }
-  uint64_t own_ticks = 0;
-  for (auto frame = link->After(applied); frame != link->frames.end(); ++frame) {
-    PushFrame::Section* section = frame->Of(cache);
-    const int64_t at = section == nullptr ? -1 : section->Position(key);
-    if (at < 0) continue;
-    const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
-    optimizer.MergeWire(section->update(static_cast<size_t>(at)), ticks, x);
-    own_ticks += ticks;
-  }
-  if (line != kNoRow) {
-    cache->base(line) = clock + static_cast<Clock>(own_ticks);
-    if (cache->pending(line) > 0) optimizer.MergeInto(cache->UpdateOf(line), cache->pending(line), x);
-  } else if (const TableCache::Queued* queued = cache->FindQueued(key)) {
-    optimizer.MergeInto(cache->queued_update(*queued), queued->ticks, x);
-  }
-}
-
-// --- failures
-
-void Client::Acknowledge(Link* link, uint64_t last_seq) {
-  link->applied = std::max(link->applied, std::min(last_seq, link->next_seq - 1));
-  link->sent_through = std::max(link->sent_through, link->applied);
-  if (!config_.keep_until_durable) link->ForgetThrough(link->applied);
-}
-
-void Client::Reborn(Link* link, uint64_t last_seq) {
-  for (auto& [table, cache] : caches_) {
-    cache->ForEachLine([&, c = cache.get()](uint32_t line) {
-      if (LinkOf(*c, c->lines().meta(line).key) == link) c->SetInvalid(line, true);
-    });
-  }
-  // Answers that are still owed are about the old bases.
-  for (Link::Outstanding& request : link->outstanding) Requeue(link, std::exchange(request.part, nullptr));
-  link->resend = true;
-  if (last_seq >= link->applied) return Acknowledge(link, last_seq);
-  if (last_seq >= link->durable) {  // everything that was lost is still here
-    link->applied = last_seq;
-    return;
-  }
-  if (!caches_.empty()) caches_.begin()->second->counters().lost_pushes += link->durable - last_seq;
-  link->Renumber(ClientId{RandomId(), RandomId()});
-}
-
-void Client::DropTablePart(Link* link, TableCache* cache) {
-  uint64_t discarded = 0;
-  auto of_link = [&](Key key) { return LinkOf(*cache, key) == link; };
-  cache->ForEachLine([&](uint32_t line) {
-    if (of_link(cache->lines().meta(line).key)) discarded += cache->Drop(line);
-  });
-  discarded += cache->DropQueued(of_link);
-  for (PushFrame& frame : link->frames) {
-    PushFrame::Section* section = frame.Of(cache);
-    if (section == nullptr || frame.seq <= link->applied) continue;
-    for (uint32_t ticks : section->ticks) discarded += ticks;
-    *section = PushFrame::Section{cache, {}, {}, {}, {}};
-  }
-  cache->counters().discarded_ticks += discarded;
-}
-
-void Client::NewEpoch(Link* link, TableCache* cache, uint64_t epoch) {
-  const auto known = link->epochs.find(cache->schema().id());
-  if (known == link->epochs.end()) {
-    link->epochs[cache->schema().id()] = epoch;
-    return;
-  }
-  if (known->second == epoch) return;
-  known->second = epoch;
-  if (config_.on_reload == ClientConfig::kDiscard) return DropTablePart(link, cache);
-  cache->ForEachLine([&](uint32_t line) {
-    if (LinkOf(*cache, cache->lines().meta(line).key) == link) cache->SetInvalid(line, true);
-  });
-}
-
-void Client::Failed(Link* link, const std::string& reason, bool connection_lost) {
-  const double now = transport_->Now();
-  out_of_memory_ += reason == kStoreOutOfMemory;
-  if (link->failures == 0) link->failing_since = now;
-  const double backoff =
-      std::min(config_.max_backoff,
-               config_.first_backoff * static_cast<double>(1u << std::min<size_t>(link->failures, 10)));
-  ++link->failures;
-  // Between half and all of it, so that clients that failed together do not come back together.
-  jitter_ = Mix64(jitter_ + 1);
-  link->not_before =
-      now + backoff * (0.5 + static_cast<double>(jitter_ >> 12) / static_cast<double>(uint64_t{1} << 53));
-  link->last_failure = reason;
-  link->resend = true;
-  if (!connection_lost) return;
-  std::deque<Link::Outstanding> lost;
-  lost.swap(link->outstanding);
-  for (Link::Outstanding& request : lost) Requeue(link, std::move(request.part));
-}
-
-// The part is asked again; what was to be checked and has become invalid meanwhile is fetched.
-void Client::Requeue(Link* link, ReadPartPtr part) {
-  if (part == nullptr || part->op == nullptr) return;
-  for (ReadPart::Section& section : part->sections) {
-    size_t kept = 0;
-    for (size_t i = 0; i < section.checks.size(); ++i) {
-      const uint32_t line = section.cache->lines().Find(section.checks[i]);
-      if (line == kNoRow || section.cache->invalid(line)) {
-        section.fetches.push_back(section.checks[i]);
-        continue;
-      }
-      section.checks[kept] = section.checks[i];
-      section.clocks[kept++] = section.cache->base(line);
-    }
-    section.checks.resize(kept);
-    section.clocks.resize(kept);
-  }
-  link->waiting.push_back(std::move(part));
-}
-
-void Client::Fail(ReadPart* part, Status status) {
-  if (part->op == nullptr) return;
-  part->op->error = std::move(status);
-  part->op = nullptr;
 }
 
 }  // namespace het

@@ -17,16 +17,12 @@ namespace {
 constexpr size_t kPlansKept = 8;
 // Tokens that may wait for their gradient; older ones are forgotten.
 constexpr size_t kTokensKept = 65536;
+// Calls that come closer after one another look after their pushes themselves.
+constexpr double kQuietSeconds = 0.005;
 
 ClientConfig EmbeddedConfig() {
   ClientConfig config;
   config.fail_out_of_memory = true;
-  return config;
-}
-
-ClientConfig RemoteConfig(std::function<void(const std::string&)> notice) {
-  ClientConfig config;
-  config.notice = std::move(notice);
   return config;
 }
 
@@ -50,23 +46,65 @@ Status NonFiniteGradient(const TableSchema& schema, Key key) {
 
 }  // namespace
 
+class Engine::ClientCall {
+ public:
+  explicit ClientCall(Engine* engine) : engine_(engine), lock_(engine->client_mutex_) { ++engine_->calls_; }
+  ~ClientCall() {
+    // What this call has left on its way the thread must learn of, unless it will look soon anyway.
+    if (!engine_->remote() || (!engine_->asleep_ && engine_->background_.started())) return;
+    if (!engine_->client_->Busy()) return;
+    engine_->asleep_ = false;
+    engine_->background_.Wake();
+  }
+
+ private:
+  Engine* const engine_;
+  const std::lock_guard<std::mutex> lock_;
+};
+
 Engine::Engine(std::string name, size_t threads)
     : name_(std::move(name)),
       service_(std::make_unique<LocalService>()),
       store_(std::make_unique<LocalStore>(service_.get())),
       transport_(std::make_unique<LocalTransport>(service_.get())),
       pool_(std::make_unique<ThreadPool>(threads)),
-      client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())) {}
+      client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())),
+      background_([this] { return LookAfterPushes(); }) {}
 
 Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
-               std::unique_ptr<Transport> transport, std::function<void(const std::string&)> notice)
+               std::unique_ptr<Transport> transport, const ClientConfig& config)
     : name_(std::move(name)),
       store_(std::move(store)),
       transport_(std::move(transport)),
       pool_(std::make_unique<ThreadPool>(threads)),
-      client_(std::make_unique<Client>(transport_.get(), RemoteConfig(std::move(notice)))) {}
+      client_(std::make_unique<Client>(transport_.get(), config)),
+      background_([this] { return LookAfterPushes(); }) {}
 
 Engine::~Engine() = default;
+
+Background::Pause Engine::LookAfterPushes() {
+  const std::unique_lock<std::mutex> lock(client_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {  // a call is at it, and may be for long
+    patience_ = std::clamp(2 * patience_, kQuietSeconds, 0.1);
+    return {patience_, {}};
+  }
+  patience_ = 0;
+  asleep_ = false;
+  if (calls_ != calls_seen_) {
+    calls_seen_ = calls_;
+    return {kQuietSeconds, {}};
+  }
+  try {
+    client_->Progress(0);
+  } catch (const std::bad_alloc&) {  // it goes on when there is room
+    return {0.1, {}};
+  }
+  asleep_ = true;
+  if (!client_->Busy()) return {};
+  Background::Pause pause{client_->Due(), {}};
+  transport_->Descriptors(&pause.descriptors);
+  return pause;
+}
 
 void Engine::SetThreads(size_t threads) {
   std::lock_guard<std::mutex> apply(apply_mutex_);
@@ -189,7 +227,7 @@ Status Engine::LookupDirect(const BatchCall& call, Step* step) {
 
 Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
   if (!step->any_cached) return Status();
-  std::lock_guard<std::mutex> lock(client_mutex_);
+  const ClientCall call_of_client(this);
   CachedRead read;
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const Table& table = *call.tables[group.table];
@@ -342,7 +380,7 @@ void Engine::UndoRows(const BatchCall& call, Step* step) {
 
 Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step) {
   if (!step->any_cached) return Status();
-  std::lock_guard<std::mutex> lock(client_mutex_);
+  const ClientCall call_of_client(this);
   CachedWrite write;
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const Table& table = *call.tables[group.table];
@@ -357,12 +395,17 @@ Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* s
 }
 
 Status Engine::Flush() {
-  std::lock_guard<std::mutex> lock(client_mutex_);
+  const ClientCall call_of_client(this);
   try {
     return client_->Flush();
   } catch (const std::bad_alloc&) {
     return OutOfMemory("a flush");
   }
+}
+
+void Engine::MarkDurable() {
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  client_->MarkDurable();
 }
 
 }  // namespace het

@@ -8,6 +8,14 @@
 // Concurrency: every method is thread-safe. Lookups of direct tables run side by side (a partition's mutex is
 // held while its rows are copied); Apply calls of one engine run one after the other; a cached table's client
 // is used by one call at a time.
+//
+// Pushes to a remote store move on between calls too: a thread looks after answers, resends and questions to
+// replicas once no call has come for kQuietSeconds. It takes client_mutex_ only if that is free, never waits
+// for the network while it holds it, and sleeps without an end when nothing is on its way. It starts with the
+// first such call; an engine whose tables live in this process has none. A child of fork starts as another
+// client, with empty caches, connections of its own, and without the thread until its own first call.
+//
+// Calls about whole tables wait for the store under admin_mutex_ alone: steps go on meanwhile.
 #ifndef HET_TF_CORE_ENGINE_H_
 #define HET_TF_CORE_ENGINE_H_
 
@@ -22,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/background.h"
 #include "het_tf/core/batch_plan.h"
 #include "het_tf/core/cache_config.h"
 #include "het_tf/core/local_service.h"
@@ -32,6 +41,7 @@
 namespace het {
 
 class Client;
+struct ClientConfig;
 struct Step;
 
 struct TableOptions {
@@ -63,9 +73,9 @@ class Engine {
   // Tables live in this process. `threads` counts the caller.
   explicit Engine(std::string name, size_t threads = 1);
   // Tables live at a remote store: `transport` carries frames to it, `store` makes and counts its tables. All
-  // tables have a cache. `notice` is told what a call waits for, when it takes long.
+  // tables have a cache.
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
-         std::unique_ptr<Transport> transport, std::function<void(const std::string&)> notice);
+         std::unique_ptr<Transport> transport, const ClientConfig& config);
   ~Engine();
 
   const std::string& name() const { return name_; }
@@ -100,6 +110,8 @@ class Engine {
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
+  // What has been applied so far is in a checkpoint: it need not be kept for a server that loses it.
+  void MarkDurable();
   // Whether tables live elsewhere than in this process.
   bool remote() const { return service_ == nullptr; }
 
@@ -137,13 +149,23 @@ class Engine {
   const std::unique_ptr<TableStore> store_;
   const std::unique_ptr<Transport> transport_;
 
+  // A call that uses the client: holds its mutex, and leaves what is on its way to the thread.
+  class ClientCall;
+  Background::Pause LookAfterPushes();
+
   // Locks are taken in the order in which they stand here.
   std::mutex apply_mutex_;        // one Apply at a time
+  std::mutex admin_mutex_;        // one creation, drop or clearing of a table at a time
   std::shared_mutex pool_mutex_;  // shared: a lookup uses the pool; exclusive: the pool is replaced
   std::unique_ptr<ThreadPool> pool_;
 
-  std::mutex client_mutex_;  // the cache of the cached tables, and transport_
+  std::mutex client_mutex_;  // the cache of the cached tables, transport_, and what follows
   std::unique_ptr<Client> client_;
+  uint64_t calls_ = 0;  // so far
+  bool asleep_ = true;  // the thread sleeps until something happens that it knows of
+  // Of the thread: how many calls there were when it looked, and how long it leaves a running call alone.
+  uint64_t calls_seen_ = 0;
+  double patience_ = 0;
 
   mutable std::mutex tables_mutex_;
   std::map<std::string, TablePtr> tables_;
@@ -155,10 +177,12 @@ class Engine {
   size_t plans_pending_ = 0;
   uint64_t oldest_plan_ = 1;  // no token below has a plan
   std::vector<std::unique_ptr<Step>> spare_;
+
+  Background background_;  // the last member: its thread ends before anything that it uses
 };
 
-// The process-wide registry of namespaces. The engine of a new name is made by the factory, which may fail;
-// by default its tables live in this process.
+// The process-wide registry of namespaces. The engine of a new name is made by the factory, which may fail,
+// and may take long: other names stay usable meanwhile. By default tables live in this process.
 using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
 // Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes, when one
 // has some: they would stay where they are.

@@ -1,4 +1,4 @@
-// Tables as objects: creating, looking at and changing them outside of a step; and the registry of engines.
+// Tables as objects: creating, looking at and changing them outside of a step.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -84,11 +84,9 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
     return InvalidArgument("table '" + spec.name +
                            "' has no cache, and its store is a parameter server; give the layer cache_rows");
   }
-  std::lock_guard<std::mutex> client_lock(client_mutex_);
-  std::lock_guard<std::mutex> lock(tables_mutex_);
-  const auto it = tables_.find(spec.name);
-  if (it != tables_.end()) {
-    const std::string here = it->second->schema->ToJson() + " " + it->second->options.ToJson();
+  std::lock_guard<std::mutex> admin_lock(admin_mutex_);
+  if (const auto known = Find(spec.name); known.ok()) {
+    const std::string here = known.value()->schema->ToJson() + " " + known.value()->options.ToJson();
     const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
     if (here == wanted) return Status();
     return Status(
@@ -97,6 +95,8 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
             "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
   }
   HET_RETURN_IF_ERROR(store_->CreateTable(schema.value()));
+  std::lock_guard<std::mutex> client_lock(client_mutex_);
+  std::lock_guard<std::mutex> lock(tables_mutex_);
   if (options.cache) HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
   auto table = std::make_shared<Table>();
   table->schema = schema.value();
@@ -125,13 +125,14 @@ std::vector<std::string> Engine::TableNames() const {
 }
 
 Status Engine::DropTable(const std::string& name) {
+  std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   auto table = Find(name);
   if (!table.ok()) return table.status();
   // A push of the table that is still on its way must not find it gone.
   if (remote()) HET_RETURN_IF_ERROR(Flush());
+  HET_RETURN_IF_ERROR(store_->DropTable(*table.value()->schema));
   std::lock_guard<std::mutex> client_lock(client_mutex_);
   std::lock_guard<std::mutex> lock(tables_mutex_);
-  HET_RETURN_IF_ERROR(store_->DropTable(*table.value()->schema));
   client_->RemoveTable(table.value()->schema->id());
   tables_.erase(name);
   generation_.fetch_add(1);
@@ -189,11 +190,13 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
 }
 
 Status Engine::Clear(const std::string& name) {
+  std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   auto table = Find(name);
   if (!table.ok()) return table.status();
-  std::lock_guard<std::mutex> lock(client_mutex_);
   HET_RETURN_IF_ERROR(store_->ClearTable(*table.value()->schema));
-  if (table.value()->options.cache) client_->ForgetTable(table.value()->schema->id());
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  if (table.value()->options.cache && client_->HasTable(table.value()->schema->id()))
+    client_->ForgetTable(table.value()->schema->id());
   return Status();
 }
 
@@ -225,75 +228,6 @@ Result<std::string> Engine::Stats(const std::string& name) {
     json["cache"]["bytes"] = cache.bytes();
   }
   return json.dump();
-}
-
-// --- the registry
-
-namespace {
-
-struct Registry {
-  std::mutex mutex;
-  size_t threads = 1;
-  EngineFactory factory;
-  std::map<std::string, std::shared_ptr<Engine>> engines;
-};
-
-// Never destroyed: kernels may outlive static destructors.
-Registry& GetRegistry() {
-  static Registry* const registry = new Registry();
-  return *registry;
-}
-
-}  // namespace
-
-Status SetEngineFactory(EngineFactory factory) {
-  Registry& registry = GetRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  for (const auto& [name, engine] : registry.engines) {
-    const std::vector<std::string> tables = engine->TableNames();
-    if (tables.empty()) continue;
-    return FailedPrecondition("table '" + tables[0] + "' of the namespace '" + name +
-                              "' is somewhere else already");
-  }
-  registry.engines.clear();
-  registry.factory = std::move(factory);
-  return Status();
-}
-
-std::shared_ptr<Engine> FindEngine(const std::string& name) {
-  Registry& registry = GetRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.engines.find(name);
-  return it == registry.engines.end() ? nullptr : it->second;
-}
-
-Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
-  Registry& registry = GetRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.engines.find(name);
-  if (it != registry.engines.end()) return it->second;
-  Result<std::shared_ptr<Engine>> made = registry.factory == nullptr
-                                             ? std::make_shared<Engine>(name, registry.threads)
-                                             : registry.factory(name, registry.threads);
-  if (made.ok()) registry.engines[name] = made.value();
-  return made;
-}
-
-void ResetEngine(const std::string& name) {
-  Registry& registry = GetRegistry();
-  std::shared_ptr<Engine> gone;
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.engines.find(name);
-  if (it == registry.engines.end()) return;
-  gone = std::move(it->second);
-  registry.engines.erase(it);
-}
-
-void SetEngineThreads(size_t threads) {
-  Registry& registry = GetRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.threads = threads;
-  for (auto& entry : registry.engines) entry.second->SetThreads(threads);
 }
 
 }  // namespace het

@@ -26,14 +26,34 @@ PushFrame::Section* PushFrame::Of(const TableCache* cache) {
   return nullptr;
 }
 
+size_t PushFrame::bytes() const {
+  size_t sum = sizeof(PushFrame);
+  for (const Section& section : sections) {
+    sum += sizeof(Section) + section.wire.size() * sizeof(float) +
+           section.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(section.by_key[0]));
+  }
+  return sum;
+}
+
 std::deque<PushFrame>::iterator Link::After(uint64_t seq) {
   if (frames.empty() || seq < frames.front().seq) return frames.begin();
   return frames.begin() +
          static_cast<ptrdiff_t>(std::min<uint64_t>(frames.size(), seq - frames.front().seq + 1));
 }
 
+void Link::SetApplied(uint64_t seq) {
+  const auto [from, to] = std::minmax(applied, seq);
+  size_t between = 0;
+  for (auto frame = After(from); frame != frames.end() && frame->seq <= to; ++frame)
+    between += frame->bytes();
+  kept_bytes = seq > applied ? kept_bytes + between : kept_bytes - std::min(kept_bytes, between);
+  applied = seq;
+}
+
 void Link::ForgetThrough(uint64_t seq) {
-  while (!frames.empty() && frames.front().seq <= seq) frames.pop_front();
+  for (; !frames.empty() && frames.front().seq <= seq; frames.pop_front()) {
+    kept_bytes -= std::min(kept_bytes, frames.front().bytes());
+  }
   durable = std::max(durable, seq);
 }
 
@@ -45,7 +65,11 @@ void Link::Renumber(ClientId id) {
   ever_sent = next_seq - 1 - std::min(unsent, next_seq - 1);
   applied = 0;
   durable = 0;
+  kept_bytes = 0;
   sent_through = 0;
+  written = 0;
+  written_on = 0;
+  asked_on = 0;
 }
 
 }  // namespace het

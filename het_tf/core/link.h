@@ -43,9 +43,12 @@ struct PushFrame {
     const float* update(size_t position) const;
   };
   uint64_t seq = 0;
+  uint32_t step = 0;  // of the client, when it was numbered
   Vector<Section> sections;
 
   Section* Of(const TableCache* cache);
+  // What it takes in memory, once by_key is built.
+  size_t bytes() const;
 };
 
 struct Link {
@@ -55,6 +58,8 @@ struct Link {
     double sent_at;
     bool fresh;  // sent when nothing else was on its way: what its answer says is the partition's state now
     uint64_t first_table;  // bears the bytes of the answer's head
+    uint64_t seq;          // of a push that was never sent before; else 0
+    uint64_t connection;   // that it was sent over
   };
 
   uint32_t partition = 0;
@@ -67,8 +72,16 @@ struct Link {
   uint64_t next_seq = 1;
   uint64_t applied = 0;       // newest seq that the partition said it has applied
   uint64_t durable = 0;       // frames up to here are forgotten
+  size_t kept_bytes = 0;      // of frames that are applied and not forgotten
   uint64_t sent_through = 0;  // newest seq that was sent since the last failure
   uint64_t ever_sent = 0;     // newest seq that was ever sent
+  // Newest seq that the connection `written_on` has certainly written: it was applied when it was first sent.
+  uint64_t written = 0;
+  uint64_t written_on = 0;
+  uint64_t asked = 0;     // the seq that replicas were asked about
+  uint64_t asked_on = 0;  // the connection that this question went to; 0: it is answered
+  uint32_t replicas = 0;  // that the last answer counted
+  double few_since = 0;   // when they became too few; 0: they are enough
 
   std::deque<Outstanding> outstanding;
   std::deque<ReadPartPtr> waiting;
@@ -82,9 +95,12 @@ struct Link {
   Status fatal;  // the partition refuses what this client is; nothing more is sent
 
   bool unapplied() const { return applied + 1 < next_seq; }
+  bool keeps() const { return durable < applied; }
   // The first frame after `seq`: kept frames may be many, so nobody walks over those that are applied.
   std::deque<PushFrame>::iterator After(uint64_t seq);
-  // Forgets frames up to `seq`.
+  // The partition has applied everything up to `seq`, and nothing after it.
+  void SetApplied(uint64_t seq);
+  // Forgets frames up to `seq`, which are applied.
   void ForgetThrough(uint64_t seq);
   // A new identity: the frames that are left are numbered from 1 and sent anew.
   void Renumber(ClientId id);

@@ -6,6 +6,8 @@
 #ifndef HET_TF_CORE_TRANSPORT_H_
 #define HET_TF_CORE_TRANSPORT_H_
 
+#include <poll.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,17 +24,26 @@ class Transport {
  public:
   struct Event {
     enum Kind {
-      kReply,     // bytes: one reply frame
-      kClosed,    // the connection to the partition is gone; replies that it owed will not come
-      kRefused,   // the server answered something else than a frame (busy loading, out of memory, ...): try
-                  // later
-      kRejected,  // the server will answer so every time until somebody changes something (no permission, no
-                  // such command): the call fails
+      kReply,      // bytes: one reply frame
+      kClosed,     // the connection to the partition is gone; replies that it owed will not come
+      kRefused,    // the server answered something else than a frame (busy loading, out of memory, ...): try
+                   // later
+      kRejected,   // the server will answer so every time until somebody changes something (no permission, no
+                   // such command): the call fails
+      kReplicas,   // `replicas` of them hold everything up to push `seq`, which AskReplicas asked about
+      kUncounted,  // the server refuses to answer that question
     };
     Kind kind = kReply;
     uint32_t partition = 0;
     Bytes bytes;
-    std::string reason;  // for people; of all but kReply
+    std::string reason;  // for people; of all but kReply and kReplicas
+    uint64_t seq = 0;
+    uint32_t replicas = 0;
+  };
+  // A push that was applied over the connection that its partition has now.
+  struct Mark {
+    uint32_t partition;
+    uint64_t seq;
   };
 
   virtual ~Transport() = default;
@@ -49,6 +60,21 @@ class Transport {
 
   // Closes the connection to a partition and forgets what it owed. The next Send opens a new one.
   virtual void Reset(uint32_t partition) = 0;
+
+  // The connection that carries the partition's frames now: another number whenever it is another one; 0 when
+  // there is none.
+  virtual uint64_t Connection(uint32_t partition) = 0;
+  // Asks how many replicas hold the marked pushes, over the connections that carried them: what a server
+  // promises holds for its connection's own writes. It waits at most `seconds` for `replicas` of them, and
+  // replies behind it wait too. Each mark becomes a kReplicas event, or nothing if its connection closes.
+  virtual void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double seconds) = 0;
+
+  // When bytes last moved on a connection that owes the partition an answer, in the time of Now; 0: never.
+  virtual double LastMoved(uint32_t) { return 0; }
+  // Where the partition is, for people; "" when it is in this process.
+  virtual std::string Where(uint32_t) { return ""; }
+  // What to poll for to know that Poll would find something.
+  virtual void Descriptors(std::vector<pollfd>*) {}
 
   // Waits before another attempt, and the time since some fixed moment. A test's transport has a clock of its
   // own.

@@ -9,6 +9,7 @@
 #include "het_tf/core/alloc.h"
 #include "het_tf/core/engine.h"
 #include "het_tf/ps/client/remote_engine.h"
+#include "het_tf/ps/client/remote_options.h"
 
 namespace het {
 namespace {
@@ -204,15 +205,31 @@ int HetFlush(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
 }
 
-int HetConnect(const char* address) {
+int HetConnect(const char* address) { return HetConnectWith(address, ""); }
+
+int HetConnectWith(const char* address, const char* options) {
   return Answer([&]() -> Status {
     const std::string text = address;
+    auto config = het::ParseRemoteOptions(options);
+    if (!config.ok()) return config.status();
     if (text.empty()) return het::SetEngineFactory(nullptr);
     auto parsed = het::ParseServerAddress(text);
     if (!parsed.ok()) return parsed.status();
-    return het::SetEngineFactory([server = parsed.value()](const std::string& name, size_t threads) {
-      return het::OpenRemoteEngine(server, name, threads);
-    });
+    return het::SetEngineFactory(
+        [server = parsed.value(), config = config.value()](const std::string& name, size_t threads) {
+          return het::OpenRemoteEngine(server, name, threads, config);
+        });
+  });
+}
+
+int HetCheckOptions(const char* options) {
+  return Answer([&] { return het::ParseRemoteOptions(options).status(); });
+}
+
+int HetMarkDurable(const char* name_space) {
+  return Answer([&] {
+    if (const std::shared_ptr<Engine> engine = het::FindEngine(name_space)) engine->MarkDurable();
+    return Status();
   });
 }
 

@@ -52,6 +52,12 @@ HET_EXPORT void HetScanFree(void* scan);
 // Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
 // process.
 HET_EXPORT int HetConnect(const char* address);
+// The same with options, a JSON object (ps/client/remote_options.h).
+HET_EXPORT int HetConnectWith(const char* address, const char* options);
+// InvalidArgument names what is wrong with them.
+HET_EXPORT int HetCheckOptions(const char* options);
+// What the namespace has applied so far is in a checkpoint, and need not be kept any longer.
+HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
 HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -15,6 +16,9 @@ from het_tf.python.native import tf
 GRADIENT_SCALES = ("mean", "sum")
 SERVER_CACHE_ROWS = 1 << 18  # of a layer without cache_rows whose tables are at a parameter server
 
+_DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
+             "timeout": 10.0, "deadline": 60.0}  # fmt: skip
+
 
 @dataclass
 class _Settings:
@@ -24,6 +28,7 @@ class _Settings:
     gradient_scale: str = "mean"
     hvd: Any = None
     ps: str | None = None  # None: HET_PS has not been looked at yet
+    ps_options: str = "{}"  # of ps/client/remote_options.h
 
 
 _settings = _Settings()
@@ -38,6 +43,11 @@ def init(
     gradient_scale: str = "mean",
     namespace: str = "",
     threads: int | None = None,
+    durability: str = "applied",
+    min_replicas: int = 1,
+    keep_bytes: int = 256 << 20,
+    timeout: float = 10.0,
+    deadline: float = 60.0,
 ) -> None:
     """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
 
@@ -54,9 +64,19 @@ def init(
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
+      durability: How long a worker keeps pushes that the parameter server has applied, to send them again
+        should it lose them. "applied": not at all; "replicated": until `min_replicas` replicas have them;
+        "checkpoint": until the tables are saved. What is lost all the same is counted and reported.
+      min_replicas: Replicas that must hold a push under "replicated".
+      keep_bytes: Memory for pushes that are kept. When it is full, "replicated" waits for the replicas, and
+        "checkpoint" gives up the oldest pushes, and says so.
+      timeout: Seconds without a byte after which a connection that owes an answer is given up; then the worker
+        connects and sends again.
+      deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
 
     Raises:
-      ValueError: Unknown gradient_scale, threads < 1, or an address that is none.
+      ValueError: Unknown gradient_scale or durability, a number that is out of range, an address that is
+        none, or a durability without a parameter server.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
     """
@@ -64,7 +84,14 @@ def init(
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
-    _connect(ps if ps is not None else os.environ.get("HET_PS", ""), _checked(namespace))
+    address = ps if ps is not None else os.environ.get("HET_PS", "")
+    if durability != "applied" and not address:
+        raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
+    given = {"durability": durability, "min_replicas": min_replicas, "keep_bytes": keep_bytes,
+             "timeout": timeout, "deadline": deadline}  # fmt: skip
+    options = json.dumps({name: value for name, value in given.items() if value != _DEFAULTS[name]})
+    native.call("HetCheckOptions", options)
+    _connect(address, _checked(namespace), options)
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
     _settings.namespace = namespace
@@ -72,10 +99,10 @@ def init(
     update_threads()
 
 
-def _connect(address: str, namespace: str) -> None:
-    if address != (_settings.ps or ""):
+def _connect(address: str, namespace: str, options: str = "{}") -> None:
+    if address != (_settings.ps or "") or (address and options != _settings.ps_options):
         try:
-            native.call("HetConnect", address)
+            native.call("HetConnectWith", address, options)
         except RuntimeError as error:
             raise RuntimeError(
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
@@ -84,9 +111,9 @@ def _connect(address: str, namespace: str) -> None:
             try:
                 native.call("HetTableNames", namespace)  # connects
             except Exception:
-                native.call("HetConnect", _settings.ps or "")
+                native.call("HetConnectWith", _settings.ps or "", _settings.ps_options)
                 raise
-    _settings.ps = address
+    _settings.ps, _settings.ps_options = address, options
 
 
 def connect() -> None:

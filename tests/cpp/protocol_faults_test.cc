@@ -16,7 +16,7 @@ class Fault : public WorldTest {
   void Make(int64_t bound, bool keep = false, uint32_t workers = 1) {
     WorldConfig config = Bounded(bound);
     config.workers = workers;
-    config.client.keep_until_durable = keep;
+    config.client.durability = keep ? Durability::kCheckpoint : Durability::kApplied;
     Make(config);
   }
 };

@@ -51,7 +51,7 @@ class Schedule {
   World& world() { return world_; }
 
  private:
-  bool Lost() { return world_.lossy() && !world_.config().client.keep_until_durable; }
+  bool Lost() { return world_.lossy() && !world_.keeps(); }
   void Expect(const Status& status) {
     if (!status.ok() && error_.empty()) error_ = status.message();
   }
@@ -123,6 +123,13 @@ class Schedule {
     } else if (failovers_) {
       const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
       const uint64_t fate = r.Below(4);
+      const ClientConfig& client = world_.config().client;
+      if (client.durability == Durability::kReplicated && fate != 1 && fate != 2) {
+        if (fate == 3) return world_.Promote(p);
+        // With little room for frames that are kept, a write would wait for the replica.
+        world_.replica_stands_still = !world_.replica_stands_still && client.keep_bytes > 2000;
+        return;
+      }
       if (fate == 0) snapshots_[p] = world_.Snapshot(p);
       if (fate == 1) world_.Restart(p, world_.Snapshot(p));
       if (fate == 2) world_.Restart(p, world_.Snapshot(p), false);
@@ -175,7 +182,7 @@ TEST(Protocol, OneWorkerEveryOptimizerFaults) {
       c->optimizer = name;
       c->dim = 1 + static_cast<uint32_t>(c->seed % 7);
       c->faults = Faults::Some(0.05);
-      c->client.keep_until_durable = true;
+      c->client.durability = Durability::kCheckpoint;
     });
   }
 }
@@ -195,7 +202,18 @@ TEST(Protocol, RestartsLoseNothing) {
   RunSchedules(3000, 60, true, [](WorldConfig* c) {
     c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
     c->faults = Faults::Some(0.03);
-    c->client.keep_until_durable = true;
+    c->client.durability = Durability::kCheckpoint;
+  });
+}
+
+// A replica takes over that knows what it was asked about, and no more.
+TEST(Protocol, FailoversToAReplicaLoseNothing) {
+  RunSchedules(3000, 60, true, [](WorldConfig* c) {
+    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
+    c->faults = Faults::Some(0.03);
+    c->client.durability = Durability::kReplicated;
+    c->client.replica_interval = c->seed % 2 == 0 ? 0 : 0.2;
+    c->client.keep_bytes = c->seed % 5 == 0 ? 2000 : size_t{1} << 30;
   });
 }
 

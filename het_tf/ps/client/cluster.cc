@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 #include <thread>
 
+#include "het_tf/core/client.h"
 #include "het_tf/ps/client/keyspace.h"
 
 namespace het {
@@ -143,7 +146,9 @@ Status RedisCluster::Refresh(double seconds) {
 
 Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<std::string>& words,
                                      double seconds, bool repeatable) {
-  const double end = Now() + seconds;
+  const double start = Now();
+  const double end = start + seconds;
+  double notice = kNoticeSeconds;
   const uint32_t slot = SlotOf(key);
   Status last;
   const ServerNode* asked = nullptr;  // an ASK answer: once, at this server
@@ -178,10 +183,50 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
       }
       static_cast<void>(Refresh(std::max(end - Now(), 0.01)));  // the server may have a successor
     }
+    if (notice_ != nullptr && Now() >= start + notice) {
+      notice_(words[0] + " " + key + " waited for " + Seconds(std::floor(Now() - start)) + "; " +
+              last.message() + "; it is tried again for " + Seconds(std::ceil(end - Now())));
+      notice *= 2;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  return Status(Code::kUnavailable,
-                last.message() + " (for " + std::to_string(static_cast<int>(seconds)) + " s)");
+  return Status(Code::kUnavailable, words[0] + " " + key + ": " + last.message() + " (for " +
+                                        Seconds(seconds) +
+                                        "). Check the server, or raise het_tf.init(deadline=...)");
+}
+
+Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds,
+                            std::vector<RedisReply>* replies) {
+  const double end = Now() + seconds;
+  if (!known()) HET_RETURN_IF_ERROR(Refresh(seconds));
+  std::map<uint32_t, std::vector<size_t>> by_server;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    by_server[node_of_slot_[SlotOf(commands[i].key)]].push_back(i);
+  }
+  replies->assign(commands.size(), RedisReply());
+  std::vector<uint8_t> answered(commands.size());
+  for (const auto& [server, which] : by_server) {
+    std::vector<std::vector<std::string>> words;
+    for (size_t i : which) words.push_back(commands[i].words);
+    std::vector<RedisReply> some;
+    // What does not come, or is an error, is asked again below, where redirects and waiting are known.
+    static_cast<void>(ConnectionTo(nodes_[server])->Ask(words, std::min(seconds, kAnswerSeconds), &some));
+    for (size_t i = 0; i < some.size(); ++i) {
+      answered[which[i]] = some[i].ok();
+      (*replies)[which[i]] = std::move(some[i]);
+    }
+  }
+  for (size_t i = 0; i < commands.size(); ++i) {
+    if (answered[i]) continue;
+    auto reply = Ask(commands[i].key, commands[i].words, std::max(end - Now(), 0.01));
+    if (!reply.ok()) return reply.status();
+    (*replies)[i] = std::move(reply.value());
+  }
+  return Status();
+}
+
+Result<RedisReply> RedisCluster::AskServer(const ServerNode& node, const std::vector<std::string>& words) {
+  return ConnectionTo(node)->Ask(words, kAnswerSeconds);
 }
 
 }  // namespace het

@@ -1,12 +1,16 @@
 // Which server has which slot, and one-off commands that follow redirects. For a server without cluster mode
 // every slot is on it.
 //
+// A command that fails for a reason that passes is tried again; after five seconds, and then at ever longer
+// intervals, a notice says what is waited for.
+//
 // The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer asks for a new one.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CLUSTER_H_
 #define HET_TF_PS_CLIENT_CLUSTER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +31,10 @@ bool PassesByItself(const std::string& error);
 
 class RedisCluster {
  public:
-  explicit RedisCluster(ServerAddress address) : address_(std::move(address)) {}
+  using Notice = std::function<void(const std::string&)>;
+
+  explicit RedisCluster(ServerAddress address, Notice notice = nullptr)
+      : address_(std::move(address)), notice_(std::move(notice)) {}
   // In a child of fork: the parent's connections are not this process's to use.
   void ForgetConnections() { connections_.clear(); }
 
@@ -47,6 +54,16 @@ class RedisCluster {
   // may have been carried out it is not sent again; the call then fails with Unavailable.
   Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds,
                          bool repeatable = true);
+  // Many commands that may be carried out twice, each about its key: those of one server travel together.
+  // The replies are in the order of the commands; those that fail are asked again as Ask does, and the first
+  // that fails for good is returned.
+  struct Command {
+    std::string key;
+    std::vector<std::string> words;
+  };
+  Status AskAll(const std::vector<Command>& commands, double seconds, std::vector<RedisReply>* replies);
+  // One command to one server, no redirects; a Redis error is a reply.
+  Result<RedisReply> AskServer(const ServerNode& node, const std::vector<std::string>& words);
 
  private:
   RedisConnection* ConnectionTo(const ServerNode& node);
@@ -54,6 +71,7 @@ class RedisCluster {
   Status ReadSlots(const RedisReply& reply, const ServerNode& from);
 
   const ServerAddress address_;
+  const Notice notice_;
   std::vector<ServerNode> nodes_;
   std::vector<uint32_t> node_of_slot_;
   std::vector<std::unique_ptr<RedisConnection>> connections_;

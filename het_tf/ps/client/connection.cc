@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <hiredis/read.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -110,7 +112,9 @@ std::string Errno() { return std::strerror(errno); }
 }  // namespace
 
 RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password)
-    : node_(node), reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {
+    : node_(node),
+      moved_at_(Now()),
+      reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {
   if (Resolve()) Connect();
   if (closed() || password.empty()) return;
   awaits_auth_ = true;
@@ -212,6 +216,14 @@ void RedisConnection::Enqueue(const std::vector<std::string>& words) {
   queue_.push_back(std::move(command));
 }
 
+double RedisConnection::moved_at() {
+  // The kernel takes megabytes at once, and a slow link carries them for long.
+  int unsent = 0;
+  if (!closed() && ioctl(fd_, SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_) moved_at_ = Now();
+  unsent_ = unsent;
+  return moved_at_;
+}
+
 void RedisConnection::Write() {
   if (closed()) return;
   if (connecting_) FinishConnecting();
@@ -232,6 +244,7 @@ void RedisConnection::Write() {
       return Close("writing to " + node_.ToString() + ": " + Errno());
     }
     wrote_ = true;
+    moved_at_ = Now();
     for (size_t left = static_cast<size_t>(written); !queue_.empty();) {
       Outgoing& front = queue_.front();
       const size_t rest = front.bytes.size() - front.written;
@@ -260,6 +273,7 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) Close("reading from " + node_.ToString() + ": " + Errno());
       return;
     }
+    moved_at_ = Now();
     if (redisReaderFeed(reader_.get(), reinterpret_cast<const char*>(buffer_.data()),
                         static_cast<size_t>(got)) != REDIS_OK) {
       return Close(node_.ToString() + " sent what is no reply: " + reader_->errstr);
@@ -282,21 +296,26 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
   }
 }
 
-Result<RedisReply> RedisConnection::Ask(const std::vector<std::string>& words, double seconds) {
-  Enqueue(words);
-  const double end = Now() + seconds;
-  std::vector<RedisReply> replies;
-  while (!closed() && replies.empty()) {
+Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
+                            std::vector<RedisReply>* replies) {
+  for (const std::vector<std::string>& words : commands) Enqueue(words);
+  const double start = Now();
+  while (!closed() && replies->size() < commands.size()) {
     Write();
-    const double left = end - Now();
+    const double left = std::max(start, moved_at()) + seconds - Now();
     if (left <= 0)
       Close(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s");
     if (closed()) break;
     pollfd ready{fd_, static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
     poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
-    Read(&replies);
+    Read(replies);
   }
-  if (replies.empty()) return Status(Code::kUnavailable, reason_);
+  return replies->size() < commands.size() ? Status(Code::kUnavailable, reason_) : Status();
+}
+
+Result<RedisReply> RedisConnection::Ask(const std::vector<std::string>& words, double seconds) {
+  std::vector<RedisReply> replies;
+  HET_RETURN_IF_ERROR(Ask({words}, seconds, &replies));
   return std::move(replies[0]);
 }
 

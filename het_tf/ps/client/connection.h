@@ -54,6 +54,9 @@ class RedisConnection {
   bool wants_to_write() const { return connecting_ || !queue_.empty(); }
   // Whether anything at all was sent.
   bool wrote() const { return wrote_; }
+  // When bytes moved last, by the steady clock: came in, were handed to the kernel, or were found to have
+  // left it since the last time that somebody asked. When it was made, if none did yet.
+  double moved_at();
 
   // COMMAND KEY [BODY]: a command with one binary argument at its end.
   void Enqueue(const std::string& command, const std::string& key, Bytes body);
@@ -66,8 +69,11 @@ class RedisConnection {
   void Read(std::vector<RedisReply>* replies);
   void Close(std::string reason);
 
-  // Sends one command and waits for its answer, at most `seconds`; for set-up, when nothing else is on its
-  // way. Unavailable when the connection fails or nothing comes; a Redis error is a reply.
+  // Sends commands, all at once, and waits for their answers, at most `seconds` after the last byte that
+  // moved; for set-up, when nothing else is on its way. Unavailable when the connection fails or nothing
+  // comes: then `replies` has the answers that came before. A Redis error is a reply.
+  Status Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
+             std::vector<RedisReply>* replies);
   Result<RedisReply> Ask(const std::vector<std::string>& words, double seconds);
 
  private:
@@ -87,6 +93,8 @@ class RedisConnection {
   bool connecting_ = true;
   bool awaits_auth_ = false;
   bool wrote_ = false;
+  double moved_at_;
+  int unsent_ = 0;  // bytes in the kernel, as of the last moved_at()
   std::string reason_;
   std::deque<Outgoing> queue_;
   std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;

@@ -21,18 +21,22 @@ uint64_t Number(const RedisReply& reply) {
 }  // namespace
 
 Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& address,
-                                                     const std::string& name_space) {
+                                                     const std::string& name_space, double seconds,
+                                                     RedisCluster::Notice notice) {
   HET_RETURN_IF_ERROR(CheckNamespace(name_space));
-  std::unique_ptr<RedisStore> store(new RedisStore(address));
-  HET_RETURN_IF_ERROR(store->cluster_.Refresh(kSeconds));
+  std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
+  HET_RETURN_IF_ERROR(store->cluster_.Refresh(seconds));
   HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
   // Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
-  for (uint32_t p = 0; p < store->keys_.size(); ++p) {
-    auto made = store->Ask(p, "HET.TABLE",
-                           {"CREATE", std::to_string(p), std::to_string(store->keys_.size()),
-                            std::to_string(store->hash_seed_)});
-    if (!made.ok()) return made.status();
+  const std::string count = std::to_string(store->keys_.size());
+  std::vector<RedisCluster::Command> creations;
+  for (const std::string& key : store->keys_) {
+    creations.push_back({key,
+                         {"HET.TABLE", key, "CREATE", std::to_string(creations.size()), count,
+                          std::to_string(store->hash_seed_)}});
   }
+  std::vector<RedisReply> made;
+  HET_RETURN_IF_ERROR(store->cluster_.AskAll(creations, seconds, &made));
   return store;
 }
 
@@ -43,9 +47,9 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
                                                         {"hash_seed", std::to_string(RandomId())}};
   uint64_t found[2];
   for (size_t i = 0; i < 2; ++i) {
-    auto set = cluster_.Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, kSeconds);
+    auto set = cluster_.Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_);
     if (!set.ok()) return set.status();
-    auto is = cluster_.Ask(key, {"HGET", key, wanted[i].first}, kSeconds);
+    auto is = cluster_.Ask(key, {"HGET", key, wanted[i].first}, seconds_);
     if (!is.ok()) return is.status();
     found[i] = Number(is.value());
   }
@@ -64,15 +68,26 @@ Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& comman
   if (process_ != getpid()) cluster_.ForgetConnections();
   process_ = getpid();
   words.insert(words.begin(), {command, keys_[partition]});
-  return cluster_.Ask(keys_[partition], words, kSeconds, /*repeatable=*/command != "HET.LOAD");
+  return cluster_.Ask(keys_[partition], words, seconds_, /*repeatable=*/command != "HET.LOAD");
+}
+
+Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
+                                                   const std::vector<std::string>& words) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (process_ != getpid()) cluster_.ForgetConnections();
+  process_ = getpid();
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) {
+    commands.push_back({key, {command, key}});
+    commands.back().words.insert(commands.back().words.end(), words.begin(), words.end());
+  }
+  std::vector<RedisReply> replies;
+  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies));
+  return replies;
 }
 
 Status RedisStore::CreateTable(const Schema& schema) {
-  for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto made = Ask(p, "HET.TABLE", {"ADD", schema->ToJson()});
-    if (!made.ok()) return made.status();
-  }
-  return Status();
+  return AskAll("HET.TABLE", {"ADD", schema->ToJson()}).status();
 }
 
 Status RedisStore::DropTable(const TableSchema& schema) {
@@ -86,19 +101,15 @@ Status RedisStore::DropTable(const TableSchema& schema) {
 }
 
 Status RedisStore::ClearTable(const TableSchema& schema) {
-  for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto cleared = Ask(p, "HET.TABLE", {"CLEAR", schema.spec().name});
-    if (!cleared.ok()) return cleared.status();
-  }
-  return Status();
+  return AskAll("HET.TABLE", {"CLEAR", schema.spec().name}).status();
 }
 
 Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
   size_t sum = 0;
-  for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto list = Ask(p, "HET.TABLE", {"LIST"});
-    if (!list.ok()) return list.status();
-    for (const RedisReply& table : list.value().array) {
+  auto lists = AskAll("HET.TABLE", {"LIST"});
+  if (!lists.ok()) return lists.status();
+  for (const RedisReply& list : lists.value()) {
+    for (const RedisReply& table : list.array) {
       if (table.array.size() > field && table.array[0].text() == schema.spec().name)
         sum += Number(table.array[field]);
     }

@@ -1,4 +1,5 @@
-// Tables at Redis servers as whole things (table_store.h): one command to each partition.
+// Tables at Redis servers as whole things (table_store.h): one command to each partition, those of one server
+// at once.
 #ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
 #define HET_TF_PS_CLIENT_REDIS_STORE_H_
 
@@ -15,12 +16,10 @@ namespace het {
 
 class RedisStore : public TableStore {
  public:
-  // How long one command may take, failover included.
-  static constexpr double kSeconds = 30;
-
-  // Opens a namespace: its partitions are made if it is new. On return the cluster's map is known.
-  static Result<std::unique_ptr<RedisStore>> Open(const ServerAddress& address,
-                                                  const std::string& name_space);
+  // Opens a namespace: its partitions are made if it is new. `seconds`: how long one call may take, failover
+  // included. On return the cluster's map is known.
+  static Result<std::unique_ptr<RedisStore>> Open(const ServerAddress& address, const std::string& name_space,
+                                                  double seconds, RedisCluster::Notice notice);
 
   const std::vector<std::string>& keys() const { return keys_; }
   uint64_t hash_seed() const { return hash_seed_; }
@@ -35,14 +34,19 @@ class RedisStore : public TableStore {
   Result<TableRows> Scan(const TableSchema& schema) override;
 
  private:
-  explicit RedisStore(const ServerAddress& address) : process_(getpid()), cluster_(address) {}
+  RedisStore(const ServerAddress& address, double seconds, RedisCluster::Notice notice)
+      : seconds_(seconds), process_(getpid()), cluster_(address, std::move(notice)) {}
 
   Status FindPartitions(const std::string& name_space);
+  // `command KEY words`, to one partition, or to all of them.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
+  Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
   // The sum over the partitions of one of the numbers that HET.TABLE LIST says of a table.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
+
+  const double seconds_;
 
   std::mutex mutex_;  // guards what follows
   int process_;       // a child of fork makes connections of its own

@@ -29,26 +29,33 @@ RedisTransport::RedisTransport(RedisCluster cluster, std::vector<std::string> ke
   for (const std::string& key : keys_) slots_.push_back(SlotOf(key));
 }
 
-RedisTransport::Server* RedisTransport::ServerAt(const ServerNode& node) {
-  for (auto& server : servers_) {
-    if (!(server->connection->node() == node)) continue;
-    if (server->connection->closed()) {
-      Lost(server.get());
-      server->connection =
-          std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
-    }
-    return server.get();
-  }
-  servers_.push_back(std::make_unique<Server>());
-  servers_.back()->connection =
-      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
-  return servers_.back().get();
+RedisTransport::Server* RedisTransport::FindServer(const ServerNode& node) {
+  const auto it = std::find_if(servers_.begin(), servers_.end(),
+                               [&](const auto& server) { return server->connection->node() == node; });
+  return it == servers_.end() ? nullptr : it->get();
 }
 
-RedisTransport::Server* RedisTransport::ServerOf(uint32_t partition) {
-  const auto asked = asked_.find(partition);
-  return ServerAt(asked == asked_.end() ? cluster_.NodeOf(slots_[partition]) : asked->second);
+RedisTransport::Server* RedisTransport::ServerAt(const ServerNode& node) {
+  Server* server = FindServer(node);
+  if (server != nullptr && !server->connection->closed()) return server;
+  if (server == nullptr) {
+    servers_.push_back(std::make_unique<Server>());
+    server = servers_.back().get();
+  } else {
+    Lost(server);
+  }
+  server->connection =
+      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
+  server->number = ++connections_;
+  return server;
 }
+
+ServerNode RedisTransport::NodeOf(uint32_t partition) const {
+  const auto asked = asked_.find(partition);
+  return asked == asked_.end() ? cluster_.NodeOf(slots_[partition]) : asked->second;
+}
+
+RedisTransport::Server* RedisTransport::ServerOf(uint32_t partition) { return ServerAt(NodeOf(partition)); }
 
 void RedisTransport::CheckFork() {
   if (process_ == getpid()) return;
@@ -64,11 +71,11 @@ void RedisTransport::Send(uint32_t partition, Bytes frame) {
   Server* server = ServerOf(partition);
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
-    server->owed.push_back(kAsking);
+    server->owed.push_back({Owed::kAsking, partition, {}});
   }
   const bool push = SeqOf(Span<const uint8_t>(frame.data(), frame.size())) != 0;
   server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
-  server->owed.push_back(partition);
+  server->owed.push_back({Owed::kFrame, partition, {}});
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
 }
@@ -107,10 +114,14 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
       server->connection->Close(server->connection->node().ToString() + " answered what nobody asked");
       break;
     }
-    const int64_t owner = server->owed.front();
+    const Owed owed = std::move(server->owed.front());
     server->owed.pop_front();
-    if (owner == kAsking) continue;
-    const auto partition = static_cast<uint32_t>(owner);
+    if (owed.kind == Owed::kAsking) continue;
+    if (owed.kind == Owed::kWait) {
+      Counted(owed, server->connection->node(), reply);
+      continue;
+    }
+    const uint32_t partition = owed.partition;
     if (reply.kind == RedisReply::kString) {
       Event event;
       event.partition = partition;
@@ -125,37 +136,87 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
   if (server->connection->closed()) Lost(server);
 }
 
+void RedisTransport::Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply) {
+  for (const Mark& mark : wait.marks) {
+    Event event;
+    event.partition = mark.partition;
+    if (reply.kind == RedisReply::kInteger) {
+      event.kind = Event::kReplicas;
+      event.seq = mark.seq;
+      event.replicas = static_cast<uint32_t>(std::max<int64_t>(reply.integer, 0));
+    } else {
+      event.kind = Event::kUncounted;
+      event.reason = node.ToString() + ": " + reply.text();
+    }
+    events_.push_back(std::move(event));
+  }
+}
+
 void RedisTransport::Lost(Server* server) {
-  std::vector<int64_t> partitions(server->owed.begin(), server->owed.end());
+  std::vector<uint32_t> partitions;
+  for (const Owed& owed : server->owed) {
+    if (owed.kind == Owed::kFrame) partitions.push_back(owed.partition);
+  }
   server->owed.clear();
   std::sort(partitions.begin(), partitions.end());
   partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
-  bool any = false;
-  for (int64_t partition : partitions) {
-    if (partition == kAsking) continue;
-    any = true;
-    asked_.erase(static_cast<uint32_t>(partition));
+  for (uint32_t partition : partitions) {
+    asked_.erase(partition);
     Event event;
     event.kind = Event::kClosed;
-    event.partition = static_cast<uint32_t>(partition);
+    event.partition = partition;
     event.reason = server->connection->reason();
     events_.push_back(std::move(event));
   }
   // The server may have a successor; if nobody knows, the client tries the old one again.
-  if (any && cluster_.nodes().size() > 1) static_cast<void>(cluster_.Refresh(kRefreshSeconds));
+  if (!partitions.empty() && cluster_.nodes().size() > 1)
+    static_cast<void>(cluster_.Refresh(kRefreshSeconds));
+}
+
+uint64_t RedisTransport::Connection(uint32_t partition) {
+  const Server* server = FindServer(NodeOf(partition));
+  return server == nullptr || server->connection->closed() ? 0 : server->number;
+}
+
+void RedisTransport::AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double seconds) {
+  std::map<Server*, std::vector<Mark>> by_server;
+  for (const Mark& mark : marks) {
+    Server* server = FindServer(NodeOf(mark.partition));
+    if (server != nullptr && !server->connection->closed()) by_server[server].push_back(mark);
+  }
+  for (auto& [server, of_server] : by_server) {
+    server->connection->Enqueue(
+        {"WAIT", std::to_string(replicas), std::to_string(std::max(1, static_cast<int>(seconds * 1000)))});
+    server->owed.push_back({Owed::kWait, 0, std::move(of_server)});
+    server->connection->Write();
+    if (server->connection->closed()) Lost(server);
+  }
+}
+
+double RedisTransport::LastMoved(uint32_t partition) {
+  double moved = 0;
+  for (const auto& server : servers_) {
+    const bool owes = std::any_of(server->owed.begin(), server->owed.end(), [&](const Owed& owed) {
+      return owed.kind == Owed::kFrame && owed.partition == partition;
+    });
+    if (owes && !server->connection->closed()) moved = std::max(moved, server->connection->moved_at());
+  }
+  return moved;
+}
+
+void RedisTransport::Descriptors(std::vector<pollfd>* descriptors) {
+  for (const auto& server : servers_) {
+    const bool writes = server->connection->wants_to_write();
+    if (server->connection->closed() || (server->owed.empty() && !writes)) continue;
+    descriptors->push_back(
+        {server->connection->fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+  }
 }
 
 bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
   CheckFork();
   std::vector<pollfd> ready;
-  std::vector<Server*> of;
-  for (auto& server : servers_) {
-    if (server->connection->closed()) continue;
-    const bool writes = server->connection->wants_to_write();
-    if (server->owed.empty() && !writes) continue;
-    ready.push_back({server->connection->fd(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
-    of.push_back(server.get());
-  }
+  Descriptors(&ready);
   if (!events_.empty()) seconds = 0;
   if (ready.empty() && events_.empty()) {
     Sleep(seconds);
@@ -165,11 +226,14 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
   const int milliseconds = seconds <= 0 ? 0 : std::max(1, static_cast<int>(seconds * 1000));
   if (!ready.empty() && poll(ready.data(), ready.size(), milliseconds) > 0) {
     std::vector<RedisReply> replies;
-    for (size_t i = 0; i < ready.size(); ++i) {
-      if (ready[i].revents == 0) continue;
-      of[i]->connection->Write();
-      of[i]->connection->Read(&replies);
-      Collect(of[i], &replies);
+    for (const pollfd& one : ready) {
+      if (one.revents == 0) continue;
+      const auto server = std::find_if(servers_.begin(), servers_.end(),
+                                       [&](const auto& s) { return s->connection->fd() == one.fd; });
+      if (server == servers_.end()) continue;
+      (*server)->connection->Write();
+      (*server)->connection->Read(&replies);
+      Collect(server->get(), &replies);
     }
   }
   const bool any = !events_.empty();
@@ -183,8 +247,10 @@ void RedisTransport::Reset(uint32_t partition) {
   // that the client could not use came from who has it.
   std::vector<Server*> servers;
   for (auto& server : servers_) {
-    const auto& owed = server->owed;
-    if (std::find(owed.begin(), owed.end(), partition) != owed.end()) servers.push_back(server.get());
+    const bool owes = std::any_of(server->owed.begin(), server->owed.end(), [&](const Owed& owed) {
+      return owed.kind == Owed::kFrame && owed.partition == partition;
+    });
+    if (owes) servers.push_back(server.get());
   }
   if (servers.empty()) servers.push_back(ServerOf(partition));
   const auto of_partition = [partition](const Event& event) { return event.partition == partition; };

@@ -11,6 +11,8 @@
 //   LOADING, CLUSTERDOWN, ...  kRefused with the server's text
 //   a closed connection        kClosed for every partition that was owed a reply
 //
+// AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
+//
 // Not thread-safe; its client owns it.
 #ifndef HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
 #define HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
@@ -36,24 +38,38 @@ class RedisTransport : public Transport {
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t partition) override;
+  uint64_t Connection(uint32_t partition) override;
+  void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double seconds) override;
+  double LastMoved(uint32_t partition) override;
+  std::string Where(uint32_t partition) override { return NodeOf(partition).ToString(); }
+  void Descriptors(std::vector<pollfd>* descriptors) override;
   void Sleep(double seconds) override;
   double Now() override;
 
  private:
+  // A reply to come.
+  struct Owed {
+    enum Kind { kFrame, kAsking, kWait } kind;
+    uint32_t partition;       // of kFrame and kAsking
+    std::vector<Mark> marks;  // of kWait
+  };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
-    std::deque<int64_t> owed;  // the partition of each reply to come; kAsking: of an ASKING
+    uint64_t number;  // of the connection
+    std::deque<Owed> owed;
   };
-  static constexpr int64_t kAsking = -1;
 
   // A child of fork begins without connections: those that it inherited go on being the parent's.
   void CheckFork();
+  ServerNode NodeOf(uint32_t partition) const;
+  Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
   void Refused(uint32_t partition, const ServerNode& node, const std::string& error);
+  void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
 
   int process_;
   RedisCluster cluster_;
@@ -61,6 +77,7 @@ class RedisTransport : public Transport {
   const uint64_t hash_seed_;
   std::vector<uint32_t> slots_;
   std::vector<std::unique_ptr<Server>> servers_;
+  uint64_t connections_ = 0;              // that there ever were
   std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and where to ask
   std::vector<Event> events_;
 };

@@ -6,20 +6,45 @@
 #include "het_tf/ps/client/redis_transport.h"
 
 namespace het {
+namespace {
+
+// Durability::kReplicated rests on WAIT: every server must answer it, and should have replicas.
+Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
+  for (const ServerNode& node : std::vector<ServerNode>(cluster->nodes())) {
+    auto counted = cluster->AskServer(node, {"WAIT", std::to_string(config.min_replicas), "20"});
+    if (!counted.ok()) return counted.status();
+    if (counted.value().kind != RedisReply::kInteger) {
+      return FailedPrecondition(node.ToString() + " refuses to count its replicas (" +
+                                counted.value().text() +
+                                "); durability='replicated' asks with WAIT: grant the user +wait");
+    }
+    if (counted.value().integer >= config.min_replicas) continue;
+    config.notice(node.ToString() + " has " + std::to_string(counted.value().integer) +
+                  " replicas, and durability='replicated' keeps pushes until " +
+                  std::to_string(config.min_replicas) + " have them: they are kept here, up to " +
+                  std::to_string(config.keep_bytes >> 20) + " MB, until there are more");
+  }
+  return Status();
+}
+
+}  // namespace
 
 Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
-                                                 size_t threads) {
-  auto store = RedisStore::Open(address, name_space);
+                                                 size_t threads, ClientConfig config) {
+  if (config.notice == nullptr) {
+    config.notice = [where = address.ToString()](const std::string& text) {
+      std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
+    };
+  }
+  auto store = RedisStore::Open(address, name_space, config.deadline, config.notice);
   if (!store.ok()) return store.status();
   RedisCluster cluster(address);  // the transport's own: calls about tables do not wait for steps
-  HET_RETURN_IF_ERROR(cluster.Refresh(RedisStore::kSeconds));
+  HET_RETURN_IF_ERROR(cluster.Refresh(config.deadline));
+  if (config.durability == Durability::kReplicated) HET_RETURN_IF_ERROR(CheckReplicas(&cluster, config));
   auto transport =
       std::make_unique<RedisTransport>(std::move(cluster), store.value()->keys(), store.value()->hash_seed());
-  auto notice = [where = address.ToString()](const std::string& text) {
-    std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
-  };
   return std::make_shared<Engine>(name_space, threads, std::move(store.value()), std::move(transport),
-                                  notice);
+                                  config);
 }
 
 }  // namespace het

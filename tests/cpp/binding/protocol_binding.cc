@@ -68,7 +68,8 @@ HET_EXPORT void* het_world_create(uint64_t seed, uint32_t workers, uint32_t part
   config.cache.pull_bound = Bound(pull_bound);
   config.cache.push_bound = Bound(push_bound);
   config.cache.write_back_rows = write_back_rows;
-  config.client.keep_until_durable = keep_until_durable != 0;
+  config.client.durability =
+      keep_until_durable != 0 ? het::Durability::kCheckpoint : het::Durability::kApplied;
   return new Handle(config);
 }
 HET_EXPORT void het_world_destroy(void* handle) { delete Of(handle); }
@@ -179,6 +180,6 @@ HET_EXPORT bool het_world_drain(void* handle) {
   }
   if (!h->Ok(h->world.Drain())) return false;
   h->world.CheckConservation();
-  if (!h->world.lossy() || h->world.config().client.keep_until_durable) h->world.CheckDrained();
+  if (!h->world.lossy() || h->world.keeps()) h->world.CheckDrained();
   return true;
 }

@@ -11,6 +11,7 @@
 #define HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +66,7 @@ class FaultyTransport : public Transport {
   // The connection closes. Of the requests on their way the first `applied` still reach the partition; no
   // reply does.
   void Cut(uint32_t p, size_t applied = 0) {
-    Connection& c = connections_[p];
+    Line& c = connections_[p];
     for (; applied > 0 && !c.requests.empty(); --applied) {
       Answer(p, c.requests.front());
       c.requests.pop_front();
@@ -73,6 +74,7 @@ class FaultyTransport : public Transport {
     c.requests.clear();
     c.replies.clear();
     c.dead = true;
+    c.number = 0;
     c.replies.push_back(Closed(p));
   }
   // The partition came to life again elsewhere: nothing of before reaches it.
@@ -86,6 +88,12 @@ class FaultyTransport : public Transport {
   void ServeGhosts() {
     while (!ghosts_.empty()) ServeGhost();
   }
+  // Brings the replica of a partition up to date; false: it stands still.
+  std::function<bool(uint32_t)> replicate;
+  // When bytes moved on connections, as the test has it.
+  double moved_at = 0;
+  // Replies come one at a time, so long after one another.
+  double seconds_a_reply = 0;
   // Every frame that was handed over, oldest first, once this is on.
   bool record = false;
   std::vector<std::pair<uint32_t, Bytes>> recorded;
@@ -95,15 +103,19 @@ class FaultyTransport : public Transport {
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   void Send(uint32_t p, Bytes frame) override {
     if (record) recorded.emplace_back(p, frame);
-    Connection& c = connections_[p];
+    Line& c = connections_[p];
     c.used = true;
+    if (c.number == 0 && !c.dead) {
+      c.number = ++last_number_;
+      c.wrote = false;
+    }
     if (!c.dead) c.requests.push_back(std::move(frame));
   }
   bool Poll(double seconds, std::vector<Event>* events) override {
     const size_t before = events->size();
     if (!ghosts_.empty() && random_.Chance(0.2)) ServeGhost();
     for (uint32_t p = 0; p < connections_.size(); ++p) {
-      Connection& c = connections_[p];
+      Line& c = connections_[p];
       while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
         ServeFront(p, /*by_chance=*/true);
       }
@@ -112,6 +124,7 @@ class FaultyTransport : public Transport {
         if (c.replies.front().kind == Event::kClosed) c.dead = false;
         events->push_back(std::move(c.replies.front()));
         c.replies.pop_front();
+        if (seconds_a_reply > 0) c.replies_held_until = now_ + seconds_a_reply;
       }
     }
     if (events->size() > before) return true;
@@ -119,20 +132,37 @@ class FaultyTransport : public Transport {
     return false;
   }
   void Reset(uint32_t p) override {
-    Connection& c = connections_[p];
+    Line& c = connections_[p];
     if (!c.requests.empty()) ghosts_.emplace_back(p, std::move(c.requests));
     c.requests.clear();
     c.replies.clear();
     c.dead = false;
     c.silent = false;
+    c.number = 0;
   }
+  uint64_t Connection(uint32_t p) override { return connections_[p].number; }
+  // As Redis has it: a connection that wrote nothing hears that every replica has all of it.
+  void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double) override {
+    for (const Mark& mark : marks) {
+      Line& c = connections_[mark.partition];
+      Event event;
+      event.kind = Event::kReplicas;
+      event.partition = mark.partition;
+      event.seq = mark.seq;
+      event.replicas = c.wrote && !replicate(mark.partition) ? replicas - 1 : replicas;
+      c.replies.push_back(std::move(event));
+    }
+  }
+  double LastMoved(uint32_t) override { return moved_at; }
   void Sleep(double seconds) override { now_ += seconds; }
   double Now() override { return now_; }
 
  private:
-  struct Connection {
+  struct Line {
     std::deque<Bytes> requests;
     std::deque<Event> replies;
+    uint64_t number = 0;  // of the connection that is open
+    bool wrote = false;   // something was applied over it
     bool used = false;
     bool dead = false;    // closed, and the client does not know yet
     bool silent = false;  // nothing moves until Reset
@@ -154,7 +184,15 @@ class FaultyTransport : public Transport {
   Bytes Answer(uint32_t p, const Bytes& frame) {
     ++served_;
     Bytes reply;
+    const auto pushes = [&] {
+      return service_->WithPartition(p, [&](Partition& partition) { return partition.LastSeq(sender_); });
+    };
+    Request request;
+    static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
+    sender_ = request.client;
+    const uint64_t before = pushes();
     service_->Handle(p, Span<const uint8_t>(frame.data(), frame.size()), &reply);
+    connections_[p].wrote = connections_[p].wrote || pushes() != before;
     return reply;
   }
   // With `room` bytes of memory left.
@@ -191,7 +229,7 @@ class FaultyTransport : public Transport {
     if (requests.empty()) ghosts_.pop_front();
   }
   void ServeFront(uint32_t p, bool by_chance) {
-    Connection& c = connections_[p];
+    Line& c = connections_[p];
     auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
     if (std::exchange(c.silence_next, false) || chance(faults.silence)) {
       c.silent = true;
@@ -227,11 +265,13 @@ class FaultyTransport : public Transport {
 
   LocalService* const service_;
   Random random_;
-  std::vector<Connection> connections_;
+  std::vector<Line> connections_;
   std::deque<std::pair<uint32_t, std::deque<Bytes>>> ghosts_;
   double now_ = 0;
   uint64_t served_ = 0;
   size_t half_applied_ = 0;
+  uint64_t last_number_ = 0;
+  ClientId sender_;
 };
 
 }  // namespace het::testing

@@ -42,6 +42,7 @@ class World {
       schemas_.push_back(TableSchema::Create(spec).value());
       Require(service_.CreateTable(schemas_.back()));
     }
+    for (uint32_t p = 0; p < config.partitions; ++p) replica_[p] = Snapshot(p);
     for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
   }
 
@@ -57,6 +58,7 @@ class World {
   }
   bool counting() const { return config_.optimizer == "sgd"; }
   bool lossy() const { return lossy_; }
+  bool keeps() const { return config_.client.durability != Durability::kApplied; }
   bool blocked() const { return blocked_; }
   float learning_rate() const { return counting() ? 1.0f : 0.1f; }
 
@@ -135,13 +137,16 @@ class World {
     lossy_ = true;
     Restart(p, older);
   }
+  // The one replica, which is as old as the last question about it, takes over.
+  void Promote(uint32_t p) { Failover(p, replica_[p]); }
+  bool replica_stands_still = false;
 
   // --- invariants
 
   // I5, at any moment: every tick is at the server, in a frame that is not applied, queued or in a line,
   // once.
   void CheckConservation() {
-    if (config_.client.keep_until_durable == false && lossy_) return;
+    if (!keeps() && lossy_) return;
     std::map<TableKey, int64_t> found;
     for (size_t w = 0; w < workers_.size(); ++w) {
       for (const Schema& schema : schemas_) {
@@ -266,6 +271,11 @@ class World {
     Worker worker;
     worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next());
     worker.transport->faults = config_.faults;
+    worker.transport->replicate = [this](uint32_t p) {
+      if (replica_stands_still) return false;
+      replica_[p] = Snapshot(p);
+      return true;
+    };
     worker.client = std::make_unique<Client>(worker.transport.get(), config_.client);
     for (const Schema& schema : schemas_) Require(worker.client->AddTable(schema, config_.cache));
     workers_.push_back(std::move(worker));
@@ -333,7 +343,7 @@ class World {
       if (config_.workers == 1 && !copied) Compare("I4", key, value);
       return;
     }
-    if (!config_.client.keep_until_durable && lossy_) return;
+    if (!keeps() && lossy_) return;
     TableCache* cache = client(w).cache(key.first);
     if (cache->schema().dim() <= config_.workers) return;
     int64_t contained = 0;
@@ -399,6 +409,7 @@ class World {
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
   std::map<TableKey, std::vector<float>> sums_;       // of gradients
   std::map<TableKey, std::vector<float>> mirror_;
+  std::map<uint32_t, Bytes> replica_;  // partitions as the replica has them
   std::vector<std::string> errors_;
 };
 

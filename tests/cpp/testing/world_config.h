@@ -30,7 +30,8 @@ struct WorldConfig {
            std::to_string(dim) + ", " + cache.policy + ", capacity " + std::to_string(cache.capacity) +
            ", admit_after " + std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) +
            ", push " + bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
-           (client.keep_until_durable ? ", keeps frames" : "") + (faults.delay > 0 ? ", faults" : "");
+           (client.durability != Durability::kApplied ? ", keeps frames" : "") +
+           (faults.delay > 0 ? ", faults" : "");
   }
 };
 

@@ -1,0 +1,109 @@
+#include "het_tf/core/background.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <system_error>
+
+namespace het {
+
+// Every Background that has a thread, for the handlers of fork. Never destroyed.
+struct BackgroundForks {
+  std::mutex mutex;
+  std::set<Background*> all;
+
+  static BackgroundForks& Get() {
+    static BackgroundForks* const forks = [] {
+      pthread_atfork(Before, InParent, InChild);
+      return new BackgroundForks();
+    }();
+    return *forks;
+  }
+  static void Before() {
+    Get().mutex.lock();
+    for (Background* background : Get().all) background->gate_.lock();
+  }
+  static void InParent() {
+    for (Background* background : Get().all) background->gate_.unlock();
+    Get().mutex.unlock();
+  }
+  static void InChild() {
+    for (Background* background : Get().all) {
+      background->thread_ = nullptr;
+      close(background->event_);  // the parent's thread hears what is written to it
+      background->event_ = -1;
+      background->gate_.unlock();
+    }
+    Get().all.clear();
+    Get().mutex.unlock();
+  }
+};
+
+Background::~Background() {
+  if (thread_ == nullptr) return;
+  {
+    std::lock_guard<std::mutex> lock(BackgroundForks::Get().mutex);
+    BackgroundForks::Get().all.erase(this);
+  }
+  stop_.store(true);
+  eventfd_write(event_, 1);
+  thread_->join();
+  delete thread_;
+  close(event_);
+}
+
+void Background::Wake() {
+  if (thread_ == nullptr) {
+    Start();
+  } else {
+    eventfd_write(event_, 1);
+  }
+}
+
+void Background::Start() {
+  BackgroundForks& forks = BackgroundForks::Get();
+  std::lock_guard<std::mutex> lock(forks.mutex);
+  event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (event_ < 0) return;
+  // Signals are for the threads that know what to do with them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = new std::thread([this] { Loop(); });
+    forks.all.insert(this);
+  } catch (const std::system_error&) {  // no threads left: the next Wake tries again
+    close(event_);
+    event_ = -1;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Background::Loop() {
+  const int event = event_;
+  while (!stop_.load()) {
+    Pause pause;
+    {
+      std::lock_guard<std::mutex> lock(gate_);
+      if (stop_.load()) return;
+      pause = run_();
+    }
+    pause.descriptors.push_back({event, POLLIN, 0});
+    const int milliseconds =
+        pause.seconds < 0 ? -1 : static_cast<int>(std::ceil(std::min(pause.seconds, 1e6) * 1000));
+    if (poll(pause.descriptors.data(), pause.descriptors.size(), milliseconds) > 0 &&
+        pause.descriptors.back().revents != 0) {
+      uint64_t wakes = 0;
+      static_cast<void>(eventfd_read(event, &wakes));
+    }
+  }
+}
+
+}  // namespace het

@@ -1,0 +1,22 @@
+// How a worker treats its parameter server: what users give to het_tf.init beside the address.
+//
+//   {"durability": "applied" | "replicated" | "checkpoint", "min_replicas": 1, "keep_bytes": 268435456,
+//    "timeout": 10, "deadline": 60}
+//
+// Fields that are missing have the values of ClientConfig.
+#ifndef HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_
+#define HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_
+
+#include <string>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/status.h"
+
+namespace het {
+
+// InvalidArgument names the field, its value, and what it may be. "" is {}.
+Result<ClientConfig> ParseRemoteOptions(const std::string& json);
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_

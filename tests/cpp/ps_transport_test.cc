@@ -1,0 +1,302 @@
+// The client over the wire, against a server that does what the test says: refusals in the middle of a
+// pipeline, redirects, a slow link, answers about replicas. Nothing is lost, and nothing is applied twice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/client/redis_transport.h"
+#include "tests/cpp/testing/fake_server.h"
+#include "tests/cpp/testing/test_step.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TransportTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kPartitions = 3;
+  static constexpr uint32_t kDim = 4;
+
+  TransportTest() : service_(kPartitions, 7), keys_(PartitionKeys("", kPartitions)) {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = "sgd";
+    spec.initializer = {"zeros", 0, 0};
+    schema_ = TableSchema::Create(spec).value();
+    EXPECT_TRUE(service_.CreateTable(schema_).ok());
+  }
+
+  // A client of `server`; with a push bound that nobody waits for, frames pile up in the pipeline.
+  void Connect(const FakeServer& server, ClientConfig config = ClientConfig(), int64_t bound = kUnbounded) {
+    RedisCluster cluster(server.address());
+    ASSERT_TRUE(cluster.Refresh(5).ok());
+    transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
+    config.notice = [this](const std::string& text) { notices_.push_back(text); };
+    client_ = std::make_unique<Client>(transport_.get(), config);
+    CacheConfig cache;
+    cache.pull_bound = kUnbounded;
+    cache.push_bound = bound;
+    cache.capacity = bound == kUnbounded ? 0 : 100000;
+    cache.write_back_rows = 0;  // what leaves the cache goes into a frame at once
+    ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
+  }
+  Status Train(const std::vector<Key>& keys) {
+    TestStep step;
+    step.Add(*schema_, service_.id(0), keys);
+    step.token = ++token_;
+    HET_RETURN_IF_ERROR(client_->Read(step.MakeRead(), step.token));
+    for (auto& [where, part] : step.parts()) part.sums.assign(part.sums.size(), -1);
+    HET_RETURN_IF_ERROR(client_->Write(step.MakeWrite(1), step.token, &pool_));
+    for (Key key : keys) ++expected_[key];
+    return Status();
+  }
+  void ExpectExact() {
+    const Status flushed = client_->Flush();
+    ASSERT_TRUE(flushed.ok()) << flushed.message();
+    for (auto& [key, ticks] : expected_) {
+      const uint64_t hash = HashKey(key, 7);
+      service_.WithPartition(PartitionOf(hash, kPartitions), [&, k = key, t = ticks](Partition& partition) {
+        const RowStore& rows = partition.Find(schema_->id())->rows();
+        const uint32_t row = rows.Find(k, hash);
+        ASSERT_NE(row, kNoRow) << k;
+        EXPECT_EQ(rows.meta(row).clock, t) << k;
+        EXPECT_EQ(rows.data(row)[0], static_cast<float>(t)) << k;
+      });
+    }
+  }
+  uint64_t Resends() { return client_->Stats(schema_->id()).resends; }
+
+  ThreadPool pool_{1};
+  LocalService service_;
+  const std::vector<std::string> keys_;
+  Schema schema_;
+  std::unique_ptr<RedisTransport> transport_;
+  std::unique_ptr<Client> client_;
+  std::map<Key, int64_t> expected_;
+  std::vector<std::string> notices_;
+  uint64_t token_ = 0;
+};
+
+// Every error that a server may answer with instead of a frame, to every third frame, so that others are
+// behind it in the pipeline.
+TEST_F(TransportTest, RefusalsInMidPipeline) {
+  for (const std::string error :
+       {"-OOM command not allowed when used memory > 'maxmemory'.",
+        "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "-LOADING Redis is loading the dataset in memory", "-NOREPLICAS Not enough good replicas to write.",
+        "-TRYAGAIN Multiple keys request during rehashing of slot", "-CLUSTERDOWN The cluster is down",
+        "-READONLY You can't write against a read only replica.", "-MASTERDOWN Link with MASTER is down"}) {
+    SCOPED_TRACE(error);
+    FakeServer server(&service_, keys_);
+    Connect(server);
+    std::atomic<int> frames{0};
+    server.SetScript([&](const FakeServer::Command& command) {
+      return command.frame() && ++frames % 3 == 0 ? error : "";
+    });
+    for (Key key = 0; key < 20; ++key) {
+      const Status status = Train({key, key + 100, key + 200, 77});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    ExpectExact();
+    EXPECT_GT(frames.load(), 30);
+    EXPECT_GT(Resends(), 0u);
+    client_.reset();
+  }
+}
+
+TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
+  FakeServer server(&service_, keys_);
+  ClientConfig config;
+  config.deadline = 0.3;
+  Connect(server, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  server.SetScript([](const FakeServer::Command& command) {
+    return command.words[0] == "HET.STEP" ? "-MISCONF cannot save" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2: " + server.endpoint() + ": MISCONF cannot save, since"));
+  EXPECT_THAT(status.message(), HasSubstr("are kept and will be sent. Check the servers"));
+  for (Key key = 1; key <= 8; ++key) ++expected_[key];  // the step was made
+  server.SetScript(nullptr);
+  ExpectExact();
+}
+
+TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
+  FakeServer server(&service_, keys_);
+  ClientConfig config;
+  config.deadline = 0.3;
+  Connect(server, config, 0);
+  server.pause_milliseconds = 1000;
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2 at " + server.endpoint() + ": no answer, since"));
+  server.pause_milliseconds = 0;
+}
+
+// A slot in the middle of its move: the old owner says ASK, and the new one serves what comes behind ASKING
+// alone. Taken for MOVED, it would send the client to and fro until the move has ended.
+TEST_F(TransportTest, AskIsNotMoved) {
+  FakeServer source(&service_, keys_);
+  FakeServer target(&service_, keys_);
+  source.cluster = true;
+  const std::string moving = keys_[1];
+  const std::string slot = std::to_string(SlotOf(moving));
+  ClientConfig config;
+  config.deadline = 5;
+  Connect(source, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && !command.asking ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_GT(target.frames.load(), 0);
+  // The move ends. From now on the target wants no ASKING, and the source says MOVED.
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript(nullptr);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A move that is given up: the target knows nothing of the slot any more.
+TEST_F(TransportTest, AMoveThatIsGivenUp) {
+  FakeServer source(&service_, keys_);
+  FakeServer target(&service_, keys_);
+  source.cluster = true;
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  Connect(source, ClientConfig(), 0);
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  source.SetScript(nullptr);
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A flush takes longer than the time-out, and bytes move all the time.
+TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
+  FakeServer server(&service_, keys_);
+  ClientConfig config;
+  config.request_timeout = 0.7;
+  config.deadline = 1.5;
+  config.max_frame_bytes = size_t{64} << 20;
+  Connect(server, config, 1000);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 60000; ++key) keys.push_back(key);
+  ASSERT_TRUE(Train(keys).ok());
+  server.pause_milliseconds = 100;  // more than a megabyte in pieces of at most 64 KiB
+  const Status flushed = client_->Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  server.pause_milliseconds = 0;
+  EXPECT_EQ(Resends(), 0u);
+  EXPECT_EQ(server.connections.load(), 2) << "one for the map, one for frames";
+  ExpectExact();
+}
+
+// --- replicas
+
+class ReplicaTest : public TransportTest {
+ protected:
+  void Connect(FakeServer* server, ClientConfig config = ClientConfig()) {
+    server->SetScript([this](const FakeServer::Command& command) -> std::string {
+      if (command.words[0] != "WAIT") return "";
+      std::lock_guard<std::mutex> lock(mutex_);
+      last_wait_ = command.words[1] + " " + command.words[2];
+      return answer_;
+    });
+    config.durability = Durability::kReplicated;
+    config.min_replicas = 2;
+    config.replica_interval = 0;
+    TransportTest::Connect(*server, config, 0);
+  }
+  size_t Kept() {
+    size_t frames = 0;
+    for (uint32_t p = 0; p < kPartitions; ++p) frames += client_->link(p).frames.size();
+    return frames;
+  }
+  void Settle() {
+    for (int i = 0; i < 50; ++i) client_->Progress(0.01);
+  }
+
+  void Answer(const std::string& answer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    answer_ = answer;
+  }
+  std::string LastWait() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return last_wait_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string answer_;
+  std::string last_wait_;
+};
+
+TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
+  FakeServer server(&service_, keys_);
+  Answer(":1");
+  Connect(&server);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  Settle();
+  EXPECT_EQ(Kept(), 9u) << "one replica of two is not enough";
+  EXPECT_TRUE(client_->Busy());
+  Answer(":2");
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_FALSE(client_->Busy());
+  EXPECT_EQ(LastWait(), "2 20") << "replicas, milliseconds";
+  ExpectExact();
+}
+
+TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
+  FakeServer server(&service_, keys_);
+  Answer(":1");
+  ClientConfig config;
+  config.keep_bytes = 2000;
+  config.deadline = 0.3;
+  Connect(&server, config);
+  Status status;
+  for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              HasSubstr("at " + server.endpoint() + ": pushes are with 1 of 2 replicas, since"));
+  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
+  for (Key key = 1; key <= 8; ++key) ++expected_[key];
+  Answer(":2");
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
+  FakeServer server(&service_, keys_);
+  Answer("-NOPERM this user has no permissions to run the 'wait' command");
+  Connect(&server);
+  Status status;
+  for (int i = 0; i < 20 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
+  EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));
+}
+
+}  // namespace
+}  // namespace het::testing

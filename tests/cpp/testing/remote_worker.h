@@ -1,0 +1,136 @@
+// A worker whose table is at a server: an engine as the kernels use it, and one table whose rows count.
+//
+// The table "t" starts at zero and learns with SGD(1) from gradients of -1: a row's values say how often it
+// was in a step. dim = 2.
+#ifndef HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_
+#define HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "het_tf/ps/client/remote_engine.h"
+
+namespace het::testing {
+
+// What a worker told its user.
+class Notices {
+ public:
+  std::function<void(const std::string&)> Listener() {
+    return [this](const std::string& text) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      texts_.push_back(text);
+    };
+  }
+  std::vector<std::string> With(const std::string& part) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::string> found;
+    for (const std::string& text : texts_) {
+      if (text.find(part) != std::string::npos) found.push_back(text);
+    }
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> texts_;
+};
+
+class RemoteWorker {
+ public:
+  static constexpr size_t kDim = 2;
+
+  // `bound`: of both, reads and writes.
+  RemoteWorker(const std::string& address, ClientConfig config, int64_t bound = 0, size_t capacity = 1000) {
+    if (config.notice == nullptr) config.notice = notices.Listener();
+    auto made = OpenRemoteEngine(ParseServerAddress(address).value(), "", 1, config);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    if (!made.ok()) return;
+    engine_ = made.value();
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = "sgd";
+    spec.initializer = {"zeros", 0, 0};
+    TableOptions options;
+    options.cache = CacheConfig();
+    options.cache->capacity = capacity;
+    options.cache->pull_bound = bound;
+    options.cache->push_bound = bound;
+    options.cache->write_back_rows = 0;
+    const Status created = engine_->CreateTable(spec, options);
+    EXPECT_TRUE(created.ok()) << created.message();
+  }
+
+  bool ok() const { return engine_ != nullptr; }
+  Engine& engine() { return *engine_; }
+
+  // One step: each id's row goes up by 1.
+  Status Step(const std::vector<int64_t>& ids) {
+    std::vector<float> out(ids.size() * kDim);
+    uint64_t token = 0;
+    HET_RETURN_IF_ERROR(Lookup(ids, &out, &token));
+    const std::vector<float> ones(out.size(), -1);
+    const float* const gradients[] = {ones.data()};
+    const float rate = 1;
+    Engine::ApplyArgs args;
+    args.token = token;
+    args.gradients = Span<const float* const>(gradients, 1);
+    args.learning_rates = Span<const float>(&rate, 1);
+    bool skipped = false;
+    return engine_->Apply(Batch(ids), args, &skipped);
+  }
+  void Train(const std::vector<int64_t>& ids) {
+    const Status status = Step(ids);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // As an inference sees it; -1 after an error.
+  float Value(int64_t id) {
+    std::vector<float> out(kDim);
+    const Status status = Lookup({id}, &out, nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return status.ok() ? out[0] : -1;
+  }
+  uint64_t Counter(const std::string& name) {
+    auto stats = engine_->Stats("t");
+    EXPECT_TRUE(stats.ok()) << stats.status().message();
+    const std::string text = stats.ok() ? stats.value() : "";
+    const size_t at = text.find("\"" + name + "\":");
+    EXPECT_NE(at, std::string::npos) << name << " in " << text;
+    return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + name.size() + 3, nullptr, 10);
+  }
+
+  Notices notices;
+
+ private:
+  BatchCall Batch(const std::vector<int64_t>& ids) {
+    table_ = engine_->Find("t").value();
+    feature_ = {0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
+    return {Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1)};
+  }
+  Status Lookup(const std::vector<int64_t>& ids, std::vector<float>* out, uint64_t* token) {
+    float* const outs[] = {out->data()};
+    return engine_->Lookup(Batch(ids), Span<float* const>(outs, 1), token);
+  }
+
+  std::shared_ptr<Engine> engine_;
+  TablePtr table_;
+  FeatureIds feature_;
+};
+
+// Waits until it holds, a minute at most.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_
