@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/client.h"
 #include "het_tf/core/engine.h"
 #include "het_tf/core/local_store.h"
 #include "het_tf/core/local_transport.h"
@@ -95,7 +96,7 @@ class Process {
   // A worker before the store.
   Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
       : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
-                                         std::make_unique<LocalTransport>(service), nullptr)) {
+                                         std::make_unique<LocalTransport>(service), ClientConfig())) {
     TableOptions options;
     options.cache = cache;
     Create(spec, options);

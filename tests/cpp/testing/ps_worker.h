@@ -60,12 +60,14 @@ struct PsWorkerConfig {
 // Who reads rows of the parameter server: a client with its connections.
 class PsClient {
  public:
+  static constexpr double kOpenSeconds = 30;
+
   // Aborts the process when there is no server: a test has started one.
   PsClient(const PsWorkerConfig& config, const CacheConfig& cache)
       : schema_(TableSchema::Create(config.spec()).value()),
-        store_(std::move(RedisStore::Open(config.address, "").value())),
+        store_(std::move(RedisStore::Open(config.address, "", kOpenSeconds, nullptr).value())),
         cluster_(config.address) {
-    if (!store_->CreateTable(schema_).ok() || !cluster_.Refresh(RedisStore::kSeconds).ok()) std::abort();
+    if (!store_->CreateTable(schema_).ok() || !cluster_.Refresh(kOpenSeconds).ok()) std::abort();
     transport_ = std::make_unique<RedisTransport>(std::move(cluster_), store_->keys(), store_->hash_seed());
     client_ = std::make_unique<Client>(transport_.get(), config.client);
     if (!client_->AddTable(schema_, cache).ok()) std::abort();
