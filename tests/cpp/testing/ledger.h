@@ -1,0 +1,94 @@
+// What worker processes tell each other in shared memory, beside the protocol, so that each of them can say
+// at any moment which ticks there are and check what it reads against that.
+//
+// Rows are those of a counting table: "sgd", learning rate 1, every float kInitial at first, and the gradient
+// of worker w has 1 in coordinate w. So coordinate v of any copy says how many ticks of worker v it contains.
+// The last coordinate gets integers at random: the sum of them is what conservation is checked on.
+//
+//   begun[w][k]   ticks of key k that worker w has started to make: published before its Write
+//   done[w][k]    ticks whose step is over: published after its Write has returned
+#ifndef HET_TESTS_CPP_TESTING_LEDGER_H_
+#define HET_TESTS_CPP_TESTING_LEDGER_H_
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "het_tf/core/frame.h"
+
+namespace het::testing {
+
+constexpr uint32_t kMostWorkers = 4;
+constexpr Key kLedgerKeys = 24;      // keys are 0 .. kLedgerKeys - 1
+constexpr float kLedgerInitial = 2;  // of every float of a row
+
+struct Ledger {
+  struct Ticks {
+    std::atomic<int64_t> begun{0};
+    std::atomic<int64_t> done{0};
+    std::atomic<int64_t> sum{0};  // of the last coordinate of their gradients
+  };
+  struct Worker {
+    Ticks ticks[kLedgerKeys];
+    std::atomic<uint64_t> steps{0};
+    std::atomic<uint64_t> pushes{0};   // numbered frames
+    std::atomic<uint64_t> resends{0};  // of them, sent again
+    std::atomic<uint64_t> lost{0};     // that the server had acknowledged and the worker no longer had
+    std::atomic<uint64_t> notices{0};  // messages to people about a wait
+    std::atomic<bool> ready{false};
+  };
+  Worker workers[kMostWorkers];
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> largest{0};    // foreign ticks that a read has not seen
+  std::atomic<int64_t> unapplied{0};  // most ticks of one row and worker that the server lacked after a step
+  std::atomic<uint64_t> reads{0};     // rows that were checked
+  std::atomic<int> errors{0};
+  char first_error[512] = {};
+  char notice[512] = {};
+
+  void Error(const std::string& what) {
+    if (errors.fetch_add(1) == 0) Copy(what, first_error);
+  }
+  void Notice(uint32_t w, const std::string& text) {
+    ++workers[w].notices;
+    Copy(text, notice);
+  }
+  uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const {
+    uint64_t sum = 0;
+    for (const Worker& worker : workers) sum += (worker.*counter).load();
+    return sum;
+  }
+  static void Raise(std::atomic<int64_t>* most, int64_t to) {
+    int64_t now = most->load();
+    while (now < to && !most->compare_exchange_weak(now, to)) {
+    }
+  }
+
+ private:
+  template <size_t n>
+  static void Copy(const std::string& text, char (&to)[n]) {
+    std::snprintf(to, n, "%s", text.c_str());
+  }
+};
+
+// A ledger that forked processes share.
+struct LedgerUnmap {
+  void operator()(Ledger* ledger) const { munmap(ledger, sizeof(Ledger)); }
+};
+using SharedLedger = std::unique_ptr<Ledger, LedgerUnmap>;
+
+inline SharedLedger NewLedger() {
+  void* memory = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return SharedLedger(new (memory) Ledger());
+}
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_LEDGER_H_
