@@ -132,9 +132,12 @@ def wait_ready(
         running = alive()
         try:
             with Node.of(address, min(_ANSWER_SECONDS, max(0.1, end - time.monotonic()))) as node:
-                info = node.info("server", "het")
+                info = node.info("server", "persistence", "het")
                 if pid is not None and info.get("process_id") != str(pid):
                     raise Unreachable(f"{node.place}: another server (process {info['process_id']}) answers")
+                if info.get("loading", "0") != "0":
+                    loaded = info.get("loading_loaded_perc", "0").partition(".")[0]
+                    raise Unreachable(f"{node.place}: it loads its data, {loaded} %")
                 if "het_partitions" in info:
                     return
                 raise ServerError(
