@@ -27,8 +27,8 @@ from typing import Any as _Any
 
 from het_tf._version import __version__
 
-# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported, and het-ps also
-# runs on machines that have servers and no TensorFlow.
+# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported, and het-ps
+# also runs on machines that have servers and no TensorFlow.
 _PROGRAM = _sys.argv[0].rpartition("/")[2] if _sys.argv else ""
 _ALONE = _PROGRAM == "het-ps" or (_PROGRAM == "-m" and {"het_tf.doctor", "het_tf.ps"} & {*_sys.orig_argv})
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from het_tf.python.ps import cluster, conf, redis_server, reshard, save, servers, show, status
+from het_tf.python.ps import cluster, conf, promote, redis_server, reshard, save, servers, show, status
 from het_tf.python.ps import layout as layouts
-from het_tf.python.ps.address import Address, parse
+from het_tf.python.ps.address import Address, Place, parse
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
 
@@ -128,16 +128,26 @@ def parser() -> argparse.ArgumentParser:
     form = command(
         "form",
         "make one cluster of empty servers that run already, such as one on each machine",
-        "They run with the lines of `het-ps conf --cluster`. The first N addresses become the shards, the rest"
-        " their replicas in turn.",
+        "They run with the lines of `het-ps conf --cluster`. The first N addresses become the shards, the"
+        " rest their replicas in turn.",
     )
     form.add_argument("--ps", required=True, metavar="ADDRESS", help=ADDRESS_HELP.partition("; default")[0])
     form.add_argument("--replicas", type=_count_0, default=0, metavar="R", help="of each shard (0)")
     seconds(form, 60)
 
+    first = command(
+        "promote",
+        "make a replica the primary of its shard",
+        "With the primary alive, as before its restart, nothing is lost. A cluster of three or more shards"
+        " replaces a primary that died by itself; one or two shards need this command.",
+    )
+    first.add_argument("replica", metavar="HOST:PORT", help="which")
+    _target(first)
+    seconds(first, 60)
+
     shard = command(
         "reshard",
-        "repair slots that an interrupted resharding left open, then spread partitions evenly over the shards",
+        "repair slots that an interrupted resharding left open, then spread partitions evenly over shards",
         "Training goes on meanwhile; a shard stands still while one of its partitions leaves.",
     )
     _target(shard)
@@ -157,7 +167,7 @@ def _target(sub: argparse.ArgumentParser) -> None:
     one.add_argument("--ps", metavar="ADDRESS", help=ADDRESS_HELP)
 
 
-def _number(kind: type, low: float, high: float, what: str):  # type: ignore[no-untyped-def]
+def _number(kind: type, low: float, high: float, what: str):
     def read(text: str) -> float:
         try:
             value = kind(text)
@@ -165,7 +175,7 @@ def _number(kind: type, low: float, high: float, what: str):  # type: ignore[no-
             value = None
         if value is None or not low <= value <= high:
             raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
-        return value  # type: ignore[no-any-return]
+        return value
 
     return read
 
@@ -287,6 +297,17 @@ def run_form(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_promote(options: argparse.Namespace) -> int:
+    """het-ps promote."""
+    address, _ = _where(options)
+    promote.promote(address, _place(options.replica), options.timeout, say)
+    return 0
+
+
+def _place(text: str) -> Place:
+    return parse(f"redis://{text}").places[0]
+
+
 def run_reshard(options: argparse.Namespace) -> int:
     """het-ps reshard."""
     address, _ = _where(options)
@@ -311,9 +332,9 @@ def run_reshard(options: argparse.Namespace) -> int:
             return 0
         leaving = ""
         if options.add:
-            reshard.add(shards, parse(f"redis://{options.add}").places[0], address, stack, say)
+            reshard.add(shards, _place(options.add), address, stack, say)
         if options.remove:
-            leaving = reshard.remove(shards, parse(f"redis://{options.remove}").places[0])
+            leaving = reshard.remove(shards, _place(options.remove))
         moves = reshard.plan(shards, leaving)
         begin = said = time.monotonic()
         keys = 0
@@ -325,7 +346,8 @@ def run_reshard(options: argparse.Namespace) -> int:
                 source, target = shards.nodes[move.source].place, shards.nodes[move.target].place
                 say(f"{number} of {len(moves)}: slot {move.slot} from {source} to {target}, {moved} keys")
         print(
-            f"{repaired} open slots closed; {len(moves)} moved, with {keys} keys, in {time.monotonic() - begin:.1f} s"
+            f"{repaired} open slots closed; {len(moves)} slots moved, with {keys} keys,"
+            f" in {time.monotonic() - begin:.1f} s"
         )
         if leaving:
             print(f"{options.remove} owns no slots any more and can be stopped")
@@ -336,8 +358,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
     options = parser().parse_args(arguments)
     run = {
-        "up": run_up, "down": run_down, "status": run_status, "save": run_save, "conf": run_conf, "form": run_form,
-        "reshard": run_reshard,
+        "up": run_up, "down": run_down, "status": run_status, "save": run_save, "conf": run_conf,
+        "form": run_form, "promote": run_promote, "reshard": run_reshard,
     }[options.command]  # fmt: skip
     try:
         return int(run(options))

@@ -26,6 +26,7 @@ class Peer:
     Attributes:
       id: 40 hexadecimal digits, its name for as long as its nodes.conf lives.
       place: Where clients reach it.
+      bus: The port where the other servers reach it.
       flags: Such as myself, master, slave, fail?, fail, handshake, noaddr.
       primary: The id of its primary; "" if it is one.
       connected: Whether the one who tells has a link to it.
@@ -35,6 +36,7 @@ class Peer:
 
     id: str
     place: Place
+    bus: int
     flags: frozenset[str]
     primary: str
     connected: bool
@@ -78,11 +80,13 @@ class View:
 
 def _peer(line: str, asked: Place) -> Peer:
     name, where, flags, primary, _, _, _, link, *slots = line.split()
-    host, _, port = where.partition("@")[0].rpartition(":")
+    reach, _, bus = where.partition(",")[0].partition("@")
+    host, _, port = reach.rpartition(":")
     here = "myself" in flags.split(",") and (asked.path or not host)
     peer = Peer(
         name,
         asked if here else Place(host.strip("[]"), int(port)),
+        int(bus or 0),
         frozenset(flags.split(",")),
         "" if primary == "-" else primary,
         link == "connected",
@@ -169,7 +173,8 @@ def form(primaries: list[Node], replicas: list[list[Node]], timeout: float, say:
                 if "already" not in error.reply and "different than 0" not in error.reply:
                     raise
     for node in nodes[1:]:
-        primaries[0].ask("CLUSTER", "MEET", node.place.host, node.place.port)
+        bus = views[nodes.index(node)].myself.bus
+        primaries[0].ask("CLUSTER", "MEET", node.place.host, node.place.port, bus)
 
     def acquainted() -> str:
         for node in nodes:

@@ -99,9 +99,9 @@ def lines(
 
 
 SIZING = [
-    "# Sizing. A row of dim floats takes 4 * (dim + slots) bytes, and about 40 more for key, clock and index;",
+    "# Sizing. A row of dim floats takes 4 * (dim + slots) bytes, and about 40 more for key, clock, index;",
     "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het-ps status` shows bytes a row.",
-    "# A namespace has 64 partitions. Keep each under 256 MB (16 GB a namespace), so that moving one does not",
-    "# stall its shard for long.",
+    "# A namespace has 64 partitions. Keep each under 256 MB (16 GB a namespace), so that moving one does",
+    "# not stall its shard for long.",
     "# The kernel: vm.overcommit_memory = 1, or a snapshot may fail for memory that it would not use.",
 ]

@@ -106,9 +106,9 @@ class Shards:
         except Refused as error:
             if "BUSYKEY" in error.reply:
                 raise ServerError(
-                    f"{key} is both at {source.place} and at {place}; neither was changed. One of them came back"
-                    f" in a crash. HET.STAT {key} shows rows and bytes of each (send ASKING before it to the"
-                    " importing one). DEL the one that is older, and run het-ps reshard again"
+                    f"{key} is both at {source.place} and at {place}; neither was changed. One of them came"
+                    f" back in a crash. HET.STAT {key} shows rows and bytes of each (the importing one wants"
+                    " ASKING before it). DEL the one that is older, and run het-ps reshard again"
                 ) from None
             if "IOERR" in error.reply:
                 raise ServerError(
@@ -193,9 +193,7 @@ def repair(shards: Shards, say: Say) -> int:
     for name, view in shards.views.items():
         for slot in {**view.myself.migrating, **view.myself.importing}:
             shards.nodes[name].ask("CLUSTER", "SETSLOT", slot, "STABLE")
-            say(
-                f"slot {slot}: the other side is no primary any more; {shards.nodes[name].place} forgets the move"
-            )
+            say(f"slot {slot}: {shards.nodes[name].place} forgets a move: its other side is no primary now")
             count += 1
     shards.read()
     return count
@@ -263,11 +261,12 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
         raise ServerError(
             f"{place} does not run with cluster-enabled yes; `het-ps conf --cluster` has the lines"
         )
-    mine = cluster.View(node).myself.id
+    new = cluster.View(node).myself
+    mine = new.id
     if mine not in shards.nodes:
         if len(cluster.View(node).peers) > 1 or int(node.ask("DBSIZE")):
             raise ServerError(f"{place} is not empty, or in another cluster; a new shard is an empty server")
-        next(iter(shards.nodes.values())).ask("CLUSTER", "MEET", place.host, place.port)
+        next(iter(shards.nodes.values())).ask("CLUSTER", "MEET", place.host, place.port, new.bus)
         everyone = [*shards.nodes.values(), node]
         say(f"{place} joins the cluster")
         cluster.await_true(

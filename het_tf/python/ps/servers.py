@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -11,9 +12,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.ps import cluster, redis_server
+from het_tf.python.ps import cluster, promote, redis_server
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.ps.layout import Layout, Member, changed, check_ports, load, locked, write_private
+from het_tf.python.ps.layout import (
+    BUS_OFFSET,
+    Layout,
+    Member,
+    changed,
+    check_ports,
+    load,
+    locked,
+    write_private,
+)
 from het_tf.python.ps.node import Refused, Unreachable
 
 Say = Callable[[str], None]
@@ -38,7 +48,23 @@ def prepare(directory: Path, **asked: object) -> Layout:
         if directory.exists() and any(directory.iterdir()):
             raise ServerError(f"{directory} is not empty, and not of het-ps; give a new directory as --dir")
         directory.mkdir(parents=True, exist_ok=True)
-        return Layout(directory=directory, **{"shards": 1, **given})  # type: ignore[arg-type]
+        new = Layout(directory=directory, **{"shards": 1, **given})  # type: ignore[arg-type]
+        if new.unix and new.cluster:
+            raise ServerError(
+                "a cluster's servers are reached over TCP; leave --unix out, or start one server"
+            )
+        if len(str(new.members[0].place)) > 107 and new.unix:
+            raise ServerError(
+                f"{new.members[0].place} is too long for a Unix socket (107 bytes); a shorter --dir"
+            )
+        last = new.members[-1].place.port + (BUS_OFFSET if new.cluster else 0)
+        if last > 65535:
+            raise ServerError(
+                f"the last server's port would be {last}; give a --port so that it stays under 65536"
+            )
+        if not new.unix and not redis_server.is_loopback(new.bind):
+            new = changed(new, password=secrets.token_hex(16))
+        return new
     for name in _SHAPE:
         if name in given and given[name] != getattr(old, name):
             raise ServerError(
@@ -209,5 +235,10 @@ def summary(layout: Layout) -> str:
         "no": "what the operating system had not written yet, some 30 seconds",
     }[layout.appendfsync]
     lines.append(f"# appendfsync {layout.appendfsync}: a server that is killed loses {loss}.")
+    if layout.replicas and layout.shards < promote.AUTOMATIC_SHARDS:
+        lines.append(
+            f"# With {layout.shards} shards a replica takes over only by `het-ps promote`: a cluster decides"
+            f" by majority, which takes {promote.AUTOMATIC_SHARDS} shards."
+        )
     lines.append(f"# het-ps status --dir {where}; het-ps down --dir {where}")
     return "\n".join(lines)

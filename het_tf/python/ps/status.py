@@ -17,6 +17,7 @@ from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import Layout
 from het_tf.python.ps.node import Node, Refused, Unreachable
+from het_tf.python.ps.promote import AUTOMATIC_SHARDS
 
 LARGE_PARTITION = 256 << 20  # bytes; beyond it, moving one takes long
 _ANSWER_SECONDS = 2.0
@@ -221,10 +222,17 @@ def _measure_lag(servers: list[Server]) -> None:
 
 
 def _faults(servers: list[Server]) -> Iterator[str]:
+    shards = len({server.shard for server in servers} - {None})
     for server in servers:
         here = f"{server.name} ({server.place})" if server.name else str(server.place)
         if server.state == "down":
             yield f"{here} does not answer: {server.why}. Start it (`het-ps up`), or read its log"
+            heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
+            if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:
+                yield (
+                    f"{here} is not replaced by itself with {shards} shards."
+                    f" `het-ps promote {heirs[0].place}` does it"
+                )
             continue
         if server.state != "up":
             yield f"{here}: {server.why}. Wait"
