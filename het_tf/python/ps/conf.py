@@ -29,7 +29,7 @@ WORKER_RIGHTS = (
 # What het-ps sends.
 OPERATOR_RIGHTS = (
     "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
-    " +asking +migrate +restore +restore-asking"
+    " +asking +select +migrate +restore +restore-asking"
 )
 REPLICA_RIGHTS = "+psync +replconf +ping +auth"
 

@@ -54,6 +54,8 @@ class Shards:
         self.nodes: dict[str, Node] = {}
         self._login = (address.user, address.password)
         for peer in cluster.View(first).primaries:
+            if not peer.slots and (peer.failed or "noaddr" in peer.flags):
+                continue  # it has nothing to lose, and can get nothing
             if peer.failed or "noaddr" in peer.flags:
                 raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
             self.nodes[peer.id] = stack.enter_context(
@@ -125,10 +127,19 @@ class Shards:
         self.nodes[move.source].ask("CLUSTER", "SETSLOT", move.slot, "MIGRATING", move.target)
         count = self.migrate(move)
         # The target first: were the source told first and this process died, the slot would have no owner.
-        rest = [name for name in self.nodes if name not in (move.target, move.source)]
-        for name in (move.target, move.source, *rest):
-            self.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "NODE", move.target)
+        rest = [name for name in self.nodes if name != move.target]
+        for name in (move.target, *rest):
+            self.tell(name, move)
         return count
+
+    def tell(self, name: str, move: Move) -> None:
+        """Tells one server who owns a slot now."""
+        try:
+            self.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "NODE", move.target)
+        except Refused as error:
+            # Who gave its last slot away becomes a replica, and has heard of it already.
+            if name == move.target or "only with masters" not in error.reply:
+                raise
 
 
 def _first(address: Address, stack: contextlib.ExitStack) -> Node:
@@ -204,7 +215,7 @@ def _close(shards: Shards, move: Move) -> None:
     if shards.keys(move.source, move.slot):
         shards.migrate(move)
     for name in shards.nodes:
-        shards.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "NODE", move.target)
+        shards.tell(name, move)
 
 
 def plan(shards: Shards, leaving: str = "") -> list[Move]:

@@ -47,7 +47,6 @@ def prepare(directory: Path, **asked: object) -> Layout:
     if old is None:
         if directory.exists() and any(directory.iterdir()):
             raise ServerError(f"{directory} is not empty, and not of het-ps; give a new directory as --dir")
-        directory.mkdir(parents=True, exist_ok=True)
         new = Layout(directory=directory, **{"shards": 1, **given})  # type: ignore[arg-type]
         if new.unix and new.cluster:
             raise ServerError(
@@ -64,6 +63,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
             )
         if not new.unix and not redis_server.is_loopback(new.bind):
             new = changed(new, password=secrets.token_hex(16))
+        directory.mkdir(parents=True, exist_ok=True)
         return new
     for name in _SHAPE:
         if name in given and given[name] != getattr(old, name):
