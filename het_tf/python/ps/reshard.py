@@ -280,19 +280,16 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
         next(iter(shards.nodes.values())).ask("CLUSTER", "MEET", place.host, place.port, new.bus)
         everyone = [*shards.nodes.values(), node]
         say(f"{place} joins the cluster")
-        cluster.await_true(
-            lambda: next(
-                (f"{n.place} has not met {place} yet" for n in everyone if not _knows(n, mine, shards)), ""
-            ),
-            60,
-            say,
-        )
+
+        def waiting() -> str:
+            for one in everyone:
+                if not {*shards.nodes, mine} <= set(cluster.View(one).peers):
+                    return f"{one.place} does not know all servers yet"
+            return cluster.not_ready(everyone)  # until then it would refuse what is sent to it
+
+        cluster.await_true(waiting, 60, say)
         shards.nodes[mine] = node
     shards.read()
-
-
-def _knows(node: Node, new: str, shards: Shards) -> bool:
-    return {*shards.nodes, new} <= set(cluster.View(node).peers)
 
 
 def remove(shards: Shards, place: Place) -> str:
