@@ -14,7 +14,7 @@ WHY = {
     "client-query-buffer-limit": "The same, on the receiving side: the default ends at 1 GB.",
     "client-output-buffer-limit": "A replica that is copying must not be cut off because training goes on.",
     "repl-backlog-size": "A replica that was away for a moment catches up instead of copying everything.",
-    "rdbcompression": "Floats hardly compress; trying takes most of a snapshot's time.",
+    "rdbcompression": "Floats hardly compress, and trying costs time while the server also trains.",
 }
 
 # In a cluster too: the time that MIGRATE of a large partition blocks a node (4.4 s for 300 MB were seen) must
@@ -65,7 +65,10 @@ def lines(
         out.extend(redis_server.config_text(settings).splitlines())
         out.append("")
 
-    add({"loadmodule": module}, "Redis 7 loads modules from here or from the command line, not at run time.")
+    add(
+        {"loadmodule": module},
+        "Redis 7 loads modules from here or from the command line; at run time only if told that it may.",
+    )
     for name, value in redis_server.SETTINGS.items():
         add({name: value}, WHY[name])
     add(
@@ -99,9 +102,8 @@ def lines(
 
 
 SIZING = [
-    "# Sizing. A row of dim floats takes 4 * (dim + slots) bytes, and about 40 more for key, clock, index;",
+    "# Sizing. A row of dim floats is 4 * (dim + slots) bytes; with key, clock, index and growth plan twice that.",
     "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het-ps status` shows bytes a row.",
-    "# A namespace has 64 partitions. Keep each under 256 MB (16 GB a namespace), so that moving one does",
-    "# not stall its shard for long.",
+    "# A namespace has 64 partitions. Keep each under 256 MB (16 GB a namespace): moving one stalls its shard.",
     "# The kernel: vm.overcommit_memory = 1, or a snapshot may fail for memory that it would not use.",
 ]

@@ -41,7 +41,8 @@ def render(picture: Picture) -> Group:
     for server in picture.servers:
         table.add_row(*_cells(server))
     totals = _totals(picture)
-    lines = [Text(f"fault: {fault}", style="red") for fault in picture.faults]
+    lines = [Text(f"note: {note}", style="yellow") for note in picture.notes]
+    lines += [Text(f"fault: {fault}", style="red") for fault in picture.faults]
     return Group(table, Text(totals), *lines)
 
 

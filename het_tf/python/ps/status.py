@@ -100,16 +100,22 @@ class Picture:
     Attributes:
       servers: By shard, primaries first.
       faults: What is wrong, each with its remedy. Empty: all is well.
+      notes: What is worth knowing and no fault.
       when: Seconds of a monotonic clock.
     """
 
     servers: list[Server]
     faults: list[str]
+    notes: list[str]
     when: float
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {"servers": [server.to_json() for server in self.servers], "faults": self.faults}
+        return {
+            "servers": [server.to_json() for server in self.servers],
+            "faults": self.faults,
+            "notes": self.notes,
+        }
 
     def since(self, before: Picture) -> None:
         """Fills the rates in, from an earlier picture."""
@@ -176,7 +182,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     _number_shards(found)
     _measure_lag(found)
     found.sort(key=lambda s: (s.shard is None, s.shard, s.role != "primary", s.name, str(s.place)))
-    return Picture(found, list(_faults(found)), time.monotonic())
+    return Picture(found, list(_faults(found)), list(_notes(found)), time.monotonic())
 
 
 def _others(server: Server) -> Iterator[Place]:
@@ -247,10 +253,6 @@ def _faults(servers: list[Server]) -> Iterator[str]:
         limit, used = server.number("maxmemory"), server.number("used_memory")
         if limit and used > 0.9 * limit:
             yield f"{here} uses {100 * used // limit} % of maxmemory; at 100 % pushes are refused. Add shards"
-        partitions = server.number("het_partitions")
-        if partitions and server.number("het_bytes") // partitions > LARGE_PARTITION:
-            size = server.number("het_bytes") // partitions >> 20
-            yield f"{here}: a partition has {size} MB on average; moving it stalls the shard for seconds"
         if server.view:
             mine = server.view.myself
             for slot, other in {**mine.migrating, **mine.importing}.items():
@@ -265,6 +267,14 @@ def _faults(servers: list[Server]) -> Iterator[str]:
             if missing := server.view.uncovered:
                 yield f"slots {cluster.spans(missing)} have no server. `redis-cli --cluster fix` assigns them"
             break
+
+
+def _notes(servers: list[Server]) -> Iterator[str]:
+    for server in servers:
+        partitions = server.number("het_partitions")
+        if partitions and server.number("het_bytes") // partitions > LARGE_PARTITION:
+            size = server.number("het_bytes") // partitions >> 20
+            yield f"{server.place}: partitions have {size} MB on average; moving one stalls the shard for seconds"
 
 
 def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
