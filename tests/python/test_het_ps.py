@@ -49,7 +49,10 @@ def test_one_server_from_up_to_down(tmp_path):
         assert "runs already" in het_ps("up", "--dir", directory).err
         assert pids(directory) == before
 
+        (old,) = (directory / "shard-0/appendonlydir").glob("*.base.rdb")
         assert "append-only file written" in het_ps("save", "--dir", directory).err
+        (new,) = (directory / "shard-0/appendonlydir").glob("*.base.rdb")
+        assert new != old and new.stat().st_size > old.stat().st_size + 1000
         assert ask(address, "INFO", "persistence").count("aof_last_bgrewrite_status:ok") == 1
         assert not (directory / "shard-0/dump.rdb").exists()
         assert "snapshot written" in het_ps("save", "--ps", address, "--rdb").err
@@ -210,7 +213,8 @@ def test_down_leaves_others_alone(tmp_path):
             visitor.kill()
 
 
-def test_a_server_that_hangs_is_killed_only_by_force(tmp_path):
+def test_a_server_that_hangs_is_killed_only_by_force(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "_ANSWER_SECONDS", 0.3)
     directory = tmp_path / "ps"
     with up(directory, "--port", free_ports(1)):
         pid = pids(directory)["shard-0"]
