@@ -27,10 +27,12 @@ from typing import Any as _Any
 
 from het_tf._version import __version__
 
-# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported.
-_DOCTOR = _sys.argv[:1] == ["-m"] and "het_tf.doctor" in _sys.orig_argv
+# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported, and het-ps
+# also runs on machines that have servers and no TensorFlow.
+_PROGRAM = _sys.argv[0].rpartition("/")[2] if _sys.argv else ""
+_ALONE = _PROGRAM == "het-ps" or (_PROGRAM == "-m" and {"het_tf.doctor", "het_tf.ps"} & {*_sys.orig_argv})
 
-if _TYPE_CHECKING or not _DOCTOR:
+if _TYPE_CHECKING or not _ALONE:
     from het_tf.python import callbacks, initializers, optimizers
     from het_tf.python.config import FeatureConfig, TableConfig
     from het_tf.python.native import build_info

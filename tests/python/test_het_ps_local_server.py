@@ -225,9 +225,11 @@ def test_waiting_has_an_end_and_a_reason(tmp_path):
         with pytest.raises(ServerError, match="has not loaded the module het; start it with --loadmodule"):
             redis_server.wait_ready(server.address, 5)
         os.kill(server.process.pid, signal.SIGSTOP)
-        threading.Timer(1, os.kill, (server.process.pid, signal.SIGCONT)).start()
+        timer = threading.Timer(1, os.kill, (server.process.pid, signal.SIGCONT))
+        timer.start()
         with pytest.raises(ServerError, match="no answer"):
             redis_server.wait_ready(server.address, 0.1)
+        timer.join()
 
 
 def test_settings_are_written_so_that_the_server_reads_them_back(tmp_path):

@@ -132,9 +132,12 @@ def wait_ready(
         running = alive()
         try:
             with Node.of(address, min(_ANSWER_SECONDS, max(0.1, end - time.monotonic()))) as node:
-                info = node.info("server", "het")
+                info = node.info("server", "persistence", "het")
                 if pid is not None and info.get("process_id") != str(pid):
                     raise Unreachable(f"{node.place}: another server (process {info['process_id']}) answers")
+                if info.get("loading", "0") != "0":
+                    loaded = info.get("loading_loaded_perc", "0").partition(".")[0]
+                    raise Unreachable(f"{node.place}: it loads its data, {loaded} %")
                 if "het_partitions" in info:
                     return
                 raise ServerError(
@@ -266,7 +269,7 @@ class LocalServer:
             self.port = 0 if unix else port or free_port(bind)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
-        random = "" if unix or _loopback(bind) else secrets.token_hex(16)
+        random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
         self.password = settings.get("requirepass", random)
         wanted = {
             **SETTINGS,
@@ -327,7 +330,7 @@ class LocalServer:
         Raises:
           ValueError: The server listens on a Unix socket or on a loopback address.
         """
-        if not self.port or _loopback(self.host):
+        if not self.port or is_loopback(self.host):
             raise ValueError(f"this server listens on {self.address} alone; start it with bind='0.0.0.0'")
         return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
 
@@ -364,5 +367,6 @@ class LocalServer:
         self.stop()
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
     return host == "localhost" or host == "::1" or host.startswith("127.")

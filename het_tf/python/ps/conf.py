@@ -1,0 +1,109 @@
+"""`het-ps conf`: the lines of redis.conf for servers that someone else runs, each with its reason.
+
+What stands here is what `het-ps up` and `LocalServer` use themselves (`redis_server.SETTINGS`), what the
+examples in examples/deploy carry, and what docs/parameter-server.md explains; tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from het_tf.python.ps import redis_server
+
+WHY = {
+    "maxmemory-policy": "Any other policy would throw whole partitions away; the module refuses to load.",
+    "proto-max-bulk-len": "A partition moves between shards as one value: the default ends at 512 MB.",
+    "client-query-buffer-limit": "The same, on the receiving side: the default ends at 1 GB.",
+    "client-output-buffer-limit": "A replica that is copying must not be cut off because training goes on.",
+    "repl-backlog-size": "A replica that was away for a moment catches up instead of copying everything.",
+    "rdbcompression": "Floats hardly compress, and trying costs time while the server also trains.",
+}
+
+# In a cluster too: the time that MIGRATE of a large partition blocks a node (4.4 s for 300 MB were seen) must
+# stay well under the time-out, or the node is taken for dead in the middle of a resharding.
+CLUSTER = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "15000"}
+
+# What a training process sends. Categories such as +@write do not cover a module's commands.
+WORKER_RIGHTS = (
+    "+het.table +het.step +het.read +het.load +het.scan +het.stat +hset +hsetnx +hget"
+    " +cluster|slots +asking +readonly +wait +auth +hello +ping"
+)
+# What het-ps sends.
+OPERATOR_RIGHTS = (
+    "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
+    " +asking +select +migrate +restore +restore-asking"
+)
+REPLICA_RIGHTS = "+psync +replconf +ping +auth"
+
+KEYS = "~het:*"
+
+
+def users() -> dict[str, str]:
+    """The rules of each user, as ACL SETUSER takes them, without on, off and passwords."""
+    return {
+        "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS}",
+        "het-operator": f"{KEYS} resetchannels -@all {OPERATOR_RIGHTS}",
+        "het-replica": f"resetchannels -@all {REPLICA_RIGHTS}",
+    }
+
+
+def lines(
+    module: str, cluster: bool = False, maxmemory: str = "0", appendfsync: str = "everysec", acl: bool = True
+) -> str:
+    """The text that `het-ps conf` prints: a valid redis.conf, once the passwords are chosen.
+
+    Args:
+      module: Path of het.so where the server runs.
+      cluster: With the settings of a cluster's node.
+      maxmemory: Of a server.
+      appendfsync: always, everysec or no.
+      acl: With users of its own for workers, for het-ps and for replicas.
+    """
+    out = ["# Settings of a Redis (>= 7.0) or Valkey (>= 7.2) server that holds tables of het_tf.", ""]
+
+    def add(settings: dict[str, str], why: str = "") -> None:
+        if why:
+            out.append(f"# {why}")
+        out.extend(redis_server.config_text(settings).splitlines())
+        out.append("")
+
+    add(
+        {"loadmodule": module},
+        "Redis 7 loads modules from here or from the command line; at run time only if told that it may.",
+    )
+    for name, value in redis_server.SETTINGS.items():
+        add({name: value}, WHY[name])
+    add(
+        {"maxmemory": maxmemory},
+        "A push that does not fit is refused and waits; without a limit the system may kill the server.\n"
+        "# Leave room: a snapshot can need up to as much again, and replicas have their buffers.",
+    )
+    add(
+        {"appendonly": "yes", "appendfsync": appendfsync, "save": ""},
+        "What a killed server loses: always - nothing; everysec - the last second or two; no - some 30 s.",
+    )
+    if cluster:
+        add(
+            CLUSTER,
+            "A node is blocked while it sends a partition (4.4 s for 300 MB were seen): three times that.",
+        )
+    if acl:
+        out.append("# Users. Choose the passwords. Workers: redis://het-worker:PASSWORD@HOST:PORT")
+        out.append("# Categories such as +@write do not cover a module's commands: each is named.")
+        for name, rules in users().items():
+            out.append(f"user {name} on >CHANGE-ME {rules}")
+        out += [
+            "user default off",
+            "# So that replicas may copy:",
+            "masteruser het-replica",
+            "masterauth CHANGE-ME",
+            "",
+        ]
+    out += SIZING
+    return "\n".join(out) + "\n"
+
+
+SIZING = [
+    "# Sizing. A row of dim floats is 4 * (dim + slots) bytes; plan twice that, for key, clock and growth.",
+    "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het-ps status` shows bytes a row.",
+    "# A namespace has 64 partitions. Keep each under 256 MB (16 GB in all): moving one stalls its shard.",
+    "# The kernel: vm.overcommit_memory = 1, or a snapshot may fail for memory that it would not use.",
+]

@@ -1,0 +1,259 @@
+"""The servers that `het-ps up` keeps in a directory, and which of their processes run.
+
+    DIR/het-ps.json             what `up` was asked for; mode 0600, as it may hold a password
+    DIR/address                 the address for HET_PS; mode 0600
+    DIR/shard-0/                one directory a server: redis.conf, log, pid, its data
+    DIR/shard-0-replica-1/
+
+The process of a server is known by its pid file *and* by its working directory, which is the server's
+directory: after a crash and a reboot the number in a pid file may be anybody's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from het_tf.python.ps import redis_server
+from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps.node import Node
+
+FORMAT = 1
+APPENDFSYNC = ("always", "everysec", "no")
+BUS_OFFSET = 10000  # of a cluster's second port
+
+
+def check_memory(text: str) -> str:
+    """A number of bytes as redis.conf writes it, such as 512mb or 12gb. ValueError: it is none."""
+    if not re.fullmatch(r"\d+(k|kb|m|mb|g|gb)?", text.lower()):
+        raise ValueError(
+            f"maxmemory is '{text}'; write a number of bytes such as 512mb or 12gb (0: no limit)"
+        )
+    return text.lower()
+
+
+@dataclass(frozen=True)
+class Member:
+    """One server of a directory.
+
+    Attributes:
+      shard: Its number, from 0.
+      replica: 0 is the server that begins as the shard's primary; 1.. its replicas.
+      directory: Of its files.
+      place: Where it listens.
+    """
+
+    shard: int
+    replica: int
+    directory: Path
+    place: Place
+
+    @property
+    def name(self) -> str:
+        """Such as shard-0 or shard-0-replica-1; the name of its directory."""
+        return self.directory.name
+
+    @property
+    def config(self) -> Path:
+        """Its redis.conf."""
+        return self.directory / "redis.conf"
+
+    @property
+    def log(self) -> Path:
+        """Its log."""
+        return self.directory / "log"
+
+    def pid(self) -> int | None:
+        """The process id of this server, if it runs; a foreign process of the recorded number is none."""
+        try:
+            pid = int((self.directory / "pid").read_text())
+            if os.readlink(f"/proc/{pid}/cwd") != str(self.directory.resolve()):
+                return None
+            program = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, ValueError):
+            return None
+        return pid if ("redis" in program or "valkey" in program) and state != "Z" else None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What `het-ps up` was asked for.
+
+    Attributes:
+      directory: Of everything.
+      shards, replicas: Servers = shards * (1 + replicas); a cluster if that is more than one.
+      port: Of the first server; the others follow.
+      unix: A Unix socket and no port.
+      bind: The IP address that the servers listen on and announce.
+      maxmemory: Of each server; "0" is no limit.
+      appendfsync: always, everysec or no.
+      node_timeout: Seconds after which a silent server of a cluster counts as failed.
+      password: Of the default user; "" for none.
+      formed: The cluster was made.
+    """
+
+    directory: Path
+    shards: int
+    replicas: int = 0
+    port: int = 7000
+    unix: bool = False
+    bind: str = "127.0.0.1"
+    maxmemory: str = "0"
+    appendfsync: str = "everysec"
+    node_timeout: float = 15.0
+    password: str = ""
+    formed: bool = False
+
+    @property
+    def cluster(self) -> bool:
+        """Whether the servers make a Redis Cluster."""
+        return self.shards * (1 + self.replicas) > 1
+
+    @property
+    def members(self) -> list[Member]:
+        """All servers: the primaries-to-be first, then the replicas."""
+        found: list[Member] = []
+        for replica in range(1 + self.replicas):
+            for shard in range(self.shards):
+                name = f"shard-{shard}" + (f"-replica-{replica}" if replica else "")
+                directory = self.directory / name
+                place = Place(self.bind, self.port + len(found))
+                found.append(
+                    Member(
+                        shard,
+                        replica,
+                        directory,
+                        Place(path=str(directory / "socket")) if self.unix else place,
+                    )
+                )
+        return found
+
+    def node(self, member: Member, timeout: float = 5) -> Node:
+        """A connection to one of the servers."""
+        return Node(member.place, "", self.password, timeout)
+
+    def address(self, member: Member | None = None) -> Address:
+        """For HET_PS: of all servers, or of one."""
+        return Address(tuple(m.place for m in ([member] if member else self.members)), "", self.password)
+
+    def config_text(self, member: Member) -> str:
+        """The redis.conf of one server."""
+        settings = {
+            **redis_server.SETTINGS,
+            "dir": str(member.directory),
+            "pidfile": str(member.directory / "pid"),
+            "port": str(0 if self.unix else member.place.port),
+            "bind": self.bind if self.bind == "127.0.0.1" else f"{self.bind} 127.0.0.1",
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": self.appendfsync,
+            "maxmemory": self.maxmemory,
+            "loadmodule": str(redis_server.find_module()),
+        }
+        if self.unix:
+            settings |= {"unixsocket": member.place.path, "unixsocketperm": "700"}
+        if self.password:
+            settings |= {"requirepass": self.password, "masterauth": self.password}
+        if self.cluster:
+            settings |= {
+                "cluster-enabled": "yes",
+                "cluster-config-file": "nodes.conf",
+                "cluster-node-timeout": str(round(self.node_timeout * 1000)),
+                "cluster-announce-ip": self.bind,
+            }
+        return redis_server.config_text(settings)
+
+    def write(self) -> None:
+        """Records it in the directory."""
+        record = {"format": FORMAT, **{k: v for k, v in vars(self).items() if k != "directory"}}
+        write_private(self.directory / "het-ps.json", json.dumps(record, indent=1) + "\n")
+        write_private(self.directory / "address", self.address().url() + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file that only its owner may read; whole or not at all."""
+    new = path.with_name(path.name + ".new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    new.replace(path)
+
+
+def load(directory: Path) -> Layout | None:
+    """The layout of a directory; None if `het-ps up` has made none there.
+
+    Raises:
+      ServerError: The record cannot be read.
+    """
+    path = directory / "het-ps.json"
+    try:
+        record = json.loads(path.read_text())
+        if record.pop("format") != FORMAT:
+            raise ServerError(f"{path} was written by another version of het-ps; use that version")
+        return Layout(directory=directory, **record)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ServerError(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ServerError(f"{path} is damaged ({error}); the servers' own files stand beside it") from None
+
+
+def need(directory: Path) -> Layout:
+    """As `load`, but ServerError where nothing is."""
+    found = load(directory)
+    if found is None:
+        raise ServerError(f"{directory} has no servers of het-ps; `het-ps up --dir {directory}` makes them")
+    return found
+
+
+def check_ports(layout: Layout, members: list[Member]) -> None:
+    """Refuses ports that somebody listens on.
+
+    Raises:
+      ServerError: Names each, and whether a Redis server answers there.
+    """
+    if layout.unix:
+        return
+    taken = []
+    for member in members:
+        port = member.place.port
+        for number in (port, port + BUS_OFFSET) if layout.cluster else (port,):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((layout.bind, number))
+                except OSError as error:
+                    taken.append(f"{layout.bind}:{number} for {member.name} ({error.strerror})")
+    if taken:
+        raise ServerError(
+            f"cannot listen on {', '.join(taken)}; stop what listens there, or give another --port"
+            + (f" (a cluster also uses each port + {BUS_OFFSET})" if layout.cluster else "")
+        )
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps other `up` and `down` out of a directory. ServerError: one is at work."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ServerError(f"another het-ps is at work in {directory}; wait for it") from None
+    finally:
+        os.close(handle)
+
+
+def changed(layout: Layout, **values: object) -> Layout:
+    """The layout with other values."""
+    return dataclasses.replace(layout, **values)  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+"""`het-ps promote`: a replica becomes its shard's primary, by plan or because the primary is gone.
+
+A cluster promotes a replica by itself only where a majority of all primaries agrees that one is down. With
+one or two shards there is no such majority without the one that is down, so there an operator decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from het_tf.python.ps import cluster
+from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps.node import Node
+
+Say = Callable[[str], None]
+
+AUTOMATIC_SHARDS = 3  # with fewer, no replica is promoted without an operator
+
+
+def promote(address: Address, place: Place, timeout: float, say: Say) -> None:
+    """Makes the replica at `place` the primary of its shard.
+
+    With the old primary alive this is a hand-over that loses nothing: it pauses, the replica catches up, they
+    swap. Without it, the replica takes over with what it has.
+
+    Raises:
+      ServerError: It is no replica, has never copied its primary's rows, or is not primary in time.
+    """
+    with Node(place, address.user, address.password) as node:
+        if not cluster.is_cluster(node):
+            raise ServerError(
+                f"{place} is not in a cluster; `redis-cli REPLICAOF NO ONE` promotes a single replica"
+            )
+        view = cluster.View(node)
+        if not view.myself.primary:
+            raise ServerError(f"{place} is a primary already")
+        primary = view.peers[view.myself.primary]
+        info = node.info("replication")
+        if info.get("master_link_status") == "up":
+            say(f"{place}: {primary.place} hands over")
+            node.ask("CLUSTER", "FAILOVER")
+        else:
+            if info.get("slave_repl_offset", "0") == "0" and not int(node.ask("DBSIZE")):
+                raise ServerError(
+                    f"{place} has no rows of {primary.place} yet; it would begin with empty tables"
+                )
+            say(f"{place}: takes over from {primary.place}, which does not answer")
+            node.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+
+        def waiting() -> str:
+            return "" if node.info("replication").get("role") == "master" else f"{place} is not primary yet"
+
+        cluster.await_true(waiting, timeout, say)

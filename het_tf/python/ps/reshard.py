@@ -1,0 +1,301 @@
+"""`het-ps reshard`: finishes resharding that was interrupted, and spreads partitions evenly over shards.
+
+A slot moves in four steps: the target imports it, the source migrates it, its keys go over one by one
+(MIGRATE), and everybody is told the new owner. Training goes on meanwhile: clients follow the redirections.
+Whoever dies between the steps leaves the slot *open*. Nothing is lost then, but every request for the slot is
+redirected, and it cannot move again.
+
+What repairs it depends on where its keys are:
+
+    the target has some of them, or both sides know of the move   -> the move is finished
+    only one side knows of it, and the target has none of them    -> the move is taken back
+
+No key is ever overwritten: should both sides have one (a source that lost its last second in a crash), the
+repair stops and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from redis.crc import key_slot
+
+from het_tf.python.ps import cluster
+from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps.node import Node, Refused
+
+Say = Callable[[str], None]
+
+KEYS_AT_ONCE = 100  # of a slot; a slot has one partition of each namespace
+MIGRATE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Move:
+    """One slot that shall change its owner, or finish doing so."""
+
+    slot: int
+    source: str
+    target: str
+
+
+class Shards:
+    """Connections to all primaries of a cluster, by their ids, and what each says of itself.
+
+    Raises:
+      ServerError: It is no cluster, or a primary does not answer.
+    """
+
+    def __init__(self, address: Address, stack: contextlib.ExitStack) -> None:
+        first = _first(address, stack)
+        self.nodes: dict[str, Node] = {}
+        self._login = (address.user, address.password)
+        for peer in cluster.View(first).primaries:
+            if not peer.slots and (peer.failed or "noaddr" in peer.flags):
+                continue  # it has nothing to lose, and can get nothing
+            if peer.failed or "noaddr" in peer.flags:
+                raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
+            self.nodes[peer.id] = stack.enter_context(
+                Node(peer.place, address.user, address.password, MIGRATE_SECONDS + 10)
+            )
+        self.read()
+
+    def read(self) -> None:
+        """Asks everybody again who owns what."""
+        self.views = {name: cluster.View(node) for name, node in self.nodes.items()}
+
+    @property
+    def owners(self) -> dict[int, str]:
+        """Slot -> id of the primary that says it is its own."""
+        return {slot: name for name, view in self.views.items() for slot in view.myself.slots}
+
+    def keys(self, name: str, slot: int) -> int:
+        """How many keys of a slot a server has, its owner or not."""
+        return int(self.nodes[name].ask("CLUSTER", "COUNTKEYSINSLOT", slot))
+
+    def partitions(self) -> dict[int, int]:
+        """Slot -> partitions of het in it."""
+        found: dict[int, int] = {}
+        for node in self.nodes.values():
+            cursor = "0"
+            while True:
+                cursor, keys = node.ask("SCAN", cursor, "MATCH", "het:*}", "COUNT", 1000)
+                for key in keys:
+                    slot = key_slot(key.encode())
+                    found[slot] = found.get(slot, 0) + 1
+                if cursor == "0":
+                    break
+        return found
+
+    def migrate(self, move: Move) -> int:
+        """Sends all keys of a slot over; returns their number."""
+        source, place = self.nodes[move.source], self.nodes[move.target].place
+        user, password = self._login
+        login = ["AUTH2", user or "default", password] if password else []
+        count = 0
+        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", move.slot, KEYS_AT_ONCE):
+            for key in keys:
+                self._migrate_key(source, place, key, login)
+                count += 1
+        return count
+
+    def _migrate_key(self, source: Node, place: Place, key: str, login: list[str]) -> None:
+        try:
+            source.ask("MIGRATE", place.host, place.port, "", 0, MIGRATE_SECONDS * 1000, *login, "KEYS", key)
+        except Refused as error:
+            if "BUSYKEY" in error.reply:
+                raise ServerError(
+                    f"{key} is both at {source.place} and at {place}; neither was changed. One of them came"
+                    f" back in a crash. HET.STAT {key} shows rows and bytes of each (the importing one wants"
+                    " ASKING before it). DEL the one that is older, and run het-ps reshard again"
+                ) from None
+            if "IOERR" in error.reply:
+                raise ServerError(
+                    f"{source.place}: {key} did not arrive at {place}: {error.reply}. Its size may be over"
+                    " proto-max-bulk-len there (CONFIG SET proto-max-bulk-len 4gb, and"
+                    " client-query-buffer-limit 4gb, on both), or it took longer than"
+                    f" {MIGRATE_SECONDS} s. The slot is left open; run het-ps reshard again"
+                ) from None
+            raise
+
+    def run(self, move: Move) -> int:
+        """Moves one slot, from wherever an earlier attempt stopped. Returns how many keys went over."""
+        self.nodes[move.target].ask("CLUSTER", "SETSLOT", move.slot, "IMPORTING", move.source)
+        self.nodes[move.source].ask("CLUSTER", "SETSLOT", move.slot, "MIGRATING", move.target)
+        count = self.migrate(move)
+        # The target first: were the source told first and this process died, the slot would have no owner.
+        rest = [name for name in self.nodes if name != move.target]
+        for name in (move.target, *rest):
+            self.tell(name, move)
+        return count
+
+    def tell(self, name: str, move: Move) -> None:
+        """Tells one server who owns a slot now."""
+        try:
+            self.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "NODE", move.target)
+        except Refused as error:
+            # Who gave its last slot away becomes a replica, and has heard of it already.
+            if name == move.target or "only with masters" not in error.reply:
+                raise
+
+
+def _first(address: Address, stack: contextlib.ExitStack) -> Node:
+    said = []
+    for place in address.places:
+        node = Node(place, address.user, address.password)
+        stack.callback(node.close)
+        try:
+            if cluster.is_cluster(node):
+                return node
+            raise ServerError(f"{place} is a single server: there is nothing to move")
+        except Refused:
+            raise
+        except ServerError as error:
+            said.append(str(error))
+    raise ServerError("; ".join(said))
+
+
+def open_slots(shards: Shards) -> Iterator[tuple[Move, bool]]:
+    """What interrupted resharding left: each move, and whether it is to be finished (else taken back)."""
+    owners = shards.owners
+    seen = set()
+    for name, view in shards.views.items():
+        sides = [(slot, name, other) for slot, other in view.myself.migrating.items()]
+        sides += [(slot, owners.get(slot, other), name) for slot, other in view.myself.importing.items()]
+        for slot, source, target in sides:
+            if slot in seen or source not in shards.nodes or target not in shards.nodes:
+                continue
+            seen.add(slot)
+            both = (
+                shards.views[source].myself.migrating.get(slot) == target
+                and shards.views[target].myself.importing.get(slot) == source
+            )
+            move = Move(slot, source, target)
+            if owners.get(slot) == target:
+                yield move, True  # told to the target already
+            else:
+                yield move, both or shards.keys(target, slot) > 0
+
+
+def repair(shards: Shards, say: Say) -> int:
+    """Closes all open slots. Returns how many there were.
+
+    Raises:
+      ServerError: One cannot be closed; it says why.
+    """
+    count = 0
+    for move, finish in list(open_slots(shards)):
+        count += 1
+        source, target = shards.nodes[move.source].place, shards.nodes[move.target].place
+        if not finish:
+            for name in (move.source, move.target):
+                shards.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "STABLE")
+            say(f"slot {move.slot}: the move from {source} to {target} had not begun; it is taken back")
+        elif shards.owners.get(move.slot) == move.target:
+            _close(shards, move)
+            say(f"slot {move.slot}: {target} has it already; {source} knows now")
+        else:
+            keys = shards.run(move)
+            say(f"slot {move.slot}: the move from {source} to {target} is finished ({keys} keys went over)")
+    shards.read()
+    for name, view in shards.views.items():
+        for slot in {**view.myself.migrating, **view.myself.importing}:
+            shards.nodes[name].ask("CLUSTER", "SETSLOT", slot, "STABLE")
+            say(f"slot {slot}: {shards.nodes[name].place} forgets a move: its other side is no primary now")
+            count += 1
+    shards.read()
+    return count
+
+
+def _close(shards: Shards, move: Move) -> None:
+    # Keys that are still at the source would be out of reach: they go over first.
+    if shards.keys(move.source, move.slot):
+        shards.migrate(move)
+    for name in shards.nodes:
+        shards.tell(name, move)
+
+
+def plan(shards: Shards, leaving: str = "") -> list[Move]:
+    """The moves after which every shard has as many partitions as any other, give or take one.
+
+    Partitions decide, as they are where the rows are; slots without any stay where they are. Where there are
+    none at all, the slots are shared out evenly.
+
+    Args:
+      shards: The cluster.
+      leaving: The id of a shard that shall own nothing afterwards; "" for none.
+    """
+    weights = shards.partitions()
+    owned = {name: sorted(view.myself.slots) for name, view in shards.views.items()}
+    if not weights:
+        weights = dict.fromkeys(shards.owners, 1)
+    load = {name: sum(weights.get(slot, 0) for slot in slots) for name, slots in owned.items()}
+    staying = [name for name in owned if name != leaving]
+    if not staying:
+        raise ServerError("the only shard cannot be removed")
+    moves = []
+
+    def move(slot: int, source: str) -> None:
+        target = min(
+            (name for name in staying if name != source), key=lambda name: (load[name], len(owned[name]))
+        )
+        moves.append(Move(slot, source, target))
+        owned[source].remove(slot)
+        owned[target].append(slot)
+        load[source] -= weights.get(slot, 0)
+        load[target] += weights.get(slot, 0)
+
+    if leaving:
+        for slot in sorted(owned[leaving], key=lambda slot: -weights.get(slot, 0)):
+            move(slot, leaving)
+    while True:
+        most, least = max(staying, key=load.__getitem__), min(staying, key=load.__getitem__)
+        # The last of its slots first, so that what stays is one range.
+        gap = load[most] - load[least]
+        movable = [slot for slot in owned[most] if 0 < weights.get(slot, 0) < gap]
+        if not movable:
+            return moves
+        move(max(movable), most)
+
+
+def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitStack, say: Say) -> None:
+    """Makes an empty server a shard of the cluster; `plan` then gives it its share.
+
+    Raises:
+      ServerError: It is not empty, no cluster node, or a member of another cluster.
+    """
+    node = stack.enter_context(Node(place, address.user, address.password, MIGRATE_SECONDS + 10))
+    if not cluster.is_cluster(node):
+        raise ServerError(
+            f"{place} does not run with cluster-enabled yes; `het-ps conf --cluster` has the lines"
+        )
+    new = cluster.View(node).myself
+    mine = new.id
+    if mine not in shards.nodes:
+        if len(cluster.View(node).peers) > 1 or int(node.ask("DBSIZE")):
+            raise ServerError(f"{place} is not empty, or in another cluster; a new shard is an empty server")
+        next(iter(shards.nodes.values())).ask("CLUSTER", "MEET", place.host, place.port, new.bus)
+        everyone = [*shards.nodes.values(), node]
+        say(f"{place} joins the cluster")
+
+        def waiting() -> str:
+            for one in everyone:
+                if not {*shards.nodes, mine} <= set(cluster.View(one).peers):
+                    return f"{one.place} does not know all servers yet"
+            return cluster.not_ready(everyone)  # until then it would refuse what is sent to it
+
+        cluster.await_true(waiting, 60, say)
+        shards.nodes[mine] = node
+    shards.read()
+
+
+def remove(shards: Shards, place: Place) -> str:
+    """The id of the shard whose primary listens at `place`. ServerError: there is none."""
+    for name, node in shards.nodes.items():
+        if node.place == place:
+            return name
+    known = ", ".join(str(node.place) for node in shards.nodes.values())
+    raise ServerError(f"{place} is no primary of this cluster; its primaries are {known}")

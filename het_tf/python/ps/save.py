@@ -1,0 +1,90 @@
+"""`het-ps save`: every shard writes what it has to disk, one after the other.
+
+One after the other, because the child that writes can need up to as much memory again as the server has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from het_tf.python.ps.address import Address
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps.node import Node, Refused
+from het_tf.python.ps.status import Server, take
+
+Say = Callable[[str], None]
+
+
+def save(address: Address, rdb: bool, timeout: float, say: Say) -> None:
+    """Saves every primary: the append-only file is rewritten where there is one, else a snapshot is made.
+
+    Args:
+      address: Of the store.
+      rdb: Make a snapshot (dump.rdb) in any case.
+      timeout: Seconds without progress after which a shard is given up.
+      say: Called with progress.
+
+    Raises:
+      ServerError: A shard could not be saved, or is down; all others are saved.
+    """
+    faults = []
+    for server in take(address).servers:
+        if server.role == "replica":
+            continue
+        try:
+            if not server.info:
+                raise ServerError(f"{server.place} does not answer: {server.why}")
+            with Node(server.place, address.user, address.password) as node:
+                _save(node, server, rdb, timeout, say)
+        except ServerError as error:
+            faults.append(str(error))
+    if faults:
+        raise ServerError("\n".join(faults))
+
+
+def _save(node: Node, server: Server, rdb: bool, timeout: float, say: Say) -> None:
+    aof = bool(server.number("aof_enabled")) and not rdb
+    what = "append-only file" if aof else "snapshot"
+    running, result = (
+        ("aof_rewrite_in_progress", "aof_last_bgrewrite_status")
+        if aof
+        else ("rdb_bgsave_in_progress", "rdb_last_bgsave_status")
+    )
+    scheduled = "aof_rewrite_scheduled"
+    begin = time.monotonic()
+    # A child that is at work already began before this call; what counts is one that begins now.
+    _finish(node, ("aof_rewrite_in_progress", "rdb_bgsave_in_progress", scheduled), timeout, say)
+    for _ in range(3):
+        try:
+            node.ask(*(["BGREWRITEAOF"] if aof else ["BGSAVE"]))
+            break
+        except Refused as error:
+            if "in progress" not in error.reply:
+                raise
+            _finish(node, ("aof_rewrite_in_progress", "rdb_bgsave_in_progress", scheduled), timeout, say)
+    say(f"{node.place}: writes its {what}")
+    _finish(node, (running, scheduled) if aof else (running,), timeout, say)
+    if (status := node.info("persistence").get(result)) != "ok":
+        raise ServerError(
+            f"{node.place}: the {what} failed ({status}); its log says why, often the disk is full"
+        )
+    say(f"{node.place}: {what} written in {time.monotonic() - begin:.1f} s")
+
+
+def _finish(node: Node, flags: tuple[str, ...], timeout: float, say: Say) -> None:
+    """Waits until none of the flags of INFO persistence is set, for `timeout` seconds without progress."""
+    seen, end, said = -1, time.monotonic() + timeout, time.monotonic()
+    while True:
+        info = node.info("persistence")
+        if all(info.get(flag, "0") == "0" for flag in flags):
+            return
+        done = int(info.get("current_save_keys_processed", "0"))
+        if done != seen:
+            seen, end = done, time.monotonic() + timeout
+        if time.monotonic() > end:
+            raise ServerError(f"{node.place}: no progress of a save for {timeout:g} s; its log says why")
+        if time.monotonic() > said + 1:
+            said = time.monotonic()
+            say(f"{node.place}: saving, {done} of {info.get('current_save_keys_total', '?')} keys")
+        time.sleep(0.05)
