@@ -36,6 +36,7 @@ def broadcast(model: Any) -> None:
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
         optimizer.build(model.trainable_variables)
+        optimizer.built = True
     if hvd.size() == 1:
         return
     of_optimizer = getattr(optimizer, "variables", [])
@@ -65,16 +66,21 @@ class Broadcast(_Callback):  # type: ignore[misc, valid-type]
     """
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts. A subclassed model of Keras 2, which has no weights before its first batch, waits."""
+        """Broadcasts, or where a subclassed model has no weights before its first batch, has it done then."""
         collective.required("het_tf.callbacks.Broadcast")
         checks.require_reduction(self.model)
         checks.compare_steps((self.params or {}).get("steps"))
-        self._late = not checks.KERAS_3 and not self.model.built
-        if not self._late:
-            broadcast(self.model)
+        model = self.model
+        self._late = False
+        if model.built:
+            broadcast(model)
+        elif checks.KERAS_3 and checks.is_distributed(model):
+            model._het_distributed.before_update = lambda: broadcast(model)
+        else:
+            self._late = True  # Keras 2 gives weights their values when the first step has been traced
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Does what on_train_begin could not do."""
+        """Broadcasts what the first step has made, if that could not be done before."""
         if self._late:
             broadcast(self.model)
             self._late = False

@@ -84,7 +84,7 @@ def _tables(model: Any) -> list[Any]:
 
 
 def compare_ranks(model: Any) -> None:
-    """Before the first step: all ranks train the same model, tables and initial weights included.
+    """Before the first update: all ranks train the same model, tables and initial weights included.
 
     Costs one small exchange and, once, a pass over the dense weights. Every rank must call it.
 
@@ -93,18 +93,18 @@ def compare_ranks(model: Any) -> None:
     """
     if workers() == 1:
         return
-    with tf.init_scope():
-        weights = model.trainable_weights
-        values = hashlib.sha256()
+    weights = model.trainable_weights
+    values = hashlib.sha256()
+    if KERAS_3:  # Keras 2 has not initialised them yet where it traces
         for weight in weights:
             # Not weight.numpy(), which warns for the anchors that no rows are in it.
             values.update(tf.convert_to_tensor(weight).numpy().tobytes())
-        mine = {
-            "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],
-            "tables": _tables(model),
-            "optimizer": type(model.optimizer).__name__,
-            "initial weights": values.hexdigest(),
-        }
+    mine = {
+        "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],
+        "tables": _tables(model),
+        "optimizer": type(model.optimizer).__name__,
+        "initial weights": values.hexdigest(),
+    }
     of_ranks = collective.gather(mine, "model")
     for what, value in mine.items():
         others = [rank for rank, one in enumerate(of_ranks) if one[what] != of_ranks[0][what]]

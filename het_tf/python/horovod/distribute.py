@@ -44,7 +44,7 @@ def distribute(model: Any) -> Any:
         return model
     _refuse(model)
     step = _Step(model, model.train_step)
-    model._het_distributed = True
+    model._het_distributed = step
     # An attribute of the object, in front of the method of its class: the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
@@ -64,31 +64,45 @@ def _refuse(model: Any) -> None:
 
 
 class _Step:
-    """The train_step of a distributed model."""
+    """The train_step of a distributed model.
+
+    Attributes:
+      before_update: Called once, in the first step, when all weights exist and none has been changed yet (in a
+        traced step, before its graph runs).
+    """
 
     def __init__(self, model: Any, inner: Any) -> None:
         self._model = model
         self._inner = inner
         self._compared = False
+        self.before_update: Any = None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The model's own train_step, with its optimizers intercepted."""
         _refuse(self._model)
-        if not self._compared:
-            checks.compare_ranks(self._model)
-            self._compared = True
-        interception = _Interception(self._model)
+        interception = _Interception(self._model, self._begin)
         with interception:
             result = self._inner(*args, **kwargs)
         interception.check()
         return result
 
+    def _begin(self) -> None:
+        """Before an update."""
+        with tf.init_scope():
+            if self.before_update is not None:
+                action, self.before_update = self.before_update, None
+                action()
+            if not self._compared:
+                self._compared = True
+                checks.compare_ranks(self._model)
+
 
 class _Interception:
     """While open, the optimizers of a model reduce the gradients that they are given."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, before: Any) -> None:
         self._model = model
+        self._before = before
         self._optimizers: list[Any] = []
         self._within = False
         self._applied = False
@@ -112,6 +126,7 @@ class _Interception:
                 return apply(gradients, *args, **kwargs)
             self._within = self._applied = True
             try:
+                self._before()
                 return apply(_reduce(gradients), *args, **kwargs)
             finally:
                 self._within = False
