@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import native, registry, runtime
+from het_tf.python import native, owner, registry, runtime
 from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.native import tf
@@ -35,20 +35,21 @@ def broadcast(model: Any) -> None:
         )
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+        for layer in checks.layers(model):
+            owner.before_build(layer, optimizer)
         optimizer.build(model.trainable_variables)
         optimizer.built = True
     if hvd.size() == 1:
         return
     of_optimizer = getattr(optimizer, "variables", [])
     variables = [*model.weights, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
-    plain = [variable for variable in variables if _dtype(variable) in _DTYPES]
-    others = [variable for variable in variables if _dtype(variable) not in _DTYPES]
-    # Variables of Keras 3 hold those of TensorFlow in `value`, which is a method of the latter.
-    hvd.broadcast_variables([v if callable(v.value) else v.value for v in plain], root_rank=0)
-    if others:
-        values = hvd.broadcast_object([np.asarray(v) for v in others], root_rank=0, name="het_tf.variables")
-        for variable, value in zip(others, values, strict=True):
-            variable.assign(value)
+    for variable in variables:
+        # One by one, eagerly: hvd.broadcast_variables would trace a function for every model.
+        if _dtype(variable) in _DTYPES:
+            value = hvd.broadcast(tf.convert_to_tensor(variable), root_rank=0, name="het_tf.variable")
+        else:
+            value = hvd.broadcast_object(np.asarray(variable), root_rank=0, name="het_tf.variable")
+        variable.assign(value)
 
 
 def _dtype(variable: Any) -> str:

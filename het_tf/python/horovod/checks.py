@@ -69,14 +69,14 @@ def in_train_step(model: Any) -> bool:
     return False
 
 
-def _layers(model: Any) -> list[Any]:
+def layers(model: Any) -> list[Any]:
     """The layers of het_tf in a model."""
     return [layer for layer in model._flatten_layers() if hasattr(layer, "_het_call")]
 
 
 def _tables(model: Any) -> list[Any]:
     found = []
-    for layer in _layers(model):
+    for layer in layers(model):
         specs = json.loads(layer._het_call.specs)
         specs.pop("layer")  # a number of this process
         found.append([specs, layer._het_cache.get_config()])
