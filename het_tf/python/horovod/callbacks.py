@@ -204,7 +204,7 @@ class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]
             )
         base, reached = getattr(optimizer, "_het_rates", (None, None))
         rate = self._rate()
-        if base is None or not np.isclose(rate, reached, rtol=1e-5):
+        if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
             base = rate
         self._base = base
         self._final = base * (checks.workers() if self.factor is None else self.factor)
