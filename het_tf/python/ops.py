@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from het_tf.python import native, optimizers, owner, registry, runtime, saving
+from het_tf.python.horovod.gradients import gated
 from het_tf.python.native import tf
 
 
@@ -74,12 +75,15 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     layer = registry.find_layer(specs.get("layer"))
     if layer is not None:
         saving.refuse_copy(layer)
+    scale = tf.constant(runtime.gradient_scale() / owner.accumulation_steps(layer), tf.float32)
+    if getattr(layer, "is_bulk_synchronous", False):
+        scale = gated(scale, op.outputs[count], dense)
     anchor_gradient = native.ops.het_apply_grad(
         ids=ids,
         grads=dense,
         token=op.outputs[count],
         learning_rates=_learning_rates(specs, names, op.get_attr("specs"), layer),
-        scale=tf.constant(runtime.gradient_scale() / owner.accumulation_steps(layer), tf.float32),
+        scale=scale,
         loss_scale=tf.zeros([], tf.float32) if probe is None else probe,
         tables=names,
         specs=op.get_attr("specs"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -54,11 +55,13 @@ def init(
     Call it before the first layer is made.
 
     Args:
-      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker.
+      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
+        rank must call `init`, with the same arguments: the ranks compare them.
       ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
         or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
         same namespace, and each worker caches `cache_rows` rows of a table (262,144 where a layer does not
-        say). "": the store inside this process. None: the environment's HET_PS, else the store inside.
+        say). "": the store inside this process. None: the environment's HET_PS, else the store inside, or
+        with several ranks a server that rank 0 starts on this machine and stops at the end of the job.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
@@ -75,28 +78,83 @@ def init(
       deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
 
     Raises:
+      TypeError: hvd is no module of Horovod's.
       ValueError: Unknown gradient_scale or durability, a number that is out of range, an address that is
-        none, or a durability without a parameter server.
+        none, a durability without a parameter server, several ranks and ps="", or other arguments than
+        another rank's.
       ConnectionError: No server answers there, or it refuses the login.
-      RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
+      RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
+        `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
-    address = ps if ps is not None else os.environ.get("HET_PS", "")
+    hvd = _checked_horovod(hvd)
+    address = os.environ.get("HET_PS", "") if ps is None else ps
     if durability != "applied" and not address:
         raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
     given = {"durability": durability, "min_replicas": min_replicas, "keep_bytes": keep_bytes,
              "timeout": timeout, "deadline": deadline}  # fmt: skip
     options = json.dumps({name: value for name, value in given.items() if value != _DEFAULTS[name]})
     native.call("HetCheckOptions", options)
+    if hvd is None:
+        _refuse_ranks()
+    elif hvd.size() > 1:
+        settings = {"gradient_scale": gradient_scale, "namespace": namespace, "options": options}
+        address = _agree(hvd, ps, address, settings)
     _connect(address, _checked(namespace), options)
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
     _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
+
+
+def _checked_horovod(hvd: Any) -> Any:
+    """The module horovod.tensorflow for what a user may pass."""
+    if hvd is None:
+        return None
+    if getattr(hvd, "__name__", "") in ("horovod.tensorflow.keras", "horovod.keras"):
+        import horovod.tensorflow
+
+        hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
+    needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
+    if not all(hasattr(hvd, name) for name in needed):
+        raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
+    if not hvd.is_initialized():
+        raise RuntimeError("Horovod is not initialised; call hvd.init() before het_tf.init(hvd=hvd)")
+    return hvd
+
+
+def _refuse_ranks() -> None:
+    """RuntimeError: Horovod runs several ranks, of which het_tf was not told.
+
+    Each would train tables of its own, or push gradients that nobody has scaled, without a message.
+    """
+    hvd = sys.modules.get("horovod.tensorflow")
+    if hvd is not None and hvd.is_initialized():
+        ranks = hvd.size()
+    else:
+        size = os.environ.get("HOROVOD_SIZE", "")  # set by horovodrun
+        ranks = int(size) if size.isdigit() else 1
+    if ranks > 1:
+        raise RuntimeError(
+            f"Horovod runs {ranks} ranks, and het_tf was not told; before the first layer is made: import "
+            "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
+        )
+
+
+def _agree(hvd: Any, ps: str | None, address: str, settings: dict[str, Any]) -> str:
+    if ps == "":
+        raise ValueError(
+            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank '
+            "would train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an "
+            "address"
+        )
+    from het_tf.python.horovod import server  # needs the client library of Redis
+
+    return server.agree(hvd, address, settings)
 
 
 def _connect(address: str, namespace: str, options: str = "{}") -> None:
@@ -118,8 +176,23 @@ def _connect(address: str, namespace: str, options: str = "{}") -> None:
 
 def connect() -> None:
     """Follows HET_PS if nobody has called init(); called before the first table is made."""
+    if _settings.hvd is None:
+        _refuse_ranks()
     if _settings.ps is None:
         _connect(os.environ.get("HET_PS", ""), current_namespace())
+
+
+def leave() -> None:
+    """At the end: sends what caches hold back, and forgets all tables."""
+    from het_tf.python import registry, table
+
+    for name in registry.namespaces():
+        table.reset(name)
+
+
+def horovod() -> Any:
+    """The module horovod.tensorflow that init() was given, or None."""
+    return _settings.hvd
 
 
 def default_cache_rows() -> int | None:
