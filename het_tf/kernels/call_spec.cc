@@ -51,6 +51,7 @@ Status CallSpec::Parse(const std::string& text) {
       }
       features_.push_back(parsed);
     }
+    signature_ = HashName(name_space_ + "\n" + json.at("tables").dump() + json.at("features").dump());
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument(std::string("specs is not the JSON of a lookup: ") + error.what());
   }

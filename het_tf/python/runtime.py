@@ -22,6 +22,7 @@ class _Settings:
     threads: int | None = None  # None: as TensorFlow's intra-op threads
     threads_set: int = 0  # what the engine was told last
     gradient_scale: str = "mean"
+    accumulate: bool = False
     hvd: Any = None
     ps: str | None = None  # None: HET_PS has not been looked at yet
 
@@ -36,6 +37,7 @@ def init(
     hvd: Any = None,
     ps: str | None = None,
     gradient_scale: str = "mean",
+    accumulate: bool = False,
     namespace: str = "",
     threads: int | None = None,
 ) -> None:
@@ -51,22 +53,33 @@ def init(
         say). "": the store inside this process. None: the environment's HET_PS, else the store inside.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
+      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process would
+        that sees all their batches; else each worker updates the rows of its batch by itself. Needs a
+        parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+        workers", has when it matters.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
 
     Raises:
-      ValueError: Unknown gradient_scale, threads < 1, or an address that is none.
+      ValueError: Unknown gradient_scale, threads < 1, an address that is none, or accumulate with a module that
+        is not horovod.tensorflow.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
+    if accumulate and hvd is not None and not (hasattr(hvd, "alltoall") and hasattr(hvd, "size_op")):
+        raise ValueError(
+            f"accumulate is True and hvd is {hvd!r}, which has no alltoall; give horovod.tensorflow: "
+            "import horovod.tensorflow as hvd"
+        )
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
     _connect(ps if ps is not None else os.environ.get("HET_PS", ""), _checked(namespace))
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
+    _settings.accumulate = bool(accumulate)
     _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
@@ -109,11 +122,36 @@ def update_threads() -> None:
         _settings.threads_set = threads
 
 
-def gradient_scale() -> float:
-    """What the gradients of rows are multiplied by: 1 / workers, or 1."""
+def horovod() -> Any:
+    """The module horovod.tensorflow that init() was given, or None."""
+    return _settings.hvd
+
+
+def workers() -> int:
+    """The number of workers now."""
+    return 1 if _settings.hvd is None else int(_settings.hvd.size())
+
+
+def elastic() -> bool:
+    """Whether the number of workers may change while the process lives."""
+    return _settings.hvd is not None and os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
+
+
+def accumulates() -> bool:
+    """Whether the gradients of a step are summed over the workers before one of them updates a row."""
+    return _settings.accumulate and _settings.hvd is not None and (elastic() or workers() > 1)
+
+
+def gradient_scale() -> Any:
+    """What the gradients of rows are multiplied by: 1 / workers, or 1.
+
+    A float, or in an elastic job a float32 scalar that is computed when the graph runs.
+    """
     if _settings.hvd is None or _settings.gradient_scale == "sum":
         return 1.0
-    return 1.0 / float(_settings.hvd.size())
+    if elastic():
+        return 1.0 / tf.cast(_settings.hvd.size_op(), tf.float32)
+    return 1.0 / workers()
 
 
 def _checked(name: str) -> str:

@@ -1,0 +1,72 @@
+"""The mode `accumulate`: the gradients of a step are summed over all workers, and one of them updates each row.
+
+Without it N workers that share a row make N updates of it in a step, one after the other, and an optimizer
+with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's hash:
+
+    each worker   HetSumGrads    sums its gradients per key, one part for every owner
+    all           hvd.alltoall   one exchange a layer and step
+    each owner    HetApplySums   adds what came in the order of the workers, one update a key
+
+The parts also say how the step went: an error or an overflow at one worker is one at all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from het_tf.python import native, runtime
+from het_tf.python.native import tf
+
+
+def apply_gradients(
+    name: str | None,
+    ids: list[Any],
+    gradients: list[Any],
+    token: Any,
+    learning_rates: Any,
+    scale: Any,
+    loss_scale: Any,
+    tables: list[str],
+    specs: Any,
+) -> Any:
+    """Updates the tables once with the gradients of all workers.
+
+    All workers call it for the same layer at the same step, also those whose batch is empty.
+
+    Args:
+      name: The same at all workers, and unlike that of any other call of the graph; None in eager mode, where
+        calls follow each other.
+      ids, gradients, token, learning_rates, scale, loss_scale, tables, specs: Inputs and attributes of
+        HetApplyGrad.
+
+    Returns:
+      The anchor's gradient, float32 scalar: 0, or NaN if a worker left the step out for its loss scale.
+    """
+    hvd = runtime.horovod()
+    with tf.device("CPU:0"):
+        parts = native.ops.het_sum_grads(
+            ids=ids,
+            grads=gradients,
+            token=token,
+            scale=scale,
+            loss_scale=loss_scale,
+            workers=hvd.size_op(),
+            tables=tables,
+            specs=specs,
+        )
+        received, lengths = hvd.alltoall(parts.payload, parts.splits, name=name)
+        return native.ops.het_apply_sums(
+            received=received,
+            lengths=lengths,
+            learning_rates=learning_rates,
+            tie=parts.tie,
+            tables=tables,
+            specs=specs,
+        )
+
+
+def call_name(token: Any) -> str | None:
+    """What the exchange for a lookup is called: after the node of its token, which is alike at all workers."""
+    if tf.executing_eagerly():
+        return None
+    return "het_tf_accumulate_" + token.op.name.replace("/", "_")
