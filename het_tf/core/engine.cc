@@ -242,8 +242,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
   bool any_active = false;
   for (size_t f = 0; f < call.features.size(); ++f) {
     const size_t floats = call.features[f].ids.size() * call.tables[call.features[f].table]->schema->dim();
-    step->active[f] =
-        args.active.empty() ? AnyNonZero(args.gradients[f], floats) : args.active[f] != 0;
+    step->active[f] = args.active.empty() ? AnyNonZero(args.gradients[f], floats) : args.active[f] != 0;
     if (!step->active[f]) continue;
     changed[call.features[f].table] = 1;
     any_active = true;

@@ -83,7 +83,8 @@ Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, Gradie
       }
     }
   } catch (const std::bad_alloc&) {
-    status = Status(Code::kResourceExhausted, "out of memory while gradients were summed; no row was changed");
+    status =
+        Status(Code::kResourceExhausted, "out of memory while gradients were summed; no row was changed");
   }
   {
     std::lock_guard<std::mutex> lock(client_mutex_);

@@ -1,4 +1,4 @@
-"""The mode `accumulate`: the gradients of a step are summed over all workers, and one of them updates each row.
+"""The mode `accumulate`: a step's gradients are summed over all workers, and one of them updates each row.
 
 Without it N workers that share a row make N updates of it in a step, one after the other, and an optimizer
 with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's hash:
@@ -36,8 +36,14 @@ def apply_gradients(
     Args:
       name: The same at all workers, and unlike that of any other call of the graph; None in eager mode, where
         calls follow each other.
-      ids, gradients, token, learning_rates, scale, loss_scale, tables, specs: Inputs and attributes of
-        HetApplyGrad.
+      ids: As of HetApplyGrad, like all that follow.
+      gradients: Of the rows.
+      token: Of the lookup.
+      learning_rates: float32 [tables].
+      scale: float32 scalar.
+      loss_scale: float32 scalar.
+      tables: Of each feature.
+      specs: kernels/call_spec.h.
 
     Returns:
       The anchor's gradient, float32 scalar: 0, or NaN if a worker left the step out for its loss scale.
@@ -66,7 +72,7 @@ def apply_gradients(
 
 
 def call_name(token: Any) -> str | None:
-    """What the exchange for a lookup is called: after the node of its token, which is alike at all workers."""
+    """What the exchange for a lookup is called: after the node of its token, alike at all workers."""
     if tf.executing_eagerly():
         return None
     return "het_tf_accumulate_" + token.op.name.replace("/", "_")

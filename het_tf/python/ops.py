@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python import accumulate, barrier, native, optimizers, owner, registry, runtime, saving
+from het_tf.python import accumulate, native, optimizers, owner, registry, runtime, saving
 from het_tf.python.native import tf
 
 
@@ -89,8 +89,6 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     if runtime.accumulates():
         anchor_gradient = accumulate.apply_gradients(name, gradients=dense, **update)
     else:
-        if barrier.is_needed(layer):
-            update["scale"] = barrier.wait_for_readers(update["scale"], update["token"], dense, name)
         anchor_gradient = native.ops.het_apply_grad(grads=dense, **update)
     return [None] * count + [anchor_gradient] + [None] * count
 

@@ -17,10 +17,25 @@ def note(layer: Any) -> None:
     layer._het_owner = None if model is None or model is layer else weakref.ref(model)
     optimizer = _inner(_optimizer(layer))
     if KERAS_3 and optimizer is not None and not optimizer.built:
-        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
-        # gradients (it meets a None in their place); the anchor then is a variable like others, whose
-        # gradient is 0.
-        layer._het_anchor.overwrite_with_gradient = not optimizer.use_ema
+        _prepare_anchor(layer, optimizer)
+
+
+def _prepare_anchor(layer: Any, optimizer: Any) -> None:
+    # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
+    # gradients (it meets a None in their place); the anchor then is a variable like others, whose gradient
+    # is 0.
+    layer._het_anchor.overwrite_with_gradient = not optimizer.use_ema
+
+
+def build_optimizer(optimizer: Any, model: Any) -> None:
+    """Makes the optimizer's variables, as its first step would."""
+    if getattr(optimizer, "built", False):
+        return
+    if KERAS_3:
+        for layer in model._flatten_layers(include_self=False):
+            if hasattr(layer, "_het_anchor"):
+                _prepare_anchor(layer, _inner(optimizer))
+    optimizer.build(model.trainable_variables)
 
 
 def infers_shapes() -> bool:

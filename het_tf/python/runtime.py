@@ -53,17 +53,17 @@ def init(
         say). "": the store inside this process. None: the environment's HET_PS, else the store inside.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
-      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process would
-        that sees all their batches; else each worker updates the rows of its batch by itself. Needs a
-        parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
+        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
+        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
         workers", has when it matters.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
 
     Raises:
-      ValueError: Unknown gradient_scale, threads < 1, an address that is none, or accumulate with a module that
-        is not horovod.tensorflow.
+      ValueError: Unknown gradient_scale, threads < 1, an address that is none, or accumulate with a module
+        that is not horovod.tensorflow.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
     """

@@ -1,0 +1,1 @@
+"""Several workers under Horovod (public as `het_tf.horovod`)."""
