@@ -55,16 +55,25 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
         fail(arguments, str(error))
 
     try:
-        # The seam for Horovod: init(hvd=hvd) here, part.shard(hvd.rank(), hvd.size()) in train_model.
-        het_tf.init()
+        hvd = horovod()
+        het_tf.init(hvd=hvd)
+        first = hvd is None or hvd.rank() == 0
         splits = het_tf.data.load(options.data, errors=options.errors)
         tf.keras.utils.set_random_seed(options.seed)
         model = build(splits.description, options, model_arguments(options))
         model.adapt(splits.train)
+        if hvd is not None:
+            train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
+            splits = splits._replace(train=train, valid=valid)
+            model = het_tf.horovod.distribute(model)
     except (ValueError, OSError, RuntimeError) as error:
         fail(arguments, str(error))
     try:
-        train_model(model, splits, options)
+        train_model(model, splits, options, verbose=None if first else 0)
+        if hvd is not None:
+            het_tf.horovod.flush_all()  # rank 0 tests what all have learned
+        if not first:
+            return
         auc, loss, rows = evaluate(model, splits.test, options.batch_size)
     except Exception as error:
         # What a reader of data raises inside of tf.data comes wrapped, with the traceback in its text.
@@ -75,6 +84,16 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
     if options.embedding == "het":
         rich.print(table_statistics(model))
     print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.label})")
+
+
+def horovod() -> Any:
+    """Returns the module horovod.tensorflow, initialised, if `horovodrun` has started this process; else None."""
+    if "HOROVOD_RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return None
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return hvd
 
 
 def fail(arguments: Parser, message: str) -> NoReturn:
@@ -95,11 +114,15 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     import tensorflow as tf
     from report import scalar_logs
 
+    import het_tf
+
     keras = tf.keras
     optimizer = keras.optimizers.get(options.dense_optimizer)
     optimizer.learning_rate = options.dense_learning_rate
     compile_model(model, optimizer)
-    callbacks = [] if options.log_dir is None else [scalar_logs(options.log_dir, options.embedding)]
+    callbacks = [*ranks_callbacks()]
+    if options.log_dir is not None:
+        callbacks.append(het_tf.horovod.on_rank_zero(scalar_logs(options.log_dir, options.embedding)))
     if verbose is None:
         verbose = 1 if sys.stdout.isatty() else 2
     # Keras warns at the end of the first epoch of a stream whose length it did not know.
@@ -120,6 +143,15 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     if options.log_dir is not None and verbose:
         print(f"logs: tensorboard --logdir {options.log_dir}")
     return history
+
+
+def ranks_callbacks() -> list[Any]:
+    """Returns what a fit on several ranks needs; nothing without Horovod."""
+    if horovod() is None:
+        return []
+    from het_tf import callbacks
+
+    return [callbacks.Broadcast(), callbacks.MetricAverage(), callbacks.LearningRateScaling()]
 
 
 def compile_model(model: Any, optimizer: Any) -> None:

@@ -42,7 +42,7 @@ if _TYPE_CHECKING or not _DOCTOR:
     for _module in (callbacks, initializers, optimizers):
         _sys.modules[__name__ + "." + _module.__name__.rpartition(".")[2]] = _module
 
-    from het_tf import keras
+    from het_tf import horovod, keras
 
 _LAZY = ("data", "models")  # not every program needs them
 
@@ -65,6 +65,7 @@ __all__ = [
     "callbacks",
     "data",
     "flush",
+    "horovod",
     "init",
     "initializers",
     "keras",

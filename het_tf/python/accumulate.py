@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import Any
 
 from het_tf.python import native, runtime
+from het_tf.python.horovod import collective
 from het_tf.python.native import tf
 
 
 def apply_gradients(
-    name: str | None,
     ids: list[Any],
-    gradients: list[Any],
+    grads: list[Any],
     token: Any,
     learning_rates: Any,
     scale: Any,
@@ -34,10 +34,8 @@ def apply_gradients(
     All workers call it for the same layer at the same step, also those whose batch is empty.
 
     Args:
-      name: The same at all workers, and unlike that of any other call of the graph; None in eager mode, where
-        calls follow each other.
       ids: As of HetApplyGrad, like all that follow.
-      gradients: Of the rows.
+      grads: Of the rows.
       token: Of the lookup.
       learning_rates: float32 [tables].
       scale: float32 scalar.
@@ -52,7 +50,7 @@ def apply_gradients(
     with tf.device("CPU:0"):
         parts = native.ops.het_sum_grads(
             ids=ids,
-            grads=gradients,
+            grads=grads,
             token=token,
             scale=scale,
             loss_scale=loss_scale,
@@ -60,7 +58,9 @@ def apply_gradients(
             tables=tables,
             specs=specs,
         )
-        received, lengths = hvd.alltoall(parts.payload, parts.splits, name=name)
+        received, lengths = hvd.alltoall(
+            parts.payload, parts.splits, name=collective.name("accumulate"), ignore_name_scope=True
+        )
         return native.ops.het_apply_sums(
             received=received,
             lengths=lengths,
@@ -69,10 +69,3 @@ def apply_gradients(
             tables=tables,
             specs=specs,
         )
-
-
-def call_name(token: Any) -> str | None:
-    """What the exchange for a lookup is called: after the node of its token, alike at all workers."""
-    if tf.executing_eagerly():
-        return None
-    return "het_tf_accumulate_" + token.op.name.replace("/", "_")

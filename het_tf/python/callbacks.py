@@ -1,13 +1,17 @@
-"""Callbacks of Keras (public as `het_tf.callbacks`)."""
+"""Callbacks of Keras (public as `het_tf.callbacks`), with those of several workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from het_tf.python.horovod import collective
+from het_tf.python.horovod.callbacks import Broadcast, Checkpoint, LearningRateScaling, MetricAverage
 from het_tf.python.layers import EmbeddingCollection
 from het_tf.python.native import tf
 from het_tf.python.table import Table
+
+__all__ = ["Broadcast", "CacheStats", "Checkpoint", "LearningRateScaling", "MetricAverage"]
 
 # What a cache counts that does not grow: it is logged as it stands.
 _LEVELS = ("rows", "unsent_rows", "bytes")
@@ -28,13 +32,16 @@ class CacheStats(tf.keras.callbacks.Callback):  # type: ignore[name-defined]
 
     Args:
       log: Figures to log; those that a table has not are left out. "all": every one.
+      all_ranks: Under Horovod, adds the figures of all ranks' caches and updates; then every rank must have
+        the callback. False: figures of this rank alone, so that it may be on one rank.
 
     Attributes:
       epochs: For each epoch so far: table -> figure -> value.
     """
 
-    def __init__(self, log: Sequence[str] | str = ("rows", "hit_rate")) -> None:
+    def __init__(self, log: Sequence[str] | str = ("rows", "hit_rate"), all_ranks: bool = False) -> None:
         super().__init__()
+        self.all_ranks = all_ranks
         if isinstance(log, str) and log != "all":
             raise ValueError(f"log={log!r}; give a list of figures, or 'all'")
         self.log = log if isinstance(log, str) else tuple(log)
@@ -62,12 +69,21 @@ class CacheStats(tf.keras.callbacks.Callback):  # type: ignore[name-defined]
             totals = _totals(stats)
             before = self._before.get(key, {})
             self._before[key] = totals
-            of_table = {"rows": stats["rows"], "bytes": stats["bytes"]}
-            of_table |= {f"cache_{name}": stats["cache"][name] for name in _LEVELS if "cache" in stats}
-            of_table |= {name: total - before.get(name, 0) for name, total in totals.items()}
+            of_rank = {f"cache_{name}": stats["cache"][name] for name in _LEVELS if "cache" in stats}
+            of_rank |= {name: total - before.get(name, 0) for name, total in totals.items()}
+            figures[key[1]] = of_rank
+        if self.all_ranks:
+            of_ranks = collective.gather(figures, "cache_stats")
+            figures = {
+                table: {name: sum(one[table][name] for one in of_ranks) for name in figures[table]}
+                for table in figures
+            }
+        for key in self._tables():
+            stats = Table(key[1], key[0]).stats()
+            of_table = figures[key[1]]
+            of_table |= {"rows": stats["rows"], "bytes": stats["bytes"]}
             if of_table.get("reads"):
                 of_table["hit_rate"] = of_table["hits"] / of_table["reads"]
-            figures[key[1]] = of_table
         self.epochs.append(figures)
         if logs is not None:
             logs.update(

@@ -243,9 +243,9 @@ def derive_bounds(total_staleness: int, workers: int) -> tuple[int | None, int |
         return None, None
     if total_staleness < others:
         raise ValueError(
-            f"total_staleness is {total_staleness} with {workers} workers; a read may always miss the step in "
-            f"progress of each of the other {others}, so give at least {others}, or staleness=0 for steps that "
-            "all workers begin together"
+            f"total_staleness is {total_staleness} with {workers} workers; a read may always miss the step "
+            f"in progress of each of the other {others}, so give at least {others}, or staleness=0 for steps "
+            "that all workers begin together"
         )
     push = (total_staleness - others) // (2 * others)
     return total_staleness - others * (push + 1), push

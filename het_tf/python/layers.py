@@ -170,6 +170,11 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         """The namespace of the tables."""
         return self._het_namespace
 
+    @property
+    def is_bulk_synchronous(self) -> bool:
+        """Whether every read sees every write of the step before (staleness 0)."""
+        return self._het_cache.pull_bound == 0 and self._het_cache.push_bound == 0
+
     # --- calling ----------------------------------------------------------------------------------
 
     @tf.autograph.experimental.do_not_convert

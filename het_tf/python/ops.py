@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from het_tf.python import accumulate, native, optimizers, owner, registry, runtime, saving
+from het_tf.python.horovod.gradients import gated
 from het_tf.python.native import tf
 
 
@@ -76,6 +77,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         saving.refuse_copy(layer)
     update: dict[str, Any] = {
         "ids": ids,
+        "grads": dense,
         "token": op.outputs[count],
         "learning_rates": _learning_rates(specs, names, op.get_attr("specs"), layer),
         "scale": tf.convert_to_tensor(
@@ -85,11 +87,12 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         "tables": names,
         "specs": op.get_attr("specs"),
     }
-    name = accumulate.call_name(update["token"])
     if runtime.accumulates():
-        anchor_gradient = accumulate.apply_gradients(name, gradients=dense, **update)
+        anchor_gradient = accumulate.apply_gradients(**update)
     else:
-        anchor_gradient = native.ops.het_apply_grad(grads=dense, **update)
+        if getattr(layer, "is_bulk_synchronous", False):
+            update["scale"] = gated(update["scale"], update["token"], dense)
+        anchor_gradient = native.ops.het_apply_grad(**update)
     return [None] * count + [anchor_gradient] + [None] * count
 
 

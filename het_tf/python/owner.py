@@ -6,6 +6,7 @@ import sys
 import weakref
 from typing import Any
 
+from het_tf.python.horovod import checks
 from het_tf.python.native import tf
 
 KERAS_3 = hasattr(tf.keras, "ops")
@@ -15,27 +16,19 @@ def note(layer: Any) -> None:
     """Called while `layer` is being called: remembers the outermost model around it."""
     model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
     layer._het_owner = None if model is None or model is layer else weakref.ref(model)
-    optimizer = _inner(_optimizer(layer))
-    if KERAS_3 and optimizer is not None and not optimizer.built:
-        _prepare_anchor(layer, optimizer)
+    if model is not None and checks.workers() > 1 and checks.in_train_step(model):
+        checks.require_reduction(model)
+    before_build(layer, _optimizer(layer))
 
 
-def _prepare_anchor(layer: Any, optimizer: Any) -> None:
-    # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
-    # gradients (it meets a None in their place); the anchor then is a variable like others, whose gradient
-    # is 0.
-    layer._het_anchor.overwrite_with_gradient = not optimizer.use_ema
-
-
-def build_optimizer(optimizer: Any, model: Any) -> None:
-    """Makes the optimizer's variables, as its first step would."""
-    if getattr(optimizer, "built", False):
-        return
-    if KERAS_3:
-        for layer in model._flatten_layers(include_self=False):
-            if hasattr(layer, "_het_anchor"):
-                _prepare_anchor(layer, _inner(optimizer))
-    optimizer.build(model.trainable_variables)
+def before_build(layer: Any, optimizer: Any) -> None:
+    """Before an optimizer is built for the weights of `layer`'s model."""
+    inner = _inner(optimizer)
+    if KERAS_3 and inner is not None and not inner.built:
+        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
+        # gradients (it meets a None in their place); the anchor then is a variable like others, whose
+        # gradient is 0.
+        layer._het_anchor.overwrite_with_gradient = not inner.use_ema
 
 
 def infers_shapes() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -46,11 +47,13 @@ def init(
     Call it before the first layer is made.
 
     Args:
-      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker.
+      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
+        rank must call `init`, with the same arguments: the ranks compare them.
       ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
         or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
         same namespace, and each worker caches `cache_rows` rows of a table (262,144 where a layer does not
-        say). "": the store inside this process. None: the environment's HET_PS, else the store inside.
+        say). "": the store inside this process. None: the environment's HET_PS, else the store inside, or
+        with several ranks a server that rank 0 starts on this machine and stops at the end of the job.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
       accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
@@ -62,27 +65,85 @@ def init(
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
 
     Raises:
-      ValueError: Unknown gradient_scale, threads < 1, an address that is none, or accumulate with a module
-        that is not horovod.tensorflow.
+      TypeError: hvd is no module of Horovod's.
+      ValueError: Unknown gradient_scale, threads < 1, an address that is none, several ranks and ps="", or
+        other arguments than another rank's.
       ConnectionError: No server answers there, or it refuses the login.
-      RuntimeError: There are tables somewhere else already, or the server has not loaded the het module.
+      RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
+        `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
-    if accumulate and hvd is not None and not (hasattr(hvd, "alltoall") and hasattr(hvd, "size_op")):
-        raise ValueError(
-            f"accumulate is True and hvd is {hvd!r}, which has no alltoall; give horovod.tensorflow: "
-            "import horovod.tensorflow as hvd"
-        )
     if threads is not None and threads < 1:
         raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
-    _connect(ps if ps is not None else os.environ.get("HET_PS", ""), _checked(namespace))
+    hvd = _checked_horovod(hvd)
+    address = os.environ.get("HET_PS", "") if ps is None else ps
+    if hvd is None:
+        _refuse_ranks()
+    elif _is_elastic():
+        _require_address(address)  # nothing collective: workers that come later call this alone
+    elif hvd.size() > 1:
+        settings = {"gradient_scale": gradient_scale, "accumulate": bool(accumulate), "namespace": namespace}
+        address = _agree(hvd, ps, address, settings)
+    _connect(address, _checked(namespace))
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
     _settings.accumulate = bool(accumulate)
     _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
+
+
+def _checked_horovod(hvd: Any) -> Any:
+    """The module horovod.tensorflow for what a user may pass."""
+    if hvd is None:
+        return None
+    if getattr(hvd, "__name__", "") in ("horovod.tensorflow.keras", "horovod.keras"):
+        import horovod.tensorflow
+
+        hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
+    needed = (
+        "size", "size_op", "rank", "is_initialized", "allreduce", "alltoall", "allgather_object",
+        "broadcast_object",
+    )  # fmt: skip
+    if not all(hasattr(hvd, name) for name in needed):
+        raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
+    if not hvd.is_initialized():
+        raise RuntimeError("Horovod is not initialised; call hvd.init() before het_tf.init(hvd=hvd)")
+    return hvd
+
+
+def _refuse_ranks() -> None:
+    """RuntimeError: Horovod runs several ranks, of which het_tf was not told.
+
+    Each would train tables of its own, or push gradients that nobody has scaled, without a message.
+    """
+    hvd = sys.modules.get("horovod.tensorflow")
+    if hvd is not None and hvd.is_initialized() and hvd.size() > 1:
+        raise RuntimeError(
+            f"Horovod runs {hvd.size()} ranks, and het_tf was not told; call het_tf.init(hvd=hvd) after "
+            "hvd.init() and before the first layer is made"
+        )
+
+
+def _require_address(address: str) -> None:
+    if not address:
+        raise ValueError(
+            "the job is elastic, and no parameter server is given; one that a worker starts would end with "
+            "that worker. Start one that outlives them (`het-ps up`, docs/parameter-server.md), and give its "
+            "address by HET_PS or het_tf.init(ps=...)"
+        )
+
+
+def _agree(hvd: Any, ps: str | None, address: str, settings: dict[str, Any]) -> str:
+    if ps == "":
+        raise ValueError(
+            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank would '
+            "train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an address"
+        )
+    from het_tf.python.horovod import server  # needs the client library of Redis
+
+    return server.agree(hvd, address, settings)
 
 
 def _connect(address: str, namespace: str) -> None:
@@ -104,8 +165,23 @@ def _connect(address: str, namespace: str) -> None:
 
 def connect() -> None:
     """Follows HET_PS if nobody has called init(); called before the first table is made."""
+    if _settings.hvd is None:
+        _refuse_ranks()
     if _settings.ps is None:
         _connect(os.environ.get("HET_PS", ""), current_namespace())
+
+
+def leave() -> None:
+    """At the end: sends what caches hold back, and forgets all tables."""
+    from het_tf.python import registry, table
+
+    for name in registry.namespaces():
+        table.reset(name)
+
+
+def horovod() -> Any:
+    """The module horovod.tensorflow that init() was given, or None."""
+    return _settings.hvd
 
 
 def default_cache_rows() -> int | None:
@@ -122,24 +198,28 @@ def update_threads() -> None:
         _settings.threads_set = threads
 
 
-def horovod() -> Any:
-    """The module horovod.tensorflow that init() was given, or None."""
-    return _settings.hvd
-
-
 def workers() -> int:
     """The number of workers now."""
     return 1 if _settings.hvd is None else int(_settings.hvd.size())
 
 
+def _is_elastic() -> bool:
+    return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
+
+
 def elastic() -> bool:
     """Whether the number of workers may change while the process lives."""
-    return _settings.hvd is not None and os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
+    return _settings.hvd is not None and _is_elastic()
+
+
+def several_workers() -> bool:
+    """Whether a graph that is traced now is one of several workers', now or when they have become more."""
+    return elastic() or workers() > 1
 
 
 def accumulates() -> bool:
     """Whether the gradients of a step are summed over the workers before one of them updates a row."""
-    return _settings.accumulate and _settings.hvd is not None and (elastic() or workers() > 1)
+    return _settings.accumulate and several_workers()
 
 
 def gradient_scale() -> Any:

@@ -126,7 +126,7 @@ class Model:
 
 
 def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any) -> None:
-    """`how`: "eager", "graph" (a call for each step) or "loop" (five steps a call, as steps_per_execution)."""
+    """`how`: "eager", "graph" (a call a step) or "loop" (five steps a call, as steps_per_execution)."""
     if how == "eager":
         for batch in steps:
             model.step({name: tf.constant(values) for name, values in batch.items()}, *rest)
@@ -252,18 +252,6 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     return seen
 
 
-def embedded(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Without a parameter server every worker says what is missing."""
-    del given
-    het_tf.init(hvd=hvd, ps="", accumulate=True)
-    try:
-        exact(hvd, {"steps": 1, "ps": "", "accumulate": True, "namespace": "", "how": "graph",
-                    "cache_rows": None, "out": "."})  # fmt: skip
-    except tf.errors.FailedPreconditionError as error:
-        return {"error": error.message}
-    return {}
-
-
 def main() -> None:
     import horovod.tensorflow as hvd
 
@@ -273,9 +261,7 @@ def main() -> None:
     for given in json.loads(sys.argv[1]):
         out = Path(given["out"])
         name = given.get("name", given["what"])
-        result[name] = {"exact": exact, "agreement": agreement, "embedded": embedded}[given["what"]](
-            hvd, given
-        )
+        result[name] = {"exact": exact, "agreement": agreement}[given["what"]](hvd, given)
     assert out is not None
     (out / f"{hvd.rank()}.json").write_text(json.dumps(result))
 

@@ -59,7 +59,11 @@ def main() -> None:
             step()
             state.step += 1
             stats = het_tf.table("counted").options["cache"]
-            line = {"step": state.step, "size": hvd.size(), "bounds": [stats["pull_bound"], stats["push_bound"]]}
+            line = {
+                "step": state.step,
+                "size": hvd.size(),
+                "bounds": [stats["pull_bound"], stats["push_bound"]],
+            }
             with (out / str(os.getpid())).open("a") as file:
                 file.write(json.dumps(line) + "\n")
             if state.step % COMMIT == 0:

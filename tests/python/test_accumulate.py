@@ -11,6 +11,7 @@ import accumulate_lib
 import numpy as np
 import pytest
 import redis_lib
+import tensorflow as tf
 
 import het_tf
 
@@ -33,8 +34,8 @@ def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:
     """Runs the jobs, one after the other in one launch; returns what each rank has seen."""
     jobs = [{"out": str(out), **job} for job in jobs]
     command = [
-        sys.executable, "-m", "horovod.runner.launch", "-np", str(workers), "-H", f"localhost:{workers}", "--gloo",
-        sys.executable, str(Path(accumulate_lib.__file__)), json.dumps(jobs),
+        sys.executable, "-m", "horovod.runner.launch", "-np", str(workers), "-H", f"localhost:{workers}",
+        "--gloo", sys.executable, str(Path(accumulate_lib.__file__)), json.dumps(jobs),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, timeout=240)
@@ -167,36 +168,69 @@ def test_two_shards_and_a_cache_smaller_than_a_batch(fresh, tmp_path):
         np.testing.assert_array_equal(stale[f"{table}/clocks"], scan["clocks"], table)
 
 
-def test_it_needs_a_parameter_server(tmp_path):
-    for rank in launch([{"what": "embedded"}], tmp_path):
-        assert "Name a parameter server" in rank["embedded"]["error"]
+def halves(layer, received, grads, count):
+    """HetSumGrads for `count` workers, and HetApplySums of what `received` makes of the parts."""
+    from het_tf.python import native, ops
+
+    ids = tf.constant([1, 2, -3], tf.int64)
+    call = layer._het_call
+    found = native.ops.het_lookup(
+        ids=[ids], anchor=0.0, hints=[ops._hint(2)], tables=call.tables, specs=call.specs, training=True
+    )
+    names = {"tables": call.tables, "specs": call.specs}
+    parts = native.ops.het_sum_grads(
+        ids=[ids],
+        grads=[tf.constant(grads)],
+        token=found.token,
+        scale=1.0,
+        loss_scale=0.0,
+        workers=count,
+        **names,
+    )
+    return native.ops.het_apply_sums(*received(parts), learning_rates=[1.0], tie=parts.tie, **names)
 
 
-def test_one_worker_needs_nothing(fresh):
-    class OneWorker:
-        @staticmethod
-        def size():
-            return 1
+def own_part(parts):
+    return parts.payload, parts.splits
 
-        @staticmethod
-        def size_op():
-            raise AssertionError
 
-        alltoall = size_op
+@pytest.mark.parametrize(
+    "received, count, error, message",
+    [
+        (own_part, 2, tf.errors.FailedPreconditionError, "Name a parameter server"),
+        (own_part, 0, tf.errors.InvalidArgumentError, "there are 0 workers"),
+        (
+            lambda parts: (parts.payload[:-1], parts.splits),
+            1,
+            tf.errors.InternalError,
+            "longer than what came",
+        ),
+        (lambda parts: (parts.payload[:-1], parts.splits - 1), 1, tf.errors.InternalError, "damaged"),
+        (
+            lambda parts: (parts.payload + 1, parts.splits),
+            1,
+            tf.errors.InternalError,
+            "no gradients of het_tf",
+        ),
+    ],
+)
+def test_what_cannot_be_applied_is_refused_and_changes_nothing(fresh, received, count, error, message):
+    layer = het_tf.keras.Embedding(2, table="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+    with pytest.raises(error, match=message):
+        halves(layer, received, np.ones((3, 2), np.float32), count)
+    assert het_tf.table("t").size == 0
+    halves(layer, own_part, np.ones((3, 2), np.float32), 1)
+    np.testing.assert_array_equal(het_tf.table("t").lookup([1, -3]), -np.ones((2, 2)))
 
-    het_tf.init(hvd=OneWorker, accumulate=True)
+
+def test_one_worker_exchanges_nothing(fresh, monkeypatch):
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    monkeypatch.setattr(hvd, "alltoall", None)
+    het_tf.init(hvd=hvd, ps="", accumulate=True)
     expected, _ = one_process(1, 5)
     het_tf.init()
     again, _ = one_process(1, 5)
     for table, scan in expected.items():
         np.testing.assert_array_equal(scan["rows"], again[table]["rows"])
-
-
-def test_accumulate_with_a_module_without_alltoall_is_refused(fresh):
-    class NoHorovod:
-        @staticmethod
-        def size():
-            return 2
-
-    with pytest.raises(ValueError, match="has no alltoall"):
-        het_tf.init(hvd=NoHorovod, accumulate=True)

@@ -35,7 +35,9 @@ def launch(out: Path, given: dict, *arguments: str) -> tuple[int, str]:
     }  # fmt: skip
     log = out / "log"
     with log.open("w") as file:
-        job = subprocess.Popen(command, env=environment, cwd=out, stdout=file, stderr=file, start_new_session=True)
+        job = subprocess.Popen(
+            command, env=environment, cwd=out, stdout=file, stderr=file, start_new_session=True
+        )
         try:
             job.wait(DEADLINE)
         except subprocess.TimeoutExpired:
@@ -103,8 +105,8 @@ def test_a_worker_is_killed_and_the_other_goes_on(tmp_path, given):
     assert [line["step"] for line in survivor] == [*range(1, 11), *range(9, elastic_worker.STEPS + 1)]
     assert [line["size"] for line in survivor] == [2] * 10 + [1] * (elastic_worker.STEPS - 8)
     assert done["step"] == done["iterations"] == done["applies"] == elastic_worker.STEPS
-    # The row keeps the steps that were taken back. Gradients were halved while there were two workers, and only
-    # then; what a worker did of the step in which the other died is half a step at most.
+    # The row keeps the steps that were taken back. Gradients were halved while there were two workers, and
+    # only then; what a worker did of the step in which the other died is half a step at most.
     assert done["scale"] == 1.0
     steps = 10 + elastic_worker.STEPS - 8
     assert -steps - 0.5 <= done["row"][0] <= -steps + (4.5 if given.get("total") else 0)

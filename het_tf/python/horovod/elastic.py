@@ -25,7 +25,8 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from het_tf.python import native, owner, registry, runtime
+from het_tf.python import native, owner, registry
+from het_tf.python.horovod import checks, collective
 from het_tf.python.native import tf
 
 # What a failed collective says: Horovod's own words, or the name of the op that waited for it.
@@ -56,12 +57,7 @@ class ElasticState(ObjectState):
     """
 
     def __init__(self, model: Any, optimizer: Any = None, **scalars: Any) -> None:
-        hvd = runtime.horovod()
-        if hvd is None:
-            raise RuntimeError(
-                "ElasticState needs Horovod; begin the program with: import horovod.tensorflow as hvd; "
-                "hvd.init(); het_tf.init(hvd=hvd)"
-            )
+        hvd = collective.required("het_tf.horovod.ElasticState")
         if not isinstance(model, tf.keras.Model) or not model.built:
             raise ValueError(
                 f"model is {model!r}, which is no Keras model, or is not built, so that its weights are not "
@@ -70,7 +66,9 @@ class ElasticState(ObjectState):
         self._het_model = model
         self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self._het_optimizer is not None:
-            owner.build_optimizer(self._het_optimizer, model)
+            for layer in checks.layers(model):
+                owner.before_build(layer, self._het_optimizer)
+            self._het_optimizer.build(model.trainable_variables)
         self._het_values: list[Any] = []
         self._het_applies: dict[tuple[str, str], int] = {}
         super().__init__(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, **scalars)
@@ -98,7 +96,7 @@ class ElasticState(ObjectState):
 
     def sync(self) -> None:
         """Gives every worker what rank 0 has."""
-        hvd = runtime.horovod()
+        hvd = collective.required("ElasticState.sync")
         hvd.broadcast_variables(self._variables(), root_rank=0)
         self._het_applies = hvd.broadcast_object(self._applies(), root_rank=0, name="het_tf.applies")
         self._set_applies()
@@ -153,7 +151,4 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    hvd = runtime.horovod()
-    if hvd is None:
-        raise RuntimeError("het_tf.horovod.run needs Horovod; call het_tf.init(hvd=hvd) first")
-    return hvd.elastic.run(caught)
+    return collective.required("het_tf.horovod.run").elastic.run(caught)

@@ -1,0 +1,36 @@
+"""Several workers under Horovod: `horovodrun -np 4 python train.py`.
+
+    import horovod.tensorflow as hvd, het_tf
+
+    hvd.init()
+    het_tf.init(hvd=hvd)                                  # before the first layer
+    dataset = het_tf.horovod.shard(dataset).batch(128)
+    model = het_tf.horovod.distribute(model)
+    model.compile("adam", ...)                            # not hvd.DistributedOptimizer
+    model.fit(dataset, callbacks=[
+        het_tf.callbacks.Broadcast(),                     # one set of initial weights
+        het_tf.callbacks.MetricAverage(),                 # metrics of all ranks, exactly
+        het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv")),
+    ])
+
+Dense gradients are averaged by Horovod; rows of tables go to the parameter server that all ranks share. The
+callbacks are in `het_tf.callbacks`. docs/horovod.md is the guide. Nothing here imports Horovod.
+"""
+
+from het_tf.python.horovod.callbacks import broadcast, flush_all, on_rank_zero
+from het_tf.python.horovod.collective import barrier
+from het_tf.python.horovod.data import shard
+from het_tf.python.horovod.distribute import distribute
+from het_tf.python.horovod.gradients import reduce_gradients
+from het_tf.python.horovod.metrics import global_metrics
+
+__all__ = [
+    "barrier",
+    "broadcast",
+    "distribute",
+    "flush_all",
+    "global_metrics",
+    "on_rank_zero",
+    "reduce_gradients",
+    "shard",
+]

@@ -1,0 +1,245 @@
+"""Callbacks of several workers (public in `het_tf.callbacks`). Every rank gives `fit` the same ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from het_tf.python import native, owner, registry, runtime
+from het_tf.python.horovod import checks, collective
+from het_tf.python.horovod.metrics import global_metrics
+from het_tf.python.native import tf
+
+_Callback = tf.keras.callbacks.Callback
+# Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
+_DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
+
+
+def broadcast(model: Any) -> None:
+    """Gives every rank the weights of rank 0, and the state of its optimizer. Every rank must call it.
+
+    Tables are not concerned: they are shared, and their initial rows are the same everywhere.
+
+    Args:
+      model: A built Keras model, compiled or not.
+
+    Raises:
+      RuntimeError: It has no weights yet, or `het_tf.init(hvd=hvd)` was not called.
+    """
+    hvd = collective.required("het_tf.horovod.broadcast")
+    if not model.built:
+        raise RuntimeError(
+            f"model {model.name!r} has no weights yet that could be broadcast; call it on a batch first, or "
+            "give it a keras.Input"
+        )
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+        for layer in checks.layers(model):
+            owner.before_build(layer, optimizer)
+        optimizer.build(model.trainable_variables)
+        optimizer.built = True
+    if hvd.size() == 1:
+        return
+    of_optimizer = getattr(optimizer, "variables", [])
+    variables = [*model.weights, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
+    for variable in variables:
+        # One by one, eagerly: hvd.broadcast_variables would trace a function for every model.
+        if _dtype(variable) in _DTYPES:
+            value = hvd.broadcast(tf.convert_to_tensor(variable), root_rank=0, name="het_tf.variable")
+        else:
+            value = hvd.broadcast_object(np.asarray(variable), root_rank=0, name="het_tf.variable")
+        variable.assign(value)
+
+
+def _dtype(variable: Any) -> str:
+    return str(tf.as_dtype(variable.dtype).name)
+
+
+class Broadcast(_Callback):  # type: ignore[misc, valid-type]
+    """Before training: gives every rank the weights of rank 0, and checks what else must agree.
+
+    The ranks must have equally many batches an epoch (where Keras knows their number), and something must
+    reduce the gradients of the model.
+
+    Raises:
+      RuntimeError: See above; and if `het_tf.init(hvd=hvd)` was not called, or the model has no weights.
+    """
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcasts, or where a subclassed model has no weights before its first batch, has it done then."""
+        collective.required("het_tf.callbacks.Broadcast")
+        checks.require_reduction(self.model)
+        checks.compare_steps((self.params or {}).get("steps"))
+        model = self.model
+        self._late = False
+        if model.built:
+            broadcast(model)
+        elif checks.KERAS_3 and checks.is_distributed(model):
+            model._het_distributed.before_update = lambda: broadcast(model)
+        else:
+            self._late = True  # Keras 2 gives weights their values when the first step has been traced
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Broadcasts what the first step has made, if that could not be done before."""
+        if self._late:
+            broadcast(self.model)
+            self._late = False
+
+
+class MetricAverage(_Callback):  # type: ignore[misc, valid-type]
+    """Makes the logs of every epoch those of all ranks: metrics of the model exactly, other numbers averaged.
+
+    Exactly means as `het_tf.horovod.global_metrics`: from summed states, also for AUC and for ranks that have
+    seen different numbers of rows. It holds for training and validation. Put it before callbacks that read
+    the logs (EarlyStopping, ReduceLROnPlateau, Checkpoint), so that all ranks decide the same. The progress
+    bar shows this rank's part while the epoch runs. What `model.evaluate` returns is this rank's: call
+    `global_metrics` after it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fitting = False
+        self._train: dict[str, Any] | None = None
+        self._validation: dict[str, Any] = {}
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Checks that the model trains as one."""
+        collective.required("het_tf.callbacks.MetricAverage")
+        checks.require_reduction(self.model)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """A new epoch has no metrics yet."""
+        self._fitting, self._train, self._validation = True, None, {}
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Validation is about to reset the metrics: those of training are taken now."""
+        if self._fitting:
+            self._train = global_metrics(self.model)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Takes those of validation."""
+        if self._fitting:
+            self._validation = {f"val_{name}": value for name, value in global_metrics(self.model).items()}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Puts them into the logs."""
+        self._fitting = False
+        exact = {**(global_metrics(self.model) if self._train is None else self._train), **self._validation}
+        logs = {} if logs is None else logs
+        others = sorted(name for name in logs if name not in exact and np.ndim(logs[name]) == 0)
+        names = collective.gather(others, "logs")
+        shared = [name for name in others if all(name in one for one in names)]
+        sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
+        logs.update({name: exact[name] for name in logs if name in exact})
+        logs.update({name: float(value) / checks.workers() for name, value in zip(shared, sums, strict=True)})
+
+
+def flush_all() -> None:
+    """Returns on a rank when every rank has sent what its caches held back. Every rank must call it."""
+    for namespace in registry.namespaces():
+        native.call("HetFlush", namespace)
+    collective.barrier()
+
+
+def on_rank_zero(callback: Any) -> Any:
+    """The callback itself on rank 0, one that does nothing on the other ranks.
+
+        callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
+
+    For callbacks that write or print. Those that change training (a learning rate, when to stop) belong on
+    every rank, behind MetricAverage.
+    """
+    hvd = runtime.horovod()
+    return callback if hvd is None or hvd.rank() == 0 else _Callback()
+
+
+class Checkpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[name-defined]
+    """Keras' ModelCheckpoint, for several ranks: all send what their caches hold back, then rank 0 writes.
+
+    Arguments are those of `keras.callbacks.ModelCheckpoint`. With `save_best_only` put MetricAverage before
+    it. Every rank must have it.
+    """
+
+    def _save_model(self, *args: Any, **kwargs: Any) -> None:
+        flush_all()
+        hvd = runtime.horovod()
+        if hvd is None or hvd.rank() == 0:
+            super()._save_model(*args, **kwargs)
+
+
+class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]
+    """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
+
+    N ranks with batches of B take one step on the mean gradient of N * B rows. For SGD the rate then grows
+    with N (Goyal et al., "Accurate, Large Minibatch SGD", 2017), reached over a few epochs: in the step that
+    is the share x of the warm-up, `rate * (1 + (factor - 1) * x)`. A second `fit` does not scale again.
+
+    Args:
+      warmup_epochs: Over how many epochs, >= 0; where Keras does not know the number of steps of the first
+        epoch, the rate moves at its end.
+      factor: What the rate is multiplied by in the end; None: the number of ranks.
+
+    Raises:
+      ValueError: An argument is out of range; when training begins: the rate is a schedule.
+    """
+
+    def __init__(self, warmup_epochs: float = 0.0, factor: float | None = None) -> None:
+        super().__init__()
+        if not warmup_epochs >= 0:
+            raise ValueError(f"warmup_epochs is {warmup_epochs}; give a number of epochs >= 0")
+        if factor is not None and not factor > 0:
+            raise ValueError(f"factor is {factor}; give a number > 0, or None for the number of ranks")
+        self.warmup_epochs = float(warmup_epochs)
+        self.factor = factor
+        self._epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Learns the rate of one rank."""
+        collective.required("het_tf.callbacks.LearningRateScaling")
+        optimizer = self.model.optimizer
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        schedule = tf.keras.optimizers.schedules.LearningRateSchedule
+        if isinstance(getattr(inner, "_learning_rate", None), schedule):
+            raise ValueError(
+                "the learning rate is a schedule, which cannot be assigned to; multiply its rates by "
+                "hvd.size() where it is made, and leave LearningRateScaling out"
+            )
+        base, reached = getattr(optimizer, "_het_rates", (None, None))
+        rate = self._rate()
+        if base is None or not np.isclose(rate, reached, rtol=1e-5):
+            base = rate
+        self._base = base
+        self._final = base * (checks.workers() if self.factor is None else self.factor)
+        self._warm = base == rate
+        if not self.warmup_epochs:
+            self._set(self._final)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Remembers the epoch."""
+        self._epoch = epoch
+        self._warm_up(float(epoch))
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Moves the rate, while it is warming up."""
+        steps = (self.params or {}).get("steps")
+        if steps:
+            self._warm_up(self._epoch + batch / steps)
+
+    def _warm_up(self, epochs: float) -> None:
+        if self.warmup_epochs and self._warm:
+            share = min(epochs / self.warmup_epochs, 1.0)
+            self._set(self._base + (self._final - self._base) * share)
+            self._warm = share < 1.0
+
+    def _rate(self) -> float:
+        return float(np.asarray(self.model.optimizer.learning_rate))
+
+    def _set(self, rate: float) -> None:
+        optimizer = self.model.optimizer
+        learning_rate = optimizer.learning_rate
+        if hasattr(learning_rate, "assign"):
+            learning_rate.assign(rate)
+        else:
+            optimizer.learning_rate = rate
+        optimizer.__dict__["_het_rates"] = (self._base, rate)

@@ -1,0 +1,151 @@
+"""`het_tf.horovod.distribute`: a Keras model whose train_step reduces dense gradients over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from het_tf.python.horovod import checks, collective
+from het_tf.python.horovod.gradients import reduce_gradients
+from het_tf.python.native import tf
+
+_APPLY = "apply" if checks.KERAS_3 else "apply_gradients"
+
+
+def distribute(model: Any) -> Any:
+    """Makes `fit` and `train_on_batch` of a model average dense gradients over all ranks.
+
+        model = het_tf.horovod.distribute(model)
+        model.compile("adam", ...)
+        model.fit(dataset, callbacks=[het_tf.callbacks.Broadcast()])
+
+    The model stays what it is, and is changed in place: its own `train_step`, Keras' or yours, runs as before,
+    and while it does, what it hands to its optimizers is reduced first. Loss scaling, clipping, accumulation,
+    weight decay and moving averages therefore see the averaged gradients, on every rank the same. With one
+    rank nothing changes. Call it before or after `compile`; a second call does nothing.
+
+    Before the first step the ranks compare their models, and refuse to begin with different ones.
+
+    Args:
+      model: A Keras model, functional, Sequential or subclassed.
+
+    Returns:
+      `model`.
+
+    Raises:
+      TypeError: It is no Keras model.
+      RuntimeError: `het_tf.init(hvd=hvd)` was not called, the model is compiled with Horovod's own optimizer
+        wrapper under Keras 3, or with `jit_compile=True`. At the first step: the models of the ranks differ,
+        or the model's own train_step used no optimizer that is an attribute of the model.
+    """
+    if not isinstance(model, tf.keras.Model):
+        raise TypeError(f"model is {model!r}; give a Keras model")
+    collective.required("het_tf.horovod.distribute")
+    if checks.is_distributed(model):
+        return model
+    _refuse(model)
+    step = _Step(model, model.train_step)
+    model._het_distributed = step
+    # An attribute of the object, in front of the method of its class: the class, by which Keras saves and
+    # clones a model, stays.
+    model.train_step = step.run
+    model.train_function = None  # a fit before this call has traced the old step
+    return model
+
+
+def _refuse(model: Any) -> None:
+    checks.refuse_optimizer(getattr(model, "optimizer", None))
+    # Keras 3 would compute the property of a model that is not compiled yet.
+    jit = getattr(model, "_jit_compile", None)
+    if jit and checks.workers() > 1:
+        raise RuntimeError(
+            "the model is compiled with jit_compile=True, and XLA has no kernels of Horovod's all-reduce nor of "
+            "het_tf's lookup; compile with jit_compile=False"
+        )
+
+
+class _Step:
+    """The train_step of a distributed model.
+
+    Attributes:
+      before_update: Called once, in the first step, when all weights exist and none has been changed yet (in a
+        traced step, before its graph runs).
+    """
+
+    def __init__(self, model: Any, inner: Any) -> None:
+        self._model = model
+        self._inner = inner
+        self._compared = False
+        self.before_update: Any = None
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's own train_step, with its optimizers intercepted."""
+        _refuse(self._model)
+        interception = _Interception(self._model, self._begin)
+        with interception:
+            result = self._inner(*args, **kwargs)
+        interception.check()
+        return result
+
+    def _begin(self) -> None:
+        """Before an update."""
+        with tf.init_scope():
+            if self.before_update is not None:
+                action, self.before_update = self.before_update, None
+                action()
+            if not self._compared:
+                self._compared = True
+                checks.compare_ranks(self._model)
+
+
+class _Interception:
+    """While open, the optimizers of a model reduce the gradients that they are given."""
+
+    def __init__(self, model: Any, before: Any) -> None:
+        self._model = model
+        self._before = before
+        self._optimizers: list[Any] = []
+        self._within = False
+        self._applied = False
+
+    def __enter__(self) -> None:
+        for value in [getattr(self._model, "optimizer", None), *vars(self._model).values()]:
+            if callable(getattr(value, _APPLY, None)) and all(value is not one for one in self._optimizers):
+                self._optimizers.append(value)
+        for optimizer in self._optimizers:
+            # Past the tracking of attributes: this is no part of the optimizer's state.
+            optimizer.__dict__[_APPLY] = self._reducing(getattr(optimizer, _APPLY))
+
+    def __exit__(self, *_: object) -> None:
+        for optimizer in self._optimizers:
+            optimizer.__dict__.pop(_APPLY, None)
+
+    def _reducing(self, apply: Any) -> Any:
+        def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
+            # An optimizer in another one, as in LossScaleOptimizer, is given what was reduced already.
+            if self._within:
+                return apply(gradients, *args, **kwargs)
+            self._within = self._applied = True
+            try:
+                self._before()
+                return apply(_reduce(gradients), *args, **kwargs)
+            finally:
+                self._within = False
+
+        return reduced
+
+    def check(self) -> None:
+        """RuntimeError: the step has trained something by another way."""
+        if not self._applied and self._model.trainable_weights and checks.workers() > 1:
+            raise RuntimeError(
+                f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an attribute "
+                "of the model, so nothing was reduced over the ranks; in it, pass the gradients through "
+                "het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
+            )
+
+
+def _reduce(gradients: Any) -> Any:
+    if _APPLY == "apply":
+        return reduce_gradients(list(gradients))
+    pairs = list(gradients)
+    reduced = reduce_gradients([gradient for gradient, _ in pairs])
+    return list(zip(reduced, [variable for _, variable in pairs], strict=True))

@@ -1,0 +1,133 @@
+"""A connection to one server, over redis-py: raw answers, errors that name the server, no hidden retries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.errors import ServerError
+
+
+class Unreachable(ServerError):
+    """No connection, or no answer in time: the server may come back."""
+
+
+class Refused(ServerError):
+    """The server answered an error. `reply` is its text, such as "LOADING Redis is loading ...".
+
+    Args:
+      place: Which server.
+      reply: What it answered.
+      hint: What to do, where it can be known.
+    """
+
+    def __init__(self, place: object, reply: str, hint: str = "") -> None:
+        super().__init__(f"{place}: {reply}" + (f"; {hint}" if hint else ""))
+        self.reply = reply
+
+
+def _hint(reply: str) -> str:
+    if reply.startswith(("NOAUTH", "WRONGPASS")) or "invalid username-password" in reply:
+        return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
+    if reply.startswith("NOPERM"):
+        return "`het-ps conf` prints the rights that an operator needs"
+    if reply.startswith("DENIED"):
+        return "the server is in protected mode: give it a password"
+    return ""
+
+
+class Node:
+    """One server. Connects at the first question; close it, or use it as a context manager.
+
+    Args:
+      place: Where it is.
+      user: Of its ACL; "" is the default user.
+      password: "" for none.
+      timeout: Seconds for connecting, and for every answer.
+    """
+
+    def __init__(self, place: Place, user: str = "", password: str = "", timeout: float = 5) -> None:
+        self.place = place
+        self.login = (user, password)
+        self._redis = redis.Redis(
+            host=place.host or "localhost",
+            port=place.port or 6379,
+            unix_socket_path=place.path or None,
+            username=user or None,
+            password=password or None,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",
+            protocol=2,
+        )
+        self._redis.response_callbacks.clear()
+
+    @classmethod
+    def of(cls, address: Address, timeout: float = 5) -> Node:
+        """The first server of an address."""
+        return cls(address.places[0], address.user, address.password, timeout)
+
+    def at(self, place: Place) -> Node:
+        """Another server with the same login."""
+        return Node(place, *self.login)
+
+    def ask(self, *words: object) -> Any:
+        """Sends one command and returns the answer: str, int, list or None.
+
+        Raises:
+          Unreachable: No connection or no answer.
+          Refused: The server answered an error.
+        """
+        try:
+            return self._redis.execute_command(*[str(word) for word in words])
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            if getattr(error, "status_code", None):
+                raise Refused(self.place, _with_code(error), _hint(_with_code(error))) from None
+            raise Unreachable(f"{self.place}: {_plain(error)}") from None
+        except redis.RedisError as error:
+            reply = _with_code(error)
+            raise Refused(self.place, reply, _hint(reply)) from None
+
+    def info(self, *sections: str) -> dict[str, str]:
+        """INFO as a dict: all sections, or those named."""
+        lines = "\n".join(str(self.ask("INFO", section)) for section in sections or ("everything",))
+        pairs = (line.rstrip("\r").partition(":") for line in lines.split("\n"))
+        return {name: value for name, colon, value in pairs if colon}
+
+    def setting(self, name: str) -> str:
+        """CONFIG GET of one setting; "" where the server does not know it."""
+        answer = self.ask("CONFIG", "GET", name)
+        return str(answer[1]) if answer else ""
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._redis.close()
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _with_code(error: Exception) -> str:
+    """The server's words: redis-py takes the first one off errors that have an exception of their own."""
+    code = getattr(error, "status_code", None)
+    return f"{code} {error}" if code else str(error)
+
+
+def _plain(error: BaseException) -> str:
+    """One line, without Python's names and numbers."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror[0].lower() + cause.strerror[1:]
+        cause = cause.__cause__ or cause.__context__
+    text = " ".join(str(error).split())
+    return "no answer" if "Timeout" in text or "timed out" in text else text.rstrip(".") or "no answer"
