@@ -70,10 +70,8 @@ def main() -> None:
                 state.commit()
 
     if given["elastic"]:
-        from het_tf.python.horovod import elastic
-
-        state = elastic.ElasticState(model, step=0)
-        elastic.run(train)(state)
+        state = het_tf.horovod.ElasticState(model, step=0)
+        het_tf.horovod.run_elastic(train)(state)
     else:
 
         class State:

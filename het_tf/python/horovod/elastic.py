@@ -1,9 +1,9 @@
-"""Elastic training: workers come and go while a job runs (public as `het_tf.horovod.ElasticState`, `run`).
+"""Elastic training: workers come and go while a job runs (public in `het_tf.horovod`).
 
     model = build(); model.compile(...); model.build(...)
     state = het_tf.horovod.ElasticState(model, step=0)
 
-    @het_tf.horovod.run
+    @het_tf.horovod.run_elastic
     def train(state):
         while state.step < STEPS:
             model.train_on_batch(*batch(state.step))
@@ -133,7 +133,7 @@ class ElasticState(ObjectState):
                 native.call("HetSetApplies", namespace, table, applies)
 
 
-def run(function: Callable[..., Any]) -> Callable[..., Any]:
+def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a training function whose first argument is an ElasticState: `hvd.elastic.run` for het_tf.
 
     When a worker is lost, the others leave the function, go back to the last commit, and call it again. When
@@ -151,4 +151,4 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    return collective.required("het_tf.horovod.run").elastic.run(caught)
+    return collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
