@@ -11,9 +11,11 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import het_tf
@@ -37,25 +39,45 @@ def main() -> None:
         2, name="counted", optimizer=het_tf.optimizers.SGD(rate), initializer="zeros",
         **({"total_staleness": 9} if given.get("total") else {"staleness": 0}),
     )  # fmt: skip
-    dense = tf.keras.layers.Dense(1, kernel_initializer="ones")
-    rows = embed(ids)
-    model = tf.keras.Model(ids, [rows, dense(tf.keras.layers.Flatten()(rows))])
-    model.compile(tf.keras.optimizers.Adam(0.01))
+    rows = tf.keras.layers.Flatten()(embed(ids))
+    output = tf.keras.layers.Dense(1, kernel_initializer="ones")(rows)
+    model = tf.keras.Model(ids, tf.keras.layers.Concatenate()([rows, output]))
+
+    def loss(_: Any, outputs: Any) -> Any:
+        return tf.reduce_sum(outputs[:, :2]) + 0.0 * tf.reduce_sum(outputs[:, 2:])
+
+    model.compile(tf.keras.optimizers.Adam(0.01), loss)
     values = [getattr(weight, "value", weight) for weight in model.trainable_variables]
 
     @tf.function
-    def step() -> None:
+    def custom() -> None:
         with tf.GradientTape() as tape:
-            row, output = model(tf.ones([1, 1], tf.int64), training=True)
-            loss = tf.reduce_sum(row) + 0.0 * tf.reduce_sum(output)
-        gradients = hvd.DistributedGradientTape(tape).gradient(loss, values)
+            total = loss(None, model(tf.ones([1, 1], tf.int64), training=True))
+        gradients = hvd.DistributedGradientTape(tape).gradient(total, values)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    def keras() -> None:
+        model.train_on_batch(np.ones([1, 1], np.int64), np.zeros([1, 3], np.float32))
+
+    step = keras if given.get("keras") else custom
+    if given.get("keras"):
+        het_tf.horovod.distribute(model)
+
+    def wait_for_another(state: Any) -> None:
+        """Tells the launcher of a second host, until its worker is there: the commit then leaves `train`."""
+        (out / "hosts").write_text("localhost:1\n127.0.0.1:1\n")
+        for _ in range(200):
+            time.sleep(0.3)
+            state.commit()
+        raise TimeoutError("no second worker has come")
 
     def train(state: Any) -> None:
         while state.step < STEPS:
             dies = hvd.rank() == given.get("victim") and hvd.size() == 2 and state.step == given["dies_at"]
             if dies:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if given.get("grows_at") == state.step and hvd.size() == 1:
+                wait_for_another(state)
             step()
             state.step += 1
             stats = het_tf.table("counted").options["cache"]

@@ -71,17 +71,18 @@ def lines(out: Path) -> list[list[dict]]:
     return sorted(logs, key=len, reverse=True)
 
 
-def elastic(tmp_path: Path, given: dict) -> tuple[list[list[dict]], dict]:
-    """A job on two hosts, both of which are this machine under different names, of which one worker dies."""
+def elastic(tmp_path: Path, given: dict, hosts: str) -> tuple[list[list[dict]], dict]:
+    """A job on hosts that are this machine under different names; what they are stands in a file."""
     out = tmp_path / "out"
     out.mkdir()
     script = tmp_path / "discover"
-    script.write_text("#!/bin/sh\necho localhost:1\necho 127.0.0.1:1\n")
+    (out / "hosts").write_text(hosts)
+    script.write_text(f"#!/bin/sh\ncat {out}/hosts\n")
     script.chmod(0o755)
     with redis_lib.running(tmp_path / "redis") as server:
         status, log = launch(
             out, {"elastic": True, "ps": server.address, **given},
-            "-np", "2", "--min-np", "1", "--max-np", "2", "--host-discovery-script", str(script),
+            "-np", str(hosts.count(":")), "--min-np", "1", "--max-np", "2", "--host-discovery-script", str(script),
             "--network-interface", "lo", "--elastic-timeout", "60",
         )  # fmt: skip
     assert (out / "done").exists(), log[-6000:]
@@ -93,12 +94,12 @@ def elastic(tmp_path: Path, given: dict) -> tuple[list[list[dict]], dict]:
     "given",
     [
         {"victim": 1, "dies_at": 10, "accumulate": False, "total": True},
-        {"victim": 0, "dies_at": 10, "accumulate": True},
+        {"victim": 0, "dies_at": 10, "accumulate": True, "keras": True},
     ],
     ids=["plain", "accumulate_and_rank_0"],
 )
 def test_a_worker_is_killed_and_the_other_goes_on(tmp_path, given):
-    logs, done = elastic(tmp_path, given)
+    logs, done = elastic(tmp_path, given, "localhost:1\n127.0.0.1:1\n")
     survivor, victim = logs
     assert [line["step"] for line in victim] == list(range(1, 11))
     # Back to the last commit, at step 8, and on alone to the end.
@@ -112,6 +113,16 @@ def test_a_worker_is_killed_and_the_other_goes_on(tmp_path, given):
     assert -steps - 0.5 <= done["row"][0] <= -steps + (4.5 if given.get("total") else 0)
     if given.get("total"):
         assert survivor[0]["bounds"] == [4, 4] and survivor[-1]["bounds"] == [None, None]
+
+
+def test_a_worker_comes_and_goes_on_where_the_other_is(tmp_path):
+    logs, done = elastic(tmp_path, {"grows_at": 8, "accumulate": True, "keras": True}, "localhost:1\n")
+    first, second = logs
+    assert [line["step"] for line in first] == list(range(1, elastic_worker.STEPS + 1))
+    assert [line["size"] for line in first] == [1] * 8 + [2] * (elastic_worker.STEPS - 8)
+    assert [line["step"] for line in second] == list(range(9, elastic_worker.STEPS + 1))
+    assert done["step"] == done["iterations"] == done["applies"] == elastic_worker.STEPS
+    assert done["scale"] == 0.5 and done["row"][0] == -elastic_worker.STEPS
 
 
 def test_a_worker_of_a_static_job_is_killed_and_the_job_ends(tmp_path):
