@@ -14,8 +14,12 @@
     ])
 
 Dense gradients are averaged by Horovod; rows of tables go to the parameter server that all ranks share. The
-callbacks are in `het_tf.callbacks`. docs/horovod.md is the guide. Nothing here imports Horovod.
+callbacks are in `het_tf.callbacks`. docs/horovod.md is the guide. Nothing here imports Horovod, but for what
+elastic jobs need, when it is asked for.
 """
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from het_tf.python.horovod.callbacks import broadcast, flush_all, on_rank_zero
 from het_tf.python.horovod.collective import barrier
@@ -24,7 +28,20 @@ from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.horovod.metrics import global_metrics
 
+if _TYPE_CHECKING:
+    from het_tf.python.horovod.elastic import ElasticState, run_elastic
+
+
+def __getattr__(name: str) -> _Any:
+    if name in ("ElasticState", "run_elastic"):
+        from het_tf.python.horovod import elastic
+
+        return getattr(elastic, name)
+    raise AttributeError(f"module 'het_tf.horovod' has no attribute {name!r}")
+
+
 __all__ = [
+    "ElasticState",
     "barrier",
     "broadcast",
     "distribute",
@@ -32,5 +49,6 @@ __all__ = [
     "global_metrics",
     "on_rank_zero",
     "reduce_gradients",
+    "run_elastic",
     "shard",
 ]

@@ -37,13 +37,6 @@ Status TooManyIds(size_t ids) {
                          std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
 }
 
-Status NonFiniteGradient(const TableSchema& schema, Key key) {
-  return InvalidArgument(
-      "gradient of table '" + schema.spec().name + "' for id " + std::to_string(key) +
-      " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
-      "the inputs");
-}
-
 }  // namespace
 
 class Engine::ClientCall {
@@ -183,7 +176,7 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
       const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
       status = LookupDirect(call, step.get());
       if (status.ok()) status = LookupCached(call, step.get(), reserved);
-      if (status.ok()) GatherFeatures(call, step.get(), pool_.get(), out);
+      if (status.ok() && !out.empty()) GatherFeatures(call, step.get(), pool_.get(), out);
       if (status.ok() && token != nullptr) {
         *token = reserved;
         Remember(reserved, std::move(step));
@@ -287,7 +280,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
   bool any_active = false;
   for (size_t f = 0; f < call.features.size(); ++f) {
     const size_t floats = call.features[f].ids.size() * call.tables[call.features[f].table]->schema->dim();
-    step->active[f] = AnyNonZero(args.gradients[f], floats);
+    step->active[f] = args.active.empty() ? AnyNonZero(args.gradients[f], floats) : args.active[f] != 0;
     if (!step->active[f]) continue;
     changed[call.features[f].table] = 1;
     any_active = true;
@@ -331,11 +324,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
     if (args.non_finite == NonFinite::kSkip) {
       *skipped = true;
     } else {
-      const size_t dim = call.tables[group->table]->schema->dim();
-      size_t u = 0;
-      while (u + 1 < group->uniques && ScaleAndCheckFinite(step->values_of(*group, dim) + u * dim, dim, 1))
-        ++u;
-      status = NonFiniteGradient(*call.tables[group->table]->schema, step->plan.keys(*group)[u]);
+      status = NonFiniteGradient(call, step, *group);
     }
   } else if (const Table* table = missing.load()) {
     status = TableIsGone(*table);

@@ -42,6 +42,8 @@ namespace het {
 
 class Client;
 struct ClientConfig;
+struct GradientSums;
+struct MergedSums;
 struct Step;
 
 struct TableOptions {
@@ -93,7 +95,7 @@ class Engine {
 
   // out[f] receives features[f].ids.size() rows of the feature's dim. With `token`, the call belongs to a
   // training step: its rows are kept for the Apply that will come with the token. Without, nothing is
-  // remembered: neither caches nor counters of use change.
+  // remembered: neither caches nor counters of use change. `out` may be empty: then nothing is copied.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
   struct ApplyArgs {
@@ -102,16 +104,27 @@ class Engine {
     Span<const float> learning_rates;    // for each table
     float scale = 1;                     // every gradient is multiplied by it
     NonFinite non_finite = NonFinite::kRaise;
+    // For each feature whether its gradient counts. Empty: it does unless it is all zero.
+    Span<const uint8_t> active = {};
   };
   // One tick for every key that occurs in a feature whose gradient is not all zero. FailedPrecondition: the
   // token was used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with
   // kSkip *skipped becomes true. After an error no row has changed.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
 
+  // Apply in two halves, for workers that sum their gradients before one of them ticks (gradient_sums.h).
+  // The first consumes the token and changes no row; errors as of Apply. Learning rates are not looked at.
+  Status SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums);
+  // The second reads the rows and ticks each key once. Errors as of Lookup and Apply.
+  Status ApplySums(Span<const TablePtr> tables, const MergedSums& sums, Span<const float> learning_rates);
+
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
   // What has been applied so far is in a checkpoint: it need not be kept for a server that loses it.
   void MarkDurable();
+  // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the
+  // new bound; an error of that leaves the bounds as they were. Nothing to do for a direct table.
+  Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
   // Whether tables live elsewhere than in this process.
   bool remote() const { return service_ == nullptr; }
 

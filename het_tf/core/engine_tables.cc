@@ -106,6 +106,21 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   return Status();
 }
 
+Status Engine::SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound) {
+  auto found = Find(table);
+  if (!found.ok()) return found.status();
+  if (!found.value()->options.cache) return Status();
+  HET_RETURN_IF_ERROR(Flush());
+  std::lock_guard<std::mutex> client_lock(client_mutex_);
+  std::lock_guard<std::mutex> lock(tables_mutex_);
+  const uint64_t id = found.value()->schema->id();
+  if (!client_->HasTable(id)) return TableIsGone(*found.value());
+  client_->cache(id)->set_bounds(pull_bound, push_bound);
+  found.value()->options.cache->pull_bound = pull_bound;
+  found.value()->options.cache->push_bound = push_bound;
+  return Status();
+}
+
 Result<TablePtr> Engine::Find(const std::string& name) const {
   std::lock_guard<std::mutex> lock(tables_mutex_);
   const auto it = tables_.find(name);

@@ -78,6 +78,9 @@ void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, flo
 
 Status TableIsGone(const Table& table);
 
+// Names the first key of the group whose sum is not finite.
+Status NonFiniteGradient(const BatchCall& call, Step* step, const BatchPlan::Group& group);
+
 }  // namespace het
 
 #endif  // HET_TF_CORE_STEP_H_

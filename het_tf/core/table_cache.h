@@ -78,6 +78,10 @@ class TableCache {
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
   const CacheConfig& config() const { return config_; }
+  void set_bounds(int64_t pull_bound, int64_t push_bound) {
+    config_.pull_bound = pull_bound;
+    config_.push_bound = push_bound;
+  }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
   Counters& counters() { return counters_; }

@@ -55,6 +55,7 @@ Status CallSpec::Parse(const std::string& text) {
       if (!padding_id.is_null()) parsed.padding_id = padding_id.get<Key>();
       features_.push_back(parsed);
     }
+    signature_ = HashName(name_space_ + "\n" + json.at("tables").dump() + json.at("features").dump());
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument(std::string("specs is not the JSON of a lookup: ") + error.what());
   }

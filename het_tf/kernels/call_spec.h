@@ -40,6 +40,8 @@ class CallSpec {
   const std::vector<Feature>& features() const { return features_; }
   const std::vector<std::string>& tables() const { return tables_; }
   bool needs_loss_scale() const { return needs_loss_scale_; }
+  // Equal for equal layers of different processes.
+  uint64_t signature() const { return signature_; }
 
   // FailedPrecondition: a table does not exist in this process, or is not what the graph was made for.
   // Thread-safe; remembers the answer until a table is created or dropped.
@@ -54,6 +56,7 @@ class CallSpec {
   std::vector<std::string> specs_;   // of each table, as TableSchema::ToJson writes it
   std::vector<Feature> features_;
   bool needs_loss_scale_ = false;
+  uint64_t signature_ = 0;
 
   std::mutex mutex_;  // guards resolved_
   std::shared_ptr<const Resolved> resolved_;

@@ -138,6 +138,17 @@ int HetApplies(const char* name_space, const char* table, int64_t* applies) {
   return het::WithTable(name_space, table, [&](const het::Table& found) { *applies = found.applies.load(); });
 }
 
+int HetSetApplies(const char* name_space, const char* table, int64_t applies) {
+  return het::WithTable(name_space, table, [&](het::Table& found) { found.applies.store(applies); });
+}
+
+int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound, int64_t push_bound) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    return engine.SetBounds(table, pull_bound < 0 ? het::kUnbounded : pull_bound,
+                            push_bound < 0 ? het::kUnbounded : push_bound);
+  });
+}
+
 int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
   return het::WithTable(name_space, table, [&](const het::Table& found) {
     *floats = static_cast<int64_t>(found.schema->row_floats());

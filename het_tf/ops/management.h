@@ -29,6 +29,11 @@ HET_EXPORT int HetTableNames(const char* name_space);
 HET_EXPORT int HetSize(const char* name_space, const char* table, int64_t* rows);
 HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* bytes);
 HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
+// The step of learning-rate schedules: a worker that joins a job goes on where the others are.
+HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t applies);
+// Bounds of the table's cache from now on; -1 is unbounded. Flushes.
+HET_EXPORT int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound,
+                            int64_t push_bound);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
 // values: count * dim.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,

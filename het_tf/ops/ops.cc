@@ -46,6 +46,14 @@ void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
 }
 
+void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
+  TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, vector.get(), status);
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, scalar.get(), status);
+}
+
 void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
@@ -96,6 +104,39 @@ void RegisterApplyGrad() {
   Register(op, &ScalarShape);
 }
 
+// HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
+// (core/gradient_sums.h). The first consumes the token; `payload` has a part for each of `workers` workers,
+// of splits[w] bytes. An error of it travels in the payload: HetApplySums raises it, at all workers.
+void RegisterSumGrads() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSumGrads");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "grads: N * float");
+  TF_OpDefinitionBuilderAddInput(op, "token: int64");
+  TF_OpDefinitionBuilderAddInput(op, "scale: float");
+  TF_OpDefinitionBuilderAddInput(op, "loss_scale: float");
+  TF_OpDefinitionBuilderAddInput(op, "workers: int32");
+  TF_OpDefinitionBuilderAddOutput(op, "payload: uint8");
+  TF_OpDefinitionBuilderAddOutput(op, "splits: int32");
+  TF_OpDefinitionBuilderAddOutput(op, "tie: float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  Register(op, &SumGradsShape);
+}
+
+// The second half: `received` has the parts that all workers made for this one, `lengths` their lengths.
+void RegisterApplySums() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplySums");
+  TF_OpDefinitionBuilderAddInput(op, "received: uint8");
+  TF_OpDefinitionBuilderAddInput(op, "lengths: int32");
+  TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");
+  TF_OpDefinitionBuilderAddInput(op, "tie: float");
+  TF_OpDefinitionBuilderAddOutput(op, "anchor_grad: float");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  Register(op, &ScalarShape);
+}
+
 // How many HetApplyGrad have changed each table of specs: the step of a learning-rate schedule.
 void RegisterApplyCount() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyCount");
@@ -105,7 +146,8 @@ void RegisterApplyCount() {
   Register(op, &UnknownShape);
 }
 
-const bool registered = (RegisterLookup(), RegisterApplyGrad(), RegisterApplyCount(), true);
+const bool registered = (RegisterLookup(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
+                         RegisterApplyCount(), true);
 
 }  // namespace
 }  // namespace het

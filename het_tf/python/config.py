@@ -197,10 +197,26 @@ class CacheOptions:
         cache_rows: int | None,
         policy: str,
         admit_after: int,
+        total_staleness: int | None = None,
+        workers: int = 1,
     ) -> None:
         self.staleness = _bound("staleness", staleness)
-        self.pull_bound = self.staleness if pull_bound == "staleness" else _bound("pull_bound", pull_bound)
-        self.push_bound = self.staleness if push_bound == "staleness" else _bound("push_bound", push_bound)
+        self.total_staleness = None
+        if total_staleness is not None:
+            self.total_staleness = _integer("total_staleness", total_staleness, 0, 2**62)
+            if (pull_bound, push_bound) != ("staleness", "staleness"):
+                raise ValueError(
+                    f"total_staleness is {total_staleness}, and pull_bound {pull_bound!r} and push_bound "
+                    f"{push_bound!r} are given too; it derives both, so leave them out"
+                )
+            self.pull_bound, self.push_bound = derive_bounds(self.total_staleness, workers)
+        else:
+            self.pull_bound = (
+                self.staleness if pull_bound == "staleness" else _bound("pull_bound", pull_bound)
+            )
+            self.push_bound = (
+                self.staleness if push_bound == "staleness" else _bound("push_bound", push_bound)
+            )
         self.cache_rows = None if cache_rows is None else _integer("cache_rows", cache_rows, 0, 2**32 - 2)
         if policy not in POLICIES:
             raise ValueError(f"policy is {policy!r}; give one of {POLICIES}")
@@ -221,9 +237,50 @@ class CacheOptions:
         }
         return json.dumps({"cache": cache})
 
+    def follow(self, workers: int) -> bool:
+        """Derives the bounds anew for another number of workers. Returns whether they have changed."""
+        if self.total_staleness is None:
+            return False
+        before = self.pull_bound, self.push_bound
+        self.pull_bound, self.push_bound = derive_bounds(self.total_staleness, workers)
+        return (self.pull_bound, self.push_bound) != before
+
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return dict(vars(self))
+        """The constructor's arguments, but for the number of workers."""
+        config = dict(vars(self))
+        if self.total_staleness is not None:
+            config["pull_bound"] = config["push_bound"] = "staleness"
+        return config
+
+
+def derive_bounds(total_staleness: int, workers: int) -> tuple[int | None, int | None]:
+    """The bounds with which a read misses at most `total_staleness` updates of all other workers together.
+
+    A read misses at most `pull_bound + (N - 1) * (push_bound + 1)` of them: what the store had and the copy
+    may lack, what each of the others holds back, and its step in progress. Half of what is left beside these
+    steps goes to `push_bound`.
+
+    Args:
+      total_staleness: S, updates of one row.
+      workers: N.
+
+    Returns:
+      pull_bound and push_bound; None, None (unbounded) for one worker, whose reads miss nothing.
+
+    Raises:
+      ValueError: S < N - 1: the steps in progress alone are more.
+    """
+    others = workers - 1
+    if others == 0:
+        return None, None
+    if total_staleness < others:
+        raise ValueError(
+            f"total_staleness is {total_staleness} with {workers} workers; a read may always miss the step "
+            f"in progress of each of the other {others}, so give at least {others}, or staleness=0 for steps "
+            "that all workers begin together"
+        )
+    push = (total_staleness - others) // (2 * others)
+    return total_staleness - others * (push + 1), push
 
 
 def _bound(argument: str, value: Any) -> int | None:

@@ -51,6 +51,9 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         without a cache; of those at a parameter server 262,144 rows are cached.
       policy: What leaves a full cache: "lru", "lfu", "light_lfu".
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
+      total_staleness: In place of staleness: how many updates by all other workers together a read may miss.
+        Both bounds are derived from it and the number of workers N, which `het_tf.init(hvd=hvd)` has told
+        before; at least N - 1. One worker: unbounded, since its reads miss nothing.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
@@ -80,6 +83,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         cache_rows: int | None = None,
         policy: str = "lru",
         admit_after: int = 1,
+        total_staleness: int | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)
@@ -92,7 +96,16 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             self._convert_input_args = False
             self._allow_non_tensor_positional_args = True
         self._het_features = features if isinstance(features, Features) else Features(self._resolve(features))
-        self._het_cache = CacheOptions(staleness, pull_bound, push_bound, cache_rows, policy, admit_after)
+        self._het_cache = CacheOptions(
+            staleness,
+            pull_bound,
+            push_bound,
+            cache_rows,
+            policy,
+            admit_after,
+            total_staleness,
+            runtime.workers(),
+        )
         self._het_namespace = runtime.current_namespace()
         self._het_number = registry.register_layer(self)
         self._het_owner = None
@@ -326,7 +339,7 @@ class Embedding(EmbeddingCollection):
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
       **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy,
-        admit_after, and name, dtype, trainable.
+        admit_after, total_staleness, and name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
     """

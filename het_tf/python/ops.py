@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python import native, optimizers, owner, registry, runtime, saving
+from het_tf.python import accumulate, native, optimizers, owner, registry, runtime, saving
 from het_tf.python.horovod.gradients import gated
 from het_tf.python.native import tf
 
@@ -75,22 +75,28 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     layer = registry.find_layer(specs.get("layer"))
     if layer is not None:
         saving.refuse_copy(layer)
-    scale = tf.constant(runtime.gradient_scale() / owner.accumulation_steps(layer), tf.float32)
-    if getattr(layer, "is_bulk_synchronous", False):
-        scale = gated(scale, op.outputs[count], dense)
-    anchor_gradient = native.ops.het_apply_grad(
-        ids=ids,
-        grads=dense,
-        token=op.outputs[count],
-        learning_rates=_learning_rates(specs, names, op.get_attr("specs"), layer),
-        scale=scale,
-        loss_scale=tf.zeros([], tf.float32) if probe is None else probe,
-        tables=names,
-        specs=op.get_attr("specs"),
-    )
+    update: dict[str, Any] = {
+        "ids": ids,
+        "grads": dense,
+        "token": op.outputs[count],
+        "learning_rates": _learning_rates(specs, names, op.get_attr("specs"), layer),
+        "scale": tf.convert_to_tensor(
+            runtime.gradient_scale() / owner.accumulation_steps(layer), dtype=tf.float32
+        ),
+        "loss_scale": tf.zeros([], tf.float32) if probe is None else probe,
+        "tables": names,
+        "specs": op.get_attr("specs"),
+    }
+    if runtime.accumulates():
+        anchor_gradient = accumulate.apply_gradients(**update)
+    else:
+        if getattr(layer, "is_bulk_synchronous", False):
+            update["scale"] = gated(update["scale"], update["token"], dense)
+        anchor_gradient = native.ops.het_apply_grad(**update)
     return [None] * count + [anchor_gradient] + [None] * count
 
 
+@tf.RegisterGradient("HetApplySums")
 @tf.RegisterGradient("HetApplyGrad")
 def _apply_gradient(op: Any, grad: Any) -> None:
     """There is no second derivative: it would update the tables again, in silence."""

@@ -88,9 +88,35 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
     return bool(a.get_config()["learning_rate"] == b.get_config()["learning_rate"])
 
 
+def follow_workers() -> None:
+    """Derives the bounds of tables with a total staleness anew, for the number of workers that there is now.
+
+    Raises:
+      ValueError: There are too many workers for a layer's total_staleness.
+    """
+    for (namespace, name), entry in list(_entries.items()):
+        for layer in list(entry.users):
+            options = layer._het_cache
+            options.follow(runtime.workers())
+            if options.total_staleness is not None:
+                pull, push = options.pull_bound, options.push_bound
+                native.call(
+                    "HetSetBounds",
+                    namespace,
+                    name,
+                    -1 if pull is None else pull,
+                    -1 if push is None else push,
+                )
+
+
 def find(namespace: str, table: str) -> Entry | None:
     """What is known of a table, or None if no layer of this process has declared it."""
     return _entries.get((namespace, table))
+
+
+def keys() -> list[tuple[str, str]]:
+    """Namespace and name of all tables of this process."""
+    return list(_entries)
 
 
 def namespaces() -> list[str]:

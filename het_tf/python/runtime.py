@@ -27,6 +27,7 @@ class _Settings:
     threads: int | None = None  # None: as TensorFlow's intra-op threads
     threads_set: int = 0  # what the engine was told last
     gradient_scale: str = "mean"
+    accumulate: bool = False
     hvd: Any = None
     ps: str | None = None  # None: HET_PS has not been looked at yet
     ps_options: str = "{}"  # of ps/client/remote_options.h
@@ -42,6 +43,7 @@ def init(
     hvd: Any = None,
     ps: str | None = None,
     gradient_scale: str = "mean",
+    accumulate: bool = False,
     namespace: str = "",
     threads: int | None = None,
     durability: str = "applied",
@@ -64,6 +66,10 @@ def init(
         with several ranks a server that rank 0 starts on this machine and stops at the end of the job.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
+      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
+        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
+        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+        workers", has when it matters.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
@@ -100,12 +106,20 @@ def init(
     native.call("HetCheckOptions", options)
     if hvd is None:
         _refuse_ranks()
+    elif _is_elastic():
+        _require_address(address)  # nothing collective: workers that come later call this alone
     elif hvd.size() > 1:
-        settings = {"gradient_scale": gradient_scale, "namespace": namespace, "options": options}
+        settings = {
+            "gradient_scale": gradient_scale,
+            "accumulate": bool(accumulate),
+            "namespace": namespace,
+            "options": options,
+        }
         address = _agree(hvd, ps, address, settings)
     _connect(address, _checked(namespace), options)
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
+    _settings.accumulate = bool(accumulate)
     _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
@@ -119,7 +133,10 @@ def _checked_horovod(hvd: Any) -> Any:
         import horovod.tensorflow
 
         hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
-    needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
+    needed = (
+        "size", "size_op", "rank", "is_initialized", "allreduce", "alltoall", "allgather_object",
+        "broadcast_object",
+    )  # fmt: skip
     if not all(hasattr(hvd, name) for name in needed):
         raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
     if not hvd.is_initialized():
@@ -142,6 +159,15 @@ def _refuse_ranks() -> None:
         raise RuntimeError(
             f"Horovod runs {ranks} ranks, and het_tf was not told; before the first layer is made: import "
             "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
+        )
+
+
+def _require_address(address: str) -> None:
+    if not address:
+        raise ValueError(
+            "the job is elastic, and no parameter server is given; one that a worker starts would end with "
+            "that worker. Start one that outlives them (`het-ps up`, docs/parameter-server.md), and give its "
+            "address by HET_PS or het_tf.init(ps=...)"
         )
 
 
@@ -209,11 +235,40 @@ def update_threads() -> None:
         _settings.threads_set = threads
 
 
-def gradient_scale() -> float:
-    """What the gradients of rows are multiplied by: 1 / workers, or 1."""
+def workers() -> int:
+    """The number of workers now."""
+    return 1 if _settings.hvd is None else int(_settings.hvd.size())
+
+
+def _is_elastic() -> bool:
+    return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
+
+
+def elastic() -> bool:
+    """Whether the number of workers may change while the process lives."""
+    return _settings.hvd is not None and _is_elastic()
+
+
+def several_workers() -> bool:
+    """Whether a graph that is traced now is one of several workers', now or when they have become more."""
+    return elastic() or workers() > 1
+
+
+def accumulates() -> bool:
+    """Whether the gradients of a step are summed over the workers before one of them updates a row."""
+    return _settings.accumulate and several_workers()
+
+
+def gradient_scale() -> Any:
+    """What the gradients of rows are multiplied by: 1 / workers, or 1.
+
+    A float, or in an elastic job a float32 scalar that is computed when the graph runs.
+    """
     if _settings.hvd is None or _settings.gradient_scale == "sum":
         return 1.0
-    return 1.0 / float(_settings.hvd.size())
+    if elastic():
+        return 1.0 / tf.cast(_settings.hvd.size_op(), tf.float32)
+    return 1.0 / workers()
 
 
 def _checked(name: str) -> str:

@@ -38,6 +38,8 @@ def name(kind: str) -> str:
     differently where one rank has made a layer more; a number of ours does not. Eager collectives run one
     after the other and may share a name.
     """
+    if tf.executing_eagerly():  # no count: workers that come later would begin with another
+        return f"het_tf.{kind}"
     graph = tf.compat.v1.get_default_graph()
     counter = _counts.setdefault(graph, collections.Counter())
     counter[kind] += 1

@@ -26,7 +26,7 @@ def reduce_gradients(gradients: Any) -> Any:
       The same nest; None stays None. Without Horovod, or with one rank, the gradients as they are.
     """
     hvd = runtime.horovod()
-    if hvd is None or hvd.size() == 1:
+    if hvd is None or not runtime.several_workers():
         return gradients
     flat = tf.nest.flatten(gradients)
     prefix = collective.name("gradient")
@@ -55,7 +55,7 @@ def gated(scale: Any, token: Any, gradients: list[Any]) -> Any:
       `scale`.
     """
     hvd = runtime.horovod()
-    if hvd is None or hvd.size() == 1:
+    if hvd is None or not runtime.several_workers():
         return scale
     with tf.control_dependencies(gradients):
         # A zero that Grappler cannot know to be one: an all-reduce of a constant it would run once, when it

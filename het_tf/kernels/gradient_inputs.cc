@@ -1,0 +1,100 @@
+#include "het_tf/kernels/gradient_inputs.h"
+
+#include <cmath>
+
+namespace het {
+namespace {
+
+Result<float> GetScalar(TF_OpKernelContext* context, int index, const char* name) {
+  auto tensor = GetInput(context, index);
+  if (!tensor.ok()) return tensor.status();
+  const std::vector<int64_t> shape = ShapeOf(tensor.value().get());
+  if (TF_TensorElementCount(tensor.value().get()) != 1) {
+    return InvalidArgument(std::string("HetApplyGrad: ") + name + " has shape " + ShapeText(shape) +
+                           "; it must be a scalar");
+  }
+  return *static_cast<const float*>(TF_TensorData(tensor.value().get()));
+}
+
+Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const CallSpec::Resolved& resolved,
+                    GradientInputs* inputs) {
+  const int n = static_cast<int>(spec.features().size());
+  for (int f = 0; f < n; ++f) {
+    auto tensor = GetInput(context, n + f);
+    if (!tensor.ok()) return tensor.status();
+    const uint32_t table = spec.features()[f].table;
+    std::vector<int64_t> wanted = ShapeOf(inputs->ids.tensors[f].get());
+    wanted.push_back(resolved.tables[table]->schema->dim());
+    const std::vector<int64_t> given = ShapeOf(tensor.value().get());
+    if (given != wanted) {
+      return InvalidArgument("HetApplyGrad: the gradient of feature " + std::to_string(f) + " (table '" +
+                             spec.tables()[table] + "') has shape " + ShapeText(given) + "; it must be " +
+                             ShapeText(wanted));
+    }
+    inputs->pointers.push_back(static_cast<const float*>(TF_TensorData(tensor.value().get())));
+    inputs->tensors.push_back(std::move(tensor.value()));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Engine::ApplyArgs GradientInputs::args() const {
+  Engine::ApplyArgs args;
+  args.token = token;
+  args.gradients = pointers;
+  args.scale = scale;
+  args.non_finite = non_finite;
+  return args;
+}
+
+Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
+                                         const CallSpec::Resolved& resolved, int scale_index) {
+  GradientInputs inputs;
+  auto ids = GetIdInputs(context, spec, 0);
+  if (!ids.ok()) return ids.status();
+  inputs.ids = std::move(ids.value());
+  HET_RETURN_IF_ERROR(GetGradients(context, spec, resolved, &inputs));
+  auto token = GetInput(context, 2 * static_cast<int>(spec.features().size()));
+  if (!token.ok()) return token.status();
+  inputs.token = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(token.value().get())));
+  auto scale = GetScalar(context, scale_index, "scale");
+  if (!scale.ok()) return scale.status();
+  auto loss_scale = GetScalar(context, scale_index + 1, "loss_scale");
+  if (!loss_scale.ok()) return loss_scale.status();
+  // 0 arrives when the probe is no part of the loss.
+  if (loss_scale.value() == 0 && spec.needs_loss_scale()) {
+    return FailedPrecondition(
+        "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
+        "and the tables would be trained with scaled gradients. In a custom loop add the model's losses "
+        "before scaling: loss += tf.add_n(model.losses)");
+  }
+  const float divisor = loss_scale.value() == 0 ? 1.0f : loss_scale.value();
+  inputs.scale = scale.value() / divisor;
+  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN makes the
+  // LossScaleOptimizer do the same and lower the scale.
+  inputs.non_finite = divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip;
+  return inputs;
+}
+
+Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,
+                                           TfTensor* tensor) {
+  auto rates = GetInput(context, index);
+  if (!rates.ok()) return rates.status();
+  *tensor = std::move(rates.value());
+  const size_t given = static_cast<size_t>(TF_TensorElementCount(tensor->get()));
+  if (given != spec.tables().size()) {
+    return InvalidArgument("HetApplyGrad: " + std::to_string(given) + " learning rates for " +
+                           std::to_string(spec.tables().size()) + " tables");
+  }
+  const Span<const float> values(static_cast<const float*>(TF_TensorData(tensor->get())), given);
+  for (size_t t = 0; t < given; ++t) {
+    if (!std::isfinite(values[t])) {
+      return InvalidArgument("HetApplyGrad: the learning rate of table '" + spec.tables()[t] +
+                             "' is not finite");
+    }
+  }
+  return values;
+}
+
+}  // namespace het

@@ -1,0 +1,35 @@
+// What the ops that take gradients have in common: ids * N, grads * N, token, and later scale and loss_scale.
+#ifndef HET_TF_KERNELS_GRADIENT_INPUTS_H_
+#define HET_TF_KERNELS_GRADIENT_INPUTS_H_
+
+#include <vector>
+
+#include "het_tf/kernels/call_spec.h"
+
+namespace het {
+
+struct GradientInputs {
+  IdInputs ids;
+  std::vector<TfTensor> tensors;
+  std::vector<const float*> pointers;
+  uint64_t token = 0;
+  float scale = 1;  // what gradients are multiplied by: scale / loss_scale
+  NonFinite non_finite = NonFinite::kRaise;
+
+  BatchCall call(const CallSpec::Resolved& resolved) const { return {resolved.tables, ids.features}; }
+  // All but the learning rates.
+  Engine::ApplyArgs args() const;
+};
+
+// `scale` and `scale + 1` are the inputs scale and loss_scale. InvalidArgument: a shape is wrong;
+// FailedPrecondition: a loss scale is needed and absent.
+Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
+                                         const CallSpec::Resolved& resolved, int scale);
+
+// float32 [tables of spec], finite. `tensor` owns them.
+Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,
+                                           TfTensor* tensor);
+
+}  // namespace het
+
+#endif  // HET_TF_KERNELS_GRADIENT_INPUTS_H_

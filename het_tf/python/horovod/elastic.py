@@ -1,0 +1,154 @@
+"""Elastic training: workers come and go while a job runs (public in `het_tf.horovod`).
+
+    model = build(); model.compile(...); model.build(...)
+    state = het_tf.horovod.ElasticState(model, step=0)
+
+    @het_tf.horovod.run_elastic
+    def train(state):
+        while state.step < STEPS:
+            model.train_on_batch(*batch(state.step))
+            state.step += 1
+            if state.step % 100 == 0:
+                state.commit()
+
+    train(state)
+
+Needs a parameter server that outlives the workers: HET_PS, or `het_tf.init(ps=...)`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from horovod.common.elastic import ObjectState
+from horovod.common.exceptions import HorovodInternalError
+
+from het_tf.python import native, owner, registry
+from het_tf.python.horovod import checks, collective
+from het_tf.python.native import tf
+
+# What a failed collective says: Horovod's own words, or the name of the op that waited for it.
+_FAILED = ("horovod", "het_tf.", "het_tf_")
+_LOST = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError)
+
+
+class ElasticState(ObjectState):
+    """What a job goes on with after a worker has died, has left or has come.
+
+    Dense weights, the state of the optimizer, the steps of the tables' learning-rate schedules, and numbers
+    of your own. Rows of tables are not in it: they live at the parameter server, and stay there. So a restart
+    goes back to the last commit with the dense part, while rows keep what the steps since then have taught
+    them: the dense part meets rows that are somewhat ahead, as it does with any bounded staleness. What a
+    dead worker had not pushed, at most `push_bound` updates of a row, is lost.
+
+    Horovod's own TensorFlowKerasState does not know Keras 3 (`optimizer.variables` is no function there).
+
+    Args:
+      model: A built Keras model. All workers must build it alike.
+      optimizer: Keras optimizer; None: the one that the model is compiled with, if it is.
+      **scalars: Attributes of the state that are kept and brought along: epoch, step, ... Anything that
+        pickles.
+
+    Raises:
+      ValueError: The model is not built, or `model` or `optimizer` is not what it should be.
+      RuntimeError: `het_tf.init(hvd=hvd)` was not called.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **scalars: Any) -> None:
+        hvd = collective.required("het_tf.horovod.ElasticState")
+        if not isinstance(model, tf.keras.Model) or not model.built:
+            raise ValueError(
+                f"model is {model!r}, which is no Keras model, or is not built, so that its weights are not "
+                "there yet; give it an Input, call model.build(input_shape), or call it once"
+            )
+        self._het_model = model
+        self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
+        if self._het_optimizer is not None:
+            for layer in checks.layers(model):
+                owner.before_build(layer, self._het_optimizer)
+            self._het_optimizer.build(model.trainable_variables)
+        self._het_values: list[Any] = []
+        self._het_applies: dict[tuple[str, str], int] = {}
+        super().__init__(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, **scalars)
+        self._remember()
+
+    def save(self) -> None:
+        """Remembers everything as it is now; what caches hold back goes to the parameter server first.
+
+        Part of `commit`, which also looks for new and lost hosts.
+
+        Raises:
+          ConnectionError, TimeoutError: The parameter server does not answer. The last commit stays.
+        """
+        for namespace in registry.namespaces():
+            native.call("HetFlushRemote", namespace)
+        self._remember()
+        super().save()
+
+    def restore(self) -> None:
+        """Brings back what the last commit remembered; rows stay as they are."""
+        for variable, value in zip(self._variables(), self._het_values, strict=True):
+            variable.assign(value)
+        self._set_applies()
+        super().restore()
+
+    def sync(self) -> None:
+        """Gives every worker what rank 0 has."""
+        hvd = collective.required("ElasticState.sync")
+        hvd.broadcast_variables(self._variables(), root_rank=0)
+        self._het_applies = hvd.broadcast_object(self._applies(), root_rank=0, name="het_tf.applies")
+        self._set_applies()
+        self._remember()
+        super().sync()
+
+    def reset(self) -> None:
+        """After the number of workers has changed: what depends on it follows."""
+        registry.follow_workers()
+        super().reset()
+
+    def _variables(self) -> list[Any]:
+        """tf.Variables of the model and its optimizer, in an order that all workers share."""
+        found: dict[int, Any] = {}
+        optimizer = getattr(self._het_optimizer, "variables", [])
+        for one in [*self._het_model.variables, *(optimizer() if callable(optimizer) else optimizer)]:
+            variable = getattr(one, "value", one)
+            if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not
+                variable = one
+            found.setdefault(id(variable), variable)
+        return [variable for variable in found.values() if variable.dtype != tf.string]
+
+    def _remember(self) -> None:
+        self._het_values = [variable.numpy() for variable in self._variables()]
+        self._het_applies = self._applies()
+
+    @staticmethod
+    def _applies() -> dict[tuple[str, str], int]:
+        return {key: native.call_int("HetApplies", *key) for key in registry.keys()}
+
+    def _set_applies(self) -> None:
+        for (namespace, table), applies in self._het_applies.items():
+            if registry.find(namespace, table) is not None:
+                native.call("HetSetApplies", namespace, table, applies)
+
+
+def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a training function whose first argument is an ElasticState: `hvd.elastic.run` for het_tf.
+
+    When a worker is lost, the others leave the function, go back to the last commit, and call it again. When
+    one has come, all go on from where rank 0 is. A collective that fails is known as such also if it is one
+    of het_tf's; Horovod's own decorator knows three ops by their names alone.
+    """
+
+    @functools.wraps(function)
+    def caught(state: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(state, *args, **kwargs)
+        except tf.errors.OpError as error:
+            text = str(error).lower()
+            if isinstance(error, _LOST) and any(word in text for word in _FAILED):
+                raise HorovodInternalError(error) from error
+            raise
+
+    return collective.required("het_tf.horovod.run_elastic").elastic.run(caught)

@@ -1,0 +1,122 @@
+"""total_staleness: both bounds from one number and the number of workers, also when that changes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python import config, registry, runtime
+
+
+class Workers:
+    def __init__(self, count):
+        self.count = count
+
+    def size(self):
+        return self.count
+
+    def rank(self):
+        return 0
+
+
+@pytest.fixture
+def workers(fresh, monkeypatch):
+    """A job whose number of workers the test sets; only the size is asked for."""
+    made = Workers(3)
+    monkeypatch.setattr(runtime._settings, "hvd", made)
+    return made
+
+
+def bounds(name="t"):
+    cache = het_tf.table(name).options["cache"]
+    return cache["pull_bound"], cache["push_bound"]
+
+
+@pytest.mark.parametrize("total", [*range(1, 40), 100, 12345])
+@pytest.mark.parametrize("count", [2, 3, 5, 16])
+def test_a_read_misses_at_most_so_much(total, count):
+    others = count - 1
+    if total < others:
+        with pytest.raises(ValueError, match=rf"{total} with {count} workers.*give at least {others}"):
+            config.derive_bounds(total, count)
+        return
+    pull, push = config.derive_bounds(total, count)
+    assert pull >= 0 and push >= 0
+    assert pull + others * (push + 1) == total
+    assert abs(pull - others * push) <= 2 * others  # halves, as far as whole numbers go
+
+
+def test_a_layer_derives_them(workers):
+    het_tf.keras.Embedding(2, table="t", total_staleness=20, cache_rows=10)
+    assert bounds() == (10, 4)
+
+
+def test_one_worker_is_unbounded(fresh):
+    het_tf.keras.Embedding(2, table="t", total_staleness=0, cache_rows=10)
+    assert bounds() == (None, None)
+
+
+def test_too_little_is_refused_and_makes_no_table(workers):
+    with pytest.raises(ValueError, match="total_staleness is 1 with 3 workers"):
+        het_tf.keras.Embedding(2, table="t", total_staleness=1, cache_rows=10)
+    assert het_tf.tables() == []
+
+
+@pytest.mark.parametrize("more", [{"pull_bound": 3}, {"push_bound": None}])
+def test_one_way_of_saying_it(fresh, more):
+    with pytest.raises(ValueError, match="it derives both"):
+        het_tf.keras.Embedding(2, table="t", total_staleness=9, cache_rows=10, **more)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "many"])
+def test_what_is_no_number_of_updates_is_refused(fresh, wrong):
+    with pytest.raises(ValueError, match="total_staleness is"):
+        het_tf.keras.Embedding(2, table="t", total_staleness=wrong, cache_rows=10)
+
+
+def test_a_copy_derives_its_own(workers):
+    layer = het_tf.keras.Embedding(2, table="t", total_staleness=20, cache_rows=10)
+    workers.count = 5
+    with het_tf.namespace("copy"):
+        type(layer).from_config(layer.get_config())
+        assert bounds() == config.derive_bounds(20, 5)
+
+
+def test_tables_follow_the_number_of_workers(workers):
+    workers.count = 1
+    layer = het_tf.keras.Embedding(
+        2,
+        table="t",
+        optimizer=het_tf.optimizers.SGD(1.0),
+        initializer="zeros",
+        total_staleness=20,
+        cache_rows=10,
+    )
+    fixed = het_tf.keras.Embedding(2, table="fixed", staleness=7, cache_rows=10)
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(tf.constant([1]), training=True))
+        tape.gradient(loss, layer.trainable_variables)
+
+    def unsent():
+        return het_tf.table("t").stats()["cache"]["unsent_rows"]
+
+    for _ in range(9):
+        step()
+    assert unsent() == 1  # 9 ticks of one row, without a bound
+    workers.count = 3
+    registry.follow_workers()
+    assert bounds() == (10, 4) and bounds("fixed") == (7, 7)
+    assert unsent() == 0  # 9 would be over the new bound
+    for _ in range(4):
+        step()
+    assert unsent() == 1
+    step()
+    assert unsent() == 0  # the fifth is one too many
+    np.testing.assert_allclose(het_tf.table("t").lookup([1]), [[-9 - 5 / 3] * 2], rtol=1e-6)
+    workers.count = 30
+    with pytest.raises(ValueError, match="20 with 30 workers"):
+        registry.follow_workers()
+    assert bounds() == (10, 4) and layer._het_cache.push_bound == 4
+    del fixed
