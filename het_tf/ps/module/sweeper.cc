@@ -24,9 +24,15 @@ constexpr size_t kRowsAtOnce = 1024;
 // A partition as large as this should have been several.
 constexpr uint64_t kLargeBytes = uint64_t{256} << 20;
 
-// Where the next step begins, and which partitions were warned of: 1 large, 2 too large.
+// Where the next step begins.
 const Partition* next_partition = nullptr;
-std::map<const Partition*, int> warned;
+
+// What was said of a partition's size.
+struct Told {
+  uint64_t bytes = 0;  // when it was looked at last
+  int level = 0;       // 1: large, 2: too large
+};
+std::map<const Partition*, Told> told;
 
 // The key in which a partition lives, opened for as long as the object.
 struct OpenPartition {
@@ -52,12 +58,14 @@ struct OpenPartition {
 
 void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partition) {
   const uint64_t bytes = partition.bytes();
-  int* const level = &warned[&partition];
-  if (bytes < (uint64_t{512} << 10)) return;  // less than half of any setting
+  Told* const before = &told[&partition];
+  // The settings are asked for only when something may have changed. They are no less than a megabyte.
+  if (bytes == before->bytes || bytes < (uint64_t{512} << 10)) return;
+  before->bytes = bytes;
   const uint64_t bulk = MaxBulkBytes(ctx);
   const int is = bytes > bulk ? 2 : bytes > std::min(kLargeBytes, bulk / 2) ? 1 : 0;
-  if (is <= *level) return;
-  *level = is;
+  if (is <= before->level) return;
+  before->level = is;
   redis.Log(ctx, "warning", "het: %s holds %llu MB%s. Remedy: %sfewer rows (ttl, max_rows, min_count)",
             place.key.c_str(), static_cast<unsigned long long>(bytes >> 20),
             is == 2 ? ", more than proto-max-bulk-len: it cannot be moved to another shard"
@@ -93,7 +101,7 @@ void Step(RedisModuleCtx* ctx) {
   if ((flags & kCtxPrimary) == 0 || (flags & kCtxLoading) != 0 || redis.AvoidReplicaTraffic() != 0) return;
   const auto partitions = AllPartitions();
   if (partitions.empty()) return;
-  if (warned.size() > partitions.size()) warned.clear();  // of partitions that are gone
+  if (told.size() > partitions.size()) told.clear();  // some are gone
   ++stats.sweeps;
   auto first = std::find_if(partitions.begin(), partitions.end(),
                             [](const auto& entry) { return entry.first == next_partition; });
