@@ -189,16 +189,20 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
 // thread may be in the middle of them when it forks.
 TEST_F(RedisClientTest, Fork) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 1000000, 0);
+  auto owned = std::make_unique<RemoteWorker>(AddressOf(server), ClientConfig(), 1000000, 0);
+  RemoteWorker& worker = *owned;
   ASSERT_TRUE(worker.ok());
   for (int round = 1; round <= 10; ++round) {
     worker.Train({1, 2});
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(6));
     const pid_t child = fork();
     if (child == 0) {
+      alarm(60);
       bool ok = true;
       for (int i = 0; i < 3 && ok; ++i) ok = worker.Step({3}).ok();
-      _exit(ok && worker.engine().Flush().ok() ? 0 : 1);
+      ok = ok && worker.engine().Flush().ok();
+      owned.reset();  // ends the child's own thread, and waits for no other
+      _exit(ok ? 0 : 1);
     }
     ASSERT_GT(child, 0);
     worker.Train({1, 2});  // both talk at the same time
