@@ -274,7 +274,7 @@ def _notes(servers: list[Server]) -> Iterator[str]:
         partitions = server.number("het_partitions")
         if partitions and server.number("het_bytes") // partitions > LARGE_PARTITION:
             size = server.number("het_bytes") // partitions >> 20
-            yield f"{server.place}: partitions of {size} MB on average; moving one stalls the shard for seconds"
+            yield f"{server.place}: partitions of {size} MB on average; moving one stalls its shard"
 
 
 def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
