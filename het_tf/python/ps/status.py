@@ -6,7 +6,6 @@ since a server started.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -283,4 +282,4 @@ def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
     time.sleep(seconds)
     now = take(address, layout)
     now.since(before)
-    return dataclasses.replace(now)
+    return now
