@@ -162,6 +162,10 @@ def test_two_shards_with_replicas(tmp_path):
         assert "is a primary already" in het_ps("promote", first, "--dir", directory, status=1).err
         check(expected + train(address, seed=1))
 
+        redis_lib.leave()
+        stops = re.findall(r"^(\S+): stops$", het_ps("down", "--dir", directory).err, re.MULTILINE)
+        assert stops == ["shard-0-replica-1", "shard-1-replica-1", "shard-0", "shard-1"]
+
 
 def test_three_shards_replace_a_primary_by_themselves(tmp_path):
     directory, port = tmp_path / "ps", free_ports(6)

@@ -132,7 +132,7 @@ print(0, 0, child, flush=True)
     try:
         assert process.stdout
         pid, directory, url = process.stdout.readline().split()
-        assert ask(url, "PING") == "PONG"
+        assert ask(url, "PING") == "PONG" and Path(directory).exists(), "the fork stopped it"
         process.kill()
         assert gone(int(pid), Path(directory)), "the fork, which lives on, keeps it"
         assert runs(int(child))

@@ -91,7 +91,7 @@ def _quoted(name: str, value: str) -> str:
 
 
 def log_tail(log: Path, lines: int = 8) -> str:
-    """The end of a server's log, for error messages; the banner and its version lines are left out."""
+    """The end of a server's log, for error messages."""
     try:
         text = log.read_text(errors="replace")
     except OSError:

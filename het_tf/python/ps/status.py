@@ -6,7 +6,6 @@ since a server started.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -274,7 +273,7 @@ def _notes(servers: list[Server]) -> Iterator[str]:
         partitions = server.number("het_partitions")
         if partitions and server.number("het_bytes") // partitions > LARGE_PARTITION:
             size = server.number("het_bytes") // partitions >> 20
-            yield f"{server.place}: partitions of {size} MB on average; moving one stalls the shard for seconds"
+            yield f"{server.place}: partitions of {size} MB on average; moving one stalls its shard"
 
 
 def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
@@ -283,4 +282,4 @@ def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
     time.sleep(seconds)
     now = take(address, layout)
     now.since(before)
-    return dataclasses.replace(now)
+    return now
