@@ -201,16 +201,18 @@ class RedisFailover : public RedisFaults {
 };
 
 TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
-  for (Durability durability : {Durability::kReplicated, Durability::kCheckpoint}) {
-    for (Replica state : {kFollows, kIsCutOff}) {
-      SCOPED_TRACE(state);
-      RedisShards servers(2, WritesThrough(), /*replicas=*/2);
-      PsFleet fleet(Keeping(durability), &servers);
-      Run(&fleet, &servers, 2, state);
-      fleet.CheckConserved();
-      EXPECT_EQ(fleet.ledger().Sum(&Ledger::Worker::lost), 0u);
-      EXPECT_GT(Resends(&fleet), 0u);
-    }
+  const std::pair<Durability, Replica> cases[] = {{Durability::kReplicated, kFollows},
+                                                  {Durability::kReplicated, kIsCutOff},
+                                                  {Durability::kCheckpoint, kIsCutOff}};
+  for (const auto& [durability, state] : cases) {
+    SCOPED_TRACE(::testing::PrintToString(static_cast<int>(durability)) +
+                 (state == kFollows ? " follows" : ""));
+    RedisShards servers(2, WritesThrough(), /*replicas=*/2);
+    PsFleet fleet(Keeping(durability), &servers);
+    Run(&fleet, &servers, 2, state);
+    fleet.CheckConserved();
+    EXPECT_EQ(fleet.ledger().Sum(&Ledger::Worker::lost), 0u);
+    EXPECT_GT(Resends(&fleet), 0u);
   }
 }
 

@@ -20,6 +20,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -70,7 +71,12 @@ class RedisServer {
   }
   ~RedisServer() {
     Kill();
-    std::filesystem::remove_all(dir_);
+    // A child that was saving may write for a moment yet.
+    for (int tries = 0; tries < 100 && std::filesystem::exists(dir_); ++tries) {
+      std::error_code error;
+      std::filesystem::remove_all(dir_, error);
+      if (error) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
