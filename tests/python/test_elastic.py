@@ -27,7 +27,7 @@ pytestmark = [
 def launch(out: Path, given: dict, *arguments: str) -> tuple[int, str]:
     """Runs a job; returns its exit status and what it printed. None of its processes is left."""
     command = [
-        sys.executable, "-m", "horovod.runner.launch", "--gloo", "--gloo-timeout-seconds", "10", *arguments,
+        sys.executable, "-m", "horovod.runner.launch", "--gloo", "--gloo-timeout-seconds", "60", *arguments,
         sys.executable, str(Path(elastic_worker.__file__)), json.dumps({"out": str(out), **given}),
     ]  # fmt: skip
     environment = {
@@ -82,7 +82,8 @@ def elastic(tmp_path: Path, given: dict, hosts: str) -> tuple[list[list[dict]], 
     with redis_lib.running(tmp_path / "redis") as server:
         status, log = launch(
             out, {"elastic": True, "ps": server.address, **given},
-            "-np", str(hosts.count(":")), "--min-np", "1", "--max-np", "2", "--host-discovery-script", str(script),
+            "-np", str(hosts.count(":")), "--min-np", "1", "--max-np", "2",
+            "--host-discovery-script", str(script),
             "--network-interface", "lo", "--elastic-timeout", "60",
         )  # fmt: skip
     assert (out / "done").exists(), log[-6000:]

@@ -95,8 +95,20 @@ class ElasticState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Gives every worker what rank 0 has."""
+        """Gives every worker what rank 0 has.
+
+        Raises:
+          RuntimeError: This worker has other variables than rank 0.
+        """
         hvd = collective.required("ElasticState.sync")
+        mine = [(tuple(variable.shape), variable.dtype.name) for variable in self._variables()]
+        first = hvd.broadcast_object(mine, root_rank=0, name="het_tf.variables")
+        if mine != first:  # a broadcast of these would wait for ever
+            raise RuntimeError(
+                f"this worker's model and optimizer have {len(mine)} variables, those of rank 0 have "
+                f"{len(first)}, or other shapes; build and compile the same model on every worker before "
+                "ElasticState is made"
+            )
         hvd.broadcast_variables(self._variables(), root_rank=0)
         self._het_applies = hvd.broadcast_object(self._applies(), root_rank=0, name="het_tf.applies")
         self._set_applies()
@@ -109,10 +121,15 @@ class ElasticState(ObjectState):
         super().reset()
 
     def _variables(self) -> list[Any]:
-        """tf.Variables of the model and its optimizer, in an order that all workers share."""
+        """tf.Variables of the model and its optimizer, in an order that all workers share.
+
+        Not those of metrics, which a worker that has trained has, and one that has just come has not.
+        """
         found: dict[int, Any] = {}
+        metrics = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
+        model = [one for one in self._het_model.variables if id(one) not in metrics]
         optimizer = getattr(self._het_optimizer, "variables", [])
-        for one in [*self._het_model.variables, *(optimizer() if callable(optimizer) else optimizer)]:
+        for one in [*model, *(optimizer() if callable(optimizer) else optimizer)]:
             variable = getattr(one, "value", one)
             if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not
                 variable = one
