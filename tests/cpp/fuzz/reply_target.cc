@@ -28,6 +28,15 @@ class Script : public Transport {
   void Send(uint32_t, Bytes frame) override { asked_.push_back(std::move(frame)); }
   bool Poll(double seconds, std::vector<Event>* events) override {
     now_ += seconds;
+    for (const Mark& mark : marks_) {  // every second one is with a replica
+      events->emplace_back();
+      events->back().kind = Event::kReplicas;
+      events->back().seq = mark.seq;
+      events->back().replicas = mark.seq % 2;
+    }
+    const bool told = !marks_.empty();
+    marks_.clear();
+    if (told) return true;
     if (asked_.empty() || input_.size() - at_ < 3) return false;
     const size_t size = std::min<size_t>(input_[at_] + 256u * input_[at_ + 1], input_.size() - at_ - 3);
     const uint8_t flags = input_[at_ + 2];
@@ -53,6 +62,10 @@ class Script : public Transport {
     return true;
   }
   void Reset(uint32_t) override { asked_.clear(); }
+  uint64_t Connection(uint32_t) override { return 1; }
+  void AskReplicas(const std::vector<Mark>& marks, uint32_t, double) override {
+    for (const Mark& mark : marks) marks_.push_back(mark);
+  }
   void Sleep(double seconds) override { now_ += seconds; }
   double Now() override { return now_; }
 
@@ -60,19 +73,20 @@ class Script : public Transport {
   const Span<const uint8_t> input_;
   size_t at_ = 0;
   std::vector<Bytes> asked_;
+  std::vector<Mark> marks_;
   double now_ = 1;
 };
 
-ClientConfig Config(bool keep) {
+ClientConfig Config(Durability durability) {
   ClientConfig config;
   config.request_timeout = 0.1;
   config.deadline = 0.2;
-  config.keep_until_durable = keep;
+  config.durability = durability;
   return config;
 }
 
-void RunClient(Script* script, bool keep) {
-  Client client(script, Config(keep));
+void RunClient(Script* script, Durability durability) {
+  Client client(script, Config(durability));
   ThreadPool pool(1);
   CacheConfig cache;
   cache.capacity = 5;
@@ -163,6 +177,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   SetAllocLimit(SIZE_MAX);
   Script script(input);
-  RunClient(&script, size % 2 == 1);
+  constexpr Durability kKinds[] = {Durability::kApplied, Durability::kReplicated, Durability::kCheckpoint};
+  RunClient(&script, kKinds[size % 3]);
   return 0;
 }
