@@ -272,7 +272,7 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
   Answer(":1");
   ClientConfig config;
   config.keep_bytes = 2000;
-  config.deadline = 0.3;
+  config.deadline = 1.5;  // replicas are asked once a second at least
   Connect(&server, config);
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});

@@ -35,6 +35,8 @@ class FailoverTest : public RedisClientTest {
         RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
     replica_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--replicaof", "127.0.0.1 " + port});
     ASSERT_TRUE(replica_->Await("replication", "master_link_status:up")) << replica_->Log();
+    // The master counts it a moment later.
+    ASSERT_TRUE(master_->Await("replication", "state=online")) << master_->Log();
     PointAt(*master_);
   }
   void PointAt(const RedisServer& server) {
