@@ -159,7 +159,7 @@ def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
     one has come, all go on from where rank 0 is. A collective that fails is known as such also if it is one
     of het_tf's; Horovod's own decorator knows three ops by their names alone. In a loop of your own make the
     `tf.function` of a step inside of the decorated function: a worker that comes traces it anew, and a graph
-    that another one traced before need not name its collectives alike. Keras' own is traced anew by the state.
+    that another one traced before need not name its collectives alike. Keras' own is made anew by the state.
     """
 
     @functools.wraps(function)
