@@ -87,7 +87,7 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
 
 
 def horovod() -> Any:
-    """Returns the module horovod.tensorflow, initialised, if `horovodrun` has started this process; else None."""
+    """Returns horovod.tensorflow, initialised, if `horovodrun` has started this process; else None."""
     if "HOROVOD_RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ:
         return None
     import horovod.tensorflow as hvd

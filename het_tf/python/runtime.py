@@ -119,10 +119,15 @@ def _refuse_ranks() -> None:
     Each would train tables of its own, or push gradients that nobody has scaled, without a message.
     """
     hvd = sys.modules.get("horovod.tensorflow")
-    if hvd is not None and hvd.is_initialized() and hvd.size() > 1:
+    if hvd is not None and hvd.is_initialized():
+        ranks = hvd.size()
+    else:
+        size = os.environ.get("HOROVOD_SIZE", "")  # set by horovodrun
+        ranks = int(size) if size.isdigit() else 1
+    if ranks > 1:
         raise RuntimeError(
-            f"Horovod runs {hvd.size()} ranks, and het_tf was not told; call het_tf.init(hvd=hvd) after "
-            "hvd.init() and before the first layer is made"
+            f"Horovod runs {ranks} ranks, and het_tf was not told; before the first layer is made: import "
+            "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
         )
 
 
@@ -138,8 +143,9 @@ def _require_address(address: str) -> None:
 def _agree(hvd: Any, ps: str | None, address: str, settings: dict[str, Any]) -> str:
     if ps == "":
         raise ValueError(
-            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank would '
-            "train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an address"
+            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank '
+            "would train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an "
+            "address"
         )
     from het_tf.python.horovod import server  # needs the client library of Redis
 

@@ -64,7 +64,13 @@ def make(name, whole_numbers, rank=0, **layer_options):
     optimizer = het_tf.optimizers.SGD(1.0 if whole_numbers else 0.05)
     initializer = "zeros" if whole_numbers else None
     rows = het_tf.keras.Embedding(
-        4, combiner="sum", name=name, optimizer=optimizer, initializer=initializer, staleness=0, **layer_options
+        4,
+        combiner="sum",
+        name=name,
+        optimizer=optimizer,
+        initializer=initializer,
+        staleness=0,
+        **layer_options,
     )(late)
     dense = keras.layers.Dense(1, kernel_initializer="zeros" if whole_numbers else "glorot_uniform")
     if whole_numbers:
@@ -146,7 +152,7 @@ class TwoOptimizers(Subclassed):
         weights = self.trainable_variables
         gradients = tape.gradient(loss, weights)
         for optimizer, chosen in ((self.optimizer, 0), (self.second, 1)):
-            pairs = [one for i, one in enumerate(zip(gradients, weights)) if i % 2 == chosen]
+            pairs = [one for i, one in enumerate(zip(gradients, weights, strict=True)) if i % 2 == chosen]
             optimizer.apply_gradients(pairs)
         return {"loss": loss}
 
@@ -277,7 +283,7 @@ def loops(hvd):
                 gradients = tape.gradient(loss, [w.value for w in weights])
             else:
                 gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights))
-            optimizer.apply_gradients(zip(gradients, weights))
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
         for begin in range(0, 160, BATCH):
             step(*(one[begin : begin + BATCH] for one in (ids, x, y)))

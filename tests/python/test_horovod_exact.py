@@ -1,4 +1,4 @@
-"""The bulk-synchronous mode under horovodrun: two ranks learn what one process learns from both their batches."""
+"""The bulk-synchronous mode under horovodrun: two ranks learn what one process learns from both batches."""
 
 from __future__ import annotations
 

@@ -45,15 +45,12 @@ def broadcast(model: Any) -> None:
     variables = [*model.weights, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
     for variable in variables:
         # One by one, eagerly: hvd.broadcast_variables would trace a function for every model.
-        if _dtype(variable) in _DTYPES:
-            value = hvd.broadcast(tf.convert_to_tensor(variable), root_rank=0, name="het_tf.variable")
+        value = tf.convert_to_tensor(variable)
+        if value.dtype.name in _DTYPES:
+            value = hvd.broadcast(value, root_rank=0, name="het_tf.variable")
         else:
-            value = hvd.broadcast_object(np.asarray(variable), root_rank=0, name="het_tf.variable")
+            value = hvd.broadcast_object(value.numpy(), root_rank=0, name="het_tf.variable")
         variable.assign(value)
-
-
-def _dtype(variable: Any) -> str:
-    return str(tf.as_dtype(variable.dtype).name)
 
 
 class Broadcast(_Callback):  # type: ignore[misc, valid-type]
@@ -207,7 +204,7 @@ class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]
             )
         base, reached = getattr(optimizer, "_het_rates", (None, None))
         rate = self._rate()
-        if base is None or not np.isclose(rate, reached, rtol=1e-5):
+        if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
             base = rate
         self._base = base
         self._final = base * (checks.workers() if self.factor is None else self.factor)

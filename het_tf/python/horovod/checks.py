@@ -22,16 +22,18 @@ def workers() -> int:
 
 def of_horovod(optimizer: Any) -> bool:
     """Whether an optimizer came out of `hvd.DistributedOptimizer`."""
-    return any(hasattr(one, "_allreduce_grads") for one in (optimizer, getattr(optimizer, "inner_optimizer", None)))
+    return any(
+        hasattr(one, "_allreduce_grads") for one in (optimizer, getattr(optimizer, "inner_optimizer", None))
+    )
 
 
 def refuse_optimizer(optimizer: Any) -> None:
     """RuntimeError: `hvd.DistributedOptimizer` under Keras 3, whose methods Keras 3 never calls."""
     if KERAS_3 and of_horovod(optimizer):
         raise RuntimeError(
-            "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: every "
-            "rank would train a model of its own, without a message. Compile with the Keras optimizer itself, "
-            "and call het_tf.horovod.distribute(model)"
+            "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
+            "every rank would train a model of its own, without a message. Compile with the Keras optimizer "
+            "itself, and call het_tf.horovod.distribute(model)"
         )
 
 
@@ -53,8 +55,8 @@ def require_reduction(model: Any) -> None:
     own_step = type(model).train_step is not tf.keras.Model.train_step
     if not own_step and not of_horovod(optimizer):
         raise RuntimeError(
-            f"model {model.name!r} trains on {workers()} ranks, and nothing reduces its dense gradients: every "
-            "rank would train a model of its own. Call het_tf.horovod.distribute(model) before fit"
+            f"model {model.name!r} trains on {workers()} ranks, and nothing reduces its dense gradients: "
+            "every rank would train a model of its own. Call het_tf.horovod.distribute(model) before fit"
         )
 
 
@@ -112,8 +114,8 @@ def compare_ranks(model: Any) -> None:
             continue
         if what == "initial weights":
             raise RuntimeError(
-                f"the initial weights of model {model.name!r} differ between rank 0 and {_names(others)}; give "
-                "fit the callback het_tf.callbacks.Broadcast(), or call het_tf.horovod.broadcast(model)"
+                f"the initial weights of model {model.name!r} differ between rank 0 and {_names(others)}; "
+                "give fit the callback het_tf.callbacks.Broadcast(), or call het_tf.horovod.broadcast(model)"
             )
         raise RuntimeError(
             f"model {model.name!r} differs between rank 0 and {_names(others)} in its {what}: here "
@@ -131,8 +133,8 @@ def compare_steps(steps: int | None) -> None:
     if None not in of_ranks and len(set(of_ranks)) > 1:
         text = ", ".join(str(one) for one in of_ranks)
         raise RuntimeError(
-            f"the ranks have {text} batches an epoch; all must have equally many, or those with more wait for "
-            "ever: cut the data by het_tf.horovod.shard, or give fit steps_per_epoch"
+            f"the ranks have {text} batches an epoch; all must have equally many, or those with more wait "
+            "for ever: cut the data by het_tf.horovod.shard, or give fit steps_per_epoch"
         )
 
 

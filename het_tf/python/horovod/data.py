@@ -20,8 +20,8 @@ def shard(data: Any, drop_remainder: bool = True) -> Any:
     `batch`, whole batches are elements, and the last, smaller one of them may go to one rank.
 
     Args:
-      data: A tf.data.Dataset; a part of a data set of `het_tf.data`; an array [rows, ...], or a tuple, list or
-        dict of arrays with equally many rows.
+      data: A tf.data.Dataset; a part of a data set of `het_tf.data`; an array [rows, ...], or a tuple, list
+        or dict of arrays with equally many rows.
       drop_remainder: False: the first ranks take what is left over, too. For evaluation, where ranks need not
         step together. Streams of het_tf.data always drop it.
 
@@ -66,8 +66,8 @@ def _shard_arrays(data: Any, rank: int, count: int, drop_remainder: bool) -> Any
     flat = tf.nest.flatten(data)
     if not flat or not all(isinstance(array, np.ndarray) and array.ndim for array in flat):
         raise ValueError(
-            f"data is a {type(data).__name__} that het_tf.horovod.shard does not know; give a tf.data.Dataset, "
-            "a part of a data set of het_tf.data, or numpy arrays"
+            f"data is a {type(data).__name__} that het_tf.horovod.shard does not know; give a "
+            "tf.data.Dataset, a part of a data set of het_tf.data, or numpy arrays"
         )
     rows = {len(array) for array in flat}
     if len(rows) > 1:

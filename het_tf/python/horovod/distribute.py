@@ -18,10 +18,10 @@ def distribute(model: Any) -> Any:
         model.compile("adam", ...)
         model.fit(dataset, callbacks=[het_tf.callbacks.Broadcast()])
 
-    The model stays what it is, and is changed in place: its own `train_step`, Keras' or yours, runs as before,
-    and while it does, what it hands to its optimizers is reduced first. Loss scaling, clipping, accumulation,
-    weight decay and moving averages therefore see the averaged gradients, on every rank the same. With one
-    rank nothing changes. Call it before or after `compile`; a second call does nothing.
+    The model stays what it is, and is changed in place: its own `train_step`, Keras' or yours, runs as
+    before, and while it does, what it hands to its optimizers is reduced first. Loss scaling, clipping,
+    accumulation, weight decay and moving averages therefore see the averaged gradients, on every rank the
+    same. With one rank nothing changes. Call it before or after `compile`; a second call does nothing.
 
     Before the first step the ranks compare their models, and refuse to begin with different ones.
 
@@ -58,8 +58,8 @@ def _refuse(model: Any) -> None:
     jit = getattr(model, "_jit_compile", None)
     if jit and checks.workers() > 1:
         raise RuntimeError(
-            "the model is compiled with jit_compile=True, and XLA has no kernels of Horovod's all-reduce nor of "
-            "het_tf's lookup; compile with jit_compile=False"
+            "the model is compiled with jit_compile=True, and XLA has no kernels of Horovod's all-reduce nor "
+            "of het_tf's lookup; compile with jit_compile=False"
         )
 
 
@@ -67,8 +67,8 @@ class _Step:
     """The train_step of a distributed model.
 
     Attributes:
-      before_update: Called once, in the first step, when all weights exist and none has been changed yet (in a
-        traced step, before its graph runs).
+      before_update: Called once, in the first step, when all weights exist and none has been changed yet (in
+        a traced step, before its graph runs).
     """
 
     def __init__(self, model: Any, inner: Any) -> None:
@@ -137,9 +137,9 @@ class _Interception:
         """RuntimeError: the step has trained something by another way."""
         if not self._applied and self._model.trainable_weights and checks.workers() > 1:
             raise RuntimeError(
-                f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an attribute "
-                "of the model, so nothing was reduced over the ranks; in it, pass the gradients through "
-                "het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
+                f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an "
+                "attribute of the model, so nothing was reduced over the ranks; in it, pass the gradients "
+                "through het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
             )
 
 

@@ -10,7 +10,7 @@ from het_tf.python.native import tf
 
 
 def reduce_gradients(gradients: Any) -> Any:
-    """Averages gradients over all ranks; for custom training loops, between `tape.gradient` and the optimizer.
+    """Averages gradients over all ranks: for custom loops, between `tape.gradient` and the optimizer.
 
         gradients = tape.gradient(loss, model.trainable_variables)
         gradients = het_tf.horovod.reduce_gradients(gradients)

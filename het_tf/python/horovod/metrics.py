@@ -16,10 +16,10 @@ def global_metrics(model: Any) -> dict[str, Any]:
         print(het_tf.horovod.global_metrics(model))
 
     A Keras metric is a function of sums: a mean's total and count, the confusion counts of AUC. The sums are
-    added over the ranks, in float64, and the results computed from them; the metrics of the ranks stay as they
-    are. An average of the ranks' results would be wrong for AUC, precision and recall, and for a mean where
-    ranks have seen different numbers of rows. It holds for every metric whose `merge_state` adds, as all of
-    Keras' do. Every rank must call it.
+    added over the ranks, in float64, and the results computed from them; the metrics of the ranks stay as
+    they are. An average of the ranks' results would be wrong for AUC, precision and recall, and for a mean
+    where ranks have seen different numbers of rows. It holds for every metric whose `merge_state` adds, as
+    those of Keras do. Every rank must call it.
 
     Args:
       model: A compiled model that has seen at least one batch, by `evaluate`, `fit` or `test_on_batch`.

@@ -46,15 +46,17 @@ def agree(hvd: Any, address: str, settings: dict[str, Any]) -> str:
     of_ranks = hvd.allgather_object(mine, name="het_tf.init")
     for name in ("address", *settings):
         if any(one[name] != of_ranks[0][name] for one in of_ranks):
-            text = ", ".join(f"rank {rank}: {addresses.redacted(str(one[name]))!r}" for rank, one in enumerate(of_ranks))
+            text = ", ".join(
+                f"rank {rank}: {addresses.redacted(str(one[name]))!r}" for rank, one in enumerate(of_ranks)
+            )
             hint = " (is HET_PS set on every machine?)" if name == "address" else ""
             raise ValueError(f"the ranks were given different values of {name}: {text}{hint}")
     machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
     if address:
         if len(machines) > 1 and _is_local(address) and hvd.rank() == 0:
             warnings.warn(
-                f"het_tf: {addresses.redacted(address)} names, on each of {len(machines)} machines, that machine itself; "
-                "unless it is a tunnel to one server, give the server's name in the network",
+                f"het_tf: {addresses.redacted(address)} names, on each of {len(machines)} machines, that "
+                "machine itself; unless it is a tunnel to one server, give the server's name in the network",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -62,9 +64,9 @@ def agree(hvd: Any, address: str, settings: dict[str, Any]) -> str:
     if len(machines) > 1:
         names = ", ".join(host for host, _ in machines)
         raise RuntimeError(
-            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a server "
-            "that rank 0 starts by itself serves one machine alone. Start one that all can reach (`het-ps up`, "
-            "docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
+            "server that rank 0 starts by itself serves one machine alone. Start one that all can reach "
+            "(`het-ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
         )
     running = next((one["server"] for one in of_ranks if one["server"]), "")
     if running:
@@ -146,7 +148,9 @@ def _wait_for_others(server: LocalServer) -> None:
     while server.alive():
         try:
             with Node.of(addresses.parse(server.address)) as node:
-                others = sorted(set(re.findall(rf"name={_NAME}(\d+)", str(node.ask("CLIENT", "LIST")))), key=int)
+                others = sorted(
+                    set(re.findall(rf"name={_NAME}(\d+)", str(node.ask("CLIENT", "LIST")))), key=int
+                )
         except ServerError:
             return
         waited = time.monotonic() - begin
@@ -154,15 +158,15 @@ def _wait_for_others(server: LocalServer) -> None:
             return
         if waited > WAIT_SECONDS:
             _say(
-                f"after {waited:.0f} s rank {', '.join(others)} has not ended; the parameter server of this job "
-                "stops, and what was not sent to it is lost"
+                f"after {waited:.0f} s rank {', '.join(others)} has not ended; the parameter server of this "
+                "job stops, and what was not sent to it is lost"
             )
             return
         if waited > 5 and not said:
             said = True
             _say(
-                f"rank 0 is done, and keeps the parameter server of this job for rank {', '.join(others)}, at "
-                f"most {WAIT_SECONDS:.0f} s"
+                f"rank 0 is done, and keeps the parameter server of this job for rank {', '.join(others)}, "
+                f"at most {WAIT_SECONDS:.0f} s"
             )
         time.sleep(0.05)
 
