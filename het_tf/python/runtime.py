@@ -133,10 +133,7 @@ def _checked_horovod(hvd: Any) -> Any:
         import horovod.tensorflow
 
         hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
-    needed = (
-        "size", "size_op", "rank", "is_initialized", "allreduce", "alltoall", "allgather_object",
-        "broadcast_object",
-    )  # fmt: skip
+    needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
     if not all(hasattr(hvd, name) for name in needed):
         raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
     if not hvd.is_initialized():

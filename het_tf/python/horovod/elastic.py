@@ -118,6 +118,8 @@ class ElasticState(ObjectState):
     def reset(self) -> None:
         """After the number of workers has changed: what depends on it follows."""
         registry.follow_workers()
+        # Traced for another number of workers; one that comes traces anew as well.
+        self._het_model.train_function = None
         super().reset()
 
     def _variables(self) -> list[Any]:
@@ -155,7 +157,9 @@ def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
 
     When a worker is lost, the others leave the function, go back to the last commit, and call it again. When
     one has come, all go on from where rank 0 is. A collective that fails is known as such also if it is one
-    of het_tf's; Horovod's own decorator knows three ops by their names alone.
+    of het_tf's; Horovod's own decorator knows three ops by their names alone. In a loop of your own make the
+    `tf.function` of a step inside of the decorated function: a worker that comes traces it anew, and a graph
+    that another one traced before need not name its collectives alike. Keras' own is made anew by the state.
     """
 
     @functools.wraps(function)
