@@ -210,6 +210,30 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   ExpectExact();
 }
 
+// --- set-up
+
+// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
+TEST_F(TransportTest, MoreAnswersThanQuestions) {
+  FakeServer server(&service_, keys_);
+  RedisCluster cluster(server.address());
+  ASSERT_TRUE(cluster.Refresh(5).ok());
+  std::atomic<int> asked{0};
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] != "HET.STAT") return "";
+    std::string answer = ":1";
+    if (++asked <= 2) {
+      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
+    }
+    return answer;
+  });
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
+  std::vector<RedisReply> replies;
+  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
+  ASSERT_EQ(replies.size(), keys_.size());
+  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
+}
+
 // --- replicas
 
 class ReplicaTest : public TransportTest {
