@@ -310,6 +310,30 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
   ExpectExact();
 }
 
+// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
+// until a push is redirected: no reason to fail a step.
+TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+  FakeServer server(&service_, keys_);
+  Answer(
+      "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
+      "replica is configured to be writable (which is not the default) writes to replicas are just local.");
+  Connect(&server);
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  Answer("-LOADING Redis is loading the dataset in memory");
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(Kept(), 20u * kPartitions);
+  Answer(":2");
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
+  ExpectExact();
+}
+
 TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
   FakeServer server(&service_, keys_);
   Answer("-NOPERM this user has no permissions to run the 'wait' command");
