@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 namespace het {
@@ -390,6 +391,19 @@ TEST(EngineDirect, SumsDoNotDependOnThreads) {
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+// Whatever a factory throws (no threads left, say), the name must be free for the next who asks.
+TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
+  ASSERT_TRUE(SetEngineFactory([](const std::string&, size_t) -> Result<std::shared_ptr<Engine>> {
+                throw std::runtime_error("no threads left");
+              }).ok());
+  const auto failed = GetEngine("unlucky");
+  EXPECT_EQ(failed.status().code(), Code::kInternal);
+  EXPECT_THAT(failed.status().message(), testing::HasSubstr("no threads left"));
+  ASSERT_TRUE(SetEngineFactory(nullptr).ok());
+  EXPECT_TRUE(GetEngine("unlucky").ok());
+  ResetEngine("unlucky");
 }
 
 }  // namespace
