@@ -246,9 +246,10 @@ void Client::HandleReply(Link* link, const Reply& reply) {
     }
     case FrameStatus::kGap:
       if (reply.last_seq < link->applied && request.fresh) {
-        // Nothing else was on its way, and still the partition does not know what it acknowledged: it lost
-        // it, or forgot this client.
-        Reborn(link, reply.last_seq);
+        // Nothing else was on its way, and still the partition, which has lived on, does not know what it
+        // acknowledged. It has forgotten this client: after days without a push, or because rows were loaded,
+        // of which the epoch tells. Or it was loaded to an earlier state of this client.
+        reply.last_seq == 0 ? Forgotten(link) : Reborn(link, reply.last_seq);
       } else {
         Acknowledge(link, reply.last_seq);
         link->resend = true;

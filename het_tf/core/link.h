@@ -72,6 +72,7 @@ struct Link {
   std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1
   uint64_t next_seq = 1;
   uint64_t applied = 0;       // newest seq that the partition said it has applied
+  double applied_at = 0;      // when it last said that a push was applied
   uint64_t durable = 0;       // frames up to here are forgotten
   size_t kept_bytes = 0;      // of frames that are applied and not forgotten
   uint64_t sent_through = 0;  // newest seq that was sent since the last failure

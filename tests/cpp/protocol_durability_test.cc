@@ -158,6 +158,34 @@ TEST_F(Durable, LateAnswersToTheOldIdentityAcknowledgeNothing) {
   }
 }
 
+// A partition forgets clients that have not pushed for days. Those that come back have lost nothing, so what
+// they kept must not be applied a second time; whether the partition lived on, or came to life again since.
+TEST_F(Durable, AForgottenClientSendsNothingTwice) {
+  for (const bool reborn : {false, true}) {
+    for (const Durability durability : {Durability::kCheckpoint, Durability::kReplicated}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(durability)) + (reborn ? " reborn" : ""));
+      notices_.clear();
+      Make(durability);
+      world().replica_stands_still = true;  // the frames are kept
+      for (int i = 0; i < 3; ++i) Train(0, {1});
+      ASSERT_GE(link().frames.size(), 3u);
+      net().Sleep(kClientSeconds);
+      world().service().WithPartition(0, [](Partition& partition) {
+        partition.Sweep(UnixTime() + kClientSeconds, 100, nullptr);
+        EXPECT_EQ(partition.clients().size(), 0u);
+      });
+      if (reborn) world().Failover(0, world().Snapshot(0));
+      Train(0, {1});
+      ASSERT_TRUE(world().Flush(0).ok());
+      EXPECT_EQ(world().ServerClock(At(1)), 4);
+      EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+      EXPECT_EQ(world().Sum(&Counters::repaired), 0u);
+      EXPECT_EQ(notices_.size(), 0u);
+      world().replica_stands_still = false;
+    }
+  }
+}
+
 // A server whose bytes move is waited for; one whose bytes do not is given up.
 TEST_F(Durable, OnlyAConnectionThatStandsStillIsGivenUp) {
   Make(Durability::kApplied);

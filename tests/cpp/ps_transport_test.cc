@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "tests/cpp/testing/fake_server.h"
 #include "tests/cpp/testing/test_step.h"
@@ -80,6 +81,27 @@ class TransportTest : public ::testing::Test {
   std::vector<std::string> notices_;
   uint64_t token_ = 0;
 };
+
+// A table is dropped at all partitions of a server at once, also where another worker has been here before.
+TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
+  constexpr size_t kMany = 64;
+  FakeServer server(&service_, keys_);
+  std::vector<std::string> dropped;
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] == "HSETNX") return ":0";
+    if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
+    if (command.words[0] != "HET.TABLE") return "";
+    if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
+    return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
+  });
+  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const int reads = server.reads.load();
+  const Status status = store.value()->DropTable(*schema_);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
+  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+}
 
 // Every error that a server may answer with instead of a frame, to every third frame, so that others are
 // behind it in the pipeline.
@@ -339,7 +361,7 @@ TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
   Answer("-NOPERM this user has no permissions to run the 'wait' command");
   Connect(&server);
   Status status;
-  for (int i = 0; i < 20 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  for (int i = 0; i < 5000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
   EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));

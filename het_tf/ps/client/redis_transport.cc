@@ -171,7 +171,7 @@ void RedisTransport::Lost(Server* server) {
     events_.push_back(std::move(event));
   }
   // The server may have a successor; if nobody knows, the client tries the old one again.
-  if (!partitions.empty() && (cluster_.nodes().size() > 1 || cluster_.address().nodes.size() > 1))
+  if (!partitions.empty() && cluster_.Candidates().size() > 1)
     static_cast<void>(cluster_.Refresh(kRefreshSeconds));
 }
 
