@@ -259,6 +259,7 @@ class LocalServer:
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
+        self.port = 0 if unix else port or free_port(bind)
         self.directory = Path(
             tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
         ).absolute()
@@ -266,7 +267,6 @@ class LocalServer:
         self.host = "" if unix else bind
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self.port = 0 if unix else port or free_port(bind)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
         random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
