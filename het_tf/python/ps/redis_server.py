@@ -334,6 +334,10 @@ class LocalServer:
             raise ValueError(f"this server listens on {self.address} alone; start it with bind='0.0.0.0'")
         return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
 
+    def mine(self) -> bool:
+        """Whether this process started it, and is no fork of the one that did."""
+        return os.getpid() == self._owner
+
     def alive(self) -> bool:
         """Whether its process runs."""
         return self._keeper is not None and self._keeper.poll() is None
@@ -343,7 +347,7 @@ class LocalServer:
 
         A fork of the process that started it leaves it alone.
         """
-        if os.getpid() != self._owner:
+        if not self.mine():
             return
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
