@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import elastic_worker
+import horovod_lib
 import pytest
 import redis_lib
-import test_accumulate
 
 import het_tf
 
@@ -19,7 +19,7 @@ DEADLINE = 120  # seconds of a whole job; it takes about 20
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(test_accumulate.missing()), reason=test_accumulate.missing()),
+    pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing()),
 ]
 
 

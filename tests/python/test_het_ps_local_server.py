@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis_lib
+from het_ps_lib import ask
 
 from het_tf.python.ps import address, redis_server
 from het_tf.python.ps.errors import ServerError
@@ -25,11 +26,6 @@ pytestmark = [
 ]
 
 PS = Path(redis_server.__file__).parent
-
-
-def ask(url: str, *words: object):
-    with Node.of(address.parse(url)) as node:
-        return node.ask(*words)
 
 
 def runs(pid: int) -> bool:
