@@ -10,12 +10,12 @@
 // is used by one call at a time.
 //
 // Pushes to a remote store move on between calls too: a thread looks after answers, resends and questions to
-// replicas once no call has come for kQuietSeconds. It takes client_mutex_ only if that is free, never waits
-// for the network while it holds it, and sleeps without an end when nothing is on its way. It starts with the
-// first such call; an engine whose tables live in this process has none. A child of fork starts as another
+// replicas once no call has come for kQuietSeconds. It takes client_mutex_ only if that is free, and holds it
+// while it waits only where a server has closed its connection: a second at most for each server that it asks
+// who took over. It sleeps without an end when nothing is on its way. It starts with the first such call; an engine whose tables live in this process has none. A child of fork starts as another
 // client, with empty caches, connections of its own, and without the thread until its own first call.
 //
-// Calls about whole tables wait for the store under admin_mutex_ alone: steps go on meanwhile.
+// Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
 #ifndef HET_TF_CORE_ENGINE_H_
 #define HET_TF_CORE_ENGINE_H_
 
@@ -156,6 +156,9 @@ class Engine {
   Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
   void UndoRows(const BatchCall& call, Step* step);
   void Invalidate(const Table& table, Span<const Key> keys);
+  // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere nothing is
+  // locked and steps go on: nothing of them is a row number of the store.
+  std::unique_lock<std::mutex> LockRowNumbers();
 
   const std::string name_;
   const std::unique_ptr<LocalService> service_;  // null: the store is remote

@@ -139,10 +139,12 @@ std::vector<std::string> Engine::TableNames() const {
   return names;
 }
 
+std::unique_lock<std::mutex> Engine::LockRowNumbers() {
+  return remote() ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(apply_mutex_);
+}
+
 Status Engine::DropTable(const std::string& name) {
-  // As in Remove. Where tables are elsewhere steps go on: nothing of them is a row number of the store.
-  std::unique_lock<std::mutex> apply_lock(apply_mutex_, std::defer_lock);
-  if (!remote()) apply_lock.lock();
+  const auto apply_lock = LockRowNumbers();
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   auto table = Find(name);
   if (!table.ok()) return table.status();
@@ -200,8 +202,7 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
   auto table = Find(name);
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
-  // Row numbers must hold from one phase of an Apply to the next.
-  std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  const auto apply_lock = LockRowNumbers();
   auto gone = store_->Remove(*table.value()->schema, keys);
   Invalidate(*table.value(), keys);
   if (!gone.ok()) return gone.status();
@@ -210,7 +211,7 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
 }
 
 Status Engine::Clear(const std::string& name) {
-  std::lock_guard<std::mutex> apply_lock(apply_mutex_);  // as in Remove
+  const auto apply_lock = LockRowNumbers();
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   auto table = Find(name);
   if (!table.ok()) return table.status();

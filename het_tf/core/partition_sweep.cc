@@ -12,6 +12,7 @@ namespace {
 // several for each, so that expired rows are found faster than rows are made.
 constexpr size_t kRowsPerPush = 4;
 constexpr size_t kMoreRows = 16;
+constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
 constexpr size_t kClientsPerPush = 2;
 
 // Before 2020: replayed from a log of the first version, whose frames counted steps.
@@ -70,7 +71,8 @@ Swept Partition::SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* r
 }
 
 Swept Partition::SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals) {
-  return SweepShard(shard, now, kMoreRows + kRowsPerPush * pushed, removals);
+  const size_t rows = std::max(pushed, kRowsPerPush * std::min(pushed, kFewPushed));
+  return SweepShard(shard, now, kMoreRows + rows, removals);
 }
 
 Swept Partition::SweepPushed(const Request& request, const Handling& how) {

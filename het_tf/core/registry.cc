@@ -92,9 +92,13 @@ void ResetEngine(const std::string& name) {
 
 void SetEngineThreads(size_t threads) {
   Registry& registry = GetRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.threads = threads;
-  for (auto& entry : registry.engines) entry.second->SetThreads(threads);
+  std::vector<std::shared_ptr<Engine>> engines;
+  {
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.threads = threads;
+    for (auto& entry : registry.engines) engines.push_back(entry.second);
+  }
+  for (auto& engine : engines) engine->SetThreads(threads);  // waits for a running Apply
 }
 
 }  // namespace het

@@ -1,6 +1,7 @@
 // HetSumGrads and HetApplySums: HetApplyGrad in two halves, between which workers exchange gradients.
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "het_tf/core/gradient_sums.h"
 #include "het_tf/kernels/gradient_inputs.h"
@@ -29,10 +30,20 @@ class SumGradsKernel {
     }
     // An error here is everybody's: the others wait for this worker's part, so it is sent to them.
     GradientSums sums;
-    const Status error = Sum(context, static_cast<uint32_t>(count), &sums);
     Bytes bytes;
     Vector<int32_t> splits;
-    (void)PackSums(error, sums, spec_->signature(), static_cast<uint32_t>(count), &bytes, &splits);
+    try {
+      const Status error = Sum(context, static_cast<uint32_t>(count), &sums);
+      (void)PackSums(error, sums, spec_->signature(), static_cast<uint32_t>(count), &bytes, &splits);
+    } catch (const std::bad_alloc&) {
+      const Status error(
+          Code::kResourceExhausted,
+          "out of memory while gradients were summed; no row was changed. Use a smaller batch");
+      bytes = Bytes();
+      splits = Vector<int32_t>();
+      (void)PackSums(error, GradientSums(), spec_->signature(), static_cast<uint32_t>(count), &bytes,
+                     &splits);
+    }
     HET_RETURN_IF_ERROR(SetVector(context, 0, TF_UINT8, bytes.data(), bytes.size(), sizeof(uint8_t)));
     HET_RETURN_IF_ERROR(SetVector(context, 1, TF_INT32, splits.data(), splits.size(), sizeof(int32_t)));
     return SetScalar<float>(context, 2, TF_FLOAT, 0.0f);

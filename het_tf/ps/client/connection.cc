@@ -28,6 +28,9 @@ void AppendWord(Bytes* bytes, const std::string& word) {
   Append(bytes, "\r\n");
 }
 
+// An answer that comes byte by byte ends too, after so many times the seconds that one may take.
+constexpr double kMostTimes = 10;
+
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -220,7 +223,7 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
   const double start = Now();
   while (!closed() && replies->size() < commands.size()) {
     Write();
-    const double left = std::max(start, moved_at()) + seconds - Now();
+    const double left = std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - Now();
     if (left <= 0)
       Close(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s");
     if (closed()) break;

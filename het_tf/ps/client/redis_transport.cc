@@ -233,9 +233,15 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
       const auto server = std::find_if(servers_.begin(), servers_.end(),
                                        [&](const auto& s) { return s->connection->fd() == one.fd; });
       if (server == servers_.end()) continue;
-      (*server)->connection->Write();
-      (*server)->connection->Read(&replies);
-      Collect(server->get(), &replies);
+      try {
+        (*server)->connection->Write();
+        (*server)->connection->Read(&replies);
+        Collect(server->get(), &replies);
+      } catch (const std::bad_alloc&) {  // answers are gone: nobody knows what the next one answers
+        (*server)->connection->Close("out of memory while answers were read");
+        Lost(server->get());
+        throw;
+      }
     }
   }
   const bool any = !events_.empty();

@@ -79,7 +79,8 @@ uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition
   if (open.partition == nullptr) return 0;
   const uint32_t now = UnixTime();
   std::vector<Bytes> removals;
-  const Swept swept = open.partition->Sweep(now, kRowsAtOnce, &removals);
+  const size_t tables = std::max<size_t>(1, open.partition->shards().size());
+  const Swept swept = open.partition->Sweep(now, std::max<size_t>(1, kRowsAtOnce / tables), &removals);
   stats.swept += swept;
   ReplicateRemovals(ctx, open.name, removals);
   const LoadMark* mark = open.partition->loading();
