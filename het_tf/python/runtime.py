@@ -87,9 +87,9 @@ def init(
 
     Raises:
       TypeError: hvd is no module of Horovod's.
-      ValueError: Unknown gradient_scale or durability, an argument of another type or out of range, an address that is
-        none, a durability without a parameter server, several ranks and ps="", or other arguments than
-        another rank's.
+      ValueError: Unknown gradient_scale or durability, an argument of another type or out of range, an
+        address that is none, a durability without a parameter server, several ranks and ps="", or other
+        arguments than another rank's.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
         `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
@@ -101,22 +101,22 @@ def init(
     if ps is not None and not isinstance(ps, str):
         raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
     if threads is not None:
-        if not _is_number(threads, numbers.Integral) or not 1 <= threads <= 2**31 - 1:
+        whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
+        if not whole or not 1 <= threads <= 2**31 - 1:
             raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
         threads = int(threads)
     hvd = _checked_horovod(hvd)
     address = os.environ.get("HET_PS", "") if ps is None else ps
     if durability != "applied" and not address:
         raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
-    for name, value in {"min_replicas": min_replicas, "keep_bytes": keep_bytes}.items():
-        if not _is_number(value, numbers.Integral):
-            raise ValueError(f"{name} is {value!r}; give a whole number")
-    for name, value in {"timeout": timeout, "deadline": deadline}.items():
-        if not _is_number(value, numbers.Real) or not math.isfinite(value):
-            raise ValueError(f"{name} is {value!r}; give a number of seconds")
-    given = {"durability": durability, "min_replicas": int(min_replicas), "keep_bytes": int(keep_bytes),
-             "timeout": float(timeout), "deadline": float(deadline)}  # fmt: skip
-    options = json.dumps({name: value for name, value in given.items() if value != _DEFAULTS[name]})
+    given = {"durability": durability, "min_replicas": min_replicas, "keep_bytes": keep_bytes,
+             "timeout": timeout, "deadline": deadline}  # fmt: skip
+    changed = {
+        name: _plain(value)
+        for name, value in given.items()
+        if isinstance(value, bool) or value != _DEFAULTS[name]  # True == 1
+    }
+    options = json.dumps(changed, default=str)  # the core refuses such a value by its name
     native.call("HetCheckOptions", options)
     if hvd is None:
         _refuse_ranks()
@@ -139,8 +139,10 @@ def init(
     update_threads()
 
 
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python; NaN and infinity, for which JSON has no word, as text."""
+    value = value.item() if hasattr(value, "item") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _checked_horovod(hvd: Any) -> Any:
