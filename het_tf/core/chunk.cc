@@ -25,6 +25,7 @@ enum class Kind : uint8_t {
   kRemove = 7,
   kForget = 8,
   kLoading = 9,
+  kEpoch = 10,
 };
 enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
 
@@ -200,6 +201,15 @@ Status ForgetClients(Reader* r, Partition* partition) {
   return Status();
 }
 
+Status ReadEpoch(Reader* r, Partition* partition) {
+  Shard* shard = partition->Find(r->Fixed<uint64_t>());
+  const uint64_t epoch = r->Fixed<uint64_t>();
+  if (!r->ok() || r->left() != 0 || epoch == 0) return Broken("an epoch that is none");
+  if (shard == nullptr) return InvalidArgument("an epoch of a table that is not here");
+  shard->set_epoch(epoch);
+  return Status();
+}
+
 Status ReadLoading(Reader* r, Partition* partition) {
   LoadMark mark;
   mark.since = r->Fixed<uint32_t>();
@@ -361,12 +371,13 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
     case Kind::kSet:
     case Kind::kRemove:
     case Kind::kForget:
+    case Kind::kEpoch:
       break;
   }
   return Broken("of a kind that no partition consists of");
 }
 
-Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) {
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, uint64_t epoch) {
   size_t unasked = 0;
   if (rows == nullptr) rows = &unasked;
   *rows = 0;
@@ -383,10 +394,13 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
     }
     case Kind::kTable:
       return ReadTable(&r, version, partition);
-    case Kind::kRows:
+    case Kind::kRows: {
+      const uint64_t table = Reader(r).Fixed<uint64_t>();
       HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
       partition->ForgetClients();
+      if (epoch != 0) partition->Find(table)->set_epoch(epoch);
       return Status();
+    }
     case Kind::kSet:
       return ReadRows(&r, Mode::kSet, partition, rows);
     case Kind::kRemove:
@@ -395,6 +409,8 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows) 
       return ReadClients(&r, version, partition);
     case Kind::kForget:
       return ForgetClients(&r, partition);
+    case Kind::kEpoch:
+      return ReadEpoch(&r, partition);
     case Kind::kLoading:
       return ReadLoading(&r, partition);
     case Kind::kEnd:
@@ -449,6 +465,17 @@ bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
   for (size_t at = kRowsHead; at + row_bytes <= stamped->size(); at += row_bytes) {
     std::memcpy(stamped->data() + at + kRowTimeAt, &now, sizeof(now));
   }
+  return true;
+}
+
+bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
+  Reader r(chunk);
+  Kind kind{};
+  if (!ReadKind(&r, &kind).ok() || kind != Kind::kRows) return false;
+  const uint64_t table = r.Fixed<uint64_t>();
+  Writer w = Begin(Kind::kEpoch, behind);
+  w.Fixed(table);
+  w.Fixed(epoch);
   return true;
 }
 

@@ -15,6 +15,7 @@
 //   kSet       as kRows; for LoadChunk alone
 //   kRemove    u64 table id | keys, to the end of the chunk: i64; for LoadChunk alone
 //   kForget    clients, to the end of the chunk: u64 high | u64 low; for LoadChunk alone
+//   kEpoch     u64 table id | u64 epoch; for LoadChunk alone
 //   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
 //
 // Version 1 is read too: its tables have neither floor nor limits, its clients no time, and its last_used
@@ -91,9 +92,12 @@ class ChunkReader {
 // those with the same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet
 // is what a user does to rows by hand: each gets the given content and one tick more than it had, and the
 // clients go on. kRemove raises the clock floor, kForget is for clients that were not heard of any more.
-// *rows, where given: how many were loaded, set, or removed. An error names what does not fit and changes
-// nothing; nor does std::bad_alloc, but for a kClients chunk, of which a part may have been taken.
-Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr);
+// `epoch`: a random number that the partition's owner draws; the table of a kRows chunk gets it, since only
+// so do caches notice a loaded row whose clock is, by chance, the one that they have. 0: this is a copy,
+// which gets the owner's number by a chunk of kEpoch. *rows, where given: how many were loaded, set, or
+// removed. An error names what does not fit and changes nothing; nor does std::bad_alloc, but for a kClients
+// chunk, of which a part may have been taken.
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr, uint64_t epoch = 0);
 
 // Whether loading it can take memory: removals, and the ends of a sequence, do not.
 bool TakesMemory(Span<const uint8_t> chunk);
@@ -106,6 +110,9 @@ void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
 // loads the chunk and hands it on.
 // False, and nothing is done, for any other chunk.
 bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
+// What a copy has to load behind `chunk`, which its owner loaded with `epoch`. False, and nothing is done,
+// where there is nothing of the kind: for any chunk but kRows.
+bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
 // Appends the rows to *rows if they are `schema`'s; another table's are left out.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows);
 

@@ -23,8 +23,9 @@
 // Durability: an applied frame is forgotten at once (kApplied), when enough replicas hold it (kReplicated),
 // or when a checkpoint does (kCheckpoint, MarkDurable). A partition that comes to life with a last_seq below
 // what it acknowledged has lost pushes: those that are kept are sent again (`repaired`), the others are
-// counted
-// (`lost_pushes`), and one notice says so. See client_durability.cc for what it costs and where it ends.
+// counted (`lost_pushes`), and one notice says so. A partition that has merely forgotten a client that was
+// silent for days has lost nothing: kept frames are durable then. See client_durability.cc for what it costs
+// and where it ends.
 //
 // Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock means one call
 // at a time. BeginRead and Progress let a test (or a prefetcher) have several reads on their way.
@@ -211,6 +212,7 @@ class Client {
   // client_failures.cc
   void Acknowledge(Link* link, uint64_t last_seq);
   void Reborn(Link* link, uint64_t last_seq);
+  void Forgotten(Link* link);
   void NewEpoch(Link* link, TableCache* cache, uint64_t epoch);
   void DropTablePart(Link* link, TableCache* cache);
   void Failed(Link* link, const std::string& reason, bool connection_lost);

@@ -4,14 +4,22 @@
 
 #include "het_tf/core/client.h"
 #include "het_tf/core/local_service.h"
+#include "het_tf/core/partition.h"
 
 namespace het {
+namespace {
+
+// A partition that does not know a client which was silent for so long has forgotten it. Half of the time,
+// since two machines measure it.
+constexpr double kForgottenSeconds = kClientSeconds / 2;
+
+}  // namespace
 
 void Client::Acknowledge(Link* link, uint64_t last_seq) {
   const uint64_t applied = std::min(last_seq, link->next_seq - 1);
   if (applied > link->applied) {
     link->SetApplied(applied);
-    progress_at_ = transport_->Now();
+    progress_at_ = link->applied_at = transport_->Now();
   }
   link->sent_through = std::max(link->sent_through, link->applied);
   if (config_.durability == Durability::kApplied) link->ForgetThrough(link->applied);
@@ -28,6 +36,7 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
   link->resend = true;
   link->written = link->asked_on = 0;  // what the old life had written says nothing about this one's replicas
   if (last_seq >= link->applied) return Acknowledge(link, last_seq);
+  if (last_seq == 0 && transport_->Now() - link->applied_at >= kForgottenSeconds) return Forgotten(link);
   const uint64_t kept_after = std::max(last_seq, link->durable);
   Lost(link, kept_after - last_seq, link->applied - kept_after);
   if (kept_after == last_seq) {
@@ -35,6 +44,14 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
   } else {  // the partition would see a gap: what is left goes on as a new client's
     link->Renumber(ClientId{RandomId(), RandomId()});
   }
+}
+
+// The partition has what it acknowledged, but no longer knows from whom: sent again, kept frames would count
+// twice.
+void Client::Forgotten(Link* link) {
+  link->ForgetThrough(link->applied);
+  link->Renumber(ClientId{RandomId(), RandomId()});
+  link->resend = true;
 }
 
 void Client::DropTablePart(Link* link, TableCache* cache) {

@@ -144,7 +144,7 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
   }
   link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh,
                                request.tables.empty() ? 0 : request.tables[0].table, again ? 0 : request.seq,
-                               0});
+                               0, request.client});
   link->fresh = false;
   if (frame != nullptr) link->ever_sent = std::max(link->ever_sent, frame->seq);
   transport_->Send(link->partition, std::move(bytes));
@@ -205,6 +205,8 @@ void Client::HandleReply(Link* link, const Reply& reply) {
   const Link::Outstanding request = std::move(*it);
   link->outstanding.erase(it);
 
+  // What the partition has of an identity that was given up says nothing about the new one's frames.
+  if (!(request.client == link->client)) return Requeue(link, request.part);
   if (link->past_incs.count(reply.inc) != 0) return Requeue(link, request.part);
   if (reply.inc != link->inc) {
     if (link->inc != 0) {
@@ -244,9 +246,10 @@ void Client::HandleReply(Link* link, const Reply& reply) {
     }
     case FrameStatus::kGap:
       if (reply.last_seq < link->applied && request.fresh) {
-        // Nothing else was on its way, and still the partition does not know what it acknowledged: it lost
-        // it, or forgot this client.
-        Reborn(link, reply.last_seq);
+        // Nothing else was on its way, and still the partition, which has lived on, does not know what it
+        // acknowledged. It has forgotten this client: after days without a push, or because rows were loaded,
+        // of which the epoch tells. Or it was loaded to an earlier state of this client.
+        reply.last_seq == 0 ? Forgotten(link) : Reborn(link, reply.last_seq);
       } else {
         Acknowledge(link, reply.last_seq);
         link->resend = true;

@@ -60,6 +60,7 @@ struct Link {
     uint64_t first_table;  // bears the bytes of the answer's head
     uint64_t seq;          // of a push that was never sent before; else 0
     uint64_t connection;   // that it was sent over
+    ClientId client;       // whose it is: the answer says what the partition has of that one
   };
 
   uint32_t partition = 0;
@@ -71,6 +72,7 @@ struct Link {
   std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1
   uint64_t next_seq = 1;
   uint64_t applied = 0;       // newest seq that the partition said it has applied
+  double applied_at = 0;      // when it last said that a push was applied
   uint64_t durable = 0;       // frames up to here are forgotten
   size_t kept_bytes = 0;      // of frames that are applied and not forgotten
   uint64_t sent_through = 0;  // newest seq that was sent since the last failure

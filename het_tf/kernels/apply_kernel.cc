@@ -21,7 +21,7 @@ class ApplyGradKernel {
     const int n = static_cast<int>(spec_->features().size());
     auto resolved = spec_->Resolve();
     if (!resolved.ok()) return resolved.status();
-    auto inputs = GetGradientInputs(context, *spec_, *resolved.value(), 2 * n + 2);
+    auto inputs = GetGradientInputs(context, *spec_, resolved.value(), 2 * n + 2);
     if (!inputs.ok()) return inputs.status();
     TfTensor rates_tensor;
     auto rates = GetLearningRates(context, *spec_, 2 * n + 1, &rates_tensor);
@@ -30,7 +30,7 @@ class ApplyGradKernel {
     args.learning_rates = rates.value();
     bool skipped = false;
     HET_RETURN_IF_ERROR(
-        resolved.value()->engine->Apply(inputs.value().call(*resolved.value()), args, &skipped));
+        resolved.value().engine->Apply(inputs.value().call(resolved.value()), args, &skipped));
     return SetScalar<float>(context, 0, TF_FLOAT, skipped ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
   }
 
@@ -51,7 +51,7 @@ class ApplyCountKernel {
   Status Compute(TF_OpKernelContext* context) {
     auto resolved = spec_->Resolve();
     if (!resolved.ok()) return resolved.status();
-    const std::vector<TablePtr>& tables = resolved.value()->tables;
+    const std::vector<TablePtr>& tables = *resolved.value().tables;
     const int64_t shape[] = {static_cast<int64_t>(tables.size())};
     auto counts = NewOutput(context, 0, TF_INT64, {shape, 1}, sizeof(int64_t));
     if (!counts.ok()) return counts.status();

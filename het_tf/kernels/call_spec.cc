@@ -71,16 +71,17 @@ Status CallSpec::CheckTable(size_t index, const Table& table) const {
                             "\nCall het_tf.reset() and build the model again, or load it in another process");
 }
 
-Result<std::shared_ptr<const CallSpec::Resolved>> CallSpec::Resolve() {
+Result<CallSpec::Resolved> CallSpec::Resolve() {
   auto found = GetEngine(name_space_);
   if (!found.ok()) return found.status();
   std::shared_ptr<Engine> engine = std::move(found.value());
   const uint64_t generation = engine->generation();
   std::lock_guard<std::mutex> lock(mutex_);
-  if (resolved_ != nullptr && resolved_->engine == engine && resolved_->generation == generation) {
-    return resolved_;
-  }
-  auto resolved = std::make_shared<Resolved>();
+  // Of the same engine, not of one that is gone: a living one compares without its count being touched.
+  const bool same = !engine_.owner_before(engine) && !engine.owner_before(engine_);
+  if (resolved_ != nullptr && same && generation_ == generation)
+    return Resolved{std::move(engine), resolved_};
+  auto tables = std::make_shared<std::vector<TablePtr>>();
   for (size_t t = 0; t < tables_.size(); ++t) {
     auto table = engine->Find(tables_[t]);
     if (!table.ok()) {
@@ -89,12 +90,12 @@ Result<std::shared_ptr<const CallSpec::Resolved>> CallSpec::Resolve() {
           ". A lookup never makes a table: its rows would be initial ones, not trained ones");
     }
     HET_RETURN_IF_ERROR(CheckTable(t, *table.value()));
-    resolved->tables.push_back(table.value());
+    tables->push_back(table.value());
   }
-  resolved->engine = std::move(engine);
-  resolved->generation = generation;
-  resolved_ = resolved;
-  return resolved_;
+  engine_ = engine;
+  generation_ = generation;
+  resolved_ = tables;
+  return Resolved{std::move(engine), std::move(tables)};
 }
 
 Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first) {

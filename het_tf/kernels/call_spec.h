@@ -27,11 +27,10 @@ class CallSpec {
     uint32_t table = 0;
     std::optional<Key> padding_id;
   };
-  // The tables as they are now. Cheap to copy.
+  // The tables as they are now, for one call: it holds the engine.
   struct Resolved {
     std::shared_ptr<Engine> engine;
-    uint64_t generation = 0;
-    std::vector<TablePtr> tables;
+    std::shared_ptr<const std::vector<TablePtr>> tables;
   };
 
   // Reads the attributes `tables` and `specs`.
@@ -44,8 +43,9 @@ class CallSpec {
   uint64_t signature() const { return signature_; }
 
   // FailedPrecondition: a table does not exist in this process, or is not what the graph was made for.
-  // Thread-safe; remembers the answer until a table is created or dropped.
-  Result<std::shared_ptr<const Resolved>> Resolve();
+  // Thread-safe; remembers the answer until a table is created or dropped. An engine that is reset meanwhile
+  // ends, with its connections, however long a graph holds this node: only calls keep it.
+  Result<Resolved> Resolve();
 
  private:
   Status Parse(const std::string& specs);
@@ -58,8 +58,10 @@ class CallSpec {
   bool needs_loss_scale_ = false;
   uint64_t signature_ = 0;
 
-  std::mutex mutex_;  // guards resolved_
-  std::shared_ptr<const Resolved> resolved_;
+  std::mutex mutex_;  // guards what follows: the last answer
+  std::weak_ptr<Engine> engine_;
+  uint64_t generation_ = 0;
+  std::shared_ptr<const std::vector<TablePtr>> resolved_;
 };
 
 // The ids of a call's features, borrowed from the op's inputs.

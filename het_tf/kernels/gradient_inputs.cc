@@ -24,7 +24,7 @@ Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const Cal
     if (!tensor.ok()) return tensor.status();
     const uint32_t table = spec.features()[f].table;
     std::vector<int64_t> wanted = ShapeOf(inputs->ids.tensors[f].get());
-    wanted.push_back(resolved.tables[table]->schema->dim());
+    wanted.push_back((*resolved.tables)[table]->schema->dim());
     const std::vector<int64_t> given = ShapeOf(tensor.value().get());
     if (given != wanted) {
       return InvalidArgument("HetApplyGrad: the gradient of feature " + std::to_string(f) + " (table '" +

@@ -16,7 +16,7 @@ struct GradientInputs {
   float scale = 1;  // what gradients are multiplied by: scale / loss_scale
   NonFinite non_finite = NonFinite::kRaise;
 
-  BatchCall call(const CallSpec::Resolved& resolved) const { return {resolved.tables, ids.features}; }
+  BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features}; }
   // All but the learning rates.
   Engine::ApplyArgs args() const;
 };

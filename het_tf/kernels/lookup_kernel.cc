@@ -29,7 +29,7 @@ class LookupKernel {
     std::vector<float*> out;
     for (int f = 0; f < n; ++f) {
       const uint32_t table = spec_->features()[f].table;
-      const int64_t dim = resolved.value()->tables[table]->schema->dim();
+      const int64_t dim = (*resolved.value().tables)[table]->schema->dim();
       HET_RETURN_IF_ERROR(CheckHint(context, n + 1 + f, table, dim));
       std::vector<int64_t> shape = ShapeOf(inputs.value().tensors[f].get());
       shape.push_back(dim);
@@ -40,8 +40,8 @@ class LookupKernel {
     }
 
     uint64_t token = 0;
-    const BatchCall call{resolved.value()->tables, inputs.value().features};
-    HET_RETURN_IF_ERROR(resolved.value()->engine->Lookup(call, out, training_ ? &token : nullptr));
+    const BatchCall call{*resolved.value().tables, inputs.value().features};
+    HET_RETURN_IF_ERROR(resolved.value().engine->Lookup(call, out, training_ ? &token : nullptr));
     HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
     return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);
   }

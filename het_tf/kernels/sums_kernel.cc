@@ -43,16 +43,16 @@ class SumGradsKernel {
     auto resolved = spec_->Resolve();
     if (!resolved.ok()) return resolved.status();
     const int n = static_cast<int>(spec_->features().size());
-    auto inputs = GetGradientInputs(context, *spec_, *resolved.value(), 2 * n + 1);
+    auto inputs = GetGradientInputs(context, *spec_, resolved.value(), 2 * n + 1);
     if (!inputs.ok()) return inputs.status();
-    if (workers > 1 && !resolved.value()->engine->remote()) {
+    if (workers > 1 && !resolved.value().engine->remote()) {
       return FailedPrecondition(
           "accumulate sends the gradients of a row to the one worker that updates it, and the tables are in "
           "each worker's own process, where the others would never see the update. Name a parameter server: "
           "het_tf.init(ps=\"redis://HOST:PORT\"), or HET_PS");
     }
-    return resolved.value()->engine->SumGradients(inputs.value().call(*resolved.value()),
-                                                  inputs.value().args(), sums);
+    return resolved.value().engine->SumGradients(inputs.value().call(resolved.value()), inputs.value().args(),
+                                                 sums);
   }
 
   static Status SetVector(TF_OpKernelContext* context, int index, TF_DataType type, const void* data,
@@ -88,7 +88,7 @@ class ApplySumsKernel {
 
     SumsLayout layout;
     layout.signature = spec_->signature();
-    for (const TablePtr& table : resolved.value()->tables) layout.dims.push_back(table->schema->dim());
+    for (const TablePtr& table : *resolved.value().tables) layout.dims.push_back(table->schema->dim());
     for (const CallSpec::Feature& feature : spec_->features()) {
       layout.table_of_feature.push_back(feature.table);
     }
@@ -107,7 +107,7 @@ class ApplySumsKernel {
     TfTensor rates_tensor;
     auto rates = GetLearningRates(context, *spec_, 2, &rates_tensor);
     if (!rates.ok()) return rates.status();
-    HET_RETURN_IF_ERROR(resolved.value()->engine->ApplySums(resolved.value()->tables, sums, rates.value()));
+    HET_RETURN_IF_ERROR(resolved.value().engine->ApplySums(*resolved.value().tables, sums, rates.value()));
     return SetScalar<float>(context, 0, TF_FLOAT, 0.0f);
   }
 

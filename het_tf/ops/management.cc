@@ -216,8 +216,6 @@ int HetFlush(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
 }
 
-int HetConnect(const char* address) { return HetConnectWith(address, ""); }
-
 int HetConnectWith(const char* address, const char* options) {
   return Answer([&]() -> Status {
     const std::string text = address;

@@ -55,9 +55,7 @@ HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint
 HET_EXPORT void HetScanFree(void* scan);
 
 // Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
-// process.
-HET_EXPORT int HetConnect(const char* address);
-// The same with options, a JSON object (ps/client/remote_options.h).
+// process. `options`: a JSON object (ps/client/remote_options.h), or "".
 HET_EXPORT int HetConnectWith(const char* address, const char* options);
 // InvalidArgument names what is wrong with them.
 HET_EXPORT int HetCheckOptions(const char* options);

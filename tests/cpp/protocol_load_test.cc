@@ -24,7 +24,7 @@ class Load : public WorldTest {
   void LoadAgain(const std::vector<Bytes>& chunks) {
     world().service().WithPartition(0, [&](Partition& partition) {
       for (const Bytes& chunk : chunks) {
-        const Status status = LoadChunk(Span<const uint8_t>(chunk.data(), chunk.size()), &partition);
+        const Status status = LoadChunk({chunk.data(), chunk.size()}, &partition, nullptr, RandomId());
         EXPECT_TRUE(status.ok()) << status.message();
       }
     });
@@ -105,8 +105,7 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
 
 // Rows are loaded whose clock is, by chance, the one that a worker has: only the epoch can tell. A worker
 // that has never pushed learns nothing from the clients that were forgotten.
-// Disabled: LoadChunk leaves the epoch as it is, so the worker keeps the old row.
-TEST_F(Load, DISABLED_ARowWithTheClockThatAReaderHas) {
+TEST_F(Load, ARowWithTheClockThatAReaderHas) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "tests/cpp/testing/fake_server.h"
 #include "tests/cpp/testing/test_step.h"
@@ -80,6 +81,27 @@ class TransportTest : public ::testing::Test {
   std::vector<std::string> notices_;
   uint64_t token_ = 0;
 };
+
+// A table is dropped at all partitions of a server at once, also where another worker has been here before.
+TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
+  constexpr size_t kMany = 64;
+  FakeServer server(&service_, keys_);
+  std::vector<std::string> dropped;
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] == "HSETNX") return ":0";
+    if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
+    if (command.words[0] != "HET.TABLE") return "";
+    if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
+    return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
+  });
+  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const int reads = server.reads.load();
+  const Status status = store.value()->DropTable(*schema_);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
+  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+}
 
 // Every error that a server may answer with instead of a frame, to every third frame, so that others are
 // behind it in the pipeline.
@@ -210,6 +232,30 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   ExpectExact();
 }
 
+// --- set-up
+
+// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
+TEST_F(TransportTest, MoreAnswersThanQuestions) {
+  FakeServer server(&service_, keys_);
+  RedisCluster cluster(server.address());
+  ASSERT_TRUE(cluster.Refresh(5).ok());
+  std::atomic<int> asked{0};
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] != "HET.STAT") return "";
+    std::string answer = ":1";
+    if (++asked <= 2) {
+      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
+    }
+    return answer;
+  });
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
+  std::vector<RedisReply> replies;
+  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
+  ASSERT_EQ(replies.size(), keys_.size());
+  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
+}
+
 // --- replicas
 
 class ReplicaTest : public TransportTest {
@@ -286,12 +332,36 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
   ExpectExact();
 }
 
+// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
+// until a push is redirected: no reason to fail a step.
+TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+  FakeServer server(&service_, keys_);
+  Answer(
+      "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
+      "replica is configured to be writable (which is not the default) writes to replicas are just local.");
+  Connect(&server);
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  Answer("-LOADING Redis is loading the dataset in memory");
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(Kept(), 20u * kPartitions);
+  Answer(":2");
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
+  ExpectExact();
+}
+
 TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
   FakeServer server(&service_, keys_);
   Answer("-NOPERM this user has no permissions to run the 'wait' command");
   Connect(&server);
   Status status;
-  for (int i = 0; i < 20 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  for (int i = 0; i < 5000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
   EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));

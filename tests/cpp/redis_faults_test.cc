@@ -166,9 +166,19 @@ class RedisFailover : public RedisFaults {
  protected:
   enum Replica { kFollows, kIsCutOff };
 
+  // Until the replica has what the master has now: the partitions, for one, without which nobody takes over.
+  static void AwaitReplica(RedisServer* master, RedisServer* replica) {
+    ASSERT_TRUE(replica->Await("replication", "master_link_status:up")) << replica->Log();
+    const int64_t until = master->Info("replication", "master_repl_offset");
+    for (int tries = 0; replica->Info("replication", "master_repl_offset") < until; ++tries) {
+      ASSERT_LT(tries, 3000) << "the replica does not follow";
+      Sleep(0.01);
+    }
+  }
   // kIsCutOff: the replica has lost its master before, so it lacks what was acknowledged since.
   static void FailOver(PsFleet* fleet, RedisServer* master, RedisServer* replica, Replica state) {
     if (state == kIsCutOff) {
+      AwaitReplica(master, replica);
       // It cannot come back: the master has no password.
       ASSERT_TRUE(replica->Command({"CONFIG", "SET", "masterauth", "wrong"}).ok());
       master->Command({"CLIENT", "KILL", "TYPE", "replica"});
@@ -219,6 +229,16 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
 TEST_F(RedisFailover, OneShardAndItsReplica) {
   RedisShards servers(1, WritesThrough(), /*replicas=*/1);
   PsFleet fleet(Keeping(Durability::kReplicated), &servers);
+  Run(&fleet, &servers, 1, kIsCutOff);
+  fleet.CheckConserved();
+}
+
+// Who took over is known from the cluster's own map.
+TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
+  RedisShards servers(1, WritesThrough(), /*replicas=*/1);
+  PsWorkerConfig config = Keeping(Durability::kReplicated);
+  config.address = servers.AddressOf(0);
+  PsFleet fleet(config, &servers);
   Run(&fleet, &servers, 1, kIsCutOff);
   fleet.CheckConserved();
 }

@@ -37,6 +37,14 @@ class RedisPersistenceTest : public RedisTest {
   }
 };
 
+// Of the tables, by name.
+std::map<std::string, std::string> Epochs(RedisServer* server) {
+  std::map<std::string, std::string> epochs;
+  for (const RedisReply& table : server->Command({"HET.STAT", "p", "TABLES"}).elements)
+    epochs[table.elements[0].text] = table.elements[2].text;
+  return epochs;
+}
+
 TEST_F(RedisPersistenceTest, SaveAndRestart) {
   Start();
   Enlarge();
@@ -137,14 +145,41 @@ TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
   const RedisReply half = Command({"HET.LOAD", "p", chunk, "nonsense"});
   EXPECT_EQ(half.text.find("HETERR chunk 2 of 2"), 0u) << half.text;
   const std::string digest = store().Digest();
+  const std::map<std::string, std::string> epochs = Epochs(&server());
   server().Restart();
   EXPECT_EQ(store().Digest(), digest);
-  const RedisReply tables = Command({"HET.STAT", "p", "TABLES"});
-  ASSERT_EQ(tables.elements.size(), 2u);
-  std::vector<std::string> epochs;
-  for (const RedisReply& table : tables.elements) epochs.push_back(table.elements[2].text);
-  EXPECT_NE(std::find(epochs.begin(), epochs.end(), drawn), epochs.end());
-  EXPECT_NE(std::find(epochs.begin(), epochs.end(), cleared), epochs.end());
+  EXPECT_EQ(Epochs(&server()), epochs);
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs.at("c"), drawn);
+  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded since";
+}
+
+// Rows that are loaded give their table a new epoch, the same everywhere; rows that are set by hand do not.
+TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
+  const std::string port = std::to_string(RedisServer::FreePort());
+  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
+         "--appendfsync", "always"});
+  store().Push(5);
+  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
+  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  const std::map<std::string, std::string> before = Epochs(&server());
+  const TableSchema& schema = store().model().Find(HashName("a"))->schema();
+  const std::vector<het::Key> keys = {3};
+  const std::vector<float> rows(schema.row_floats(), 1);
+  Bytes set;
+  EncodeSet(schema, {keys.data(), keys.size()}, rows.data(), &set);
+  EXPECT_EQ(Command({"HET.LOAD", "p", std::string(set.begin(), set.end())}).integer, 1);
+  EXPECT_EQ(Epochs(&server()), before);
+  const std::string chunk =
+      Command({"HET.SCAN", "p", std::to_string(HashName("a")) + ":0"}).elements.at(1).text;
+  EXPECT_GT(Command({"HET.LOAD", "p", chunk}).integer, 0);
+  const std::map<std::string, std::string> after = Epochs(&server());
+  EXPECT_NE(after.at("a"), before.at("a"));
+  EXPECT_EQ(after.at("b"), before.at("b"));
+  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  EXPECT_EQ(Epochs(&replica), after);
+  server().Restart();
+  EXPECT_EQ(Epochs(&server()), after);
 }
 
 class RedisRewriteTest : public RedisPersistenceTest, public ::testing::WithParamInterface<const char*> {};

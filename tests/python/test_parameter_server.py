@@ -62,6 +62,29 @@ def test_the_table_as_an_object(server):
     assert het_tf.python.table.tables() == []
 
 
+def test_reset_ends_the_connections_though_a_graph_lives_on(server):
+    het_tf.init(ps=server.address)
+    layer = het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
+    look = tf.function(lambda ids: layer(ids, training=False))
+
+    def connections():
+        clients = server.command("CLIENT", "LIST").decode().splitlines()
+        return sum("addr=" in client and "cmd=client" not in client for client in clients)
+
+    redis_lib.train(layer, 3)
+    np.testing.assert_array_equal(look(tf.constant([7])).shape, [1, 3])
+    assert connections() >= 2, "of the store and of the transport"
+    het_tf.reset()
+    deadline = time.monotonic() + 20
+    while connections() and time.monotonic() < deadline:
+        time.sleep(0.05)  # the server notices a moment later
+    assert connections() == 0
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
+        look(tf.constant([7]))
+    het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
+    np.testing.assert_array_equal(look(tf.constant([7])), het_tf.table("t").lookup([7]))
+
+
 def test_pretrained_rows_with_slots_and_many_of_them(server):
     het_tf.init(ps=server.address)
     het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.Adagrad(0.1))

@@ -19,6 +19,9 @@ bool StartsWith(const std::string& text, const char* prefix) { return text.rfind
 // A server that has not answered a small question for so long is passed over.
 constexpr double kAnswerSeconds = 5;
 
+// So many servers without slots are remembered.
+constexpr size_t kMostOthers = 32;
+
 constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is not one that Redis gives";
 
 double Now() {
@@ -34,6 +37,21 @@ bool ParseEndpoint(const std::string& text, const ServerNode& from, ServerNode* 
   if (colon > 0) node->host = text.substr(0, colon);
   node->port = std::atoi(text.c_str() + colon + 1);
   return node->port > 0 && !node->host.empty();
+}
+
+// [host, port, ...]; a host that the server does not know is that of `from`.
+bool ParseNode(const RedisReply& reply, const ServerNode& from, ServerNode* node) {
+  if (reply.array.size() < 2) return false;
+  *node = from;
+  node->path.clear();
+  if (const std::string host = reply.array[0].text(); !host.empty() && host != "?") node->host = host;
+  const int64_t port = reply.array[1].integer;
+  node->port = static_cast<int>(port);
+  return port >= 1 && port <= 65535;
+}
+
+bool Contains(const std::vector<ServerNode>& nodes, const ServerNode& node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
 Status FromError(const std::string& error, const ServerNode& node) {
@@ -94,20 +112,21 @@ RedisConnection* RedisCluster::ConnectionTo(const ServerNode& node) {
 
 Status RedisCluster::ReadSlots(const RedisReply& reply, const ServerNode& from) {
   std::vector<ServerNode> nodes;
+  std::vector<ServerNode> replicas;
   std::vector<uint32_t> node_of_slot(kSlots, UINT32_MAX);
-  for (const RedisReply& range : reply.array) {  // [first, last, [host, port, ...] of the primary, ...]
-    if (range.array.size() < 3 || range.array[2].array.size() < 2) return InvalidArgument(kStrangeMap);
+  for (const RedisReply& range : reply.array) {  // [first, last, primary, replica, ...]
+    ServerNode node;
+    if (range.array.size() < 3 || !ParseNode(range.array[2], from, &node))
+      return InvalidArgument(kStrangeMap);
     const int64_t first = range.array[0].integer;
     const int64_t last = range.array[1].integer;
-    const RedisReply& primary = range.array[2];
-    ServerNode node = from;
-    node.path.clear();
-    if (const std::string host = primary.array[0].text(); !host.empty() && host != "?") node.host = host;
-    const int64_t port = primary.array[1].integer;
-    if (first < 0 || last >= kSlots || port < 1 || port > 65535) return InvalidArgument(kStrangeMap);
-    node.port = static_cast<int>(port);
+    if (first < 0 || last >= kSlots) return InvalidArgument(kStrangeMap);
     auto known = std::find(nodes.begin(), nodes.end(), node);
     if (known == nodes.end()) known = nodes.insert(nodes.end(), node);
+    for (size_t i = 3; i < range.array.size(); ++i) {
+      ServerNode replica;
+      if (ParseNode(range.array[i], from, &replica)) replicas.push_back(replica);
+    }
     for (int64_t slot = first; slot <= last; ++slot) {
       node_of_slot[static_cast<size_t>(slot)] = static_cast<uint32_t>(known - nodes.begin());
     }
@@ -117,18 +136,34 @@ Status RedisCluster::ReadSlots(const RedisReply& reply, const ServerNode& from) 
     return Status(Code::kUnavailable, "slot " + std::to_string(gap - node_of_slot.begin()) +
                                           " has no server; `redis-cli --cluster fix` assigns it");
   }
+  Remember(nodes_);
+  Remember(replicas);
   nodes_ = std::move(nodes);
   node_of_slot_ = std::move(node_of_slot);
   return Status();
 }
 
-Status RedisCluster::Refresh(double seconds) {
-  std::vector<ServerNode> candidates = nodes_;
-  for (const ServerNode& node : address_.nodes) {
-    if (std::find(candidates.begin(), candidates.end(), node) == candidates.end()) candidates.push_back(node);
+void RedisCluster::Remember(const std::vector<ServerNode>& others) {
+  for (const ServerNode& node : others) {
+    others_.erase(std::remove(others_.begin(), others_.end(), node), others_.end());
+    others_.insert(others_.begin(), node);
   }
+  if (others_.size() > kMostOthers) others_.resize(kMostOthers);
+}
+
+std::vector<ServerNode> RedisCluster::Candidates() const {
+  std::vector<ServerNode> candidates = nodes_;
+  for (const auto* more : {&address_.nodes, &others_}) {
+    for (const ServerNode& node : *more) {
+      if (!Contains(candidates, node)) candidates.push_back(node);
+    }
+  }
+  return candidates;
+}
+
+Status RedisCluster::Refresh(double seconds) {
   std::string said;
-  for (const ServerNode& node : candidates) {
+  for (const ServerNode& node : Candidates()) {
     auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
     std::string why;
     if (!reply.ok()) {
@@ -202,8 +237,11 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
 }
 
 Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds,
-                            std::vector<RedisReply>* replies) {
+                            std::vector<RedisReply>* replies, const char* fine) {
   const double end = Now() + seconds;
+  const auto is_fine = [fine](const std::string& error) {
+    return fine != nullptr && error.find(fine) != std::string::npos;
+  };
   if (!known()) HET_RETURN_IF_ERROR(Refresh(seconds));
   std::map<uint32_t, std::vector<size_t>> by_server;
   for (size_t i = 0; i < commands.size(); ++i) {
@@ -218,14 +256,17 @@ Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds
     // What does not come, or is an error, is asked again below, where redirects and waiting are known.
     static_cast<void>(ConnectionTo(nodes_[server])->Ask(words, std::min(seconds, kAnswerSeconds), &some));
     for (size_t i = 0; i < some.size(); ++i) {
-      answered[which[i]] = some[i].ok();
+      answered[which[i]] = some[i].ok() || is_fine(some[i].text());
       (*replies)[which[i]] = std::move(some[i]);
     }
   }
   for (size_t i = 0; i < commands.size(); ++i) {
     if (answered[i]) continue;
     auto reply = Ask(commands[i].key, commands[i].words, std::max(end - Now(), 0.01));
-    if (!reply.ok()) return reply.status();
+    if (!reply.ok()) {
+      if (is_fine(reply.status().message())) continue;
+      return reply.status();
+    }
     (*replies)[i] = std::move(reply.value());
   }
   return Status();

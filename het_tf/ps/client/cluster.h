@@ -4,7 +4,9 @@
 // A command that fails for a reason that passes is tried again; after five seconds, and then at ever longer
 // intervals, a notice says what is waited for.
 //
-// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer asks for a new one.
+// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer corrects it. Replicas that a
+// map named, and servers that lost their slots, are remembered: when the servers with slots are gone, one of
+// these knows who took over, even where the address names a single server.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CLUSTER_H_
@@ -38,12 +40,14 @@ class RedisCluster {
   // In a child of fork: the parent's connections are not this process's to use.
   void ForgetConnections() { connections_.clear(); }
 
-  // Asks the known servers, one after the other, at most five seconds each, until one answers. Unavailable
-  // says what each of them said.
+  // Asks the servers that it knows of, one after the other, at most five seconds each, until one answers:
+  // those with slots, those of the address, the others. Unavailable says what each of them said.
   Status Refresh(double seconds);
   bool known() const { return !nodes_.empty(); }
   const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }
   const std::vector<ServerNode>& nodes() const { return nodes_; }
+  // Whom Refresh asks, in this order.
+  std::vector<ServerNode> Candidates() const;
   // What a MOVED answer said, until the next Refresh.
   void Moved(uint32_t slot, const ServerNode& node);
   const ServerAddress& address() const { return address_; }
@@ -56,12 +60,13 @@ class RedisCluster {
                          bool repeatable = true);
   // Many commands that may be carried out twice, each about its key: those of one server travel together.
   // The replies are in the order of the commands; those that fail are asked again as Ask does, and the first
-  // that fails for good is returned.
+  // that fails for good is returned. An error that contains `fine` is an answer like any other.
   struct Command {
     std::string key;
     std::vector<std::string> words;
   };
-  Status AskAll(const std::vector<Command>& commands, double seconds, std::vector<RedisReply>* replies);
+  Status AskAll(const std::vector<Command>& commands, double seconds, std::vector<RedisReply>* replies,
+                const char* fine = nullptr);
   // One command to one server, no redirects; a Redis error is a reply.
   Result<RedisReply> AskServer(const ServerNode& node, const std::vector<std::string>& words);
 
@@ -69,10 +74,12 @@ class RedisCluster {
   RedisConnection* ConnectionTo(const ServerNode& node);
   uint32_t Number(const ServerNode& node);
   Status ReadSlots(const RedisReply& reply, const ServerNode& from);
+  void Remember(const std::vector<ServerNode>& others);
 
   const ServerAddress address_;
   const Notice notice_;
-  std::vector<ServerNode> nodes_;
+  std::vector<ServerNode> nodes_;   // with slots
+  std::vector<ServerNode> others_;  // replicas, and servers that had slots; newest first
   std::vector<uint32_t> node_of_slot_;
   std::vector<std::unique_ptr<RedisConnection>> connections_;
 };

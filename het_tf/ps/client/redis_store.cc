@@ -72,7 +72,7 @@ Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& comman
 }
 
 Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
-                                                   const std::vector<std::string>& words) {
+                                                   const std::vector<std::string>& words, const char* fine) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (process_ != getpid()) cluster_.ForgetConnections();
   process_ = getpid();
@@ -82,7 +82,7 @@ Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
     commands.back().words.insert(commands.back().words.end(), words.begin(), words.end());
   }
   std::vector<RedisReply> replies;
-  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies));
+  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies, fine));
   return replies;
 }
 
@@ -92,13 +92,8 @@ Status RedisStore::CreateTable(const Schema& schema) {
 }
 
 Status RedisStore::DropTable(const TableSchema& schema) {
-  for (uint32_t p = 0; p < keys_.size(); ++p) {
-    auto dropped = Ask(p, "HET.TABLE", {"DROP", schema.spec().name});
-    // Another worker, or an earlier attempt that stopped half-way, may have been here.
-    const bool gone = !dropped.ok() && dropped.status().message().find("no table '") != std::string::npos;
-    if (!dropped.ok() && !gone) return dropped.status();
-  }
-  return Status();
+  // Another worker, or an earlier attempt that stopped half-way, may have been here.
+  return AskAll("HET.TABLE", {"DROP", schema.spec().name}, "no table '").status();
 }
 
 Status RedisStore::ClearTable(const TableSchema& schema) {

@@ -40,7 +40,8 @@ class RedisStore : public TableStore {
   Status FindPartitions(const std::string& name_space);
   // `command KEY words`, to one partition, or to all of them.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
-  Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words);
+  Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words,
+                                         const char* fine = nullptr);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
   // The sum over the partitions of one of the numbers that HET.STAT TABLES says of a table.

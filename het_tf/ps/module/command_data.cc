@@ -1,8 +1,10 @@
 // HET.SCAN and HET.LOAD move a partition's content in chunks (core/chunk.h): checkpoints, copies to a store
-// of another shape. HET.STAT says what is there.
+// of another shape. Rows that are loaded give their table a new epoch, which is drawn here and replicated
+// behind them. HET.STAT says what is there.
 #include <vector>
 
 #include "het_tf/core/chunk.h"
+#include "het_tf/core/local_service.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/stats.h"
 
@@ -90,9 +92,15 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     Status status;
     Span<const uint8_t> chunk = BytesOf(args[i]);
     Bytes stamped;
+    Bytes behind;
     try {
-      if (!Replayed(ctx) && StampSet(chunk, UnixTime(), &stamped)) chunk = {stamped.data(), stamped.size()};
-      status = LoadChunk(chunk, partition, &of_chunk);
+      uint64_t epoch = 0;
+      if (!Replayed(ctx)) {
+        if (StampSet(chunk, UnixTime(), &stamped)) chunk = {stamped.data(), stamped.size()};
+        epoch = RandomId();
+        EncodeEpoch(chunk, epoch, &behind);
+      }
+      status = LoadChunk(chunk, partition, &of_chunk, epoch);
     } catch (const std::bad_alloc&) {
       return ReplyOutOfMemory(ctx, which);
     }
@@ -100,8 +108,11 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     rows += of_chunk;
     if (!TakesMemory(chunk)) stats.rows_removed += of_chunk;
     // One by one: what follows may fail.
-    redis.Replicate(ctx, "HET.LOAD", "sb", args[1], reinterpret_cast<const char*>(chunk.data()),
-                    chunk.size());
+    for (const Span<const uint8_t> part : {chunk, Span<const uint8_t>(behind.data(), behind.size())}) {
+      if (part.size() == 0) continue;
+      redis.Replicate(ctx, "HET.LOAD", "sb", args[1], reinterpret_cast<const char*>(part.data()),
+                      part.size());
+    }
   }
   return redis.ReplyWithLongLong(ctx, static_cast<long long>(rows));
 }

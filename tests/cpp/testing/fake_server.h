@@ -71,6 +71,7 @@ class FakeServer {
   std::atomic<int> pause_milliseconds{0};
   std::atomic<int> frames{0};       // that were answered truly
   std::atomic<int> connections{0};  // that there ever were
+  std::atomic<int> reads{0};        // commands that came together were one read, mostly
 
  private:
   struct Connection {
@@ -97,6 +98,7 @@ class FakeServer {
     if (pause_milliseconds.load() > 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(pause_milliseconds.load()));
     const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
+    ++reads;
     if (got <= 0) {
       close(fd);
       connections_.erase(fd);

@@ -23,7 +23,7 @@ class PsFleet {
  public:
   PsFleet(const PsWorkerConfig& config, RedisShards* shards)
       : config_(config), ledger_(NewLedger()), pids_(config.workers, -1), exits_(config.workers, -1) {
-    config_.address = shards->address();
+    if (config_.address.nodes.empty()) config_.address = shards->address();
     // Few partitions: each gets pushes in nearly every step. A new namespace would have kNewPartitions.
     RedisCluster cluster(config_.address);
     EXPECT_TRUE(cluster.Refresh(10).ok());

@@ -51,16 +51,25 @@ class RedisShards {
       Await([&] { return (*this)[i].Command({"CLUSTER", "REPLICATE", master}).ok(); });
       EXPECT_TRUE((*this)[i].Await("replication", "master_link_status:up")) << (*this)[i].Log();
     }
+    // Every master names the replicas, to whoever asks for the map.
+    for (size_t i = 0; i < shards && replicas > 0; ++i) {
+      Await([&] {
+        size_t named = 0;
+        for (const RedisReply& range : servers_[i]->Command({"CLUSTER", "SLOTS"}).elements)
+          named += range.elements.size() - 3;
+        return named == replicas;
+      });
+    }
   }
 
   size_t size() const { return servers_.size(); }
   RedisServer& operator[](size_t i) { return *servers_[i]; }
+  // Of the first server and the last.
   ServerAddress address() const {
-    const std::string text = ports_.empty() ? "unix://" + servers_[0]->dir() + "/socket"
-                                            : "redis://127.0.0.1:" + std::to_string(ports_[0]) +
-                                                  ",127.0.0.1:" + std::to_string(ports_.back());
-    return ParseServerAddress(text).value();
+    if (ports_.empty()) return ParseServerAddress("unix://" + servers_[0]->dir() + "/socket").value();
+    return ParseServerAddress("redis://" + Endpoint(0) + "," + Endpoint(ports_.size() - 1)).value();
   }
+  ServerAddress AddressOf(size_t i) const { return ParseServerAddress("redis://" + Endpoint(i)).value(); }
   void AwaitCluster(size_t i) {
     Await([&] {
       return servers_[i]->Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
@@ -95,6 +104,7 @@ class RedisShards {
     const RedisReply reply = servers_[i]->Command(command);
     EXPECT_TRUE(reply.ok()) << command[0] << " " << command[1] << ": " << reply.text;
   }
+  std::string Endpoint(size_t i) const { return "127.0.0.1:" + std::to_string(ports_[i]); }
   std::string Id(size_t i) { return servers_[i]->Command({"CLUSTER", "MYID"}).text; }
   template <typename Fn>
   static void Await(Fn done) {
