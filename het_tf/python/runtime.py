@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import numbers
 import os
 import sys
 from collections.abc import Iterator
@@ -85,24 +87,36 @@ def init(
 
     Raises:
       TypeError: hvd is no module of Horovod's.
-      ValueError: Unknown gradient_scale or durability, a number that is out of range, an address that is
-        none, a durability without a parameter server, several ranks and ps="", or other arguments than
-        another rank's.
+      ValueError: Unknown gradient_scale or durability, an argument of another type or out of range, an
+        address that is none, a durability without a parameter server, several ranks and ps="", or other
+        arguments than another rank's.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
         `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads is {threads}; it must be at least 1, or None to follow TensorFlow")
+    if not isinstance(accumulate, bool):
+        raise ValueError(f"accumulate is {accumulate!r}; give True or False")
+    if ps is not None and not isinstance(ps, str):
+        raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
+    if threads is not None:
+        whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
+        if not whole or not 1 <= threads <= 2**31 - 1:
+            raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
+        threads = int(threads)
     hvd = _checked_horovod(hvd)
     address = os.environ.get("HET_PS", "") if ps is None else ps
     if durability != "applied" and not address:
         raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
     given = {"durability": durability, "min_replicas": min_replicas, "keep_bytes": keep_bytes,
              "timeout": timeout, "deadline": deadline}  # fmt: skip
-    options = json.dumps({name: value for name, value in given.items() if value != _DEFAULTS[name]})
+    changed = {
+        name: _plain(value)
+        for name, value in given.items()
+        if isinstance(value, bool) or value != _DEFAULTS[name]  # True == 1
+    }
+    options = json.dumps(changed, default=str)  # the core refuses such a value by its name
     native.call("HetCheckOptions", options)
     if hvd is None:
         _refuse_ranks()
@@ -111,7 +125,7 @@ def init(
     elif hvd.size() > 1:
         settings = {
             "gradient_scale": gradient_scale,
-            "accumulate": bool(accumulate),
+            "accumulate": accumulate,
             "namespace": namespace,
             "options": options,
         }
@@ -119,10 +133,16 @@ def init(
     _connect(address, _checked(namespace), options)
     _settings.hvd = hvd
     _settings.gradient_scale = gradient_scale
-    _settings.accumulate = bool(accumulate)
+    _settings.accumulate = accumulate
     _settings.namespace = namespace
     _settings.threads = threads
     update_threads()
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python; NaN and infinity, for which JSON has no word, as text."""
+    value = value.item() if hasattr(value, "item") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _checked_horovod(hvd: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import native
+from het_tf.python import native, runtime
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,6 +62,29 @@ def test_an_option_that_is_none(server, option, why):
         het_tf.init(ps=server.address, **option)
     het_tf.keras.Embedding(2, name="t")  # tables are here, as before
     assert het_tf.table("t").stats()["mode"] == "direct"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"ps": 6379},  # what is no text is nothing for the native library
+        {"ps": Path("/socket")},
+        {"threads": "4"},
+        {"threads": 1.5},
+        {"accumulate": "no"},
+        {"timeout": "10"},
+        {"deadline": float("nan")},
+        {"keep_bytes": 1.5},
+        {"min_replicas": True},
+    ],
+    ids=str,
+)
+def test_arguments_of_another_type(arguments):
+    ((name, value),) = arguments.items()
+    shown = re.escape(json.dumps(value)) if name in ("timeout", "min_replicas") else ".*"
+    with pytest.raises(ValueError, match=f"{name} is {shown}"):
+        het_tf.init(**arguments)
+    assert runtime._settings.ps == ""
 
 
 def test_durability_needs_a_server():
