@@ -90,7 +90,7 @@ def main() -> None:
         measure(name, slots, arguments.rows, arguments.dim)
         for name, slots in (("sgd", 0), ("row_wise_adagrad", 1))
     ]
-    lines = ["| optimizer | rows | bytes a row, limit | resident | of the limit | used_memory, of the limit |",
+    lines = ["| optimizer | rows | bytes a row: limit | resident | of the limit | used_memory of the limit |",
              "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
     for t in tables:
         lines.append(

@@ -164,11 +164,8 @@ def main() -> None:
     for _ in range(3):
         pairs.append((load(1, 1, 16, 3), load(2, 2, 16, 3)))
     one, two = (statistics.median(column) for column in zip(*pairs, strict=True))
-    result["clients"] = {
-        "one_on_one": one,
-        "two_on_two": two,
-        "ratio": statistics.median(b / a for a, b in pairs),
-    }
+    ratio_of_pairs = statistics.median(b / a for a, b in pairs)
+    result["clients"] = {"one_on_one": one, "two_on_two": two, "ratio": ratio_of_pairs}
     first = result["dims"][arguments.dims[0]]
     result["goals"] = [
         {"goal": goal, "value": first[what]["ratios"][system], "limit": limit,
@@ -179,9 +176,8 @@ def main() -> None:
     print(f"two clients on two shards: {two / 1e6:.2f} M rows/s, one on one: {one / 1e6:.2f} "
           f"(ratio {ratio_of_pairs:.2f})")  # fmt: skip
     for goal in result["goals"]:
-        print(
-            f"  {'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['value']:.2f} >= {goal['limit']}"
-        )
+        mark = "met   " if goal["met"] else "MISSED"
+        print(f"  {mark} {goal['goal']}: {goal['value']:.2f} >= {goal['limit']}")
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {arguments.out}")
 

@@ -110,6 +110,10 @@ def load():
 def horovod():
     import horovod.tensorflow
     return horovod.__version__
+def redis():
+    import redis.crc, rich
+    return redis.__version__
+attempt("redis", redis)
 attempt("tensorflow", tensorflow)
 if "tensorflow" in report:
     attempt("keras", keras)
@@ -122,10 +126,10 @@ print("\\n" + json.dumps(report), flush=True)
 
 
 def probe(plugin: Path | None) -> dict[str, Any]:
-    """Imports TensorFlow, Keras and Horovod and loads the plugin, in another process.
+    """Imports TensorFlow, Keras, Horovod and redis-py and loads the plugin, in another process.
 
     Returns:
-        For each of `tensorflow`, `keras`, `horovod` its version and for `plugin` its build
+        For each of `tensorflow`, `keras`, `horovod`, `redis` its version and for `plugin` its build
         information; or, under `NAME_error`, one line that says why it did not work.
     """
     command = [sys.executable, "-c", _PROBE, str(plugin or "")]
@@ -245,6 +249,17 @@ def check_module(module: Path) -> Finding:
     return Finding("server module", "ok", f"redis-server --loadmodule {module}", needed=False)
 
 
+def check_het_ps(report: dict[str, Any]) -> Finding:
+    """het-ps, which starts parameter servers, and the packages that it and `het_tf.init(hvd=...)` use."""
+    use = "starts, watches and stops parameter servers"
+    if "redis" not in report:
+        why = report.get("redis_error", "no answer")
+        return Finding("het-ps", "missing", f"{use}: {why}", pip_install("redis==8.1.0 rich"), needed=False)
+    command = shutil.which("het-ps", path=str(Path(sys.executable).parent))
+    call = "het-ps --help" if command else f"{sys.executable} -m het_tf.ps --help"
+    return Finding("het-ps", "ok", f"{use}: {call} (redis-py {report['redis']})", needed=False)
+
+
 def check_horovod(report: dict[str, Any]) -> Finding:
     """Horovod, and the TensorFlow that it was built with."""
     script = f"{TREE}/tools/install_horovod.sh" if TREE else "tools/install_horovod.sh of the source tree"
@@ -285,6 +300,7 @@ def examine(plugin: Path = PLUGIN) -> list[Finding]:
         check_numpy(),
         check_plugin(report, plugin),
         check_module(plugin.with_name("het.so")),
+        check_het_ps(report),
         check_horovod(report),
         check_program("redis-server", "for parameter servers", "apt-get install redis-server"),
         check_program("nvcc", "for the GPU kernels", pip_install("nvidia-cuda-nvcc==13.*")),

@@ -5,7 +5,12 @@ See docs/het-ps.md, or `het-ps --help`. It needs neither TensorFlow nor the nati
 
 import sys
 
-from het_tf.python.ps.cli import main
+try:
+    from het_tf.python.ps.cli import main
+except ModuleNotFoundError as error:
+    if error.name not in ("redis", "rich"):
+        raise
+    sys.exit(f"het-ps: {error}; run: {sys.executable} -m pip install 'redis>=8' 'rich>=13'")
 
 __all__ = ["main"]
 

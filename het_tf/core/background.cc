@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <set>
-#include <system_error>
 
 namespace het {
 
@@ -77,9 +77,10 @@ void Background::Start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = new std::thread([this] { Loop(); });
     forks.all.insert(this);
-  } catch (const std::system_error&) {  // no threads left: the next Wake tries again
+    thread_ = new std::thread([this] { Loop(); });
+  } catch (const std::exception&) {  // no threads left, or no memory: the next Wake tries again
+    forks.all.erase(this);
     close(event_);
     event_ = -1;
   }

@@ -59,8 +59,10 @@ void Client::HandleReplicas(Link* link, const Transport::Event& event) {
                                    "; durability='replicated' asks servers for replicas with WAIT: grant it");
     return;
   }
-  // About another connection, or another life of the partition.
-  if (link->asked != event.seq || link->asked_on != transport_->Connection(link->partition)) return;
+  // About another connection, or another life of the partition; 0 on both sides is no connection.
+  if (link->asked_on == 0 || link->asked != event.seq ||
+      link->asked_on != transport_->Connection(link->partition))
+    return;
   link->asked_on = 0;
   link->replicas = event.replicas;
   const double now = transport_->Now();

@@ -144,7 +144,7 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
   }
   link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh,
                                request.tables.empty() ? 0 : request.tables[0].table, again ? 0 : request.seq,
-                               0});
+                               0, request.client});
   link->fresh = false;
   if (frame != nullptr) link->ever_sent = std::max(link->ever_sent, frame->seq);
   transport_->Send(link->partition, std::move(bytes));
@@ -205,6 +205,8 @@ void Client::HandleReply(Link* link, const Reply& reply) {
   const Link::Outstanding request = std::move(*it);
   link->outstanding.erase(it);
 
+  // What the partition has of an identity that was given up says nothing about the new one's frames.
+  if (!(request.client == link->client)) return Requeue(link, request.part);
   // Late, unless nothing else was on its way: then two servers have changed places and back, and the
   // partition is the one that it was. It is asked once more to find out.
   if (link->past_incs.count(reply.inc) != 0 && !request.fresh) {

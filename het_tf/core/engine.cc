@@ -89,14 +89,16 @@ Background::Pause Engine::LookAfterPushes() {
   }
   try {
     client_->Progress(0);
+    Background::Pause pause;
+    if (client_->Busy()) {
+      pause.seconds = client_->Due();
+      transport_->Descriptors(&pause.descriptors);
+    }
+    asleep_ = true;
+    return pause;
   } catch (const std::bad_alloc&) {  // it goes on when there is room
     return {0.1, {}};
   }
-  asleep_ = true;
-  if (!client_->Busy()) return {};
-  Background::Pause pause{client_->Due(), {}};
-  transport_->Descriptors(&pause.descriptors);
-  return pause;
 }
 
 void Engine::SetThreads(size_t threads) {

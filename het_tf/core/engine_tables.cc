@@ -140,6 +140,9 @@ std::vector<std::string> Engine::TableNames() const {
 }
 
 Status Engine::DropTable(const std::string& name) {
+  // As in Remove. Where tables are elsewhere steps go on: nothing of them is a row number of the store.
+  std::unique_lock<std::mutex> apply_lock(apply_mutex_, std::defer_lock);
+  if (!remote()) apply_lock.lock();
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   auto table = Find(name);
   if (!table.ok()) return table.status();

@@ -119,7 +119,10 @@ Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t wo
     const size_t size = reader.Count();
     const uint8_t* text = reader.Raw(size);
     const std::string message = text == nullptr ? "" : std::string(reinterpret_cast<const char*>(text), size);
-    return Status(static_cast<Code>(code), who + ": " + message + " (no worker has updated a row)");
+    // A code that there is not is no code for TensorFlow.
+    const Code kind =
+        code <= static_cast<uint32_t>(Code::kDataLoss) ? static_cast<Code>(code) : Code::kInternal;
+    return Status(kind, who + ": " + message + " (no worker has updated a row)");
   }
   if (signature != layout.signature) {
     return FailedPrecondition(
@@ -166,11 +169,11 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
     const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
     if (length > bytes.size() - at) return Status(Code::kInternal, "the parts are longer than what came");
     bool skip = false;
-    HET_RETURN_IF_ERROR(
-        ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
+    HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
     merged->skip = merged->skip || skip;
     at += length;
   }
+  if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than what came");
   if (merged->skip) return Status();
   Vector<uint8_t> active(layout.table_of_feature.size());
   for (const Part& part : parts) {
@@ -185,6 +188,9 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
       if (!ReadTable(layout.dims[t], active, &parts[w].reader, &scratch, &merged->tables[t])) {
         return Status(Code::kInternal, "worker " + std::to_string(w) + " sent gradients that are damaged");
       }
+    }
+    if (parts[w].reader.left() != 0) {
+      return Status(Code::kInternal, "worker " + std::to_string(w) + " sent more than its gradients");
     }
   }
   return Status();

@@ -60,6 +60,7 @@ struct Link {
     uint64_t first_table;  // bears the bytes of the answer's head
     uint64_t seq;          // of a push that was never sent before; else 0
     uint64_t connection;   // that it was sent over
+    ClientId client;       // whose it is: the answer says what the partition has of that one
   };
 
   uint32_t partition = 0;

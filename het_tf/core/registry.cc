@@ -1,5 +1,6 @@
 // The registry of engines (engine.h).
 #include <condition_variable>
+#include <exception>
 #include <new>
 #include <set>
 
@@ -66,6 +67,8 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
     try {
       made = factory == nullptr ? std::make_shared<Engine>(name, threads) : factory(name, threads);
     } catch (const std::bad_alloc&) {
+    } catch (const std::exception& error) {  // or the next who asks for this name would wait for ever
+      made = Status(Code::kInternal, error.what());
     }
     lock.lock();
     if (number != registry.factories) continue;  // tables are elsewhere by now

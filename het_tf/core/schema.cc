@@ -34,12 +34,12 @@ Status CheckLimits(const TableLimits& limits) {
 Result<TableLimits> ParseLimits(const Json& json) {
   TableLimits limits;
   for (const auto& [field, value] : json.items()) {
-    const auto given = value.get<int64_t>();
+    const int64_t given = value.is_number_integer() ? value.get<int64_t>() : -1;
     int64_t most = UINT32_MAX;
     if (field == "max_rows") most = int64_t{1} << 62;
     if (field == "min_count") most = TableLimits::kMaxCount;
     if (given < 0 || given > most) {
-      return InvalidArgument(field + " is " + std::to_string(given) + "; it must be from 0 to " +
+      return InvalidArgument(field + " is " + value.dump() + "; it must be an integer from 0 to " +
                              std::to_string(most));
     }
     const auto number = static_cast<uint64_t>(given);

@@ -139,10 +139,10 @@ Status NonFiniteGradient(const BatchCall& call, Step* step, const BatchPlan::Gro
   const size_t dim = schema.dim();
   size_t u = 0;
   while (u + 1 < group.uniques && ScaleAndCheckFinite(step->values_of(group, dim) + u * dim, dim, 1)) ++u;
-  return InvalidArgument("gradient of table '" + schema.spec().name + "' for id " +
-                         std::to_string(step->plan.keys(group)[u]) +
-                         " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
-                         "the inputs");
+  return InvalidArgument(
+      "gradient of table '" + schema.spec().name + "' for id " + std::to_string(step->plan.keys(group)[u]) +
+      " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
+      "the inputs");
 }
 
 }  // namespace het

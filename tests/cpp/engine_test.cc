@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 namespace het {
@@ -215,6 +218,37 @@ TEST_P(EngineTest, AssignRemoveClear) {
   EXPECT_EQ(engine_.Size("t").value(), 2u);
 }
 
+// Another thread drops a table and makes it again in the middle of an Apply, between the search for its rows
+// and their change: where the store asks for the time.
+TEST(EngineDrop, InTheMiddleOfAnApply) {
+  std::atomic<bool> armed{false};
+  std::atomic<bool> done{false};
+  std::thread dropper;
+  std::unique_ptr<Engine> engine;
+  engine = std::make_unique<Engine>("dropping", 1, [&]() -> uint32_t {
+    if (armed.exchange(false)) {
+      dropper = std::thread([&] {
+        EXPECT_TRUE(engine->DropTable("t").ok());
+        EXPECT_TRUE(engine->CreateTable(Spec("t"), TableOptions()).ok());
+        done = true;
+      });
+      // Long enough for it where nothing stops it.
+      for (int i = 0; i < 200 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return 1700000000;
+  });
+  ASSERT_TRUE(engine->CreateTable(Spec("t"), TableOptions()).ok());
+  std::vector<int64_t> ids(3000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+  Call call(engine.get(), "t", ids);
+  ASSERT_TRUE(call.Lookup(true).ok());
+  armed = true;
+  EXPECT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
+  ASSERT_TRUE(dropper.joinable());
+  dropper.join();
+  EXPECT_EQ(engine->Size("t").value(), 0u) << "dropped after the step, or before it";
+}
+
 // The embedded store keeps limits by its own clock; a later declaration changes them.
 TEST_P(EngineTest, LimitsBoundTheTable) {
   uint32_t now = 1700000000;
@@ -357,6 +391,19 @@ TEST(EngineDirect, SumsDoNotDependOnThreads) {
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+// Whatever a factory throws (no threads left, say), the name must be free for the next who asks.
+TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
+  ASSERT_TRUE(SetEngineFactory([](const std::string&, size_t) -> Result<std::shared_ptr<Engine>> {
+                throw std::runtime_error("no threads left");
+              }).ok());
+  const auto failed = GetEngine("unlucky");
+  EXPECT_EQ(failed.status().code(), Code::kInternal);
+  EXPECT_THAT(failed.status().message(), testing::HasSubstr("no threads left"));
+  ASSERT_TRUE(SetEngineFactory(nullptr).ok());
+  EXPECT_TRUE(GetEngine("unlucky").ok());
+  ResetEngine("unlucky");
 }
 
 }  // namespace

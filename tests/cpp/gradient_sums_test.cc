@@ -273,6 +273,16 @@ TEST(GradientSumsParts, DamagedBytesAreAnErrorOrOtherNumbersAndNeverACrash) {
                   .code(),
               Code::kInternal);
   }
+  Bytes longer = whole.bytes[0];
+  longer.push_back(0);
+  const int32_t other = whole.lengths[0][1];
+  for (int32_t length : {other, other + 1}) {  // behind the parts, and behind the gradients of the last
+    const Vector<int32_t> lengths{whole.lengths[0][0], length};
+    EXPECT_EQ(MergeSums(Layout(), Span<const uint8_t>(longer.data(), longer.size()),
+                        Span<const int32_t>(lengths.data(), 2), &merged)
+                  .code(),
+              Code::kInternal);
+  }
   std::mt19937_64 random(2);
   for (int i = 0; i < 20000; ++i) {
     Bytes bytes = whole.bytes[0];
@@ -284,6 +294,20 @@ TEST(GradientSumsParts, DamagedBytesAreAnErrorOrOtherNumbersAndNeverACrash) {
     for (size_t t = 0; t < merged.tables.size(); ++t) {
       EXPECT_EQ(merged.tables[t].sums.size() % kDims[t], 0u);
     }
+  }
+}
+
+TEST(GradientSumsParts, AnErrorOfAnUnknownKindIsAnInternalOne) {
+  Bytes bytes;
+  Vector<int32_t> splits;
+  ASSERT_TRUE(PackSums(Status(Code::kInvalidArgument, "bad"), GradientSums(), 77, 1, &bytes, &splits).ok());
+  for (uint8_t code : {16, 99, 255}) {
+    bytes[4] = code;  // behind the magic number
+    MergedSums merged;
+    EXPECT_EQ(MergeSums(Layout(), Span<const uint8_t>(bytes.data(), bytes.size()),
+                        Span<const int32_t>(splits.data(), 1), &merged)
+                  .code(),
+              Code::kInternal);
   }
 }
 

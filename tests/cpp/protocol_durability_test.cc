@@ -134,6 +134,30 @@ TEST_F(Durable, HalfOfALossIsRepaired) {
   Abandon();
 }
 
+// The partition came back from an older state, and the answers to all frames that were on their way say so.
+// The first makes the client a new one; what the others say is about the old one, which had more applied.
+TEST_F(Durable, LateAnswersToTheOldIdentityAcknowledgeNothing) {
+  for (Durability durability : {Durability::kApplied, Durability::kCheckpoint}) {
+    WorldConfig config = Bounded(kUnbounded);
+    config.client.durability = durability;
+    config.client.max_frame_bytes = 1;  // a frame a row
+    Make(config);
+    Train(0, {1, 2, 3});
+    ASSERT_TRUE(world().Flush(0).ok());
+    const Bytes older = world().Snapshot(0);  // knows three pushes
+    Train(0, {1, 2});
+    ASSERT_TRUE(world().Flush(0).ok());
+    world().client(0).MarkDurable();
+    Train(0, {11, 12, 13, 14});
+    world().Failover(0, older);
+    const Status status = world().Flush(0);  // four frames behind one another
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(world().Sum(&Counters::lost_pushes), 2u);
+    for (Key key : {11, 12, 13, 14}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
+    Abandon();
+  }
+}
+
 // A partition forgets clients that have not pushed for days. Those that come back have lost nothing, so what
 // they kept must not be applied a second time; whether the partition lived on, or came to life again since.
 TEST_F(Durable, AForgottenClientSendsNothingTwice) {

@@ -232,6 +232,30 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   ExpectExact();
 }
 
+// --- set-up
+
+// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
+TEST_F(TransportTest, MoreAnswersThanQuestions) {
+  FakeServer server(&service_, keys_);
+  RedisCluster cluster(server.address());
+  ASSERT_TRUE(cluster.Refresh(5).ok());
+  std::atomic<int> asked{0};
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] != "HET.STAT") return "";
+    std::string answer = ":1";
+    if (++asked <= 2) {
+      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
+    }
+    return answer;
+  });
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
+  std::vector<RedisReply> replies;
+  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
+  ASSERT_EQ(replies.size(), keys_.size());
+  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
+}
+
 // --- replicas
 
 class ReplicaTest : public TransportTest {
@@ -305,6 +329,30 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
   for (Key key = 1; key <= 8; ++key) ++expected_[key];
   Answer(":2");
   ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
+// until a push is redirected: no reason to fail a step.
+TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+  FakeServer server(&service_, keys_);
+  Answer(
+      "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
+      "replica is configured to be writable (which is not the default) writes to replicas are just local.");
+  Connect(&server);
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  Answer("-LOADING Redis is loading the dataset in memory");
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(Kept(), 20u * kPartitions);
+  Answer(":2");
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
   ExpectExact();
 }
 

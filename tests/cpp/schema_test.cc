@@ -84,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{R"({"name": "t", "dim": 2.0})", "dim is 2.0"},
                     Bad{R"({"name": "t", "dim": 2, "seed": 1e30})", "seed is 1e+30"},
                     Bad{R"({"name": "t", "dim": 2, "seed": -1})", "seed is -1"},
+                    Bad{R"({"name": "t", "dim": 2, "limits": {"ttl": 6.4e28}})", "ttl is 6.4e+28"},
+                    Bad{R"({"name": "t", "dim": 2, "limits": {"max_rows": -1}})", "max_rows is -1"},
                     Bad{R"({"name": "", "dim": 2})", "empty"},
                     Bad{R"({"name": "t", "dim": 2, "l2": -1})", "l2"},
                     Bad{R"({"name": "t", "dim": 2, "max_norm": -1})", "max_norm"},

@@ -1,6 +1,6 @@
-"""A worker of the elastic and the static tests: counts down one row, a step at a time, and may die.
+"""A worker of the elastic tests: counts down one row, a step at a time, and may die.
 
-    python elastic_worker.py '{"ps": ..., "out": ..., "elastic": true, "accumulate": false, ...}'
+    python elastic_worker.py '{"ps": ..., "out": ..., "accumulate": false, ...}'
 
 Every worker adds a line for each step to `OUT/PID`; whoever is rank 0 at the end writes `OUT/done`.
 """
@@ -91,19 +91,8 @@ def main() -> None:
             if state.step % COMMIT == 0:
                 state.commit()
 
-    if given["elastic"]:
-        state = het_tf.horovod.ElasticState(model, step=0)
-        het_tf.horovod.run_elastic(train)(state)
-    else:
-
-        class State:
-            step = 0
-
-            def commit(self) -> None:
-                het_tf.flush()
-
-        state = State()
-        train(state)
+    state = het_tf.horovod.ElasticState(model, step=0)
+    het_tf.horovod.run_elastic(train)(state)
     het_tf.flush()
     if hvd.rank() == 0:
         table = het_tf.table("counted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 import het_tf
 
+PROGRAM = os.environ.get("HET_TEST_SERVER", "redis-server")  # or valkey-server
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
 
 
@@ -26,7 +28,7 @@ class Server:
         self.directory = directory
         self.socket = directory / "redis.sock"
         self.arguments = [
-            "redis-server", "--port", "0", "--unixsocket", str(self.socket), "--dir", str(directory),
+            PROGRAM, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(directory),
             "--save", "", *arguments, *(["--loadmodule", str(MODULE)] if module else []),
         ]  # fmt: skip
         self.process: subprocess.Popen | None = None
@@ -159,8 +161,8 @@ def cluster(directory: Path, shards: int) -> Iterator[Cluster]:
 
 def missing() -> str:
     """Why there can be no server here; "" if there can."""
-    if shutil.which("redis-server") is None:
-        return "redis-server is missing: apt-get install redis-server"
+    if shutil.which(PROGRAM) is None:
+        return f"{PROGRAM} is missing: apt-get install redis-server"
     return "" if MODULE.exists() else f"{MODULE} is not built"
 
 

@@ -1,13 +1,10 @@
 """The mode `accumulate` under horovodrun and a real Redis: N workers are one process on the union batch."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import accumulate_lib
+import horovod_lib
 import numpy as np
 import pytest
 import redis_lib
@@ -15,31 +12,16 @@ import tensorflow as tf
 
 import het_tf
 
-ROOT = Path(het_tf.__file__).parent.parent
 STEPS = 30
-RUN = Path(sys.executable).parent / "horovodrun"
 
-
-def missing() -> str:
-    """Why there can be no several workers here; "" if there can."""
-    if not RUN.exists() and shutil.which("horovodrun") is None:
-        return "horovodrun is missing: pip install horovod==0.28.1 (docs/horovod.md)"
-    return redis_lib.missing()
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing())]
 
 
 def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:
     """Runs the jobs, one after the other in one launch; returns what each rank has seen."""
     jobs = [{"out": str(out), **job} for job in jobs]
-    command = [
-        sys.executable, "-m", "horovod.runner.launch", "-np", str(workers), "-H", f"localhost:{workers}",
-        "--gloo", sys.executable, str(Path(accumulate_lib.__file__)), json.dumps(jobs),
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = horovod_lib.launch(accumulate_lib.__file__, json.dumps(jobs), ranks=workers, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(workers)]
 
 

@@ -47,6 +47,7 @@ def test_reports_this_environment():
     assert plugin.split()[0] == "ok"
     assert str(ROOT / "het_tf" / "lib" / "libhet_tf.so") in plugin
     assert "GNU" in plugin or "Clang" in plugin
+    assert line_of("het-ps", output).split()[0] == "ok"
     assert output.splitlines()[-1] == "Ready."
 
 
@@ -56,6 +57,14 @@ def test_missing_plugin_is_named_with_its_remedy(unbuilt_tree):
     assert line_of("plugin", output).split()[0] == "missing"
     assert "cmake --preset release" in output
     assert output.splitlines()[-1] == "Not ready: plugin."
+
+
+def test_het_ps_needs_redis_py_and_is_no_need():
+    there = doctor.check_het_ps({"redis": "8.1.0"})
+    assert there.state == "ok" and "--help" in there.text
+    missing = doctor.check_het_ps({"redis_error": "No module named 'redis'"})
+    assert missing.state == "missing" and not missing.fatal
+    assert "No module named 'redis'" in missing.text and "-m pip install redis==" in missing.remedy
 
 
 def test_broken_plugin_is_no_crash(unbuilt_tree):
@@ -71,7 +80,7 @@ def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     status, output = run_doctor(python=tmp_path / "bare" / "bin" / "python")
     assert status == 1
-    for name in ("TensorFlow", "Keras", "NumPy"):
+    for name in ("TensorFlow", "Keras", "NumPy", "het-ps"):
         assert line_of(name, output).split()[0] == "missing"
     assert "-m pip install tensorflow-cpu==2.21.0" in output
 

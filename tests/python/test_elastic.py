@@ -1,17 +1,16 @@
-"""Workers that die: elastic jobs go on without them, static ones end."""
+"""Workers that die: elastic jobs go on without them. Static ones end: test_horovod_run.py."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import elastic_worker
+import horovod_lib
 import pytest
 import redis_lib
-import test_accumulate
 
 import het_tf
 
@@ -20,7 +19,7 @@ DEADLINE = 120  # seconds of a whole job; it takes about 20
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(test_accumulate.missing()), reason=test_accumulate.missing()),
+    pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing()),
 ]
 
 
@@ -81,7 +80,7 @@ def elastic(tmp_path: Path, given: dict, hosts: str) -> tuple[list[list[dict]], 
     script.chmod(0o755)
     with redis_lib.running(tmp_path / "redis") as server:
         status, log = launch(
-            out, {"elastic": True, "ps": server.address, **given},
+            out, {"ps": server.address, **given},
             "-np", str(hosts.count(":")), "--min-np", "1", "--max-np", "2",
             "--host-discovery-script", str(script),
             "--network-interface", "lo", "--elastic-timeout", "60",
@@ -124,18 +123,3 @@ def test_a_worker_comes_and_goes_on_where_the_other_is(tmp_path):
     assert [line["step"] for line in second] == list(range(9, elastic_worker.STEPS + 1))
     assert done["step"] == done["iterations"] == done["applies"] == elastic_worker.STEPS
     assert done["scale"] == 0.5 and done["row"][0] == -elastic_worker.STEPS
-
-
-def test_a_worker_of_a_static_job_is_killed_and_the_job_ends(tmp_path):
-    begun = time.monotonic()
-    out = tmp_path / "out"
-    out.mkdir()
-    with redis_lib.running(tmp_path / "redis") as server:
-        given = {"elastic": False, "ps": server.address, "victim": 1, "dies_at": 6}
-        status, log = launch(out, given, "-np", "2", "-H", "localhost:2")
-    assert status != 0 and not (out / "done").exists()
-    assert "Process 1 exit with status code 137" in log, log[-3000:]
-    assert "one or more processes exited with non-zero status" in log
-    for log_of_worker in lines(out):
-        assert log_of_worker[-1]["step"] <= 7
-    assert time.monotonic() - begun < DEADLINE

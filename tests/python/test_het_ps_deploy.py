@@ -9,7 +9,7 @@ import pytest
 import redis_lib
 from het_ps_lib import ask, het_ps
 
-from het_tf.python.ps import cli
+from het_tf.python.ps import cli, conf
 from het_tf.python.ps.redis_server import LocalServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,10 @@ def test_kubernetes():
     assert mounts == {"/data": "data", "/het/conf": config["metadata"]["name"].replace("het-ps", "conf")}
     loop = job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
     assert [f"$(ip {n}):6379" in loop for n in range(4)] == [True] * spec["replicas"] + [False]
+
+
+def test_the_manual_names_the_rights_of_a_worker():
+    assert conf.WORKER_RIGHTS in (ROOT / "docs/parameter-server.md").read_text().splitlines()
 
 
 @pytest.mark.slow

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 import redis_lib
+from het_ps_lib import ask
 
 from het_tf.python.ps import address, redis_server
 from het_tf.python.ps.errors import ServerError
@@ -24,11 +26,6 @@ pytestmark = [
 ]
 
 PS = Path(redis_server.__file__).parent
-
-
-def ask(url: str, *words: object):
-    with Node.of(address.parse(url)) as node:
-        return node.ask(*words)
 
 
 def runs(pid: int) -> bool:
@@ -102,8 +99,17 @@ def test_it_ends_with_its_job_and_leaves_nothing(how):
         process.kill()
 
 
+def test_a_job_that_is_killed_while_it_stops_its_server_leaves_nothing():
+    more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
+    process, pid, directory, _ = job(more=more)
+    process.kill()
+    process.wait(20)
+    assert gone(pid, directory)
+
+
 def test_it_outlives_the_thread_that_started_it_but_not_the_job():
     more = """
+import tempfile
 import threading
 thread = threading.Thread(target=lambda: globals().__setitem__("server", r.LocalServer.start()))
 server.stop(); thread.start(); thread.join()
@@ -198,8 +204,14 @@ def test_what_cannot_start_says_why(tmp_path, monkeypatch):
         assert ask(first.address, "PING") == "PONG"
     with pytest.raises(ServerError, match=r"the server ended; its log .* ends:\n(.*\n)*.*nonsense"):
         LocalServer.start(settings={"nonsense": "1"})
-    with pytest.raises(ServerError, match=r"cannot listen on '192\.0\.2\.1'"):
-        LocalServer.start(bind="192.0.2.1")
+    (tmp_path / "private").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path / "private"))
+        with pytest.raises(ServerError, match=r"cannot listen on '192\.0\.2\.1'"):
+            LocalServer.start(bind="192.0.2.1")
+        with pytest.raises(ValueError, match="a setting is one line"):
+            LocalServer.start(settings={"dir": "a\nb"})
+    assert not list((tmp_path / "private").iterdir()), "nothing is left behind"
     with pytest.raises(ValueError, match="107 bytes"):
         LocalServer.start(tmp_path / ("x" * 100), unix=True)
     with pytest.raises(ValueError, match="persist=True without a directory"):

@@ -10,7 +10,7 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import runtime
+from het_tf.python import native, runtime
 from het_tf.python.horovod import checks, collective, server
 from het_tf.python.ps.errors import ServerError
 
@@ -34,6 +34,7 @@ class Played(types.ModuleType):
         self.ranks, self.me = ranks, me
         self.initialized = True
         self.reduced: list[str] = []
+        self.gathered: list[str] = []
         self.others = lambda value: [value] * (ranks - 1)
         self.extra: dict[str, np.ndarray] = {}
 
@@ -54,6 +55,7 @@ class Played(types.ModuleType):
         return tensor * (1 if op == self.Average else self.ranks)
 
     def allgather_object(self, value, name):
+        self.gathered.append(name)
         found = list(self.others(value))
         found.insert(self.me, value)
         return found
@@ -244,8 +246,9 @@ def test_a_train_step_that_goes_past_the_optimizers_is_refused(played):
 def test_ranks_that_differ_are_named(played):
     model = het_tf.horovod.distribute(rules_lib.make_model())
     played.others = lambda mine: [{**mine, "tables": []}] if isinstance(mine, dict) else [mine]
-    with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
-        model.fit(*data(), verbose=0)
+    for _ in range(2):  # it is compared again, and refused again
+        with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
+            model.fit(*data(), verbose=0)
     if checks.KERAS_3:
         model = het_tf.horovod.distribute(rules_lib.make_model())
         played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
@@ -301,6 +304,10 @@ def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
     unbuilt = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(RuntimeError, match="no weights yet"):
         het_tf.horovod.broadcast(unbuilt)
+    # With another number of weights the ranks would wait for each other.
+    played.others = lambda mine: [{"weights and optimizer": mine["weights and optimizer"][1:]}]
+    with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its weights and optimizer"):
+        het_tf.horovod.broadcast(model)
 
 
 def test_metrics_are_summed_and_left_as_they_are(played):
@@ -379,12 +386,31 @@ def test_rank_0_writes_after_all_have_sent(played, tmp_path):
     for me in (1, 0):
         played.me = me
         path = tmp_path / f"{me}.weights.h5"
-        before = len(played.reduced)
+        played.gathered.clear()
         log = het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger(str(tmp_path / f"{me}.csv")))
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
         model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
         assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
-        assert "het_tf.barrier" in played.reduced[before:], "every rank takes part"
+        assert "het_tf.flush" in played.gathered, "every rank takes part"
+
+
+def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
+    layer = het_tf.keras.Embedding(2, name="t")
+    with monkeypatch.context() as patched:
+        patched.setattr(played, "others", lambda mine: ["the server is away"])
+        with pytest.raises(ConnectionError, match=r"rank 1 could not send .*: the server is away"):
+            het_tf.horovod.flush_all()
+
+    def fail(*_):
+        raise TimeoutError("no answer")
+
+    played.gathered.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(native, "call", fail)
+        with pytest.raises(TimeoutError, match="no answer"):
+            het_tf.horovod.flush_all()
+    assert played.gathered == ["het_tf.flush"], "the others are not left to wait"
+    del layer
 
 
 def test_cache_stats_of_all_ranks(played):

@@ -1,4 +1,4 @@
-"""`pip wheel .` gives a wheel that installs into a fresh environment and trains there."""
+"""`pip wheel .` gives a wheel that installs into a fresh environment, trains there, and brings het-ps."""
 
 import os
 import subprocess
@@ -76,3 +76,7 @@ def test_wheel_trains_in_a_fresh_environment(wheel, tmp_path):
     site_packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (site_packages / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
     print(run(python, "-c", TRAIN, cwd=tmp_path))
+    het_ps = python.with_name("het-ps")
+    assert "het-ps up --shards 2" in run(het_ps, "--help", cwd=tmp_path)
+    # It finds the module that the wheel brought.
+    assert f"loadmodule {venv}/lib" in run(het_ps, "conf", cwd=tmp_path)

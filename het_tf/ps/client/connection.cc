@@ -228,6 +228,10 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
     poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
     Read(replies);
   }
+  if (replies->size() > commands.size()) {  // which of them answers what, nobody can tell
+    Close(node_.ToString() + " answered what nobody asked");
+    replies->clear();
+  }
   return replies->size() < commands.size() ? Status(Code::kUnavailable, reason_) : Status();
 }
 

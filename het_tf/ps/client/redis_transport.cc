@@ -140,13 +140,15 @@ void RedisTransport::Counted(const Owed& wait, const ServerNode& node, const Red
   for (const Mark& mark : wait.marks) {
     Event event;
     event.partition = mark.partition;
-    if (reply.kind == RedisReply::kInteger) {
-      event.kind = Event::kReplicas;
-      event.seq = mark.seq;
-      event.replicas = static_cast<uint32_t>(std::max<int64_t>(reply.integer, 0));
-    } else {
+    if (reply.kind == RedisReply::kError && IsPermanent(reply.text())) {
       event.kind = Event::kUncounted;
       event.reason = node.ToString() + ": " + reply.text();
+    } else {  // what is no number passes (it loads, it has become a replica), and vouches for nothing
+      event.kind = Event::kReplicas;
+      event.seq = mark.seq;
+      event.replicas = reply.kind == RedisReply::kInteger
+                           ? static_cast<uint32_t>(std::clamp<int64_t>(reply.integer, 0, UINT32_MAX))
+                           : 0;
     }
     events_.push_back(std::move(event));
   }

@@ -25,7 +25,8 @@ def broadcast(model: Any) -> None:
       model: A built Keras model, compiled or not.
 
     Raises:
-      RuntimeError: It has no weights yet, or `het_tf.init(hvd=hvd)` was not called.
+      RuntimeError: It has no weights yet, it differs from rank 0's in their number, shapes or types (then
+        every rank raises), or `het_tf.init(hvd=hvd)` was not called.
     """
     hvd = collective.required("het_tf.horovod.broadcast")
     if not model.built:
@@ -43,6 +44,10 @@ def broadcast(model: Any) -> None:
         return
     of_optimizer = getattr(optimizer, "variables", [])
     variables = [*model.weights, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
+    # Ranks with another number of them would wait for ever.
+    checks.compare(
+        model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
+    )
     for variable in variables:
         # One by one, eagerly: hvd.broadcast_variables would trace a function for every model.
         value = tf.convert_to_tensor(variable)
@@ -51,6 +56,10 @@ def broadcast(model: Any) -> None:
         else:
             value = hvd.broadcast_object(value.numpy(), root_rank=0, name="het_tf.variable")
         variable.assign(value)
+
+
+def _dtype_name(variable: Any) -> str:
+    return str(tf.as_dtype(variable.dtype).name)
 
 
 class Broadcast(_Callback):  # type: ignore[misc, valid-type]
@@ -133,10 +142,23 @@ class MetricAverage(_Callback):  # type: ignore[misc, valid-type]
 
 
 def flush_all() -> None:
-    """Returns on a rank when every rank has sent what its caches held back. Every rank must call it."""
-    for namespace in registry.namespaces():
-        native.call("HetFlush", namespace)
-    collective.barrier()
+    """Returns on a rank when every rank has sent what its caches held back. Every rank must call it.
+
+    Raises:
+      ConnectionError, TimeoutError: On every rank, if the parameter server does not answer one of them.
+    """
+    failed: Exception | None = None
+    try:
+        for namespace in registry.namespaces():
+            native.call("HetFlush", namespace)
+    except Exception as error:  # told to the others first, who would wait for this rank
+        failed = error
+    of_ranks = collective.gather("" if failed is None else str(failed), "flush")
+    if failed is not None:
+        raise failed
+    for rank, text in enumerate(of_ranks):
+        if text:
+            raise ConnectionError(f"rank {rank} could not send what its caches held back: {text}")
 
 
 def on_rank_zero(callback: Any) -> Any:

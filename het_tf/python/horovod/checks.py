@@ -107,6 +107,19 @@ def compare_ranks(model: Any) -> None:
         "optimizer": type(model.optimizer).__name__,
         "initial weights": values.hexdigest(),
     }
+    compare(model, mine)
+
+
+def compare(model: Any, mine: dict[str, Any]) -> None:
+    """All ranks say the same of a model. Every rank must call it.
+
+    Args:
+      model: For its name.
+      mine: What is compared -> what this rank says, as JSON has it.
+
+    Raises:
+      RuntimeError: On every rank, if one differs from rank 0.
+    """
     of_ranks = collective.gather(mine, "model")
     for what, value in mine.items():
         others = [rank for rank, one in enumerate(of_ranks) if one[what] != of_ranks[0][what]]

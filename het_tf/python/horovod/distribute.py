@@ -93,8 +93,8 @@ class _Step:
                 action, self.before_update = self.before_update, None
                 action()
             if not self._compared:
-                self._compared = True
                 checks.compare_ranks(self._model)
+                self._compared = True  # only now: a refusal, mended or not, is followed by a comparison
 
 
 class _Interception:

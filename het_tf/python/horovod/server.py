@@ -86,7 +86,10 @@ def _use(rank: int, address: str) -> str:
     global _presence
     if _server is None:
         _presence = Node.of(addresses.parse(address))
-        _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}")
+        try:
+            _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}")
+        except ServerError as error:
+            raise ConnectionError(f"the parameter server that rank 0 runs for this job: {error}") from None
     return address
 
 
@@ -130,16 +133,18 @@ def _end_of_job() -> None:
     """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
     from het_tf.python import runtime
 
-    if _server is None:
+    if _server is None or not _server.mine():  # a fork ends neither the server nor the job
         return
-    runtime.leave()
-    hvd = runtime.horovod()
-    if hvd is not None:
-        # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not when
-        # waiting for that rank below is over.
-        hvd.shutdown()
-    _wait_for_others(_server)
-    stop()
+    try:
+        runtime.leave()
+        hvd = runtime.horovod()
+        if hvd is not None:
+            # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not
+            # when waiting for that rank below is over.
+            hvd.shutdown()
+        _wait_for_others(_server)
+    finally:
+        stop()
 
 
 def _wait_for_others(server: LocalServer) -> None:

@@ -362,11 +362,16 @@ def main(arguments: list[str] | None = None) -> int:
         "form": run_form, "promote": run_promote, "reshard": run_reshard,
     }[options.command]  # fmt: skip
     try:
-        return int(run(options))
+        status_of_run = int(run(options))
+        sys.stdout.flush()
+        return status_of_run
     except (ServerError, ValueError) as error:
         print(f"het-ps: {error}", file=sys.stderr)
+    except BrokenPipeError:  # as in `het-ps status | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
     except OSError as error:
-        print(f"het-ps: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"het-ps: {where}{error.strerror or error}", file=sys.stderr)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 0 if options.command == "status" else 130

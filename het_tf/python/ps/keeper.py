@@ -8,7 +8,8 @@ the server's own output goes to DIRECTORY/log.
 A parent that is killed can stop nothing, and a server must not outlive its job. PR_SET_PDEATHSIG alone would
 not do: it fires when the *thread* that started the server ends. So this process, which has one thread, asks
 for the signal on its own death, and itself watches the parent: when the parent is gone, or SIGTERM comes, it
-stops the server, by force after the grace, and removes the directory if that is private.
+stops the server, by force after the grace, and removes the directory if that is private. Not where the server
+ended by itself and the parent lives, which will want to read the log.
 """
 
 import contextlib
@@ -61,7 +62,8 @@ def main() -> int:
     except OSError as error:
         sys.exit(str(error))
     finally:
-        if afterwards == "remove" and os.getppid() != int(parent):
+        # Also when it was told to stop: whoever told it may be killed before it can tidy up by itself.
+        if afterwards == "remove" and (stopped or os.getppid() != int(parent)):
             shutil.rmtree(directory, ignore_errors=True)
     return status if status >= 0 else 128 - status
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -217,26 +218,31 @@ def need(directory: Path) -> Layout:
 
 
 def check_ports(layout: Layout, members: list[Member]) -> None:
-    """Refuses ports that somebody listens on.
+    """Refuses ports that somebody listens on, and addresses that are not this machine's.
 
     Raises:
-      ServerError: Names each, and whether a Redis server answers there.
+      ServerError: Names each, and why.
     """
     if layout.unix:
         return
-    taken = []
+    taken, errors = [], set()
+    family = socket.AF_INET6 if ":" in layout.bind else socket.AF_INET
     for member in members:
         port = member.place.port
         for number in (port, port + BUS_OFFSET) if layout.cluster else (port,):
-            with socket.socket() as probe:
+            with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind((layout.bind, number))
                 except OSError as error:
-                    taken.append(f"{layout.bind}:{number} for {member.name} ({error.strerror})")
+                    taken.append(f"{Place(layout.bind, number)} for {member.name} ({error.strerror})")
+                    errors.add(error.errno)
     if taken:
+        remedy = "stop what listens there, or give another --port"
+        if errno.EADDRINUSE not in errors:
+            remedy = f"is {layout.bind} an address of this machine, and may you use the port?"
         raise ServerError(
-            f"cannot listen on {', '.join(taken)}; stop what listens there, or give another --port"
+            f"cannot listen on {', '.join(taken)}; {remedy}"
             + (f" (a cluster also uses each port + {BUS_OFFSET})" if layout.cluster else "")
         )
 

@@ -35,7 +35,9 @@ def promote(address: Address, place: Place, timeout: float, say: Say) -> None:
         view = cluster.View(node)
         if not view.myself.primary:
             raise ServerError(f"{place} is a primary already")
-        primary = view.peers[view.myself.primary]
+        primary = view.peers.get(view.myself.primary)
+        if primary is None:
+            raise ServerError(f"{place} does not know its primary; wait until the cluster has told it")
         info = node.info("replication")
         if info.get("master_link_status") == "up":
             say(f"{place}: {primary.place} hands over")

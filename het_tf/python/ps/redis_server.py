@@ -259,6 +259,7 @@ class LocalServer:
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
+        self.port = 0 if unix else port or free_port(bind)
         self.directory = Path(
             tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
         ).absolute()
@@ -266,7 +267,6 @@ class LocalServer:
         self.host = "" if unix else bind
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self.port = 0 if unix else port or free_port(bind)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
         random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
@@ -334,6 +334,10 @@ class LocalServer:
             raise ValueError(f"this server listens on {self.address} alone; start it with bind='0.0.0.0'")
         return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
 
+    def mine(self) -> bool:
+        """Whether this process started it, and is no fork of the one that did."""
+        return os.getpid() == self._owner
+
     def alive(self) -> bool:
         """Whether its process runs."""
         return self._keeper is not None and self._keeper.poll() is None
@@ -343,7 +347,7 @@ class LocalServer:
 
         A fork of the process that started it leaves it alone.
         """
-        if os.getpid() != self._owner:
+        if not self.mine():
             return
         keeper, self._keeper = self._keeper, None
         if keeper is not None:

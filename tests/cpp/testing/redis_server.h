@@ -45,10 +45,15 @@ class RedisServer {
   // Why no server with the module can run here; empty when one can.
   static std::string Missing() {
     if (!std::filesystem::exists(HET_REDIS_MODULE)) return std::string(HET_REDIS_MODULE) + " is not built";
-    if (std::system("command -v redis-server >/dev/null 2>&1") != 0) {
-      return "redis-server is not installed (apt-get install redis-server)";
+    if (std::system(("command -v " + Program() + " >/dev/null 2>&1").c_str()) != 0) {
+      return Program() + " is not installed (apt-get install redis-server)";
     }
     return "";
+  }
+  // HET_TEST_SERVER in the environment names another, such as valkey-server.
+  static std::string Program() {
+    const char* program = std::getenv("HET_TEST_SERVER");
+    return program != nullptr && *program != '\0' ? program : "redis-server";
   }
   // A TCP port that nobody listens on.
   static int FreePort() {
@@ -93,7 +98,7 @@ class RedisServer {
 
   // True when the server answers, false when it ended instead.
   bool Start() {
-    Arguments args = {"redis-server",
+    Arguments args = {Program(),
                       "--port",
                       "0",
                       "--unixsocket",
