@@ -207,9 +207,15 @@ void Client::HandleReply(Link* link, const Reply& reply) {
 
   // What the partition has of an identity that was given up says nothing about the new one's frames.
   if (!(request.client == link->client)) return Requeue(link, request.part);
-  if (link->past_incs.count(reply.inc) != 0) return Requeue(link, request.part);
+  // Late, unless nothing else was on its way: then two servers have changed places and back, and the
+  // partition is the one that it was. It is asked once more to find out.
+  if (link->past_incs.count(reply.inc) != 0 && !request.fresh) {
+    link->resend = true;
+    return Requeue(link, request.part);
+  }
   if (reply.inc != link->inc) {
     if (link->inc != 0) {
+      link->past_incs.erase(reply.inc);
       link->past_incs.insert(link->inc);
       link->inc = reply.inc;
       Reborn(link, reply.last_seq);

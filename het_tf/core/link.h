@@ -66,7 +66,7 @@ struct Link {
   uint32_t partition = 0;
   ClientId client;
   uint64_t inc = 0;                     // 0: nothing heard yet
-  std::set<uint64_t> past_incs;         // answers of these lives are late
+  std::set<uint64_t> past_incs;         // answers of these lives are late, unless asked afresh
   std::map<uint64_t, uint64_t> epochs;  // by table; absent: not known yet
 
   std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1

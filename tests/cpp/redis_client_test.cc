@@ -81,6 +81,38 @@ TEST_F(FailoverTest, ReplicatedLosesNothing) {
   EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("were kept and are sent again"));
 }
 
+// Two servers change places and back, as for an upgrade. Nothing is lost, nobody restarts, and the first
+// one's partitions are those that they were.
+TEST_F(FailoverTest, ThereAndBackAgain) {
+  Start();
+  ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
+  const std::string address = link();
+  ClientConfig config;
+  config.deadline = 10;
+  RemoteWorker worker("unix://" + address, config);
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_EQ(CaughtUp(), 1);
+    const int64_t full = replica_->Info("stats", "sync_full");
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());
+    const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
+    ASSERT_TRUE(master_->Command({"REPLICAOF", "127.0.0.1", port}).ok());
+    ASSERT_TRUE(master_->Await("replication", "master_link_status:up")) << master_->Log();
+    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it goes on from where it was";
+    master_.swap(replica_);
+    ASSERT_TRUE(master_->Await("replication", "state=online"));
+    std::filesystem::remove(address);
+    std::filesystem::create_symlink(master_->dir() + "/socket", address);
+    replica_->Command({"CLIENT", "KILL", "TYPE", "normal"});
+    for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  }
+  const Status flushed = worker.engine().Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_EQ(worker.Value(7), 30);
+  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
+}
+
 TEST_F(FailoverTest, AppliedCountsAndReportsWhatIsLost) {
   Start();
   RemoteWorker worker("unix://" + link(), ClientConfig());
