@@ -12,8 +12,9 @@
 // Pushes to a remote store move on between calls too: a thread looks after answers, resends and questions to
 // replicas once no call has come for kQuietSeconds. It takes client_mutex_ only if that is free, and holds it
 // while it waits only where a server has closed its connection: a second at most for each server that it asks
-// who took over. It sleeps without an end when nothing is on its way. It starts with the first such call; an engine whose tables live in this process has none. A child of fork starts as another
-// client, with empty caches, connections of its own, and without the thread until its own first call.
+// who took over. It sleeps without an end when nothing is on its way. It starts with the first such call; an
+// engine whose tables live in this process has none. A child of fork starts as another client, with empty
+// caches, connections of its own, and without the thread until its own first call.
 //
 // Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
 #ifndef HET_TF_CORE_ENGINE_H_

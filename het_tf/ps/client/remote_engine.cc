@@ -11,7 +11,7 @@ namespace {
 // Durability::kReplicated rests on WAIT: every server must answer it, and should have replicas.
 Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
   for (const ServerNode& node : std::vector<ServerNode>(cluster->nodes())) {
-    auto counted = cluster->AskServer(node, {"WAIT", std::to_string(config.min_replicas), "20"});
+    auto counted = cluster->AskServer(node, {"WAIT", std::to_string(config.min_replicas), "1000"});
     if (!counted.ok()) return counted.status();
     if (counted.value().kind != RedisReply::kInteger) {
       return FailedPrecondition(node.ToString() + " refuses to count its replicas (" +
