@@ -30,6 +30,7 @@ namespace het::bench {
 namespace {
 
 constexpr uint32_t kPartitions = 64;
+constexpr double kSeconds = 30;  // until a server that does not answer is given up
 constexpr size_t kSmallRows = 1000;
 constexpr size_t kSmallRequests = 40;  // of each kind in a round
 
@@ -165,7 +166,8 @@ std::vector<std::vector<Key>> SomeKeys(size_t rows, uint64_t hash_seed, int only
 std::unique_ptr<Transport> ConnectRedis(const std::string& text, const Schema& schema, uint64_t* hash_seed) {
   const auto address = ParseServerAddress(text);
   if (!address.ok()) Die(address.status().message());
-  auto store = RedisStore::Open(address.value(), "bench");
+  const auto tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  auto store = RedisStore::Open(address.value(), "bench", kSeconds, tell);
   if (!store.ok()) Die(store.status().message());
   const Status made = store.value()->CreateTable(schema);
   if (!made.ok()) Die(made.message());
@@ -173,7 +175,7 @@ std::unique_ptr<Transport> ConnectRedis(const std::string& text, const Schema& s
     Die("the namespace 'bench' has another number of partitions");
   *hash_seed = store.value()->hash_seed();
   RedisCluster cluster(address.value());
-  const Status known = cluster.Refresh(RedisStore::kSeconds);
+  const Status known = cluster.Refresh(kSeconds);
   if (!known.ok()) Die(known.message());
   return std::make_unique<RedisTransport>(std::move(cluster), store.value()->keys(), *hash_seed);
 }

@@ -47,6 +47,8 @@ class RawTransport : public Transport {
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
+  uint64_t Connection(uint32_t) override { return 1; }
+  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}
   void Sleep(double seconds) override;
   double Now() override;
 
