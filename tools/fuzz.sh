@@ -4,7 +4,8 @@
 #   tools/fuzz.sh [SECONDS a target] [TARGET ...]      (default: 600, all)
 #
 # Targets are tests/cpp/fuzz/*_target.cc; `make test` replays tests/cpp/fuzz/corpus/*.pack. Needs clang with libFuzzer
-# (apt-get install clang). A crash ends the run with status 1 and leaves its input in build/fuzz/found/TARGET.
+# (apt-get install clang). A crash ends the run with status 1 and leaves its
+# input in build/fuzz/found/TARGET; once it is mended, the next run keeps the input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
@@ -32,14 +33,14 @@ for target in "${targets[@]}"; do
   echo "==> $target for $seconds s (log: build/fuzz/$target.log)"
   if ! UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/tests/cpp/${target}_fuzzer" \
     -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$found/" \
-    "$work"/{new,old,seeds} >build/fuzz/"$target".log 2>&1; then
+    "$work"/{new,old,seeds} "$found" >build/fuzz/"$target".log 2>&1; then
     echo "    FAILED:"
     grep -m 3 -E "ERROR|runtime error|fuzz target" build/fuzz/"$target".log || true
     status=1
   fi
   grep -E "DONE|BINGO" build/fuzz/"$target".log | tail -1 || true
   # The fewest inputs that reach all of it, the small ones first.
-  "build/fuzz/tests/cpp/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} >/dev/null 2>&1
+  "build/fuzz/tests/cpp/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} "$found" >/dev/null 2>&1
   "$replay" --pack "$work/kept" "$pack"
   echo "    kept $(find "$work/kept" -type f | wc -l) inputs, $(stat -c %s "$pack") bytes"
 done
