@@ -222,6 +222,9 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
 // The child is another worker: it touches neither the parent's connection nor its unsent pushes, though the
 // thread may be in the middle of them when it forks.
 TEST_F(RedisClientTest, Fork) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer knows no threads that a child of fork makes";
+#endif
   RedisServer server;
   auto owned = std::make_unique<RemoteWorker>(AddressOf(server), ClientConfig(), 1000000, 0);
   RemoteWorker& worker = *owned;

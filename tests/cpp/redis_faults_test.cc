@@ -222,7 +222,10 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
     Run(&fleet, &servers, 2, state);
     fleet.CheckConserved();
     EXPECT_EQ(fleet.ledger().Sum(&Ledger::Worker::lost), 0u);
-    EXPECT_GT(Resends(&fleet), 0u);
+    // What a replica that follows lacks may be nothing.
+    if (state == kIsCutOff) {
+      EXPECT_GT(Resends(&fleet), 0u);
+    }
   }
 }
 

@@ -310,9 +310,11 @@ def test_the_manual_begins_with_what_works(tmp_path):
 
 def test_the_login_of_the_manual_is_enough(tmp_path):
     manual = (Path(__file__).parents[2] / "docs/parameter-server.md").read_text()
-    (rules,) = re.findall(r"^An ACL user needs `(.*)` on `(.*)`\.$", manual, re.MULTILINE)
+    (rules,) = re.findall(
+        r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
+    )
     with redis_lib.running(tmp_path / "r") as server:
-        rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[1], *rules[0].split()]
+        rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[0], *rules[1].split()]
         assert server.command(*rule).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:pw@{server.socket}")
         redis_lib.train(het_tf.keras.Embedding(2, name="t", cache_rows=5), 3)

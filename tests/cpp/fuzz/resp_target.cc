@@ -91,7 +91,7 @@ std::vector<Bytes> Seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace het;
   using namespace het::fuzz;
-  static Server server;
+  static Server& server = *new Server();  // its thread outlives main
   server.Answer(data, size);
   ServerAddress address;
   address.nodes.emplace_back();
