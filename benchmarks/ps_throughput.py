@@ -1,7 +1,8 @@
 """How fast do rows travel between a worker and the parameter server, beside a minimal raw-TCP server?
 
+    make build                                    # the module that the server loads, het_tf/lib/het.so
     cmake -S . -B build/bench -G Ninja -DHET_BUILD_BENCHMARKS=ON -DHET_BUILD_PLUGIN=OFF
-    cmake --build build/bench --target ps_throughput het_redis_module
+    cmake --build build/bench --target ps_throughput
     python benchmarks/ps_throughput.py [--rounds K] [--dims 16 64 128] [--out FILE]
 
 Pull and push of 50,000 rows of 16, 64 and 128 floats, and of 1,000 rows, through our transport to a Redis
