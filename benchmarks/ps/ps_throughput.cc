@@ -86,7 +86,7 @@ class System {
     t.push_ticks.assign(push.size(), 1);
     t.push_updates.assign(wire.begin(), wire.begin() + static_cast<ptrdiff_t>(push.size() * t.update_floats));
     t.fetch_keys.assign(fetch.begin(), fetch.end());
-    Bytes bytes;
+    Bytes bytes = transport_->Buffer(0);
     Encode(q, &bytes);
     return bytes;
   }
@@ -101,6 +101,7 @@ class System {
   }
 
   void Receive(size_t count) {
+    for (Transport::Event& event : events_) transport_->Recycle(std::move(event.bytes));
     events_.clear();
     const double begin = transport_->Now();
     while (events_.size() < count) {

@@ -127,7 +127,7 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
       section.cache->counters().checks += section.checks.size();
     }
   }
-  Bytes bytes;
+  Bytes bytes = transport_->Buffer(0);
   Vector<size_t> parts;
   Encode(request, &bytes, &parts);
   size_t head = bytes.size();
@@ -173,11 +173,13 @@ void Client::HandleEvent(Transport::Event* event) {
   }
   Reply reply;
   Vector<size_t> parts;
+  const size_t bytes = event->bytes.size();
   if (!Decode(Span<const uint8_t>(event->bytes.data(), event->bytes.size()), &reply, &parts).ok()) {
     transport_->Reset(link->partition);
     return Failed(link, "a damaged reply", true);
   }
-  CountReply(*link, reply, event->bytes.size(), parts);
+  transport_->Recycle(std::move(event->bytes));
+  CountReply(*link, reply, bytes, parts);
   HandleReply(link, reply);
 }
 

@@ -36,8 +36,29 @@ uint32_t Narrow(uint64_t value, bool* ok) {
 
 constexpr size_t kSeqAt = 48;
 
+// At least what the frame takes: of heads, and of 10 bytes for any varint of 64 bits and 5 for one of 32.
+size_t SizeBound(const Request& q) {
+  size_t bytes = 80;
+  for (const TableRequest& t : q.tables) {
+    bytes += 80 +
+             10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size()) +
+             5 * t.push_ticks.size() + sizeof(float) * t.push_updates.size();
+  }
+  return bytes;
+}
+
+size_t SizeBound(const Reply& p) {
+  size_t bytes = 48 + p.message.size();
+  for (const TableReply& t : p.tables) {
+    bytes += 80 + 10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size()) +
+             5 * t.refreshed.size() + sizeof(float) * t.rows.size();
+  }
+  return bytes;
+}
+
 void Encode(const Request& q, bool push_only, Bytes* out, Vector<size_t>* parts) {
   out->clear();
+  out->reserve(SizeBound(q));
   Writer w(out);
   w.Fixed(kRequestMagic);
   w.Fixed(kFrameVersion);
@@ -140,6 +161,7 @@ Status Decode(Span<const uint8_t> bytes, Request* q) {
 
 void Encode(const Reply& p, Bytes* out) {
   out->clear();
+  out->reserve(SizeBound(p));
   Writer w(out);
   w.Fixed(kReplyMagic);
   w.Fixed(kFrameVersion);

@@ -13,6 +13,13 @@ uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
   return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
 }
 
+// Whether EncodePush would leave nothing out.
+bool IsPushAlone(const Request& q) {
+  return q.after_seq == 0 && std::all_of(q.tables.begin(), q.tables.end(), [](const TableRequest& t) {
+           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty();
+         });
+}
+
 }  // namespace
 
 Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
@@ -158,6 +165,7 @@ void Partition::Answer(const Request& q, Reply* p) {
       answer.rows.insert(answer.rows.end(), data, data + store.row_floats());
     };
 
+    answer.rows.reserve(t.fetch_keys.size() * store.row_floats());
     Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
     Vector<uint32_t> rows(hashes.size());
     auto find = [&](const Vector<Key>& keys) {
@@ -208,8 +216,10 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handlin
       reply.status = Check(request, &reply.message);
       if (reply.status == FrameStatus::kOk && request.seq != 0 &&
           request.seq == LastSeq(request.client) + 1) {
-        if (how.now != 0) request.time = how.now;
-        if (push != nullptr) {
+        if (how.now != 0 || how.applied_at != 0) request.time = how.now != 0 ? how.now : how.applied_at;
+        handled.time = request.time;
+        handled.whole = IsPushAlone(request);
+        if (push != nullptr && !handled.whole) {
           push->reserve(frame.size());
           EncodePush(request, push);
         }

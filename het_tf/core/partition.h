@@ -42,15 +42,20 @@ struct Handling {
   // removals come as copies too.
   uint32_t now = 0;
   // What another copy of this partition has to handle, and then to load (chunk.h), to become equal: the push
-  // part if this call applied it, and what was swept. Where nobody asks, null.
+  // part if this call applied it (nothing where that is the frame itself, Handled::whole), and what was
+  // swept. Where nobody asks, null.
   Bytes* push = nullptr;
   std::vector<Bytes>* removals = nullptr;
+  // When a copy was applied elsewhere, if its sender says so beside the frame.
+  uint32_t applied_at = 0;
 };
 
 // What a frame came to.
 struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
   bool applied = false;  // its push part, by this call
+  bool whole = false;    // it is nothing but a push: a copy handles it as it is, applied at `time`
+  uint32_t time = 0;     // that the push was stamped with
   size_t rows = 0;       // in the reply
   bool pulled = false;   // it was asked for rows, and they were looked up
   Swept swept;

@@ -54,6 +54,15 @@ class Transport {
   // blocks for the reply; a connection that cannot be used becomes a kClosed event.
   virtual void Send(uint32_t partition, Bytes frame) = 0;
 
+  // Memory for a frame: empty, with room for `size` bytes, and perhaps used before.
+  virtual Bytes Buffer(size_t size) {
+    Bytes bytes;
+    bytes.reserve(size);
+    return bytes;
+  }
+  // Takes back the memory of an event that has been read.
+  virtual void Recycle(Bytes) {}
+
   // Appends what has happened since; waits at most `seconds` for the first event. Returns false when nothing
   // came.
   virtual bool Poll(double seconds, std::vector<Event>* events) = 0;

@@ -10,6 +10,7 @@
 
 #include "het_tf/core/chunk.h"
 #include "het_tf/core/partition.h"
+#include "tests/cpp/testing/copies.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -200,10 +201,9 @@ class Fuzzer {
     Bytes push;
     std::vector<Bytes> removals;
     now_ += static_cast<uint32_t>(random_.Below(2));
-    if (partition_->Handle(View(frame), &bytes, {now_, &push, &removals}).applied) {
-      Bytes ignored;
-      copy_->Handle(View(push), &ignored);
-      for (const Bytes& chunk : removals) static_cast<void>(LoadChunk(View(chunk), copy_.get()));
+    const Handled handled = partition_->Handle(View(frame), &bytes, {now_, &push, &removals});
+    if (handled.applied) {
+      CopyHandles(View(frame), handled, push, removals, copy_.get());
       swept_ += !removals.empty();
       if (StateOf(*copy_) != State()) Fail("a copy is not equal", seed_, frame);
     }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "het_tf/core/chunk.h"
+#include "tests/cpp/testing/copies.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -206,13 +207,6 @@ class CopyTest : public ::testing::Test {
     Encode(q, &frame);
     return frame;
   }
-  void Copy(const Bytes& push, const std::vector<Bytes>& removals) {
-    Bytes reply;
-    if (!push.empty()) {
-      EXPECT_TRUE(copy_->Handle(View(push), &reply).applied);
-    }
-    for (const Bytes& chunk : removals) EXPECT_TRUE(LoadChunk(View(chunk), copy_.get()).ok());
-  }
 
   TableLimits limits_;
   Partition partition_{PartitionId{0, 1, 5}, 1};
@@ -231,14 +225,15 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
     std::vector<Bytes> removals;
     Handling how{now, &push, &removals};
     const Bytes frame = Push(1 + random_.Below(i < 350 ? 20 : 2), random_.Below(30));
+    Handled handled;
     if (random_.Chance(0.8)) {
-      const Handled handled = partition_.Handle(View(frame), &reply, how);
+      handled = partition_.Handle(View(frame), &reply, how);
       ASSERT_TRUE(handled.applied);
       swept += handled.swept;
     } else {
       swept += partition_.Sweep(now, 100, &removals);
     }
-    Copy(push, removals);
+    ASSERT_TRUE(CopyHandles(View(frame), handled, push, removals, copy_.get()));
     ASSERT_EQ(State(*copy_), State(partition_)) << i;
   }
   EXPECT_GT(swept.ttl, 0u);
@@ -252,8 +247,9 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   Bytes reply;
   Bytes push;
   std::vector<Bytes> removals;
-  partition_.Handle(View(Push(1, 300)), &reply, {kNow, &push, &removals});
-  Copy(push, removals);
+  const Bytes frame = Push(1, 300);
+  const Handled handled = partition_.Handle(View(frame), &reply, {kNow, &push, &removals});
+  ASSERT_TRUE(CopyHandles(View(frame), handled, push, removals, copy_.get()));
   int held_back = 0;
   for (size_t room = 0;; room += 64) {
     removals.clear();
@@ -261,7 +257,7 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
     SetAllocLimit(AllocatedBytes() + room);
     const Swept swept = partition_.Sweep(kNow + 1000, 1000, &removals);
     SetAllocLimit(SIZE_MAX);
-    Copy({}, removals);
+    ASSERT_TRUE(CopyHandles({}, Handled(), {}, removals, copy_.get()));
     ASSERT_EQ(State(*copy_), State(partition_));
     if (swept.rows() > 0) break;
     ++held_back;

@@ -39,8 +39,9 @@ std::string Errno() { return std::strerror(errno); }
 
 }  // namespace
 
-RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password)
-    : node_(node), moved_at_(Now()) {
+RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
+                                 BytePool* pool)
+    : node_(node), moved_at_(Now()), pool_(pool), reader_(pool) {
   if (Resolve()) Connect();
   if (closed() || password.empty()) return;
   awaits_auth_ = true;
@@ -179,6 +180,7 @@ void RedisConnection::Write() {
         break;
       }
       left -= rest;
+      if (pool_ != nullptr) pool_->Give(std::move(front.bytes));
       queue_.pop_front();
     }
   }

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/bytes.h"
+#include "het_tf/core/byte_pool.h"
 #include "het_tf/ps/client/address.h"
 #include "het_tf/ps/client/reply_reader.h"
 
@@ -26,8 +26,10 @@ class RedisConnection {
  public:
   static constexpr size_t kReadBytes = 256 * 1024;
 
-  // Starts to connect; AUTH goes out first where the address has a password.
-  RedisConnection(const ServerNode& node, const std::string& user, const std::string& password);
+  // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given: memory of
+  // answers comes out of it, and that of bodies that were sent goes there; it outlives the connection.
+  RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
+                  BytePool* pool = nullptr);
   ~RedisConnection();
   RedisConnection(const RedisConnection&) = delete;
   RedisConnection& operator=(const RedisConnection&) = delete;
@@ -83,6 +85,7 @@ class RedisConnection {
   double moved_at_;
   int unsent_ = 0;  // bytes in the kernel, as of the last moved_at()
   std::string reason_;
+  BytePool* const pool_;
   std::deque<Outgoing> queue_;
   ReplyReader reader_;
   Bytes buffer_;

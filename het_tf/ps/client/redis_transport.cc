@@ -45,7 +45,7 @@ RedisTransport::Server* RedisTransport::ServerAt(const ServerNode& node) {
     Lost(server);
   }
   server->connection =
-      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password);
+      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password, &pool_);
   server->number = ++connections_;
   return server;
 }

@@ -35,6 +35,8 @@ class RedisTransport : public Transport {
 
   uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
   PartitionId id(uint32_t partition) const override { return {partition, partitions(), hash_seed_}; }
+  Bytes Buffer(size_t size) override { return pool_.Take(size); }
+  void Recycle(Bytes bytes) override { pool_.Give(std::move(bytes)); }
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t partition) override;
@@ -76,6 +78,7 @@ class RedisTransport : public Transport {
   const std::vector<std::string> keys_;
   const uint64_t hash_seed_;
   std::vector<uint32_t> slots_;
+  BytePool pool_;  // outlives the connections
   std::vector<std::unique_ptr<Server>> servers_;
   uint64_t connections_ = 0;              // that there ever were
   std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and where to ask

@@ -91,7 +91,8 @@ redisReplyObjectFunctions* ReplyFunctions() {
 
 }  // namespace
 
-ReplyReader::ReplyReader() : reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {}
+ReplyReader::ReplyReader(BytePool* pool)
+    : pool_(pool), reader_(redisReaderCreateWithFunctions(ReplyFunctions()), redisReaderFree) {}
 
 ReplyReader::~ReplyReader() = default;
 
@@ -125,7 +126,12 @@ bool ReplyReader::Begin(Span<const uint8_t>* bytes) {
   if (at == 1 || at + 2 > bytes->size() || (*bytes)[at] != '\r' || (*bytes)[at + 1] != '\n') return false;
   string_ = RedisReply();
   string_.kind = RedisReply::kString;
-  string_.bytes.reserve(std::min(size, kReserveAtOnce));
+  const size_t reserved = std::min(size, kReserveAtOnce);
+  if (pool_ != nullptr) {
+    string_.bytes = pool_->Take(reserved);
+  } else {
+    string_.bytes.reserve(reserved);
+  }
   missing_ = size + 2;
   in_string_ = true;
   *bytes = {bytes->data() + at + 2, bytes->size() - at - 2};

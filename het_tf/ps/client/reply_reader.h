@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/bytes.h"
+#include "het_tf/core/byte_pool.h"
 
 struct redisReader;
 
@@ -32,7 +32,8 @@ struct RedisReply {
 
 class ReplyReader {
  public:
-  ReplyReader();
+  // Memory of frames comes out of the pool; null: new each time.
+  explicit ReplyReader(BytePool* pool = nullptr);
   ~ReplyReader();
 
   // Appends the replies that these bytes complete. False when they are no replies: then nothing more can be
@@ -47,6 +48,7 @@ class ReplyReader {
   bool Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* replies);
   bool Parse(std::vector<RedisReply>* replies);
 
+  BytePool* const pool_;
   std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
   bool in_string_ = false;  // of the short way
   RedisReply string_;

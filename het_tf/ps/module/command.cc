@@ -9,18 +9,21 @@ namespace {
 
 constexpr size_t kMaxErrorBytes = 4096;
 
+void LogIfReplayed(RedisModuleCtx* ctx, const char* why) {
+  if (!Replayed(ctx)) return;
+  redis.Log(ctx, "warning",
+            "het: a replicated command was refused, so this copy is not equal to its source any more (%s). "
+            "Remedy: the source's version of the module or a newer one, and a full resynchronisation",
+            why);
+}
+
 // An error is one line of the protocol.
 int ReplyLine(RedisModuleCtx* ctx, std::string line) {
   if (line.size() > kMaxErrorBytes) line.resize(kMaxErrorBytes);
   for (char& c : line) {
     if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = ' ';
   }
-  if (Replayed(ctx)) {
-    redis.Log(ctx, "warning",
-              "het: a replicated command was refused, so this copy is not equal to its source any more (%s). "
-              "Remedy: a full resynchronisation",
-              line.c_str());
-  }
+  LogIfReplayed(ctx, line.c_str());
   redis.ReplyWithError(ctx, line.c_str());
   return kOk;
 }
@@ -40,6 +43,11 @@ bool Is(const RedisModuleString* argument, std::string_view word) {
 
 int ReplyError(RedisModuleCtx* ctx, const std::string& message) {
   return ReplyLine(ctx, "HETERR " + message);
+}
+
+int ReplyWrongArity(RedisModuleCtx* ctx) {
+  LogIfReplayed(ctx, "it has another number of arguments than this version knows");
+  return redis.WrongArity(ctx);
 }
 
 int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state) {

@@ -42,6 +42,7 @@ bool Is(const RedisModuleString* argument, std::string_view word);
 // equal to its source.
 int ReplyError(RedisModuleCtx* ctx, const std::string& message);
 // `state`: how things are now.
+int ReplyWrongArity(RedisModuleCtx* ctx);
 int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state = "nothing was changed");
 int ReplyString(RedisModuleCtx* ctx, std::string_view text);
 // True, and -LOADING has been answered, while somebody loads into this partition and others: a client asks

@@ -52,7 +52,7 @@ int StatTables(RedisModuleCtx* ctx, const Partition& partition) {
 }  // namespace
 
 int RunScan(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 3 && args.size() != 5) return redis.WrongArity(ctx);
+  if (args.size() != 3 && args.size() != 5) return ReplyWrongArity(ctx);
   ScanPosition at;
   if (!ParseCursor(Text(args[2]), &at)) {
     return ReplyError(ctx, "cursor '" + std::string(Text(args[2])) +
@@ -79,7 +79,7 @@ int RunScan(RedisModuleCtx* ctx, Args args) {
 }
 
 int RunLoad(RedisModuleCtx* ctx, Args args) {
-  if (args.size() < 3) return redis.WrongArity(ctx);
+  if (args.size() < 3) return ReplyWrongArity(ctx);
   const Key key(ctx, args[1], kRead | kWrite);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
@@ -118,7 +118,7 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
 }
 
 int RunStat(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 2 && args.size() != 3) return redis.WrongArity(ctx);
+  if (args.size() != 2 && args.size() != 3) return ReplyWrongArity(ctx);
   if (args.size() == 3 && !Is(args[2], "TABLES")) {
     return ReplyError(ctx, "HET.STAT has no '" + std::string(Text(args[2])) + "'; it knows TABLES");
   }

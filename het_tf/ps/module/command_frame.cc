@@ -2,9 +2,11 @@
 //
 // What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame from being
 // looked at (no such key, no memory) is one. A step is replicated as its push part alone, and only when this
-// call applied it: checks, fetches, duplicates and refused frames change nothing. What the push made the
-// tables sweep out follows as HET.LOAD. Replicas and the append-only file execute both in the same order, and
-// so come to the same rows bit for bit; they never sweep by themselves.
+// call applied it: checks, fetches, duplicates and refused frames change nothing. A frame that is nothing but
+// a push goes on as it came, with the time at which it was applied behind it: `HET.STEP key frame time`. What
+// the push made the tables sweep out follows as HET.LOAD. Replicas and the append-only file execute both in
+// the same order, and so come to the same rows bit for bit; they never sweep by themselves.
+#include "het_tf/core/byte_pool.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/stats.h"
 #include "het_tf/ps/module/sweeper.h"
@@ -14,6 +16,25 @@ namespace het::module {
 Stats stats;
 
 namespace {
+
+// Memory that lives from command to command: commands run one after the other, in one thread.
+class Scratch {
+ public:
+  Scratch() : bytes_(pool().Take(0)) {}
+  ~Scratch() { pool().Give(std::move(bytes_)); }
+  Bytes* get() { return &bytes_; }
+  Bytes* operator->() { return &bytes_; }
+  Bytes& operator*() { return bytes_; }
+
+ private:
+  static BytePool& pool() {
+    static auto* pool = new BytePool(kMostScratch);  // never freed: the server may still need it at its exit
+    return *pool;
+  }
+  static constexpr size_t kMostScratch = size_t{4} << 20;
+
+  Bytes bytes_;
+};
 
 int Answer(RedisModuleCtx* ctx, const Handled& handled, size_t bytes_in, const Bytes& reply) {
   ++stats.frames;
@@ -30,25 +51,37 @@ int Answer(RedisModuleCtx* ctx, const Handled& handled, size_t bytes_in, const B
 }  // namespace
 
 int RunStep(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 3) return redis.WrongArity(ctx);
+  if (args.size() != 3 && args.size() != 4) return ReplyWrongArity(ctx);
+  uint64_t applied_at = 0;
+  if (args.size() == 4 &&
+      (!Replayed(ctx) || !ParseNumber(Text(args[3]), &applied_at) || applied_at > UINT32_MAX)) {
+    return ReplyError(ctx, "the time behind the frame is '" + std::string(Text(args[3])) +
+                               "'; it is for copies alone, which get it from their source");
+  }
   const Span<const uint8_t> frame = BytesOf(args[2]);
   const Key key(ctx, args[1], SeqOf(frame) == 0 ? kRead : kRead | kWrite);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
-  Bytes reply;
-  Bytes push;
   if (ReplyLoading(ctx, args[1], *partition)) {
     ++stats.refused_loading;
     return kOk;
   }
+  Scratch reply;
+  Scratch push;
   std::vector<Bytes> removals;
   Handling how;
   how.now = Replayed(ctx) ? 0 : UnixTime();
-  how.push = &push;
+  how.applied_at = static_cast<uint32_t>(applied_at);
+  how.push = push.get();
   how.removals = &removals;
-  const Handled handled = partition->Handle(frame, &reply, how);
+  const Handled handled = partition->Handle(frame, reply.get(), how);
   if (handled.applied) {
-    redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push.data()), push.size());
+    if (handled.whole) {  // the frame goes on as it is, uncopied
+      redis.Replicate(ctx, "HET.STEP", "ssc", args[1], args[2], std::to_string(handled.time).c_str());
+    } else {
+      redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push->data()),
+                      push->size());
+    }
     ReplicateRemovals(ctx, args[1], removals);
   } else if (Replayed(ctx)) {
     redis.Log(ctx, "warning",
@@ -56,11 +89,11 @@ int RunStep(RedisModuleCtx* ctx, Args args) {
               "Remedy: more memory, then a full resynchronisation",
               static_cast<int>(handled.status), std::string(Text(args[1])).c_str());
   }
-  return Answer(ctx, handled, frame.size(), reply);
+  return Answer(ctx, handled, frame.size(), *reply);
 }
 
 int RunRead(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 3) return redis.WrongArity(ctx);
+  if (args.size() != 3) return ReplyWrongArity(ctx);
   const Span<const uint8_t> frame = BytesOf(args[2]);
   if (const uint64_t seq = SeqOf(frame); seq != 0) {
     return ReplyError(ctx, "the frame has a push part (seq " + std::to_string(seq) +
@@ -73,9 +106,9 @@ int RunRead(RedisModuleCtx* ctx, Args args) {
     ++stats.refused_loading;
     return kOk;
   }
-  Bytes reply;
-  const Handled handled = partition->Handle(frame, &reply);
-  return Answer(ctx, handled, frame.size(), reply);
+  Scratch reply;
+  const Handled handled = partition->Handle(frame, reply.get());
+  return Answer(ctx, handled, frame.size(), *reply);
 }
 
 }  // namespace het::module

@@ -20,7 +20,7 @@ constexpr uint64_t kMaxSeconds = TableLimits::kDay;
 
 // BEGIN loader [seconds [since epoch]]; the last two are for copies.
 int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() < 4 || args.size() == 6 || args.size() > 7) return redis.WrongArity(ctx);
+  if (args.size() < 4 || args.size() == 6 || args.size() > 7) return ReplyWrongArity(ctx);
   uint64_t seconds = kDefaultSeconds;
   uint64_t since = UnixTime();
   uint64_t epoch = 0;
@@ -55,7 +55,7 @@ int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
 
 // COMMIT loader | ABORT loader
 int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() != 4) return redis.WrongArity(ctx);
+  if (args.size() != 4) return ReplyWrongArity(ctx);
   const std::string loader(Text(args[3]));
   const LoadMark* mark = partition->loading();
   const bool in_time = mark != nullptr && (mark->holds(UnixTime()) || Replayed(ctx));

@@ -16,7 +16,7 @@ std::string ToString(const PartitionId& id) {
 
 // CREATE index count hash_seed
 int Create(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 6) return redis.WrongArity(ctx);
+  if (args.size() != 6) return ReplyWrongArity(ctx);
   static constexpr const char* kNames[] = {"index", "count", "hash_seed"};
   uint64_t numbers[3] = {};
   for (size_t i = 0; i < 3; ++i) {
@@ -59,7 +59,7 @@ bool GetEpoch(RedisModuleCtx* ctx, Args args, uint64_t* epoch) {
 
 // ADD spec-json [epoch]
 int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() != 4 && args.size() != 5) return redis.WrongArity(ctx);
+  if (args.size() != 4 && args.size() != 5) return ReplyWrongArity(ctx);
   uint64_t epoch = 0;
   if (!GetEpoch(ctx, args, &epoch)) return kOk;
   auto spec = ParseTableSpec(std::string(Text(args[3])));
@@ -96,7 +96,7 @@ Shard* FindTable(RedisModuleCtx* ctx, Args args, Partition* partition) {
 
 // DROP name
 int Drop(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() != 4) return redis.WrongArity(ctx);
+  if (args.size() != 4) return ReplyWrongArity(ctx);
   const Shard* shard = FindTable(ctx, args, partition);
   if (shard == nullptr) return kOk;
   partition->DropTable(shard->schema().id());
@@ -106,7 +106,7 @@ int Drop(RedisModuleCtx* ctx, Args args, Partition* partition) {
 
 // CLEAR name [epoch]
 int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() != 4 && args.size() != 5) return redis.WrongArity(ctx);
+  if (args.size() != 4 && args.size() != 5) return ReplyWrongArity(ctx);
   uint64_t epoch = 0;
   if (!GetEpoch(ctx, args, &epoch)) return kOk;
   Shard* shard = FindTable(ctx, args, partition);
@@ -120,12 +120,12 @@ int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
 }  // namespace
 
 int RunTable(RedisModuleCtx* ctx, Args args) {
-  if (args.size() < 3) return redis.WrongArity(ctx);
+  if (args.size() < 3) return ReplyWrongArity(ctx);
   if (Is(args[2], "CREATE")) return Create(ctx, args);
   const Key key(ctx, args[1], kRead | kWrite);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
-  if (args.size() < 4) return redis.WrongArity(ctx);
+  if (args.size() < 4) return ReplyWrongArity(ctx);
   if (Is(args[2], "ADD")) return Add(ctx, args, partition);
   if (Is(args[2], "DROP")) return Drop(ctx, args, partition);
   if (Is(args[2], "CLEAR")) return Clear(ctx, args, partition);

@@ -1,12 +1,16 @@
 // The `het` module: what the server calls when it loads us. See value.h for the data type, command.h for the
 // commands, core/partition.h for what it all is about.
 //
-//   HET.TABLE key CREATE index count hash_seed      an empty partition
-//   HET.TABLE key ADD spec-json [epoch] | DROP name | CLEAR name [epoch]
-//   HET.TABLE key BEGIN loader [seconds] | COMMIT loader | ABORT loader      marks a load of several
-//   partitions HET.STEP  key frame                             push, check and fetch HET.READ  key frame
-//   check and fetch HET.SCAN  key cursor [COUNT rows]               rows, chunk by chunk HET.LOAD  key chunk
-//   [chunk ...] HET.STAT  key [TABLES]
+//   HET.TABLE key CREATE index count hash_seed            an empty partition
+//   HET.TABLE key ADD spec-json [epoch]
+//   HET.TABLE key DROP name | CLEAR name [epoch]
+//   HET.TABLE key BEGIN loader [seconds]                  marks a load of several partitions;
+//   HET.TABLE key COMMIT loader | ABORT loader            ends it
+//   HET.STEP key frame                                    push, check and fetch
+//   HET.READ key frame                                    check and fetch
+//   HET.SCAN key cursor [COUNT rows]                      rows, chunk by chunk
+//   HET.LOAD key chunk [chunk ...]
+//   HET.STAT key [TABLES]
 #include <exception>
 
 #include "het_tf/core/alloc.h"

@@ -4,6 +4,7 @@
 #include "het_tf/core/chunk.h"
 #include "het_tf/core/partition.h"
 #include "tests/cpp/fuzz/target.h"
+#include "tests/cpp/testing/copies.h"
 
 namespace het::fuzz {
 namespace {
@@ -123,11 +124,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // Another copy that gets the push part and the removals alone becomes equal.
   auto replica = MakePartition();
-  Bytes ignored;
-  if (!replica->Handle({push.data(), push.size()}, &ignored).applied) Fail("a replica refuses a push part");
-  for (const Bytes& removal : removals) {
-    if (!LoadChunk({removal.data(), removal.size()}, replica.get()).ok()) Fail("a replica refuses a removal");
-  }
+  if (!testing::CopyHandles(frame, handled, push, removals, replica.get()))
+    Fail("a replica refuses a push part or a removal");
   if (State(*replica) != State(*partition)) Fail("a replica differs");
   partition = MakePartition();
   before = State(*partition);
