@@ -15,7 +15,7 @@ namespace het {
 class BytePool {
  public:
   // What it keeps at most, in bytes.
-  explicit BytePool(size_t most = size_t{16} << 20) : most_(most) {}
+  explicit BytePool(size_t most = size_t{64} << 20) : most_(most) {}
 
   // Empty, with room for `size` bytes. Throws std::bad_alloc and loses nothing but a kept buffer then.
   Bytes Take(size_t size) {
