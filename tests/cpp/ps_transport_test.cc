@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
+#include <set>
+#include <thread>
 
 #include "het_tf/ps/client/keyspace.h"
 #include "het_tf/ps/client/redis_store.h"
@@ -101,6 +104,55 @@ TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
   EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+}
+
+// Pulls from a server on this machine go out a few at a time, in order, and whoever waits for one that has
+// not gone out yet is told like the others when the connection goes.
+TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
+  constexpr int kPulls = 40;
+  constexpr size_t kAnswer = 100000;
+  auto server = std::make_unique<FakeServer>(&service_, keys_);
+  std::atomic<int> seen{0};
+  server->SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (!command.frame()) return "";
+    ++seen;
+    return "$" + std::to_string(kAnswer) + "\r\n" + command.words[2] +
+           std::string(kAnswer - command.words[2].size(), 'x');
+  });
+  Connect(*server);
+  std::vector<Transport::Event> events;
+  auto receive = [&](size_t count) {
+    for (int i = 0; i < 1000 && events.size() < count; ++i) transport_->Poll(0.01, &events);
+  };
+  const Bytes frame(100, 0);  // seq 0: no push
+  transport_->Send(0, frame);
+  receive(1);
+  ASSERT_EQ(events.size(), 1u) << "and now it knows how large an answer is";
+  events.clear();
+  for (int i = 0; i < kPulls; ++i) {
+    Bytes numbered = frame;
+    numbered[99] = static_cast<uint8_t>(i);
+    transport_->Send(static_cast<uint32_t>(i) % kPartitions, numbered);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for those that should not come
+  EXPECT_LT(seen.load(), 1 + kPulls / 2);
+  EXPECT_GT(transport_->LastMoved(2), 0) << "a frame that is held back waits for bytes that move";
+  receive(kPulls);
+  ASSERT_EQ(events.size(), static_cast<size_t>(kPulls));
+  for (int i = 0; i < kPulls; ++i) {
+    EXPECT_EQ(events[static_cast<size_t>(i)].partition, static_cast<uint32_t>(i) % kPartitions);
+    EXPECT_EQ(events[static_cast<size_t>(i)].bytes[99], static_cast<uint8_t>(i));
+  }
+  events.clear();
+
+  for (int i = 0; i < kPulls; ++i) transport_->Send(i + 1 < kPulls ? 0 : 2, frame);
+  server.reset();
+  receive(kPulls);
+  std::set<uint32_t> closed;
+  for (const Transport::Event& event : events) {
+    if (event.kind == Transport::Event::kClosed) closed.insert(event.partition);
+  }
+  EXPECT_EQ(closed, std::set<uint32_t>({0, 2}));
 }
 
 // Every error that a server may answer with instead of a frame, to every third frame, so that others are

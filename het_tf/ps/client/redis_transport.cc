@@ -19,6 +19,11 @@ bool IsPermanent(const std::string& error) {
   return false;
 }
 
+bool IsLocal(const ServerNode& node) {
+  return node.host.empty() || node.host == "localhost" || node.host == "::1" ||
+         node.host.rfind("127.", 0) == 0;
+}
+
 // How long a closed connection may take to tell the new owner of its slots.
 constexpr double kRefreshSeconds = 1;
 
@@ -66,16 +71,40 @@ void RedisTransport::CheckFork() {
   events_.clear();
 }
 
+bool RedisTransport::Server::Owes(uint32_t partition) const {
+  return std::any_of(owed.begin(), owed.end(),
+                     [&](const Owed& o) { return o.kind == Owed::kFrame && o.partition == partition; }) ||
+         std::any_of(held.begin(), held.end(), [&](const auto& frame) { return frame.first == partition; });
+}
+
 void RedisTransport::Send(uint32_t partition, Bytes frame) {
   CheckFork();
   Server* server = ServerOf(partition);
+  const bool full = server->owed_bytes >= kWindowBytes && IsLocal(server->connection->node());
+  if (full || !server->held.empty()) {
+    server->held.emplace_back(partition, std::move(frame));
+  } else {
+    SendNow(server, partition, std::move(frame));
+  }
+}
+
+void RedisTransport::SendHeld(Server* server) {
+  while (!server->held.empty() && server->owed_bytes < kWindowBytes && !server->connection->closed()) {
+    auto [partition, frame] = std::move(server->held.front());
+    server->held.pop_front();
+    SendNow(server, partition, std::move(frame));
+  }
+}
+
+void RedisTransport::SendNow(Server* server, uint32_t partition, Bytes frame) {
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
     server->owed.push_back({Owed::kAsking, partition, {}});
   }
   const bool push = SeqOf(Span<const uint8_t>(frame.data(), frame.size())) != 0;
   server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
-  server->owed.push_back({Owed::kFrame, partition, {}});
+  server->owed.push_back({Owed::kFrame, partition, {}, !push, push ? 0 : server->pull_bytes});
+  server->owed_bytes += server->owed.back().bytes;
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
 }
@@ -121,6 +150,8 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
       Counted(owed, server->connection->node(), reply);
       continue;
     }
+    server->owed_bytes -= owed.bytes;
+    if (owed.pull) server->pull_bytes = (3 * server->pull_bytes + reply.bytes.size()) / 4;
     const uint32_t partition = owed.partition;
     if (reply.kind == RedisReply::kString) {
       Event event;
@@ -133,6 +164,7 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
     }
   }
   replies->clear();
+  SendHeld(server);
   if (server->connection->closed()) Lost(server);
 }
 
@@ -159,7 +191,10 @@ void RedisTransport::Lost(Server* server) {
   for (const Owed& owed : server->owed) {
     if (owed.kind == Owed::kFrame) partitions.push_back(owed.partition);
   }
+  for (const auto& [partition, frame] : server->held) partitions.push_back(partition);
   server->owed.clear();
+  server->held.clear();
+  server->owed_bytes = 0;
   std::sort(partitions.begin(), partitions.end());
   partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
   for (uint32_t partition : partitions) {
@@ -198,10 +233,8 @@ void RedisTransport::AskReplicas(const std::vector<Mark>& marks, uint32_t replic
 double RedisTransport::LastMoved(uint32_t partition) {
   double moved = 0;
   for (const auto& server : servers_) {
-    const bool owes = std::any_of(server->owed.begin(), server->owed.end(), [&](const Owed& owed) {
-      return owed.kind == Owed::kFrame && owed.partition == partition;
-    });
-    if (owes && !server->connection->closed()) moved = std::max(moved, server->connection->moved_at());
+    if (server->Owes(partition) && !server->connection->closed())
+      moved = std::max(moved, server->connection->moved_at());
   }
   return moved;
 }
@@ -255,10 +288,7 @@ void RedisTransport::Reset(uint32_t partition) {
   // that the client could not use came from who has it.
   std::vector<Server*> servers;
   for (auto& server : servers_) {
-    const bool owes = std::any_of(server->owed.begin(), server->owed.end(), [&](const Owed& owed) {
-      return owed.kind == Owed::kFrame && owed.partition == partition;
-    });
-    if (owes) servers.push_back(server.get());
+    if (server->Owes(partition)) servers.push_back(server.get());
   }
   if (servers.empty()) servers.push_back(ServerOf(partition));
   const auto of_partition = [partition](const Event& event) { return event.partition == partition; };

@@ -11,6 +11,11 @@
 //   LOADING, CLUSTERDOWN, ...  kRefused with the server's text
 //   a closed connection        kClosed for every partition that was owed a reply
 //
+// A server computes the answers to everything that it has read before it writes the first of them, and so
+// does nothing while its answers travel, nor the client while they are computed. Pulls from a server on this
+// machine therefore go out a few at a time: the rest is held here, in order, until less than kWindowBytes of
+// answers are owed. Through a network pulls go out at once, for there the way back and forth costs more.
+//
 // AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
 //
 // Not thread-safe; its client owns it.
@@ -49,16 +54,25 @@ class RedisTransport : public Transport {
   double Now() override;
 
  private:
+  static constexpr size_t kWindowBytes = 256 * 1024;
+
   // A reply to come.
   struct Owed {
     enum Kind { kFrame, kAsking, kWait } kind;
     uint32_t partition;       // of kFrame and kAsking
     std::vector<Mark> marks;  // of kWait
+    bool pull = false;        // a frame without a push
+    size_t bytes = 0;         // that the answer to it is expected to take
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
     uint64_t number;  // of the connection
     std::deque<Owed> owed;
+    std::deque<std::pair<uint32_t, Bytes>> held;  // partitions and frames that go out later, oldest first
+    size_t owed_bytes = 0;
+    size_t pull_bytes = 0;  // of an answer to a pull, on the average of late
+
+    bool Owes(uint32_t partition) const;
   };
 
   // A child of fork begins without connections: those that it inherited go on being the parent's.
@@ -67,6 +81,8 @@ class RedisTransport : public Transport {
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
+  void SendNow(Server* server, uint32_t partition, Bytes frame);
+  void SendHeld(Server* server);
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
