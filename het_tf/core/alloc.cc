@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(__linux__)
+// AddressSanitizer watches what malloc gives.
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#define HET_OWN_MAPPINGS
 #include <sys/mman.h>
 #endif
 
@@ -59,7 +61,7 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr size_t kOwnMappingBytes = size_t{128} << 10;
 
 bool IsOwnMapping([[maybe_unused]] size_t bytes) {
-#if defined(__linux__)
+#ifdef HET_OWN_MAPPINGS
   return bytes >= kOwnMappingBytes && g_hooks.allocate == &std::malloc;
 #else
   return false;
@@ -72,8 +74,9 @@ size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes
 
 void* AllocateBlock(size_t bytes) {
   if (!IsOwnMapping(bytes)) return Allocate(bytes, kLineBytes);
-#if defined(__linux__)
+#ifdef HET_OWN_MAPPINGS
   const size_t pages = WholePages(bytes);
+  if (pages < bytes) throw std::bad_alloc();
   const size_t alignment = pages >= kHugePageBytes ? kHugePageBytes : kPageBytes;
   const size_t held = g_allocated.fetch_add(pages, std::memory_order_relaxed) + pages;
   void* mapped = MAP_FAILED;
@@ -99,7 +102,7 @@ void* AllocateBlock(size_t bytes) {
 void ReleaseBlock(void* pointer, size_t bytes) noexcept {
   if (pointer == nullptr) return;
   if (!IsOwnMapping(bytes)) return Release(pointer, bytes, kLineBytes);
-#if defined(__linux__)
+#ifdef HET_OWN_MAPPINGS
   ::munmap(pointer, WholePages(bytes));
   g_allocated.fetch_sub(WholePages(bytes), std::memory_order_relaxed);
 #endif
