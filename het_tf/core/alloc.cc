@@ -55,18 +55,19 @@ void Release(void* pointer, size_t bytes, size_t alignment) noexcept {
 namespace {
 
 constexpr size_t kLineBytes = 64;
+
+}  // namespace
+
+#ifdef HET_OWN_MAPPINGS
+
+namespace {
+
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 // malloc's own limit, before it has seen how large blocks come and go.
 constexpr size_t kOwnMappingBytes = size_t{128} << 10;
 
-bool IsOwnMapping([[maybe_unused]] size_t bytes) {
-#ifdef HET_OWN_MAPPINGS
-  return bytes >= kOwnMappingBytes && g_hooks.allocate == &std::malloc;
-#else
-  return false;
-#endif
-}
+bool IsOwnMapping(size_t bytes) { return bytes >= kOwnMappingBytes && g_hooks.allocate == &std::malloc; }
 
 size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
 
@@ -74,7 +75,6 @@ size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes
 
 void* AllocateBlock(size_t bytes) {
   if (!IsOwnMapping(bytes)) return Allocate(bytes, kLineBytes);
-#ifdef HET_OWN_MAPPINGS
   const size_t pages = WholePages(bytes);
   if (pages < bytes) throw std::bad_alloc();
   const size_t alignment = pages >= kHugePageBytes ? kHugePageBytes : kPageBytes;
@@ -94,18 +94,20 @@ void* AllocateBlock(size_t bytes) {
   const uintptr_t end = first + pages + alignment;
   if (end > begin + pages) ::munmap(reinterpret_cast<void*>(begin + pages), end - begin - pages);
   return reinterpret_cast<void*>(begin);
-#else
-  return nullptr;
-#endif
 }
 
 void ReleaseBlock(void* pointer, size_t bytes) noexcept {
   if (pointer == nullptr) return;
   if (!IsOwnMapping(bytes)) return Release(pointer, bytes, kLineBytes);
-#ifdef HET_OWN_MAPPINGS
   ::munmap(pointer, WholePages(bytes));
   g_allocated.fetch_sub(WholePages(bytes), std::memory_order_relaxed);
-#endif
 }
+
+#else
+
+void* AllocateBlock(size_t bytes) { return Allocate(bytes, kLineBytes); }
+void ReleaseBlock(void* pointer, size_t bytes) noexcept { Release(pointer, bytes, kLineBytes); }
+
+#endif
 
 }  // namespace het

@@ -33,7 +33,7 @@ Status FromErrno(int error, const std::string& during, const std::string& path) 
     default:
       break;
   }
-  return Status(error == ENOENT ? Code::kNotFound : Code::kFile, std::move(text));
+  return Status(Code::kFile, std::move(text));
 }
 
 // More than one call of the kernel takes: it stops at about 2 GB.
@@ -67,7 +67,10 @@ Result<File> File::Open(const std::string& path) {
   File file;
   file.path_ = path;
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file.fd_ < 0) return file.Error("cannot open");
+  if (file.fd_ < 0) {
+    const Code code = errno == ENOENT ? Code::kNotFound : Code::kFile;
+    return Status(code, file.Error("cannot open").message());
+  }
   return Result<File>(std::move(file));
 }
 
