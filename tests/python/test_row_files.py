@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 
 import numpy as np
@@ -99,6 +100,13 @@ def test_the_safetensors_package_reads_it(tmp_path):
         np.testing.assert_array_equal(tensors["item/slots"][order], before["item"]["rows"][:, 7:])
 
 
+def test_checksums():
+    crc = ctypes.c_int64(0)
+    for part in ("1234", "56789"):
+        native.call("HetCrc32c", part, len(part), ctypes.byref(crc))
+    assert crc.value == 0xE3069283
+
+
 @pytest.mark.slow
 def test_from_this_process_to_a_server_and_back(tmp_path, server):
     declare()
@@ -126,6 +134,9 @@ def test_what_is_refused(tmp_path):
     ((path, entry),) = entries.items()
     with pytest.raises(OSError, match=r"cannot create .*rows-0.*File exists"):
         native.call("HetSaveRows", "", path, json.dumps({"tables": NAMES, "partitions": [0], "since": None}))
+    with pytest.raises(OSError, match=r"cannot create .*: No such file or directory"):
+        nowhere = str(tmp_path / "nowhere" / "rows")
+        native.call("HetSaveRows", "", nowhere, json.dumps({"tables": NAMES, "partitions": [0]}))
     with pytest.raises(LookupError, match=r"no table 'no' .*item"):
         native.call("HetSaveRows", "", path + "x", json.dumps({"tables": ["no"], "partitions": [0]}))
     with pytest.raises(ValueError, match="partition 16 is to be saved; the store has the partitions 0 to 15"):
