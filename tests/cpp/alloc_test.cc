@@ -33,6 +33,24 @@ TEST(Alloc, TheLimitThrowsAndHoldsNothing) {
   SetAllocLimit(SIZE_MAX);
 }
 
+TEST(Alloc, BlocksOfAnySize) {
+  const size_t before = AllocatedBytes();
+  for (size_t bytes : {size_t{1}, size_t{5000}, size_t{200} << 10, size_t{3} << 20, (size_t{5} << 20) + 1}) {
+    auto* block = static_cast<char*>(AllocateBlock(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 64, 0u) << bytes;
+    EXPECT_GE(AllocatedBytes(), before + bytes);
+    block[0] = block[bytes - 1] = 1;
+    ReleaseBlock(block, bytes);
+    EXPECT_EQ(AllocatedBytes(), before) << bytes;
+    SetAllocLimit(before + bytes - 1);
+    EXPECT_THROW(AllocateBlock(bytes), std::bad_alloc) << bytes;
+    SetAllocLimit(SIZE_MAX);
+    EXPECT_EQ(AllocatedBytes(), before) << bytes;
+  }
+  EXPECT_THROW(AllocateBlock(SIZE_MAX - 100), std::bad_alloc);
+  ReleaseBlock(nullptr, 5 << 20);
+}
+
 TEST(Alloc, VectorsGoThroughTheHook) {
   SetAllocHooks({[](size_t bytes) {
                    ++g_allocations;

@@ -113,6 +113,26 @@ TEST(RowStore, OutOfMemoryChangesNothing) {
   for (Key k = 0; k < key; ++k) EXPECT_NE(store.Find(k), kNoRow);
 }
 
+// Rows that there is room for take no more memory, whatever was there before; and room that there is not
+// changes nothing.
+TEST(RowStore, ReservedRoomIsEnough) {
+  for (Key rows : {0, 3, 9000, 40000}) {
+    RowStore store(16, 1);
+    for (Key key = 0; key < rows; ++key) store.Insert(key, store.Hash(key));
+    const Key more = 50000;
+    SetAllocLimit(AllocatedBytes() + 1000000);
+    EXPECT_THROW(store.Reserve(static_cast<size_t>(more)), std::bad_alloc);
+    SetAllocLimit(SIZE_MAX);
+    EXPECT_EQ(store.size(), static_cast<size_t>(rows));
+    store.Reserve(static_cast<size_t>(more));
+    SetAllocLimit(AllocatedBytes());
+    for (Key key = rows; key < rows + more; ++key) store.Insert(key, store.Hash(key));
+    SetAllocLimit(SIZE_MAX);
+    for (Key key = 0; key < rows + more; ++key) ASSERT_NE(store.Find(key), kNoRow) << key;
+    EXPECT_EQ(store.Find(rows + more), kNoRow);
+  }
+}
+
 TEST(RowStore, ASmallTableIsSmallAndClearGivesEverythingBack) {
   const size_t before = AllocatedBytes();
   {
