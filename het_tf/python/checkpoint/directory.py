@@ -286,7 +286,8 @@ def keep_newest(directory: Path, keep: int) -> None:
         )
         return
     try:
-        remove(path for path in rest if path.name not in needed)
+        # The newest first: what builds on another goes before that, so that all that are seen can be read.
+        remove(path for path in reversed(rest) if path.name not in needed)
     except OSError as error:
         warnings.warn(f"an old checkpoint could not be removed: {error}", RuntimeWarning, stacklevel=3)
 
