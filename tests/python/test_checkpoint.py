@@ -94,6 +94,27 @@ def test_namespaces_are_apart(tmp_path):
     same(tables("one"), inside)
 
 
+def test_the_clock_of_a_row_that_was_removed_does_not_go_back(tmp_path):
+    """It goes on from the table's floor; else an increment or a cache would take another row for this one."""
+    made = layer("t")
+    train(made)
+    ids = het_tf.table("t").to_numpy()[0]
+    het_tf.table("t").remove(ids[:20])
+    checkpoint.save(tmp_path)
+    step(made, ids[:20], 3)
+    expected = tables()
+    assert expected["t"]["clocks"][np.isin(expected["t"]["ids"], ids[:20])].min() > 10
+    het_tf.reset()
+    made = layer("t")
+    checkpoint.restore(tmp_path)
+    step(made, ids[:20], 3)
+    found = tables()
+    same(found, expected, ("ids", "rows"))
+    again = np.isin(expected["t"]["ids"], ids[:20])
+    np.testing.assert_array_equal(found["t"]["clocks"][~again], expected["t"]["clocks"][~again])
+    assert (found["t"]["clocks"][again] >= expected["t"]["clocks"][again]).all()
+
+
 # --- with a model ------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,32 @@ def test_4_shards_2_8_embedded_and_1_hold_the_same(tmp_path):
             assert len(checkpoint.read_manifest(base).tables["a"]["epochs"]) == (16 if shards == 0 else 64)
 
 
+def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, server):
+    """16 partitions in this process, 64 at Redis, and back."""
+    train(layer("t"))
+    checkpoint.save(tmp_path)
+    het_tf.reset()
+    het_tf.init(ps=server.address)
+    made = layer("t")
+    checkpoint.restore(tmp_path)
+    ids = het_tf.table("t").to_numpy()[0]
+    step(made, ids[:9], 3)
+    het_tf.table("t").remove(ids[20:24])
+    path = checkpoint.save(tmp_path, since="latest")
+    found = checkpoint.read_manifest(path)
+    assert found.partitions == 64
+    assert (found.tables["t"]["rows"], found.tables["t"]["removed"], found.tables["t"]["complete"]) == (
+        9,
+        4,
+        False,
+    )
+    expected = tables()
+    redis_lib.leave()
+    layer("t")
+    checkpoint.restore(tmp_path)
+    same(tables(), expected)
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, whole):
     found = []

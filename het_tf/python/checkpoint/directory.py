@@ -174,7 +174,7 @@ class Pending:
     def __init__(self, directory: Path, number: int | None) -> None:
         self._lock = _lock(directory)
         try:
-            remove(path for path in directory.iterdir() if path.name.startswith(_LEFTOVER))
+            remove(path for path in directory.glob(f"{_LEFTOVER}*") if path.is_dir())
             self.target = directory / name_of(_next(directory, number))
             self.path = _temporary(self.target)
             self.path.mkdir()
