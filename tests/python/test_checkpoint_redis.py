@@ -93,20 +93,21 @@ def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, 
     same(tables(), expected)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, whole):
+@pytest.mark.parametrize("of", ["whole numbers", "RowWiseAdagrad", "Adam"])
+def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
+    whole = of == "whole numbers"
     found = []
     for interrupted in (False, True):
         assert server.command("FLUSHALL").startswith(b"+OK")
         het_tf.reset()
         het_tf.init(ps=server.address)
-        made = model(whole=whole)
+        made = model(of, whole)
         fit(made, 0, 5)
         if interrupted:
             checkpoint.save(tmp_path, made, step=5)
             fit(made, 100, 103)
             het_tf.reset()  # the process forgets, the server does not
-            made = model(whole=whole)
+            made = model(of, whole)
             checkpoint.restore(tmp_path, made)
         fit(made, 5, 10)
         found.append((weights(made), tables()))

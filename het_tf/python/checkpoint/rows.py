@@ -452,7 +452,7 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
         native.call("HetLoadCommit", namespace, json.dumps({"clock_floors": floors, "applies": applies}))
 
     def count() -> None:
-        for name, number in applies.items():
+        for name, number in applies.items() if ranks.rank > 0 else ():  # rank 0 has, when it ended the load
             native.call("HetSetApplies", namespace, name, number)
 
     ranks.first("begin to load", begin)
