@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -484,6 +485,29 @@ def test_tables_for_other_ways_of_saving(tmp_path):
         rows.read_tables(tmp_path / "side", "")
 
 
+def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
+    def make(name):
+        return het_tf.keras.Embedding(3, name=name, staleness=None, cache_rows=50)
+
+    a, b = make("a"), make("b")
+    train(a), train(b)
+    rows.write_tables(tmp_path / "side", "", ["a"])
+    before = tables()
+    train(b, 10, 12)
+    assert het_tf.table("b").stats()["cache"]["unsent_rows"] > 0
+    rows.read_tables(tmp_path / "side", "", ["a"])
+    assert het_tf.table("b").stats()["cache"]["discarded_ticks"] == 0
+    found = tables()
+    same({"a": found["a"]}, {"a": before["a"]})
+    train(b, 12, 14)
+    checkpoint.save(tmp_path / "c")
+    het_tf.table("a").drop()
+    expected = tables()
+    train(b, 14, 16)
+    assert checkpoint.restore(tmp_path / "c", strict=False).only_in_checkpoint == ("a",)
+    same(tables(), expected)
+
+
 def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     made = layer("t")
     train(made)
@@ -505,3 +529,31 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     checkpoint.restore(path)
     same(tables(), saved)
     train(made, 10, 11)
+
+
+def memory(which: str) -> int:
+    """VmRSS, now, or VmHWM, the most since `reset_peak`, in bytes."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(which)]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.slow
+def test_a_table_is_streamed(tmp_path):
+    """Saving and restoring take buffers, and no second table; also where a full table is replaced."""
+    layer("t", 64, "SGD")
+    table, rows_of_piece = het_tf.table("t"), 100_000
+    for begin in range(0, 10 * rows_of_piece, rows_of_piece):
+        table.assign(np.arange(begin, begin + rows_of_piece), np.ones((rows_of_piece, 64), np.float32))
+    allowed = table.bytes // 10 + (48 << 20)
+    assert table.bytes > 250 << 20, "much more than what is allowed"
+    for action in (
+        lambda: checkpoint.save(tmp_path),
+        lambda: checkpoint.save(tmp_path, since="latest"),
+        lambda: checkpoint.verify(tmp_path),
+        lambda: checkpoint.restore(tmp_path),
+    ):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = memory("VmRSS")
+        action()
+        assert memory("VmHWM") - before < allowed, (memory("VmHWM") - before, allowed)
+    assert table.size == 10 * rows_of_piece
