@@ -171,6 +171,7 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
       EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
       EXPECT_THAT(refused.message(), HasSubstr("a checkpoint is being restored into namespace 'test'"));
     }
+    EXPECT_THAT(counting.Save(In("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
     CommitRequest unknown;
     unknown.applies["no"] = 1;
     EXPECT_EQ(counting.engine().CommitLoad(unknown).code(), Code::kNotFound);

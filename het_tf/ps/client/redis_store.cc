@@ -11,7 +11,6 @@
 namespace het {
 namespace {
 
-constexpr size_t kScanRows = 65536;  // of one answer
 // Clusters that wait for the next call; so many calls at once need not connect.
 constexpr size_t kMostIdle = 8;
 
@@ -190,24 +189,6 @@ Result<size_t> RedisStore::Remove(const TableSchema& schema, Span<const Key> key
     removed += gone.value();
   }
   return removed;
-}
-
-Result<TableRows> RedisStore::Scan(const TableSchema& schema) {
-  TableRows rows;
-  for (uint32_t p = 0; p < keys_.size(); ++p) {
-    // A cursor names the table it is in: begin at this one, end when it is behind.
-    std::string cursor = std::to_string(schema.id()) + ":0";
-    const std::string prefix = std::to_string(schema.id()) + ":";
-    while (cursor.compare(0, prefix.size(), prefix) == 0) {
-      auto page = Ask(p, "HET.SCAN", {cursor, "COUNT", std::to_string(kScanRows)});
-      if (!page.ok()) return page.status();
-      if (page.value().array.size() != 2) return Status(Code::kInternal, "HET.SCAN answered no page");
-      cursor = page.value().array[0].text();
-      const Bytes& chunk = page.value().array[1].bytes;
-      HET_RETURN_IF_ERROR(DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, &rows));
-    }
-  }
-  return rows;
 }
 
 }  // namespace het

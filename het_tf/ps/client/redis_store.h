@@ -34,7 +34,6 @@ class RedisStore : public TableStore {
   Result<size_t> CountBytes(const TableSchema& schema) override;
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
-  Result<TableRows> Scan(const TableSchema& schema) override;
 
   uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
   uint64_t hash_seed() const override { return hash_seed_; }
