@@ -148,6 +148,7 @@ def test_training_goes_on_bit_for_bit(tmp_path):
         np.testing.assert_array_equal(b, a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "RowWiseAdagrad", "FTRL"])
 def test_training_goes_on_with_every_optimizer(tmp_path, name):
     """Slots, the dense Adam with its step, and the applies of a schedule that falls fast."""
@@ -329,6 +330,7 @@ def test_a_table_that_was_cleared_or_made_anew_is_written_whole(tmp_path):
     assert checkpoint.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(max(2, int(4 * float(os.environ.get("HET_TEST_SCALE", "1"))))))
 def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
     """Full ones and increments on any earlier one, between updates, removals, clearings and restores."""
