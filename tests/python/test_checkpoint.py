@@ -13,7 +13,7 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 import het_tf
 from het_tf import checkpoint
 from het_tf.python import native
-from het_tf.python.checkpoint import rowfile, rows
+from het_tf.python.checkpoint import rowfile, rows, writing
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
@@ -441,14 +441,14 @@ def test_steps_grow(tmp_path):
 
 def test_a_table_that_is_cleared_meanwhile_fails_the_save(tmp_path, monkeypatch):
     train(layer("t"), end=2)
-    write = rows.write_files
+    write = writing.write_files
 
     def and_clear(*arguments):
         written = write(*arguments)
         het_tf.table("t").clear()
         return written
 
-    monkeypatch.setattr(rows, "write_files", and_clear)
+    monkeypatch.setattr(writing, "write_files", and_clear)
     with pytest.raises(RuntimeError, match="'t' was cleared, loaded or dropped while it was saved"):
         checkpoint.save(tmp_path)
     assert list(tmp_path.iterdir()) == []

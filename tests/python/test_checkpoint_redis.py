@@ -14,7 +14,7 @@ from checkpoint_lib import fit, layer, model, same, step, tables, train, weights
 import het_tf
 from het_tf import checkpoint
 from het_tf.python import native
-from het_tf.python.checkpoint import rows
+from het_tf.python.checkpoint import reading
 
 pytestmark = [
     pytest.mark.slow,
@@ -171,7 +171,7 @@ def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
         begun.append(function == "HetLoadBegin")
         return call(function, *arguments)
 
-    monkeypatch.setattr(rows, "_SECONDS", 1)
+    monkeypatch.setattr(reading, "_SECONDS", 1)
     monkeypatch.setattr(native, "call", slowly)
     checkpoint.restore(tmp_path)
     same(tables(), saved)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python import native
-from het_tf.python.checkpoint import dense, rows
+from het_tf.python.checkpoint import dense, reading
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.save import namespace_of
+from het_tf.python.checkpoint.store import store_info
 
 
 def restore(
@@ -77,11 +78,11 @@ def restore(
     # What has been pushed and not yet applied is not to meet the rows that are loaded.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
 
-    def look() -> tuple[list[Manifest], Any, rows.Reading, Any]:
+    def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
         chain = directories.chain(target)
-        found = match(chain[-1], rows.store_info(name)["tables"], None, strict, slots)
+        found = match(chain[-1], store_info(name)["tables"], None, strict, slots)
         pairs = None if model is None else _match_dense(chain[-1], model, strict)
-        return chain, found, rows.plan_reading(chain, name, found.tables, slots, loader), pairs
+        return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
 
     plan: Any = None
 
@@ -91,18 +92,18 @@ def restore(
         return str(plan[0][-1].id)
 
     ids = ranks.together("read the checkpoint", plan_here)
-    chain, found, reading, pairs = plan
+    chain, found, loads, pairs = plan
     if any(one != ids[0] for one in ids):
         raise ValueError(f"the ranks see different checkpoints at {target}; give a directory that all share")
 
     def verify() -> None:
-        rows.verify_files([(part.path, part.entry) for part in ranks.share(reading.parts)])
+        reading.verify_files([(part.path, part.entry) for part in ranks.share(loads.parts)])
         if pairs is not None and ranks.rank == 0:
             dense.verify(target / chain[-1].dense["name"], chain[-1].dense)
 
     ranks.together("verify its share of the files", verify)
-    with Progress(progress and ranks.rank == 0, f"restoring {target}", reading.size // ranks.size) as bar:
-        rows.load(reading, ranks, bar)
+    with Progress(progress and ranks.rank == 0, f"restoring {target}", loads.size // ranks.size) as bar:
+        reading.load(loads, ranks, bar)
     if pairs is not None:
         file = target / chain[-1].dense["name"]
         ranks.together("assign the dense weights", lambda: dense.assign(file, pairs))
@@ -135,7 +136,7 @@ def verify(path: str | os.PathLike[str]) -> Manifest:
     """
     chain = directories.chain(directories.resolve(path))
     for one in chain:
-        rows.verify_files([(Path(one.path) / file["name"], file) for file in one.files])
+        reading.verify_files([(Path(one.path) / file["name"], file) for file in one.files])
         if one.dense is not None:
             file = one.path / one.dense["name"]
             dense.verify(file, one.dense)

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python import native, runtime
-from het_tf.python.checkpoint import dense, rows
+from het_tf.python.checkpoint import dense, writing
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
+from het_tf.python.checkpoint.store import store_info
 from het_tf.python.horovod import checks
 
 
@@ -77,22 +78,22 @@ def save(
     base: list[Manifest] = []
     info: dict[str, Any] = {}
 
-    def begin() -> rows.Writing:
+    def begin() -> writing.Writing:
         nonlocal pending, base, info
         directories.make(where)
         pending = directories.Pending(where, number)
-        info = rows.store_info(name)
+        info = store_info(name)
         if not info["tables"] and model is None:
             raise ValueError(f"the namespace {name!r} has no tables, and no model is given: nothing to save")
         base = _base(where, name, since)
-        return rows.plan_writing(pending.path, name, info, base=base, ranks=ranks.size)
+        return writing.plan_writing(pending.path, name, info, base=base, ranks=ranks.size)
 
     def finish(entries: list[dict[str, Any]]) -> Path:
         nonlocal pending
         assert pending is not None
-        after = rows.store_info(name)
-        rows.require_same(writing, info, after)
-        document = rows.describe(writing, after, entries, number, base[-1] if base else None)
+        after = store_info(name)
+        writing.require_same(plan, info, after)
+        document = writing.describe(plan, after, entries, number, base[-1] if base else None)
         if model is not None:
             document["dense"] = dense.write(pending.path, dense.variables_of(model))
         manifests.write(pending.path, document)
@@ -102,14 +103,14 @@ def save(
         return path
 
     try:
-        writing = ranks.first("begin to save", begin)
-        numbers_of_files = ranks.share(list(range(len(writing.groups))))
-        size = writing.size // ranks.size
+        plan = ranks.first("begin to save", begin)
+        numbers_of_files = ranks.share(list(range(len(plan.groups))))
+        size = plan.size // ranks.size
         with Progress(progress and ranks.rank == 0, f"saving into {where}", size) as bar:
             written = ranks.together(
                 "write its share",
-                lambda: rows.write_files(
-                    writing,
+                lambda: writing.write_files(
+                    plan,
                     numbers_of_files,
                     lambda one: bar.add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
                 ),
