@@ -118,7 +118,7 @@ def child(directory, point, report):
         check(model, step)
         tell(report, restored=step, increment=found.base is not None)
     killer.arm()
-    for _ in range(1 if point is None else 8):
+    for _ in range(1 if point is None else 1000):
         step += 1
         fill(model, step)
         # Every third one is full, the others build on the one before.
