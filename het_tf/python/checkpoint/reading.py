@@ -1,0 +1,188 @@
+"""Reading files of rows into live tables: what is read in which order, and the load as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from het_tf.python import native
+from het_tf.python.checkpoint.collective import Ranks
+from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.progress import Progress
+from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store_info, tables_in
+
+_SECONDS = 120  # for which a store keeps others off the tables if it hears no more of their loader
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that is to be loaded, with the tables that are wanted of it."""
+
+    path: Path
+    entry: dict[str, Any]
+    tables: list[str]
+
+    @property
+    def rows(self) -> int:
+        """Rows of these tables."""
+        tensors = self.entry["tensors"]
+        return sum(tensors[f"{name}/keys"]["rows"] for name in self.tables if f"{name}/keys" in tensors)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is to be loaded; equal on all ranks.
+
+    Attributes:
+      namespace: Into which tables.
+      chain: The manifests, the full one first.
+      tables: Names.
+      slots: Whether the slots of the optimizers come along.
+      stages: Files; those of one stage are loaded in any order, those of the next one after them.
+      loader: What the store calls this load while it lasts.
+    """
+
+    namespace: str
+    chain: list[Manifest]
+    tables: list[str]
+    slots: bool
+    stages: list[list[Part]] = field(repr=False)
+    loader: str
+
+    @property
+    def parts(self) -> list[Part]:
+        """All files."""
+        return [part for stage in self.stages for part in stage]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(int(part.entry["bytes"]) for part in self.parts)
+
+
+def plan_reading(
+    chain: list[Manifest], namespace: str, tables: Iterable[str], slots: bool, loader: str
+) -> Reading:
+    """Decides which files are read, in which order."""
+    names = list(tables)
+    begins = {name: first_of(chain, name) for name in names}
+    stages = []
+    for number, manifest in enumerate(chain):
+        stage = []
+        for file in manifest.files:
+            inside = tables_in(file)
+            wanted = [name for name in names if name in inside and begins[name] <= number]
+            if wanted:
+                stage.append(Part(manifest.path / file["name"], file, wanted))
+        if stage:
+            stages.append(stage)
+    return Reading(namespace, chain, names, slots, stages, loader)
+
+
+def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
+    """Checks size, header and checksums of files.
+
+    Args:
+      files: Paths, and what the manifest says of each.
+
+    Raises:
+      FileNotFoundError: One is missing.
+      ValueError: One is damaged; the message says where.
+    """
+
+    def verify(one: tuple[Path, dict[str, Any]]) -> None:
+        path, entry = one
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing, and the manifest of the checkpoint names it")
+        native.call("HetVerifyRows", str(path), json.dumps(entry))
+
+    in_parallel(verify, files)
+
+
+def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
+    """Replaces the rows of tables by those of the files, which were verified. Every rank must call it.
+
+    Until all of it is done no other worker can read or write the tables.
+
+    Raises:
+      RuntimeError, OSError, ConnectionError, TimeoutError: It was given up half-way; the message says so.
+    """
+    if not reading.tables:
+        return
+    namespace = reading.namespace
+    newest = reading.chain[-1].tables
+    applies = {name: newest[name]["applies"] for name in reading.tables}
+
+    def begin() -> None:
+        request = {"loader": reading.loader, "seconds": _SECONDS}
+        native.call("HetLoadBegin", namespace, json.dumps(request))
+
+    def clear() -> None:
+        for name in reading.tables:
+            native.call("HetLoadClear", namespace, name)
+
+    def read(part: Part) -> Part:
+        request = {"tables": {name: {"to": name, "slots": reading.slots} for name in part.tables}}
+        native.call("HetLoadRows", namespace, str(part.path), json.dumps(request))
+        return part
+
+    def read_all(parts: list[Part]) -> None:
+        in_parallel(read, parts, lambda part: progress.add(part.rows, part.entry["bytes"]))
+
+    def commit() -> None:
+        floors = {name: newest[name]["clock_floor"] for name in reading.tables}
+        native.call("HetLoadCommit", namespace, json.dumps({"clock_floors": floors, "applies": applies}))
+
+    def count() -> None:
+        for name, number in applies.items() if ranks.rank > 0 else ():  # rank 0 has, when it ended the load
+            native.call("HetSetApplies", namespace, name, number)
+
+    ranks.first("begin to load", begin)
+    try:
+        with _renewed(begin) if ranks.rank == 0 else contextlib.nullcontext():
+            ranks.first("empty the tables", clear)
+            for stage in reading.stages:
+                parts = ranks.share(stage)
+                ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
+        ranks.first("end the load", commit)
+    except Exception as error:
+        if ranks.rank == 0:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                native.call("HetLoadAbort", namespace)
+        kind = (
+            type(error) if isinstance(error, (ConnectionError, TimeoutError, MemoryError)) else RuntimeError
+        )
+        raise kind(
+            f"loading {reading.chain[-1].path} was given up half-way, and the tables "
+            f"{', '.join(map(repr, reading.tables))} may hold a part of it: restore again before they are "
+            f"used ({error})"
+        ) from error
+    ranks.together("count updates", count)
+    epochs = {name: live["epochs"] for name, live in store_info(namespace)["tables"].items()}
+    for name in reading.tables:
+        if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
+            sources[namespace, name] = (reading.chain[-1].id, epochs[name])
+
+
+@contextlib.contextmanager
+def _renewed(begin: Callable[[], None]) -> Iterator[None]:
+    """Calls `begin` every now and then: the store lets the tables go soon after their loader has died."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(_SECONDS / 4):
+            with contextlib.suppress(Exception):  # the load itself will meet it
+                begin()
+
+    thread = threading.Thread(target=renew, name="het_checkpoint_renew", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,75 @@
+"""What writing and reading of rows have in common: the store, files and threads.
+
+One call of the native library writes or reads one file; it holds no lock of Python's, so that a few threads
+are busy at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from het_tf.python import native
+from het_tf.python.checkpoint.manifest import Manifest
+
+_MOST_THREADS = 8
+
+# Which checkpoint the tables of this process have come from: (namespace, table) -> (its id, epochs since).
+sources: dict[tuple[str, str], tuple[str, list[str]]] = {}
+
+
+def store_info(namespace: str) -> dict[str, Any]:
+    """The store of a namespace: "partitions", "hash_seed", "remote", and "tables" by name."""
+    return dict(json.loads(native.call("HetStoreInfo", namespace)))
+
+
+def in_parallel(
+    action: Callable[[Any], Any], items: Iterable[Any], done: Callable[[Any], None] | None = None
+) -> list[Any]:
+    """Calls `action` on each item, by a few threads. Returns the results in the order of the items.
+
+    After an error nothing new is begun, and it is raised when all that was begun has ended.
+
+    Args:
+      action: Called by the threads.
+      items: What it is called with.
+      done: Called by this thread with each result, when it is there.
+    """
+    threads = max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0))))
+    with ThreadPoolExecutor(threads, thread_name_prefix="het_checkpoint") as pool:
+        futures = [pool.submit(action, item) for item in items]
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                if done is not None:
+                    done(result)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [future.result() for future in futures]
+
+
+def tables_in(file: dict[str, Any]) -> set[str]:
+    """Names of the tables of which a file has something; a name may have slashes."""
+    return {tensor.rpartition("/")[0] for tensor in file["tensors"]}
+
+
+def first_of(chain: list[Manifest], name: str) -> int:
+    """Where in a chain a table begins: the newest checkpoint that has all of its rows.
+
+    Raises:
+      ValueError: None has, so that something is missing.
+    """
+    for number in range(len(chain) - 1, -1, -1):
+        there = chain[number].tables.get(name)
+        if there is None:
+            break
+        if there["complete"]:
+            return number
+    raise ValueError(
+        f"{chain[-1].path} has changes of table {name!r} alone, and none of the checkpoints that it builds "
+        "on has the table itself"
+    )

@@ -1,0 +1,210 @@
+"""Writing files of rows: which partitions share a file, what an increment writes, and the manifest of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from het_tf.python import native
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.store import first_of, in_parallel, sources, tables_in
+
+FILES = 16  # of rows in a checkpoint, as far as there are so many partitions
+_ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What is to be written; equal on all ranks.
+
+    Attributes:
+      path: The directory of the files.
+      namespace: Whose tables.
+      tables: Their names.
+      groups: For each file its name and its partitions.
+      since: For each file, and each table of which only the changes are written: the files that say what the
+        base has, oldest first.
+      size: Bytes, about.
+    """
+
+    path: Path
+    namespace: str
+    tables: list[str]
+    groups: list[tuple[str, list[int]]]
+    since: list[dict[str, list[str]]]
+    size: int
+
+    @property
+    def incremental(self) -> set[str]:
+        """Tables of which only the changes are written."""
+        return set().union(*(one.keys() for one in self.since)) if self.since else set()
+
+
+def plan_writing(
+    path: Path,
+    namespace: str,
+    info: dict[str, Any],
+    tables: Iterable[str] | None = None,
+    base: list[Manifest] | None = None,
+    ranks: int = 1,
+    files: int = FILES,
+) -> Writing:
+    """Decides which partitions share a file, and which tables are written by their changes alone.
+
+    Args:
+      path: Where the files go.
+      namespace: Whose tables.
+      info: Of `store_info`.
+      tables: Their names; None: all.
+      base: The manifests of the checkpoint that is built on, the full one first.
+      ranks: How many write.
+      files: How many there are to be, about.
+
+    Raises:
+      ValueError: There is no such table.
+    """
+    names = list(info["tables"]) if tables is None else list(dict.fromkeys(tables))
+    unknown = [name for name in names if name not in info["tables"]]
+    if unknown:
+        listed = ", ".join(map(repr, info["tables"])) or "none"
+        raise ValueError(
+            f"there is no table {unknown[0]!r} in the namespace {namespace!r}; there are: {listed}"
+        )
+    groups = _groups(info["partitions"], ranks, files)
+    changed = [name for name in names if base and _goes_on(namespace, info["tables"][name], name, base[-1])]
+    since = [
+        {name: [str(path) for path in _base_files(base or [], name, info, part)] for name in changed}
+        for _, part in groups
+    ]
+    size = sum(
+        info["tables"][name]["rows"] * (_ROW_BYTES + 4 * info["tables"][name]["row_floats"]) for name in names
+    )
+    return Writing(path, namespace, names, groups, since, size)
+
+
+def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int]]]:
+    """Splits the partitions evenly, neighbours together: these often are on one server."""
+    number = max(1, min(partitions, files if ranks == 1 else max(files, 2 * ranks)))
+    bounds = [index * partitions // number for index in range(number + 1)]
+    return [
+        (f"rows-{index:05d}-of-{number:05d}.safetensors", list(range(bounds[index], bounds[index + 1])))
+        for index in range(number)
+    ]
+
+
+def _goes_on(namespace: str, live: dict[str, Any], name: str, base: Manifest) -> bool:
+    """Whether a table is the one that the base has, as it was then or later: not cleared or loaded since."""
+    there = base.tables.get(name)
+    if there is None or there["spec"] != live["spec"]:
+        return False
+    return live["epochs"] == there["epochs"] or sources.get((namespace, name)) == (base.id, live["epochs"])
+
+
+def _base_files(base: list[Manifest], name: str, info: dict[str, Any], partitions: list[int]) -> list[Path]:
+    """Files of the base that may have keys of a table in these partitions, oldest first."""
+    found: list[Path] = []
+    for one in base[first_of(base, name) :]:
+        alike = (
+            one.partitions == info["partitions"] and one.document["store"]["hash_seed"] == info["hash_seed"]
+        )
+        for file in one.files:
+            if tables_in(file) & {name} and (not alike or set(file["partitions"]) & set(partitions)):
+                found.append(one.path / file["name"])
+    return found
+
+
+def write_files(
+    writing: Writing, numbers: Iterable[int], done: Callable[[dict[str, Any]], None] | None = None
+) -> list[dict[str, Any]]:
+    """Writes some of the files and waits until they are on disk. Returns their entries, "tables" included.
+
+    Args:
+      writing: What is to be written.
+      numbers: Of the groups.
+      done: Called with each entry.
+
+    Raises:
+      OSError: A file cannot be written.
+      ConnectionError, TimeoutError: The parameter server does not answer.
+    """
+
+    def write(number: int) -> dict[str, Any]:
+        name, partitions = writing.groups[number]
+        since = writing.since[number]
+        request = {
+            "tables": writing.tables,
+            "partitions": partitions,
+            "since": {"tables": since} if since else None,
+        }
+        text = native.call("HetSaveRows", writing.namespace, str(writing.path / name), json.dumps(request))
+        return {**json.loads(text), "name": name, "partitions": partitions}
+
+    return in_parallel(write, numbers, done)
+
+
+def describe(
+    writing: Writing,
+    info: dict[str, Any],
+    entries: list[dict[str, Any]],
+    step: int | None = None,
+    base: Manifest | None = None,
+) -> dict[str, Any]:
+    """The manifest of files that were written; its "dense" is null.
+
+    Args:
+      writing: What was to be written.
+      info: Of `store_info`, after it.
+      entries: Of all files.
+      step: Of the training.
+      base: The checkpoint that is built on.
+    """
+    entries = sorted(entries, key=lambda one: one["name"])
+    tables = []
+    for name in writing.tables:
+        live = info["tables"][name]
+        tables.append(
+            {
+                "name": name,
+                "spec": live["spec"],
+                "limits": live["limits"],
+                "applies": live["applies"],
+                "rows": sum(one["tables"][name]["rows"] for one in entries if name in one["tables"]),
+                "removed": sum(one["tables"][name]["removed"] for one in entries if name in one["tables"]),
+                "complete": name not in writing.incremental,
+                "clock_floor": live["clock_floor"],
+                "slots": live["slots"],
+                "epochs": live["epochs"],
+            }
+        )
+    return {
+        "format": manifests.FORMAT,
+        "version": manifests.VERSION,
+        "id": uuid.uuid4().hex,
+        "created": time.time(),
+        "step": step,
+        "namespace": writing.namespace,
+        "base": {"name": base.path.name, "id": base.id} if base is not None and writing.incremental else None,
+        "store": {"partitions": info["partitions"], "hash_seed": info["hash_seed"]},
+        "tables": tables,
+        "files": [{name: value for name, value in one.items() if name != "tables"} for one in entries],
+        "dense": None,
+    }
+
+
+def require_same(writing: Writing, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Whether the tables are still those of which the files were begun.
+
+    Raises:
+      RuntimeError: One was cleared, loaded or dropped meanwhile.
+    """
+    for name in writing.tables:
+        if name not in after["tables"] or after["tables"][name]["epochs"] != before["tables"][name]["epochs"]:
+            raise RuntimeError(
+                f"table {name!r} was cleared, loaded or dropped while it was saved; save again"
+            )
