@@ -1,0 +1,1 @@
+"""Checkpoints of tables: files, manifest, saving, restoring."""
