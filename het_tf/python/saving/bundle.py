@@ -47,8 +47,11 @@ class TableState(tf.__internal__.tracking.Trackable):  # type: ignore[misc, name
         return users[0]
 
     def _copy_trackable_to_cpu(self, object_map: Any) -> None:
-        """AsyncCheckpoint copies all values first and writes them later; a table has no such copy."""
-        raise NotImplementedError(
+        """AsyncCheckpoint copies all values first and writes them later; a table has no such copy.
+
+        Not a NotImplementedError, which TensorFlow would log, to go on without a copy.
+        """
+        raise ValueError(
             f"table {self.table!r} cannot be saved asynchronously (CheckpointOptions(enable_async=True)): its "
             "rows would be those of a later moment than the other weights. Save without it, or use "
             "het_tf.checkpoint.save"
