@@ -73,6 +73,7 @@ def _save(trackables: dict[str, TableState], file_prefix: Any) -> list[Any]:
     """Writes shards, and returns their names. Called by TensorFlow while it saves."""
     with tf.init_scope():  # also where TensorFlow traces a function to save from several devices
         prefix = _text(file_prefix)
+        tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")  # as SaveV2 would
         shards: list[Any] = []
         for name, state in sorted(trackables.items()):
             workers.before_saving(state.layer)
@@ -119,9 +120,8 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
                 )
                 return array.numpy()
 
-            with moment.workspace(_place(prefix, os.W_OK)) as directory:
-                pack.directory(get, directory)
-                copies.put_back(layer, directory, state.table)
+            with moment.workspace(_place(prefix)) as place:
+                copies.put_back(layer, pack.directory(get, place / "rows"), state.table)
 
 
 def _text(prefix: Any) -> str:
@@ -133,10 +133,10 @@ def _text(prefix: Any) -> str:
     return str(tf.compat.as_str(prefix.numpy()))
 
 
-def _place(prefix: str, mode: int = 0) -> str | None:
-    """The directory of the checkpoint, which has the disk for it; None where it is no local one."""
+def _place(prefix: str) -> str | None:
+    """The directory of the checkpoint, whose disk has room for its rows; None: it is not here, or read-only."""
     place = os.path.dirname(prefix) or "."
-    return place if "://" not in place and os.path.isdir(place) and os.access(place, mode) else None
+    return place if "://" not in prefix and os.access(place, os.W_OK) else None
 
 
 registration.register_checkpoint_saver(

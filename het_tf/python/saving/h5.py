@@ -62,9 +62,8 @@ def load(layer: Any, store: Any) -> None:
         def get(name: str, dtype: Any, place: Any = place, key: str = key) -> Any:
             return np.asarray(place[f"{key}/{name}"])
 
-        with moment.workspace() as directory:
-            pack.directory(get, directory)
-            copies.put_back(layer, directory, table)
+        with moment.workspace() as place:
+            copies.put_back(layer, pack.directory(get, place / "rows"), table)
 
 
 def _tables(layer: Any) -> list[tuple[str, str]]:

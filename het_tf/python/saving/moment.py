@@ -1,4 +1,8 @@
-"""One table at one moment, in a directory: taking it, putting it back, comparing it with what there is now."""
+"""One table at one moment, in a directory: taking it, putting it back, comparing it with what there is now.
+
+The directory is a checkpoint of this table alone, as `checkpoint.rows` writes and reads it. To read it into a
+table of another name, the name is exchanged in it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import contextlib
 import json
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.saving import pack, rowfile
-from het_tf.python.saving._rows_stub import read_tables, write_tables
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.crc32c import crc32c
+from het_tf.python.checkpoint.rowfile import RowFile
+from het_tf.python.checkpoint.rows import read_tables, write_tables
 
 _COMPARED = ("clocks", "values", "slots")
 _ROWS = 1 << 16  # that are compared at a time
+
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
 
 
 @contextlib.contextmanager
@@ -28,7 +36,7 @@ def workspace(near: str | None = None) -> Iterator[Path]:
     Args:
       near: Where; None: the system's directory of temporary files.
     """
-    path = Path(tempfile.mkdtemp(prefix=f".het_tf-{uuid.uuid4().hex[:8]}-", dir=near))
+    path = Path(tempfile.mkdtemp(prefix=".het_tf-", dir=near))
     try:
         yield path
     finally:
@@ -52,37 +60,61 @@ def put_back(directory: Path, namespace: str, table: str) -> None:
     Raises:
       ValueError: The directory holds a table of another spec, or is damaged; the table is as it was.
     """
-    read_tables(directory, namespace, {name_of(directory): table})
-
-
-def name_of(directory: Path) -> str:
-    """The name of the table in a directory."""
-    (table,) = json.loads((directory / pack.MANIFEST).read_text())["tables"]
-    return str(table["name"])
+    if table in manifests.read_manifest(directory).tables:
+        read_tables(directory, namespace, [table])
+    else:
+        with workspace() as place:
+            read_tables(_renamed(directory, place / "rows", table), namespace, [table])
 
 
 def same(directory: Path, namespace: str, table: str) -> bool:
     """Whether the table has now the rows, slots and clocks that are in the directory."""
     with workspace() as place:
-        return _same_rows(_files(directory), _files(take(place / "rows", namespace, table)))
+        return _same_rows(_columns(directory), _columns(take(place / "rows", namespace, table)))
 
 
-Columns = dict[str, npt.NDArray[Any]]
+def _renamed(directory: Path, target: Path, name: str) -> Path:
+    """A copy of the directory in which the table has another name."""
+    target.mkdir()
+    document = manifests.read_manifest(directory).document
+    (table,) = document["tables"]
+    before = table["name"]
+    table["name"] = table["spec"]["name"] = name
+    for entry in document["files"]:
+        with (directory / entry["name"]).open("rb") as file, (target / entry["name"]).open("xb") as out:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            text = json.dumps({_exchange(key, before, name): value for key, value in header.items()}).encode()
+            text += b" " * (-(8 + len(text)) % 64)
+            start = len(text).to_bytes(8, "little") + text
+            out.write(start)
+            shutil.copyfileobj(file, out, 1 << 20)
+            entry["bytes"] = out.tell()
+        entry["header_crc32c"] = f"{crc32c(start):08x}"
+        entry["tensors"] = {_exchange(key, before, name): value for key, value in entry["tensors"].items()}
+    manifests.write(target, document)
+    return target
 
 
-def _files(directory: Path) -> list[Columns]:
+def _exchange(key: str, before: str, after: str) -> str:
+    """The name of a tensor when its table has another one."""
+    table, _, column = key.rpartition("/")
+    return f"{after}/{column}" if table == before else key
+
+
+def _columns(directory: Path) -> list[Columns]:
     """The columns of each row file."""
-    files = json.loads((directory / pack.MANIFEST).read_text())["files"]
     found: list[Columns] = []
-    for file in files:
-        found.extend(rowfile.columns(directory / file["name"]).values())
+    for entry in manifests.read_manifest(directory).files:
+        file = RowFile(directory / entry["name"])
+        for table, of_table in file.tables.items():
+            found.append({column: file.column(table, column) for column in of_table.columns})
     return found
 
 
 def _same_rows(first: list[Columns], second: list[Columns]) -> bool:
     """Compares tables that may be divided into other files, with rows in another order."""
     places = [_places(columns) for columns in (first, second)]
-    if len(places[0][0]) != len(places[1][0]) or not np.array_equal(places[0][0], places[1][0]):
+    if not np.array_equal(places[0][0], places[1][0]):
         return False
     for begin in range(0, len(places[0][0]), _ROWS):
         parts = [
@@ -94,7 +126,7 @@ def _same_rows(first: list[Columns], second: list[Columns]) -> bool:
     return True
 
 
-def _places(files: list[Columns]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+def _places(files: list[Columns]) -> tuple[Array, Array, Array]:
     """The keys in ascending order, and for each the file and the row in it."""
     keys = np.concatenate([np.empty(0, np.int64), *(one["keys"] for one in files)])
     file = np.repeat(np.arange(len(files), dtype=np.int32), [len(one["keys"]) for one in files])
@@ -103,9 +135,7 @@ def _places(files: list[Columns]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], n
     return keys[order], file[order], row[order]
 
 
-def _gather(
-    files: list[Columns], file: npt.NDArray[Any], row: npt.NDArray[Any]
-) -> list[npt.NDArray[Any]]:
+def _gather(files: list[Columns], file: Array, row: Array) -> list[Array]:
     """Rows of each compared column."""
     gathered = []
     for column in _COMPARED:

@@ -4,7 +4,7 @@
 header and the columns, in slices of some megabytes. `directory` puts the same bytes together again, so that
 the manifest's checksums hold for what went through the other format. Names, for a table "item":
 
-    layout                              JSON: version, rows of a slice
+    layout                              JSON: version, bytes of a slice
     manifest                            manifest.json
     rows/00000/header                   bytes before the first column of the file
     rows/00000/item.keys/00000          int64 [n]: the first slice of the column; clocks likewise
@@ -14,6 +14,8 @@ the manifest's checksums hold for what went through the other format. Names, for
 from __future__ import annotations
 
 import json
+import os
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.saving import rowfile
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.rowfile import RowFile, Tensor
 
-MANIFEST = "manifest.json"
 _VERSION = 1
 _SLICE_BYTES = 32 << 20
 _MAX_SLICES = 512  # of all columns: formats with a file for each do not get more than that, about
@@ -37,23 +39,21 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
     Args:
       directory: A checkpoint of tables, with its manifest.
     """
-    text = (directory / MANIFEST).read_bytes()
-    files = [one["name"] for one in json.loads(text)["files"]]
-    total = sum((directory / name).stat().st_size for name in files)
-    slice_bytes = max(_SLICE_BYTES, total // _MAX_SLICES)
+    files = [RowFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
+    slice_bytes = max(_SLICE_BYTES, sum(file.bytes for file in files) // _MAX_SLICES)
     yield "layout", _bytes(json.dumps({"version": _VERSION, "slice_bytes": slice_bytes}).encode())
-    yield "manifest", _bytes(text)
-    for number, name in enumerate(files):
-        header = rowfile.read_header(directory / name)
-        yield f"rows/{number:05d}/header", _bytes(header)
-        for tensor in rowfile.parse(header):
-            column = rowfile.view(directory / name, tensor)
-            for key, begin, end in _slices(number, tensor, slice_bytes):
-                yield key, np.array(column[begin:end])
+    yield "manifest", _bytes((directory / manifests.FILE).read_bytes())
+    for number, file in enumerate(files):
+        with file.path.open("rb") as raw:
+            start = raw.read(8)
+            yield f"rows/{number:05d}/header", _bytes(start + raw.read(int.from_bytes(start, "little")))
+        for tensor in file.tensors.values():
+            for count, block in enumerate(file.tensor_blocks(tensor.name, slice_bytes)):
+                yield _name(number, tensor, count), block
 
 
-def directory(get: Callable[[str, Any], Array], path: Path) -> None:
-    """The inverse: writes the files into the directory `path`, which is there and empty.
+def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
+    """The inverse: makes the directory `path` with the files that were taken apart, and returns it.
 
     Args:
       get: Gives the array of a name; its second argument is the dtype that the array has.
@@ -62,34 +62,40 @@ def directory(get: Callable[[str, Any], Array], path: Path) -> None:
     Raises:
       ValueError: The layout is a newer one, or an array has not the shape that it should have.
     """
-    layout = json.loads(get("layout", np.uint8).tobytes())
+    layout = json.loads(bytes(get("layout", np.uint8)))
     if layout["version"] > _VERSION:
         raise ValueError(
             f"the rows of a table are in layout {layout['version']}, and this het_tf reads {_VERSION}; read "
             "them with the het_tf that wrote them, or a newer one"
         )
-    text = get("manifest", np.uint8).tobytes()
-    for number, file in enumerate(json.loads(text)["files"]):
-        with (path / Path(file["name"]).name).open("xb") as out:
-            header = get(f"rows/{number:05d}/header", np.uint8).tobytes()
-            out.write(header)
-            for tensor in rowfile.parse(header):
-                for key, begin, end in _slices(number, tensor, layout["slice_bytes"]):
-                    part = np.ascontiguousarray(get(key, tensor.dtype), tensor.dtype)
-                    if part.shape != (end - begin, *tensor.shape[1:]):
-                        raise ValueError(
-                            f"{key} has shape {part.shape}; the header says {(end - begin, *tensor.shape[1:])}"
-                        )
-                    out.write(part.data)
-    (path / MANIFEST).write_bytes(text)
+    path.mkdir()
+    (path / manifests.FILE).write_bytes(bytes(get("manifest", np.uint8)))
+    for number, entry in enumerate(manifests.read_manifest(path).files):
+        with (path / entry["name"]).open("xb") as out:
+            out.write(bytes(get(f"rows/{number:05d}/header", np.uint8)))
+            out.flush()
+            os.truncate(out.fileno(), entry["bytes"])  # the rest follows; now the header can be checked
+            for tensor in RowFile(path / entry["name"]).tensors.values():
+                _write(out, number, tensor, layout["slice_bytes"], get)
+    return path
 
 
-def _slices(number: int, tensor: rowfile.Tensor, slice_bytes: int) -> Iterator[tuple[str, int, int]]:
-    """Name, first and last row + 1 of each slice of a column; none of an empty one."""
-    rows = tensor.shape[0]
-    step = max(1, slice_bytes // max(1, tensor.row_bytes))
-    for count, begin in enumerate(range(0, rows, step)):
-        yield f"rows/{number:05d}/{rowfile.as_key(tensor.name)}/{count:05d}", begin, min(begin + step, rows)
+def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Callable[[str, Any], Any]) -> None:
+    """Writes one column, slice by slice."""
+    step = max(1, slice_bytes // max(tensor.entry_bytes, 1))
+    for count, begin in enumerate(range(0, tensor.shape[0], step)):
+        name = _name(number, tensor, count)
+        part = np.ascontiguousarray(get(name, tensor.dtype), tensor.dtype)
+        shape = (min(step, tensor.shape[0] - begin), *tensor.shape[1:])
+        if part.shape != shape:
+            raise ValueError(f"{name} has shape {part.shape}, and its header says {shape}")
+        out.write(part.data)
+
+
+def _name(number: int, tensor: Tensor, count: int) -> str:
+    """Name of a slice. Any character is legal in a table's name; a slash would divide this one."""
+    table, _, column = tensor.name.rpartition("/")
+    return f"rows/{number:05d}/{urllib.parse.quote(table, safe='')}.{column}/{count:05d}"
 
 
 def _bytes(text: bytes) -> Array:
