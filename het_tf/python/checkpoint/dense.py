@@ -74,7 +74,7 @@ def variables_of(model: Any) -> list[Live]:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    optimizer = getattr(model, "optimizer", None)
+    optimizer: Any = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
         for layer in checks.layers(model):
             owner.before_build(layer, optimizer)
@@ -91,7 +91,10 @@ def variables_of(model: Any) -> list[Live]:
         for variable in variables:
             if id(variable) in apart_of[part]:
                 continue
-            name = _unique(f"{part}/{getattr(variable, 'path', variable.name)}".removesuffix(":0"), seen)
+            path = getattr(variable, "path", variable.name).removesuffix(":0")
+            if part == "optimizer":  # Keras 2 has its name there or not, by where it was built
+                path = path.removeprefix(f"{optimizer.name}/")
+            name = _unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)
             if dtype not in _TYPES:
                 raise TypeError(

@@ -110,7 +110,7 @@ def chain(path: Path) -> list[Manifest]:
     while (base := found[-1].base) is not None:
         here = found[-1].path
         place = here.parent / base["name"]
-        if len(found) > 1 and any(place == one.path for one in found):
+        if any(place == one.path for one in found):
             raise ValueError(f"{place} is among what it builds on itself; the checkpoint cannot be read")
         try:
             found.append(read_manifest(place))

@@ -72,7 +72,7 @@ def restore(
     ranks.agree("arguments", {"path": place, "namespace": name, "strict": strict, "slots": slots,
                               "model": model is not None})  # fmt: skip
     target, loader = ranks.first(
-        "find the checkpoint", lambda: (directories.resolve(place), f"het_tf {uuid.uuid4().hex}")
+        "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
     )
     # What has been pushed and not yet applied is not to meet the rows that are loaded.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))

@@ -11,9 +11,10 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from het_tf.python.checkpoint.progress import Progress
 
 FILES = 16  # of rows in a checkpoint, as far as there are so many partitions
 _MOST_THREADS = 8
+_SECONDS = 120  # for which a store keeps others off the tables if it hears no more of their loader
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
 
 # Which checkpoint the tables of this process have come from: (namespace, table) -> (its id, epochs since).
@@ -426,7 +428,7 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
     applies = {name: newest[name]["applies"] for name in reading.tables}
 
     def begin() -> None:
-        request = {"loader": reading.loader, "seconds": _seconds(reading)}
+        request = {"loader": reading.loader, "seconds": _SECONDS}
         native.call("HetLoadBegin", namespace, json.dumps(request))
 
     def clear() -> None:
@@ -451,10 +453,11 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
 
     ranks.first("begin to load", begin)
     try:
-        ranks.first("empty the tables", clear)
-        for stage in reading.stages:
-            parts = ranks.share(stage)
-            ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
+        with _renewed(begin) if ranks.rank == 0 else contextlib.nullcontext():
+            ranks.first("empty the tables", clear)
+            for stage in reading.stages:
+                parts = ranks.share(stage)
+                ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
         ranks.first("end the load", commit)
     except Exception as error:
         if ranks.rank == 0:
@@ -475,9 +478,23 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
             _sources[namespace, name] = (reading.chain[-1].id, epochs[name])
 
 
-def _seconds(reading: Reading) -> int:
-    """For which the load may hold the tables: ten minutes, and one for each half a gigabyte."""
-    return min(86400, 600 + 60 * (reading.size >> 29))
+@contextlib.contextmanager
+def _renewed(begin: Callable[[], None]) -> Iterator[None]:
+    """Calls `begin` every now and then: the store lets the tables go soon after their loader has died."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(_SECONDS / 4):
+            with contextlib.suppress(Exception):  # the load itself will meet it
+                begin()
+
+    thread = threading.Thread(target=renew, name="het_checkpoint_renew", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def read_tables(
@@ -508,7 +525,7 @@ def read_tables(
     ranks = Ranks(alone=True)
     chain = directories.chain(Path(directory))
     found = match(chain[-1], store_info(namespace)["tables"], tables, strict, slots)
-    loader = f"het_tf {uuid.uuid4().hex}"
+    loader = f"het_tf-{uuid.uuid4().hex}"
     reading = plan_reading(chain, namespace, found.tables, slots, loader)
     verify_files([(part.path, part.entry) for part in reading.parts])
     load(reading, ranks, Progress(False, "", 0))
