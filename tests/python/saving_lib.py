@@ -23,10 +23,10 @@ def data(n=64, seed=1):
     return ids, (ids.sum(1, keepdims=True) / 30).astype(np.float32)
 
 
-def make_model(rule="adam", name="t", layer="embed", **more):
+def make_model(rule="adam", name="t", layer="embed", table_rule=None, **more):
     """A compiled model of one Embedding and two Dense layers; layers draw the same weights each time."""
     keras.utils.set_random_seed(7)
-    dense, table = RULES[rule]
+    dense, table = RULES[rule][0], RULES[table_rule or rule][1]
     ids = keras.Input((3,), dtype="int64")
     rows = het_tf.keras.Embedding(4, table=name, name=layer, optimizer=table(), **more)(ids)
     hidden = keras.layers.Dense(8, activation="tanh")(keras.layers.Flatten()(rows))
@@ -41,11 +41,6 @@ def train(model, epochs=1, **more):
 
 def predictions(model):
     return model.predict(data()[0], verbose=0)
-
-
-def clocks(name="t", namespace=None):
-    rows = het_tf.Table(name, namespace).scan()
-    return dict(zip(rows["ids"].tolist(), rows["clocks"].tolist(), strict=True))
 
 
 def everything(name="t", namespace=None):

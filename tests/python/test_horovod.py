@@ -380,8 +380,8 @@ def test_the_learning_rate_grows_with_the_ranks_once(played):
         model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.LearningRateScaling()])
 
 
-@pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
-def test_rank_0_writes_after_all_have_sent(played, tmp_path):
+@pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning")
+def test_rank_0_writes_while_all_others_wait(played, tmp_path):
     model = het_tf.horovod.distribute(rules_lib.make_model())
     for me in (1, 0):
         played.me = me
@@ -391,7 +391,7 @@ def test_rank_0_writes_after_all_have_sent(played, tmp_path):
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
         model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
         assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
-        assert "het_tf.flush" in played.gathered, "every rank takes part"
+        assert played.gathered == ["het_tf.flush", "het_tf.checkpoint"], "every rank takes part, and waits"
 
 
 def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):

@@ -1,9 +1,9 @@
 """get_weights() and set_weights(): what carries a model's weights as arrays carries its tables along.
 
-Keras reads the value of every weight, and of a layer of tables that is its anchor, whose value nobody uses: it
+Keras reads the value of every weight, and a layer of tables has one, its anchor, whose value nobody uses: it
 is always 0. So reading it takes the rows of the layer's tables into a temporary directory and gives a number
-that stands for them; assigning this number puts the rows back. That is how `EarlyStopping(
-restore_best_weights=True)` and `clone.set_weights(model.get_weights())` keep tables and dense weights together.
+that stands for them; assigning this number puts the rows back. EarlyStopping(restore_best_weights=True) and
+`clone.set_weights(model.get_weights())` keep tables and dense weights together by it.
 
 The rows are kept as long as the array is (or one made from it). A number says nothing in another process.
 """
@@ -49,8 +49,9 @@ class Taken:
                 f"layer {layer.name!r} has the tables {list(tables)}, and the weights are of the layer "
                 f"{self.layer!r} with {self.keys}"
             )
+        shared = copies.shared_tables(layer)
         for number, table in enumerate(tables.values()):
-            copies.put_back(layer, self.directory / str(number), table)
+            copies.put_back(layer, self.directory / str(number), table, shared)
 
 
 _taken: weakref.WeakValueDictionary[int, Taken] = weakref.WeakValueDictionary()
@@ -101,16 +102,14 @@ def watch(anchor: Any, layer: Any) -> None:
 
 def _read(layer: Any, read: Any) -> Any:
     if _in_old_file():
-        notes.without_rows(
-            layer, "saved", "Files named .h5 do not hold them: save as .weights.h5 or .keras"
-        )
+        notes.without_rows(layer, "saved", "Files named .h5 do not hold them: save as .weights.h5 or .keras")
         return read()
     if runtime.several_workers():
         notes.without_rows(
             layer,
             "taken as arrays",
-            "Each worker would keep all rows of all: with several workers save with het_tf.callbacks.Checkpoint "
-            "or het_tf.checkpoint.save",
+            "Each worker would keep all rows of all; save with het_tf.callbacks.Checkpoint or "
+            "het_tf.checkpoint.save",
         )
         return read()
     taken = Taken(layer)
@@ -130,13 +129,16 @@ def _assigned(layer: Any, value: Any) -> Any:
             taken.put_back(layer)
     elif number == 0:
         notes.without_rows(
-            layer, "set from arrays", "They were taken where tables are left out, and the table keeps its rows"
+            layer,
+            "set from arrays",
+            "They were taken where tables are left out, and the table keeps its rows",
         )
     else:
         raise ValueError(
-            f"layer {layer.name!r}: the weight {number:g} stands for no rows that this process has kept. Those of "
-            "get_weights() are kept as long as the array that it gave for this layer, in the same process, "
-            "and unchanged; use save_weights, model.save or het_tf.checkpoint.save to take tables elsewhere"
+            f"layer {layer.name!r}: the weight {number:g} stands for no rows that this process has kept. "
+            "Those of get_weights() are kept as long as the array that it gave for this layer, in the same "
+            "process, and unchanged; use save_weights, model.save or het_tf.checkpoint.save to take tables "
+            "elsewhere"
         )
     return np.zeros((), np.float32)
 
@@ -151,5 +153,3 @@ def _in_old_file() -> bool:
             return False
         frame = frame.f_back
     return False
-
-

@@ -1,9 +1,9 @@
-"""Tables in the checkpoints of TensorFlow: tf.train.Checkpoint, CheckpointManager, Keras 2's save_weights("path").
+"""Tables in TensorFlow's checkpoints: tf.train.Checkpoint, CheckpointManager, Keras 2's save_weights("path").
 
-A layer has a `TableState` for each table among its dependencies. TensorFlow hands all of them to `_save`, which
+A layer has a `TableState` for each table among its dependencies. TensorFlow hands all of them to `_save`; it
 writes their rows into the checkpoint itself: slices of columns (pack.py), with one SaveV2 for every 32 MB, as
 shards that TensorFlow merges with the dense weights at the end. So there is one checkpoint or none, of one
-moment; whoever copies or deletes it, as CheckpointManager does, does so with the rows; TensorFlow's own checksums
+moment; whoever copies or deletes it, as CheckpointManager does, does so with the rows; TensorFlow's checksums
 hold; and `tf.train.load_checkpoint` reads them. The price is that rows are written twice, first as row files
 beside the checkpoint. `het_tf.checkpoint` does not do that.
 
@@ -28,7 +28,7 @@ _NAME = "TableState"
 _SHARD_BYTES = 32 << 20
 
 
-class TableState(tf.__internal__.tracking.Trackable):  # type: ignore[misc, name-defined]
+class TableState(tf.__internal__.tracking.Trackable):  # type: ignore[name-defined]
     """One table, as TensorFlow's checkpoints know it: layers with one table share one of these."""
 
     def __init__(self, layer: Any, table: str) -> None:
@@ -52,8 +52,8 @@ class TableState(tf.__internal__.tracking.Trackable):  # type: ignore[misc, name
         Not a NotImplementedError, which TensorFlow would log, to go on without a copy.
         """
         raise ValueError(
-            f"table {self.table!r} cannot be saved asynchronously (CheckpointOptions(enable_async=True)): its "
-            "rows would be those of a later moment than the other weights. Save without it, or use "
+            f"table {self.table!r} cannot be saved asynchronously (CheckpointOptions(enable_async=True)): "
+            "its rows would be those of a later moment than the other weights. Save without it, or use "
             "het_tf.checkpoint.save"
         )
 
@@ -106,10 +106,13 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
     """Puts rows back. Called by TensorFlow while it restores, or when a layer that it waited for is there."""
     with tf.init_scope():
         prefix = _text(merged_prefix)
+        shared: dict[Any, list[str]] = {}
         for name, state in sorted(trackables.items()):
             layer = state.layer
             if not workers.restores(layer):
                 continue
+            if layer not in shared:
+                shared[layer] = copies.shared_tables(layer)
 
             def get(key: str, dtype: Any, name: str = name) -> Any:
                 (array,) = tf.raw_ops.RestoreV2(
@@ -121,20 +124,20 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
                 return array.numpy()
 
             with moment.workspace(_place(prefix)) as place:
-                copies.put_back(layer, pack.directory(get, place / "rows"), state.table)
+                copies.put_back(layer, pack.directory(get, place / "rows"), state.table, shared[layer])
 
 
 def _text(prefix: Any) -> str:
     if not hasattr(prefix, "numpy"):
         raise NotImplementedError(
-            "tables are not saved in a graph, such as that of a SavedModel; use tf.train.Checkpoint outside of a "
-            "tf.function, or het_tf.export for serving"
+            "tables are not saved in a graph, such as that of a SavedModel; use tf.train.Checkpoint outside "
+            "of a tf.function, or het_tf.export for serving"
         )
     return str(tf.compat.as_str(prefix.numpy()))
 
 
 def _place(prefix: str) -> str | None:
-    """The directory of the checkpoint, whose disk has room for its rows; None: it is not here, or read-only."""
+    """Directory of the checkpoint, whose disk has room for its rows; None: it is not here, or read-only."""
     place = os.path.dirname(prefix) or "."
     return place if "://" not in prefix and os.access(place, os.W_OK) else None
 
@@ -146,5 +149,3 @@ registration.register_checkpoint_saver(
     save_fn=_save,
     restore_fn=_restore,
 )
-
-

@@ -1,4 +1,4 @@
-"""Layers that were made from the configuration of others: they may read the tables of those, not change them."""
+"""Layers that were made from the configuration of others may read the tables of those, not change them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from het_tf.python import registry
 from het_tf.python.saving import moment
 
 _REMEDY = (
-    'For tables of its own make the copy inside of `with het_tf.namespace("copy"):`; to go on with these tables '
-    "delete the original, or say so with layer.share_tables()"
+    'For tables of its own make the copy inside of `with het_tf.namespace("copy"):`; to go on with these '
+    "tables delete the original, or say so with layer.share_tables()"
 )
 
 
@@ -32,7 +32,7 @@ def refuse_copy(layer: Any) -> None:
     layer._het_copy = False
 
 
-def put_back(layer: Any, directory: Path, table: str) -> None:
+def put_back(layer: Any, directory: Path, table: str, shared: list[str]) -> None:
     """Restores a table of the layer, if it may change it.
 
     A copy may not. It does not have to where the original has these very rows, as right after saving.
@@ -41,12 +41,13 @@ def put_back(layer: Any, directory: Path, table: str) -> None:
       layer: Whose table.
       directory: The rows (moment.take).
       table: Name of the layer's table.
+      shared: What `shared_tables(layer)` gives; asked once for many tables, as it may collect garbage.
 
     Raises:
       RuntimeError: The layer is a copy, and its original's table has other rows by now; nothing was changed.
       ValueError: See moment.put_back.
     """
-    if table in shared_tables(layer):
+    if table in shared:
         if moment.same(directory, layer.namespace, table):
             return
         raise RuntimeError(

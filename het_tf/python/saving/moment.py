@@ -20,9 +20,11 @@ import numpy.typing as npt
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.rowfile import RowFile
-from het_tf.python.checkpoint.rows import read_tables, write_tables
+from het_tf.python.checkpoint.rows import FILES, read_tables, write_tables
+from het_tf.python.table import Table
 
 _COMPARED = ("clocks", "values", "slots")
+_FILE_BYTES = 32 << 20  # of rows; small tables are not worth several files
 _ROWS = 1 << 16  # that are compared at a time
 
 Array = npt.NDArray[Any]
@@ -44,8 +46,10 @@ def workspace(near: str | None = None) -> Iterator[Path]:
 
 
 def take(directory: Path, namespace: str, table: str) -> Path:
-    """Writes all rows of a table, with slots and clocks, into a directory that is not there yet; returns it."""
-    write_tables(directory, namespace, [table])
+    """Writes all rows of a table, with slots and clocks, into a directory, which it makes and returns."""
+    of = Table(table, namespace)
+    files = 1 + of.size * of.row_floats * 4 // _FILE_BYTES
+    write_tables(directory, namespace, [table], files=min(files, FILES))
     return directory
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TablesNotSavedWarning(UserWarning):
-    """Weights of a model were saved, restored or copied, and its tables are not, or not wholly, among them."""
+    """Weights were saved, restored or copied, and the rows of tables are not, or not wholly, among them."""
 
 
 def names(layer: Any) -> str:

@@ -27,9 +27,9 @@ def before_saving(layer: Any) -> None:
     """Warns if other workers may be training while this one saves."""
     if runtime.workers() > 1 and not _met.get():
         notes.warn(
-            f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved as the parameter server has "
-            "them, which is behind what other workers hold back, and the workers may go on meanwhile. Use "
-            "het_tf.callbacks.Checkpoint, or het_tf.checkpoint.save on every rank"
+            f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved as the parameter server "
+            "has them, which is behind what other workers hold back, and the workers may go on meanwhile. "
+            "Use het_tf.callbacks.Checkpoint, or het_tf.checkpoint.save on every rank"
         )
 
 
@@ -41,7 +41,7 @@ def restores(layer: Any) -> bool:
     notes.without_rows(
         layer,
         f"restored on rank {hvd.rank()}",
-        "Rank 0 restores them for all; have the others wait for it, or use het_tf.checkpoint.restore on every "
-        "rank",
+        "Rank 0 restores them for all; have the others wait for it, or use het_tf.checkpoint.restore on "
+        "every rank",
     )
     return False
