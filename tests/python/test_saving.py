@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -113,6 +114,7 @@ def _variables(optimizer):
 
 WAYS = [Checkpoint, Manager, WeightsH5, KerasFile, Arrays]
 WAYS += [pytest.param(TensorFlowFormat, marks=keras_2_only)]
+KINDS = [Checkpoint, WeightsH5, Arrays]  # the others are these, differently called
 SETTINGS = [("sgd", {"cache_rows": 8, "staleness": 0}), ("adam", {})]
 
 
@@ -263,6 +265,36 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path):
     assert_equal(everything(), before)
 
 
+def test_a_save_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    model = make_model()
+    train(model)
+    checkpoint = tf.train.Checkpoint(model=model)
+    manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=1)
+    manager.save()
+    saved, want = everything(), predictions(model)
+    train(model)
+    monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
+    write = pack.arrays
+
+    def full(directory):
+        for number, each in enumerate(write(directory)):
+            if number == 5:
+                raise OSError(28, "No space left on device")
+            yield each
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pack, "arrays", full)
+        with pytest.raises(OSError, match="No space left"):
+            manager.save()
+    assert manager.latest_checkpoint.endswith("ckpt-1")
+    assert not list(tmp_path.glob(".het_tf-*")), "row files are removed"
+    checkpoint.restore(tf.train.latest_checkpoint(str(tmp_path))).assert_consumed()
+    np.testing.assert_array_equal(predictions(model), want)
+    assert_equal(everything(), saved)
+    manager.save()
+    checkpoint.restore(manager.latest_checkpoint).assert_consumed()
+
+
 def test_saving_asynchronously_is_refused(tmp_path):
     model = make_model()
     train(model)
@@ -348,16 +380,46 @@ def test_a_file_without_rows_and_one_of_another_table(tmp_path):
     path = str(tmp_path / "x.weights.h5")
     rows = keras.layers.Embedding(4, 4, name="embed")(ids)
     hidden = keras.layers.Dense(8)(keras.layers.Flatten()(rows))
-    other = keras.Model(ids, keras.layers.Dense(1)(hidden))
-    other.compile("adam", "mse")
-    other.fit(abs(data()[0]) % 4, data()[1], verbose=0)
-    other.save_weights(path)
+    keras.Model(ids, keras.layers.Dense(1)(hidden)).save_weights(path)
     model = make_model()
     train(model)
     before = everything()
     with pytest.raises(ValueError, match="no rows of table 't'"):
+        keras.Model(model.input, model.output).load_weights(path)
+    assert_equal(everything(), before)
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a slice"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        found = []
+        file.visit(lambda name: found.append(name) if "t.values/00000" in name else None)
+        values = file[found[0]][...]
+        values.view(np.uint32)[3, 1] ^= 1
+        del file[found[0]]
+        file[found[0]] = values if damage == "a bit" else values[:-1]
+    before = everything()
+    with pytest.raises(ValueError, match="t/values|t.values/00000 has shape"):
         model.load_weights(path)
     assert_equal(everything(), before)
+
+
+@pytest.mark.skipif(not KERAS_3, reason="Keras 2 does not divide its files")
+def test_weights_in_several_files(tmp_path):
+    model = build(shared=True)
+    train(model)
+    saved, want = everything("a/b c"), predictions(model)
+    path = str(tmp_path / "x.weights.json")
+    model.save_weights(path, max_shard_size=4e-6)  # GB
+    assert len(list(tmp_path.glob("*.h5"))) > 2
+    train(model)
+    model.load_weights(path)
+    assert_equal(everything("a/b c"), saved)
+    np.testing.assert_array_equal(predictions(model), want)
 
 
 @keras_2_only
@@ -586,7 +648,7 @@ def build(shared=True, trainable=True):
     return model
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", KINDS)
 @pytest.mark.parametrize("shape", ["shared", "apart", "frozen"])
 def test_shared_and_frozen_tables(way, shape, tmp_path, monkeypatch):
     from het_tf.python.saving import moment
@@ -610,7 +672,7 @@ def test_shared_and_frozen_tables(way, shape, tmp_path, monkeypatch):
         assert sorted(restored) == sorted(het_tf.tables()), "each table once"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", KINDS)
 def test_tables_of_several_namespaces(way, tmp_path):
     keras.utils.set_random_seed(7)
     ids = keras.Input((3,), dtype="int64")
@@ -675,7 +737,7 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", KINDS)
 def test_a_table_at_a_parameter_server(way, tmp_path, server):
     het_tf.init(ps=server.address)
     model = make_model(staleness=5)
