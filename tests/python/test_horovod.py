@@ -391,13 +391,17 @@ def test_rank_0_writes_while_all_others_wait(played, tmp_path):
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
         model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
         assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
-        assert played.gathered[-2:] == ["het_tf.flush", "het_tf.checkpoint"], "every rank takes part, and waits"
+        assert played.gathered[-2:] == ["het_tf.flush", "het_tf.checkpoint"], (
+            "every rank takes part, and waits"
+        )
 
 
 def test_a_checkpoint_that_rank_0_cannot_write_is_known_to_all(played, monkeypatch, tmp_path):
     checkpoint = het_tf.callbacks.Checkpoint(str(tmp_path / "x.weights.h5"), save_weights_only=True)
     model = rules_lib.make_model()
-    monkeypatch.setattr(model, "save_weights", lambda *_, **__: (_ for _ in ()).throw(OSError("disk is full")))
+    monkeypatch.setattr(
+        model, "save_weights", lambda *_, **__: (_ for _ in ()).throw(OSError("disk is full"))
+    )
     checkpoint.set_model(model)
     with pytest.raises(OSError, match="disk is full"):
         checkpoint.on_epoch_end(0, {})

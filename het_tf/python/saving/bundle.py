@@ -1,7 +1,7 @@
 """Tables in TensorFlow's checkpoints: tf.train.Checkpoint, CheckpointManager, Keras 2's save_weights("path").
 
 A layer has a `TableState` for each table among its dependencies. TensorFlow hands all of them to `_save`; it
-writes their rows into the checkpoint itself: slices of columns (pack.py), with one SaveV2 for every 32 MB, as
+writes their rows into the checkpoint itself: slices of columns (pack.py), with one SaveV2 for some 32 MB, as
 shards that TensorFlow merges with the dense weights at the end. So there is one checkpoint or none, of one
 moment; whoever copies or deletes it, as CheckpointManager does, does so with the rows; TensorFlow's checksums
 hold; and `tf.train.load_checkpoint` reads them. The price is that rows are written twice, first as row files

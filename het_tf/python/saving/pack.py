@@ -27,8 +27,8 @@ from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.rowfile import RowFile, Tensor
 
 _VERSION = 1
-_SLICE_BYTES = 32 << 20
-_MAX_SLICES = 512  # of all columns: formats with a file for each do not get more than that, about
+_SLICE_BYTES = 8 << 20
+_MAX_SLICES = 1024  # of all columns, about: formats with a file for each are not to have more
 
 Array = npt.NDArray[Any]
 
