@@ -235,7 +235,7 @@ def test_restoring_may_come_before_the_layer(tmp_path):
     with pytest.raises(AssertionError):
         status.assert_consumed()
     np.testing.assert_array_equal(model(ids), want)
-    status.assert_consumed()
+    status.assert_consumed().assert_existing_objects_matched()
     assert_equal(everything(), saved)
 
 
@@ -405,7 +405,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
         del file[found[0]]
         file[found[0]] = values if damage == "a bit" else values[:-1]
     before = everything()
-    with pytest.raises(ValueError, match=r"t/values|t\.values/00000 has shape"):
+    with pytest.raises(ValueError, match="t/values"):
         model.load_weights(path)
     assert_equal(everything(), before)
 
