@@ -117,9 +117,8 @@ bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
 // What a copy has to load behind `chunk`, which its owner loaded with `epoch`. False, and nothing is done,
 // where there is nothing of the kind: for any chunk but kRows.
 bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
-// Appends the rows to *rows if they are `schema`'s; another table's are left out.
-Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows);
-// Into a batch of the schema's widths, which has room for what was asked of HET.SCAN.
+// Appends the rows to *rows if they are `schema`'s; another table's are left out. The batch has the schema's
+// widths, and room for what was asked of HET.SCAN.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows);
 
 }  // namespace het

@@ -187,20 +187,6 @@ Status ReadLoading(Reader* r, Partition* partition) {
   return Status();
 }
 
-// The head of a chunk of rows: how many rows follow, 0 if they are another table's.
-Status BeginRows(Reader* r, const TableSchema& schema, uint32_t* count) {
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(r, &kind));
-  if (kind != Kind::kRows) return Broken("it holds no rows");
-  const bool wanted = r->Fixed<uint64_t>() == schema.id();
-  const uint32_t floats = r->Fixed<uint32_t>();
-  *count = r->Fixed<uint32_t>();
-  if (!r->ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
-  if (!wanted) *count = 0;
-  if (wanted && r->left() != *count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
-  return Status();
-}
-
 }  // namespace
 
 Status chunk::ReadKind(Reader* r, Kind* kind, uint8_t* version_out) {
@@ -324,29 +310,18 @@ bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
   return true;
 }
 
-Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows) {
-  if (chunk.size() == 0) return Status();
-  Reader r(chunk);
-  uint32_t count = 0;
-  HET_RETURN_IF_ERROR(BeginRows(&r, schema, &count));
-  const size_t floats = schema.row_floats();
-  for (uint32_t i = 0; i < count; ++i) {
-    rows->keys.push_back(r.Fixed<Key>());
-    rows->clocks.push_back(r.Fixed<Clock>());
-    rows->last_used.push_back(r.Fixed<uint32_t>());
-    rows->counts.push_back(r.Fixed<uint16_t>());
-    const size_t at = rows->rows.size();
-    rows->rows.resize(at + floats);
-    std::memcpy(rows->rows.data() + at, r.Raw(floats * sizeof(float)), floats * sizeof(float));
-  }
-  return Status();
-}
-
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows) {
   if (chunk.size() == 0) return Status();
   Reader r(chunk);
-  uint32_t count = 0;
-  HET_RETURN_IF_ERROR(BeginRows(&r, schema, &count));
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  if (kind != Kind::kRows) return Broken("it holds no rows");
+  const bool wanted = r.Fixed<uint64_t>() == schema.id();
+  const uint32_t floats = r.Fixed<uint32_t>();
+  const uint32_t count = r.Fixed<uint32_t>();
+  if (!r.ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
+  if (!wanted) return Status();
+  if (r.left() != count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
   if (count > rows->left()) return Broken("more rows than were asked for");
   for (uint32_t i = 0; i < count; ++i) {
     RowMeta meta{};
@@ -354,7 +329,7 @@ Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch
     meta.clock = r.Fixed<Clock>();
     meta.last_used = r.Fixed<uint32_t>();
     meta.count = r.Fixed<uint16_t>();
-    rows->Add(meta, r.Raw(schema.row_floats() * sizeof(float)));
+    rows->Add(meta, r.Raw(floats * sizeof(float)));
   }
   return Status();
 }

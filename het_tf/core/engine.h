@@ -18,7 +18,7 @@
 //
 // Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
 //
-// Saving takes none of these locks: the store is asked for some thousand rows at a time. A load is several
+// Saving keeps no step waiting: the store is asked for some thousand rows at a time. A load is several
 // calls, from BeginLoad to CommitLoad or AbortLoad. In between a store in this process is the loader's alone:
 // every use of a table is refused with FailedPrecondition, rather than made to wait for a thread that may
 // have failed. At a remote store the servers keep everyone out, this process included: they are answered
@@ -183,7 +183,7 @@ class Engine {
   // locked and steps go on: nothing of them is a row number of the store.
   std::unique_lock<std::mutex> LockRowNumbers();
   Status RefuseWhileLoading() const;
-  Status SetLoading(bool loading);
+  void SetLoading(bool loading);
   Status CheckLoading() const;
 
   const std::string name_;
@@ -196,7 +196,7 @@ class Engine {
   Background::Pause LookAfterPushes();
 
   // Locks are taken in the order in which they stand here.
-  std::shared_mutex load_mutex_;  // shared: a load goes on; exclusive: it begins or ends
+  std::shared_mutex load_mutex_;  // shared: rows are saved or loaded; exclusive: a load begins or ends
   std::string loader_;            // guarded by it; empty: none has begun here
   std::mutex apply_mutex_;        // one Apply at a time
   std::mutex admin_mutex_;        // one creation, drop or clearing of a table at a time

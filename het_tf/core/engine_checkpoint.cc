@@ -15,14 +15,13 @@ Status Engine::RefuseWhileLoading() const {
       "another thread does; if it failed half-way, restore again or call het_tf.reset()");
 }
 
-Status Engine::SetLoading(bool loading) {
-  if (remote()) return Status();
+void Engine::SetLoading(bool loading) {
+  if (remote()) return;
   // Whoever uses the tables now is done when these locks are ours, and later ones see the flag.
   std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   std::unique_lock<std::shared_mutex> pool_lock(pool_mutex_);
   loading_.store(loading, std::memory_order_release);
-  return Status();
 }
 
 Result<std::string> Engine::StoreInfo() {
@@ -43,6 +42,11 @@ Result<std::string> Engine::StoreInfo() {
 }
 
 Result<RowFileSummary> Engine::SaveRows(const std::string& path, const SaveRequest& request) {
+  std::shared_lock<std::shared_mutex> lock(load_mutex_);
+  if (!loader_.empty()) {
+    return FailedPrecondition("namespace '" + name_ + "' is being loaded by '" + loader_ +
+                              "', and a part of a table is nothing to save; wait until it is done");
+  }
   std::vector<SavedTable> tables;
   for (const std::string& name : request.tables) {
     const auto table = Find(name);
@@ -66,7 +70,7 @@ Status Engine::BeginLoad(const BeginRequest& request) {
     return FailedPrecondition("namespace '" + name_ + "' is being loaded by '" + loader_ +
                               "'; wait until it is done, or end it with HetLoadAbort");
   }
-  HET_RETURN_IF_ERROR(SetLoading(true));
+  SetLoading(true);
   {
     // What is not sent yet would be refused: the rows that it belongs to are about to go.
     std::lock_guard<std::mutex> client_lock(client_mutex_);
@@ -74,7 +78,7 @@ Status Engine::BeginLoad(const BeginRequest& request) {
   }
   const Status begun = store_->BeginLoad(request.loader, request.seconds);
   if (!begun.ok()) {
-    HET_RETURN_IF_ERROR(SetLoading(false));
+    SetLoading(false);
     return begun;
   }
   loader_ = request.loader;
@@ -131,7 +135,8 @@ Status Engine::CommitLoad(const CommitRequest& request) {
   HET_RETURN_IF_ERROR(store_->CommitLoad(loader_));
   for (const auto& [name, applies] : request.applies) Find(name).value()->applies.store(applies);
   loader_.clear();
-  return SetLoading(false);
+  SetLoading(false);
+  return Status();
 }
 
 Status Engine::AbortLoad() {
@@ -139,7 +144,7 @@ Status Engine::AbortLoad() {
   if (loader_.empty()) return Status();
   const std::string loader = std::exchange(loader_, "");
   const Status aborted = store_->AbortLoad(loader);
-  HET_RETURN_IF_ERROR(SetLoading(false));
+  SetLoading(false);
   return aborted;
 }
 

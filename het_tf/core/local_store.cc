@@ -61,29 +61,4 @@ Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> key
   return removed;
 }
 
-Result<TableRows> LocalStore::Scan(const TableSchema& schema) {
-  TableRows out;
-  try {
-    for (uint32_t p = 0; p < service_->partitions(); ++p) {
-      service_->WithPartition(p, [&](Partition& partition) {
-        const Shard* shard = partition.Find(schema.id());
-        if (shard == nullptr) return;
-        const RowStore& rows = shard->rows();
-        for (uint32_t row = 0; row < rows.end(); ++row) {
-          if (!rows.live(row)) continue;
-          const RowMeta& meta = rows.meta(row);
-          out.keys.push_back(meta.key);
-          out.clocks.push_back(meta.clock);
-          out.last_used.push_back(meta.last_used);
-          out.counts.push_back(meta.count);
-          out.rows.insert(out.rows.end(), rows.data(row), rows.data(row) + rows.row_floats());
-        }
-      });
-    }
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory(schema, "a scan");
-  }
-  return out;
-}
-
 }  // namespace het

@@ -19,7 +19,6 @@ class LocalStore : public TableStore {
   Result<size_t> CountBytes(const TableSchema& schema) override { return service_->TableBytes(schema.id()); }
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
-  Result<TableRows> Scan(const TableSchema& schema) override;
 
   uint32_t partitions() const override { return service_->partitions(); }
   uint64_t hash_seed() const override { return service_->hash_seed(); }

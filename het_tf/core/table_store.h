@@ -16,7 +16,7 @@
 
 namespace het {
 
-// Every row of a table, for saving and looking at.
+// Every row of a table, for looking at.
 struct TableRows {
   std::vector<Key> keys;
   std::vector<Clock> clocks;
@@ -54,7 +54,8 @@ class TableStore {
                         bool with_slots) = 0;
   // How many of the keys were there.
   virtual Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) = 0;
-  virtual Result<TableRows> Scan(const TableSchema& schema) = 0;
+  // All rows, as they are while it reads them.
+  Result<TableRows> Scan(const TableSchema& schema);
 
   // --- a piece at a time (checkpoint/)
   virtual Result<TableState> State(const TableSchema& schema) = 0;

@@ -188,23 +188,26 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
 }
 
 TEST_F(ChunkTest, RowsAreDecodedForWhoAsks) {
-  TableRows rows;
+  constexpr size_t kBatchBytes = size_t{1} << 20;
+  RowBatch rows(Table("b")->schema(), kBatchBytes);
   for (const Bytes& chunk : Chunks(1000)) {
     const Status status = DecodeRows(View(chunk), Table("b")->schema(), &rows);
     if (!status.ok()) continue;  // no rows in it
     for (size_t size = 1; size < chunk.size(); size += 7) {
-      TableRows cut;
+      RowBatch cut(Table("a")->schema(), kBatchBytes);
       const bool whole = DecodeRows({chunk.data(), size}, Table("a")->schema(), &cut).ok();
-      EXPECT_TRUE(!whole || cut.keys.empty()) << "cut off at " << size;
+      EXPECT_TRUE(!whole || cut.size() == 0) << "cut off at " << size;
     }
   }
-  ASSERT_EQ(rows.keys.size(), 57u);
-  for (size_t i = 0; i < rows.keys.size(); ++i) {
-    const uint32_t row = Table("b")->rows().Find(rows.keys[i]);
+  ASSERT_EQ(rows.size(), 57u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint32_t row = Table("b")->rows().Find(rows.keys()[i]);
     ASSERT_NE(row, kNoRow);
-    EXPECT_EQ(rows.clocks[i], Table("b")->rows().meta(row).clock);
-    EXPECT_EQ(rows.counts[i], 3u);
-    EXPECT_EQ(rows.rows[i * 66 + 65], Table("b")->rows().data(row)[65]);
+    EXPECT_EQ(rows.clocks()[i], Table("b")->rows().meta(row).clock);
+    EXPECT_EQ(rows.counts()[i], 3u);
+    float content[66];
+    rows.CopyRow(i, content);
+    EXPECT_TRUE(std::equal(content, content + 66, Table("b")->rows().data(row)));
   }
 }
 

@@ -290,7 +290,7 @@ class Fuzzer {
     Mutate(&random_, chunks_, &bytes);
     Bytes stamped;
     static_cast<void>(StampSet(View(bytes), now_, &stamped));
-    TableRows rows;
+    RowBatch rows(*schemas_[0], size_t{1} << 16);
     static_cast<void>(DecodeRows(View(bytes), *schemas_[0], &rows));
     const Bytes before = State();
     if (LoadChunk(View(bytes), partition_.get()).ok()) {

@@ -140,13 +140,13 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   Bytes chunk;
   EncodeSet(*schema, Span<const Key>(keys.data(), keys.size()), rows.data(), &chunk);
   ASSERT_EQ(Command({"HET.LOAD", "p", ToText(chunk)}).integer, 2);
-  TableRows scanned;
+  RowBatch scanned(*schema, 4096);
   const std::string page =
       Command({"HET.SCAN", "p", std::to_string(schema->id()) + ":0"}).elements.at(1).text;
   ASSERT_TRUE(DecodeRows(View(page), *schema, &scanned).ok());
-  ASSERT_EQ(scanned.keys.size(), 2u);
-  EXPECT_NEAR(scanned.last_used[0], UnixTime(), 60);
-  EXPECT_EQ(scanned.counts[0], 1u);
+  ASSERT_EQ(scanned.size(), 2u);
+  EXPECT_NEAR(scanned.last_used()[0], UnixTime(), 60);
+  EXPECT_EQ(scanned.counts()[0], 1u);
   const std::string digest = store().Digest();
   server().Restart();
   EXPECT_EQ(store().Digest(), digest) << "the time is in the log";

@@ -30,7 +30,8 @@ def state(made):
     """Rows and dense weights; the same on all ranks."""
     found = tables()["item"]
     dense_weights = {f"w{number}": one for number, one in enumerate(weights(made))}
-    return {name: found[name] for name in ("ids", "clocks", "counts", "rows")} | dense_weights
+    applies = {"applies": np.int64(het_tf.table("item").applies)}
+    return {name: found[name] for name in ("ids", "clocks", "counts", "rows")} | dense_weights | applies
 
 
 def equal(found, expected, what):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -145,7 +148,8 @@ def test_training_goes_on_bit_for_bit(tmp_path):
         np.testing.assert_array_equal(b, a)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Adam", "RowWiseAdagrad", "FTRL"])
 def test_training_goes_on_with_every_optimizer(tmp_path, name):
     """Slots, the dense Adam with its step, and the applies of a schedule that falls fast."""
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
@@ -326,6 +330,42 @@ def test_a_table_that_was_cleared_or_made_anew_is_written_whole(tmp_path):
     assert checkpoint.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(max(2, int(4 * float(os.environ.get("HET_TEST_SCALE", "1"))))))
+def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
+    """Full ones and increments on any earlier one, between updates, removals, clearings and restores."""
+    rng = np.random.default_rng(seed)
+    made = {"a": layer("a", 2, "Adam"), "b": layer("b", 3, "SGD")}
+    states = {}
+    increments = 0
+    for number in range(60):
+        there = checkpoint.list(tmp_path)
+        name = str(rng.choice(["a", "b"]))
+        action = rng.choice(
+            ["step", "remove", "save", "increment", "restore", "clear"], p=[0.3, 0.15, 0.1, 0.3, 0.12, 0.03]
+        )
+        if action == "step":
+            step(made[name], rng.integers(0, 300, 40), number)
+        elif action == "remove":
+            het_tf.table(name).remove(rng.integers(0, 300, 20))
+        elif action == "clear":
+            het_tf.table(name).clear()
+        elif action == "restore" and there:
+            path = there[rng.integers(len(there))]
+            checkpoint.restore(path)
+            same(tables(), states[path])
+        elif action in ("save", "increment"):
+            since = there[rng.integers(len(there))] if there and action == "increment" else None
+            path = checkpoint.save(tmp_path, since=since, keep=int(rng.integers(3, 9)))
+            states[path] = tables()
+            increments += checkpoint.read_manifest(path).base is not None
+    assert increments >= 5
+    for path in checkpoint.list(tmp_path):
+        checkpoint.verify(path)
+        checkpoint.restore(path)
+        same(tables(), states[path])
+
+
 def test_since_must_be_a_checkpoint_of_the_directory(tmp_path):
     train(layer("t"), end=2)
     path = checkpoint.save(tmp_path / "a")
@@ -447,6 +487,29 @@ def test_tables_for_other_ways_of_saving(tmp_path):
         rows.read_tables(tmp_path / "side", "")
 
 
+def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
+    def make(name):
+        return het_tf.keras.Embedding(3, name=name, staleness=None, cache_rows=50)
+
+    a, b = make("a"), make("b")
+    train(a), train(b)
+    rows.write_tables(tmp_path / "side", "", ["a"])
+    before = tables()
+    train(b, 10, 12)
+    assert het_tf.table("b").stats()["cache"]["unsent_rows"] > 0
+    rows.read_tables(tmp_path / "side", "", ["a"])
+    assert het_tf.table("b").stats()["cache"]["discarded_ticks"] == 0
+    found = tables()
+    same({"a": found["a"]}, {"a": before["a"]})
+    train(b, 12, 14)
+    checkpoint.save(tmp_path / "c")
+    het_tf.table("a").drop()
+    expected = tables()
+    train(b, 14, 16)
+    assert checkpoint.restore(tmp_path / "c", strict=False).only_in_checkpoint == ("a",)
+    same(tables(), expected)
+
+
 def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     made = layer("t")
     train(made)
@@ -468,3 +531,31 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     checkpoint.restore(path)
     same(tables(), saved)
     train(made, 10, 11)
+
+
+def memory(which: str) -> int:
+    """VmRSS, now, or VmHWM, the most since `reset_peak`, in bytes."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(which)]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.slow
+def test_a_table_is_streamed(tmp_path):
+    """Saving and restoring take buffers, and no second table; also where a full table is replaced."""
+    layer("t", 64, "SGD")
+    table, rows_of_piece = het_tf.table("t"), 100_000
+    for begin in range(0, 10 * rows_of_piece, rows_of_piece):
+        table.assign(np.arange(begin, begin + rows_of_piece), np.ones((rows_of_piece, 64), np.float32))
+    allowed = table.bytes // 10 + (48 << 20)
+    assert table.bytes > 250 << 20, "much more than what is allowed"
+    for action in (
+        lambda: checkpoint.save(tmp_path),
+        lambda: checkpoint.save(tmp_path, since="latest"),
+        lambda: checkpoint.verify(tmp_path),
+        lambda: checkpoint.restore(tmp_path),
+    ):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = memory("VmRSS")
+        action()
+        assert memory("VmHWM") - before < allowed, (memory("VmHWM") - before, allowed)
+    assert table.size == 10 * rows_of_piece

@@ -171,7 +171,7 @@ def small_disk(place, size):
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):

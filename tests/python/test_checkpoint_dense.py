@@ -146,13 +146,13 @@ def test_layers_of_one_name_are_told_apart(tmp_path):
 
 def test_names_go_before_order(tmp_path):
     """Layers of one shape whose names say that they stand the other way round."""
-    model = make(names=("first_1", "second_2"), units=4)
+    model = make(names=("hidden_7", "hidden_8"), units=4)
     entry = dense.write(tmp_path, dense.variables_of(model))
     keras.backend.clear_session()  # names are counted from the beginning
-    turned = make(names=("second_2", "first_1"), units=4)
+    turned = make(names=("hidden_8", "hidden_7"), units=4)
     restore(tmp_path, entry, turned)
     np.testing.assert_array_equal(
-        turned.get_layer("first_1").get_weights()[0], model.get_layer("first_1").get_weights()[0]
+        turned.get_layer("hidden_7").get_weights()[0], model.get_layer("hidden_7").get_weights()[0]
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from checkpoint_lib import fit, layer, model, same, step, tables, train, weights
 import het_tf
 from het_tf import checkpoint
 from het_tf.python import native
+from het_tf.python.checkpoint import rows
 
 pytestmark = [
     pytest.mark.slow,
@@ -93,20 +95,21 @@ def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, 
     same(tables(), expected)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, whole):
+@pytest.mark.parametrize("of", ["whole numbers", "RowWiseAdagrad", "Adam"])
+def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
+    whole = of == "whole numbers"
     found = []
     for interrupted in (False, True):
         assert server.command("FLUSHALL").startswith(b"+OK")
         het_tf.reset()
         het_tf.init(ps=server.address)
-        made = model(whole=whole)
+        made = model(of, whole)
         fit(made, 0, 5)
         if interrupted:
             checkpoint.save(tmp_path, made, step=5)
             fit(made, 100, 103)
             het_tf.reset()  # the process forgets, the server does not
-            made = model(whole=whole)
+            made = model(of, whole)
             checkpoint.restore(tmp_path, made)
         fit(made, 5, 10)
         found.append((weights(made), tables()))
@@ -151,6 +154,28 @@ def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, mon
                 checkpoint.save(tmp_path / "c")
         assert list((tmp_path / "c").iterdir()) == [path]
         assert checkpoint.verify(tmp_path / "c").path == path
+
+
+def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
+    """The mark of the load would end after a second; the load takes two, and renews it."""
+    het_tf.init(ps=server.address)
+    train(layer("t"))
+    saved = tables()
+    checkpoint.save(tmp_path)
+    call = native.call
+    begun = []
+
+    def slowly(function, *arguments):
+        if function == "HetLoadRows":
+            time.sleep(2 / 16 * len(os.sched_getaffinity(0)))
+        begun.append(function == "HetLoadBegin")
+        return call(function, *arguments)
+
+    monkeypatch.setattr(rows, "_SECONDS", 1)
+    monkeypatch.setattr(native, "call", slowly)
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)
+    assert sum(begun) > 2
 
 
 def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, server):

@@ -24,7 +24,7 @@ struct SavedTable {
   // An increment: rows whose clock differs from the one in these row files, or that are in none of them, and
   // the keys of rows that are gone. Oldest first: a file's removals, then its rows, replace what was before.
   bool increment = false;
-  std::vector<std::string> since;
+  std::vector<std::string> since = {};
 };
 
 // Writes the new file `path`. On error there is none.

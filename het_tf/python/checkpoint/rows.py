@@ -427,6 +427,8 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
     Raises:
       RuntimeError, OSError, ConnectionError, TimeoutError: It was given up half-way; the message says so.
     """
+    if not reading.tables:
+        return
     namespace = reading.namespace
     newest = reading.chain[-1].tables
     applies = {name: newest[name]["applies"] for name in reading.tables}
@@ -452,7 +454,7 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
         native.call("HetLoadCommit", namespace, json.dumps({"clock_floors": floors, "applies": applies}))
 
     def count() -> None:
-        for name, number in applies.items():
+        for name, number in applies.items() if ranks.rank > 0 else ():  # rank 0 has, when it ended the load
             native.call("HetSetApplies", namespace, name, number)
 
     ranks.first("begin to load", begin)
@@ -532,5 +534,6 @@ def read_tables(
     loader = f"het_tf-{uuid.uuid4().hex}"
     reading = plan_reading(chain, namespace, found.tables, slots, loader)
     verify_files([(part.path, part.entry) for part in reading.parts])
+    native.call("HetFlush", namespace)  # caches are emptied, also those of tables that are not loaded
     load(reading, ranks, Progress(False, "", 0))
     return replace(chain[-1], only_in_checkpoint=found.only_in_checkpoint, only_live=found.only_live)

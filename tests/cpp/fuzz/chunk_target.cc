@@ -129,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       return 0;
     }
     case kDecodeRows: {
-      TableRows rows;
+      RowBatch rows(*Schemas()[0], size_t{1} << 16);
       static_cast<void>(DecodeRows(bytes, *Schemas()[0], &rows));
       return 0;
     }

@@ -1,0 +1,254 @@
+// Tables of the embedded store into row files and back: other shapes, increments, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "het_tf/core/alloc.h"
+#include "het_tf/core/local_store.h"
+#include "het_tf/core/shard.h"
+#include "tests/cpp/testing/stored_rows.h"
+#include "tests/cpp/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer) {
+  TableSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.optimizer.name = optimizer;
+  return TableSchema::Create(spec).value();
+}
+
+// A store of some shape with these tables.
+class Embedded {
+ public:
+  Embedded(uint32_t partitions, uint64_t hash_seed, std::vector<Schema> schemas, uint32_t now = 1000)
+      : service_(partitions, hash_seed, [now] { return now; }), store_(&service_) {
+    for (const Schema& schema : schemas) EXPECT_TRUE(store_.CreateTable(schema).ok());
+  }
+  LocalStore* operator->() { return &store_; }
+  LocalStore* get() { return &store_; }
+  void Assign(const Schema& schema, Key key, float value) {
+    const std::vector<float> row(schema->row_floats(), value);
+    EXPECT_TRUE(store_.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+  }
+  void Remove(const Schema& schema, Key key) {
+    EXPECT_TRUE(store_.Remove(*schema, Span<const Key>(&key, 1)).ok());
+  }
+
+ private:
+  LocalService service_;
+  LocalStore store_;
+};
+
+class CheckpointStore : public ::testing::Test {
+ protected:
+  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
+  const std::vector<Schema> schemas = {MakeSchema("a", 7, "adam"), MakeSchema("b \"ü\"/keys", 1, "sgd"),
+                                       MakeSchema("empty", 3, "adagrad")};
+  Embedded first(4, 5, schemas);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const auto key = static_cast<Key>(i % 3 == 0 ? random() : random() % 500);
+    first.Assign(schemas[i % 2], key, static_cast<float>(i));
+  }
+  first.Assign(schemas[0], INT64_MIN, 1);
+  first.Assign(schemas[0], INT64_MAX, 2);
+  first.Remove(schemas[0], 7);
+  std::vector<StoredRows> wanted;
+  for (const Schema& schema : schemas) wanted.push_back(RowsOf(first.get(), *schema));
+  ASSERT_GT(wanted[0].size(), 500u);
+  ASSERT_TRUE(wanted[2].empty());
+
+  const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
+  std::vector<std::string> paths = Save(first.get(), In("4"), all);
+  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}};
+  for (const auto& [partitions, seed] : shapes) {
+    Embedded next(partitions, seed, schemas, 5000);
+    next.Assign(schemas[0], 123456, 3);  // goes
+    for (const Schema& schema : schemas) Load(next.get(), paths, schema);
+    for (size_t t = 0; t < schemas.size(); ++t) {
+      EXPECT_EQ(RowsOf(next.get(), *schemas[t]), wanted[t]) << partitions << " partitions";
+    }
+    paths = Save(next.get(), In(std::to_string(partitions)), all);
+  }
+}
+
+TEST_F(CheckpointStore, FloorsAndEpochs) {
+  const Schema schema = MakeSchema("a", 2, "sgd");
+  Embedded first(4, 5, {schema});
+  for (Key key = 0; key < 50; ++key) first.Assign(schema, key, 1);
+  for (int i = 0; i < 9; ++i) first.Assign(schema, 3, 1);
+  first.Remove(schema, 3);
+  const Clock floor = first->State(*schema).value().clock_floor;
+  ASSERT_EQ(floor, 10);
+  const auto paths = Save(first.get(), In("a"), {{schema}});
+  Embedded next(2, 9, {schema});
+  const auto before = next->State(*schema).value();
+  Load(next.get(), paths, schema, floor);
+  const auto after = next->State(*schema).value();
+  EXPECT_EQ(after.clock_floor, floor);
+  EXPECT_EQ(after.rows[0] + after.rows[1], 49u);
+  for (size_t p = 0; p < 2; ++p) EXPECT_NE(after.epochs[p], before.epochs[p]);
+  next.Assign(schema, 3, 1);
+  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), floor + Shard::kBirthGap + 1)
+      << "not as if it had never gone";
+}
+
+// Whatever happens between two saves, base and increments are what the store was; and an increment holds
+// nothing that has not changed.
+TEST_F(CheckpointStore, IncrementsHoldWhatChanged) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 6; ++round) {
+    auto store = std::make_unique<Embedded>(4, 5, std::vector<Schema>{schema});
+    for (Key key = 0; key < 300; ++key) store->Assign(schema, key, static_cast<float>(key));
+    const std::string prefix = In(std::to_string(round));
+    std::vector<std::string> chain = Save(store->get(), prefix + "base", {{schema}});
+    StoredRows before = RowsOf(store->get(), *schema);
+    for (int increment = 0; increment < 3; ++increment) {
+      if (increment == 1) {  // meanwhile everything moves into a store of another shape
+        auto next = std::make_unique<Embedded>(3, 99, std::vector<Schema>{schema});
+        Load(next->get(), chain, schema, (*store)->State(*schema).value().clock_floor);
+        store = std::move(next);
+      }
+      for (int i = static_cast<int>(random() % 60); i > 0; --i) {
+        const auto key = static_cast<Key>(random() % 400);
+        if (random() % 3 == 0) store->Remove(schema, key);
+        if (random() % 3 != 0) store->Assign(schema, key, static_cast<float>(random() % 1000));
+      }
+      const StoredRows now = RowsOf(store->get(), *schema);
+      std::set<Key> changed, removed;
+      for (const auto& [key, row] : now) {
+        if (before.count(key) == 0 || before[key] != row) changed.insert(key);
+      }
+      for (const auto& [key, row] : before) {
+        if (now.count(key) == 0) removed.insert(key);
+      }
+      const auto paths =
+          Save(store->get(), prefix + "inc" + std::to_string(increment), {{schema, true, chain}});
+      std::set<Key> got_changed, got_removed;
+      for (const std::string& path : paths) {
+        const auto file = RowReader::Open(path);
+        ASSERT_TRUE(file.ok());
+        const RowTable& table = *file.value()->Find("a").value();
+        std::vector<Key> keys(std::max(table.rows, table.removed));
+        ASSERT_TRUE(file.value()->Read(table, kKeysColumn, 0, table.rows, keys.data()).ok());
+        got_changed.insert(keys.begin(), keys.begin() + static_cast<long>(table.rows));
+        ASSERT_TRUE(file.value()->Read(table, kRemovedColumn, 0, table.removed, keys.data()).ok());
+        got_removed.insert(keys.begin(), keys.begin() + static_cast<long>(table.removed));
+      }
+      EXPECT_EQ(got_changed, changed);
+      EXPECT_EQ(got_removed, removed);
+      chain.insert(chain.end(), paths.begin(), paths.end());
+      before = now;
+      Embedded restored(8, 1, {schema});
+      Load(restored.get(), chain, schema);
+      EXPECT_EQ(RowsOf(restored.get(), *schema), now);
+    }
+  }
+}
+
+TEST_F(CheckpointStore, AnIncrementWithoutAChainIsEverything) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  Embedded store(2, 5, {schema});
+  store.Assign(schema, 1, 1);
+  const auto paths = Save(store.get(), In("a"), {{schema, true, {}}});
+  const auto file = RowReader::Open(paths[0]);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file.value()->tables()[0].rows, 1u);
+  EXPECT_TRUE(file.value()->tables()[0].increment);
+}
+
+TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
+  const Schema schema = MakeSchema("a", 3, "adam");
+  Embedded first(2, 5, {schema});
+  for (Key key = 0; key < 10; ++key) first.Assign(schema, key, 5);
+  const auto paths = Save(first.get(), In("a"), {{schema}});
+  const auto file = RowReader::Open(paths[0]);
+  ASSERT_TRUE(file.ok());
+  const RowTable& table = file.value()->tables()[0];
+  const auto load = [&](const Schema& to, bool slots) {
+    Embedded next(2, 5, {to});
+    const Status status = LoadRows(next.get(), *file.value(), table, *to, slots).status();
+    EXPECT_EQ(RowsOf(next.get(), *to).empty(), !status.ok());
+    return status;
+  };
+  EXPECT_THAT(load(MakeSchema("x", 4, "adam"), true).message(), HasSubstr("has dim 3; table 'x' has 4"));
+  EXPECT_THAT(load(MakeSchema("x", 3, "sgd"), true).message(),
+              HasSubstr("7 floats of slots a row; table 'x' (sgd) has 0"));
+  EXPECT_THAT(load(MakeSchema("x", 3, "ftrl"), false).message(),
+              HasSubstr("computes its values from its slots (ftrl)"));
+  EXPECT_TRUE(load(MakeSchema("x", 3, "sgd"), false).ok());
+  EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
+              HasSubstr("partition 2 is to be saved; the store has the partitions 0 to 1"));
+  EXPECT_EQ(SaveRows(first.get(), In("p"), {{schema, true, {In("none")}}}, {0}).status().code(),
+            Code::kNotFound);
+  EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(),
+            Code::kNotFound);
+}
+
+TEST_F(CheckpointStore, WithoutSlotsRowsHaveThoseOfANewOne) {
+  const Schema adam = MakeSchema("a", 3, "adam");
+  const Schema adagrad = MakeSchema("a", 3, "adagrad");
+  Embedded first(2, 5, {adam});
+  for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
+  Embedded next(2, 5, {adagrad});
+  for (const std::string& path : Save(first.get(), In("a"), {{adam}})) {
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(LoadRows(next.get(), *file.value(), file.value()->tables()[0], *adagrad, false).ok());
+  }
+  std::vector<float> row(adagrad->row_floats());
+  adagrad->InitRow(4, row.data());
+  std::fill_n(row.begin(), 3, 5.0f);
+  const StoredRows rows = RowsOf(next.get(), *adagrad);
+  EXPECT_EQ(rows.size(), 10u);
+  EXPECT_EQ(rows.at(4), StoredRow(1, 1000, 1, row));
+}
+
+// Memory does not grow with the table; and where it ends, the error says so.
+TEST_F(CheckpointStore, Memory) {
+  const Schema schema = MakeSchema("a", 256, "sgd");
+  Embedded store(2, 5, {schema});
+  std::vector<float> rows(256 * 1000);
+  for (Key first = 0; first < 60000; first += 1000) {
+    std::vector<Key> keys(1000);
+    std::iota(keys.begin(), keys.end(), first);
+    ASSERT_TRUE(store->Assign(*schema, keys, rows.data(), false).ok());
+  }
+  ASSERT_GT(store->CountBytes(*schema).value(), size_t{60} << 20);
+  const auto limited = [&](size_t bytes, const std::string& name, const std::vector<std::string>& chain) {
+    SetAllocLimit(AllocatedBytes() + bytes);
+    const Status status =
+        SaveRows(store.get(), In(name), {{schema, !chain.empty(), chain}}, AllPartitions(*store.get()))
+            .status();
+    SetAllocLimit(SIZE_MAX);
+    return status;
+  };
+  EXPECT_EQ(limited(size_t{6} << 20, "full", {}).message(), "");
+  EXPECT_EQ(limited(size_t{15} << 20, "increment", {In("full")}).message(), "");
+  const Status status = limited(100000, "none", {});
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were saved"));
+  Embedded next(3, 5, {schema});
+  const auto file = RowReader::Open(In("full"));
+  ASSERT_TRUE(file.ok());
+  SetAllocLimit(AllocatedBytes() + (size_t{20} << 20));
+  const Status loaded =
+      LoadRows(next.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  SetAllocLimit(SIZE_MAX);
+  EXPECT_EQ(loaded.code(), Code::kResourceExhausted) << loaded.message();
+}
+
+}  // namespace
+}  // namespace het::testing
