@@ -55,12 +55,14 @@ class Taken:
 
 
 _taken: weakref.WeakValueDictionary[int, Taken] = weakref.WeakValueDictionary()
+_given: set[int] = set()  # also those whose rows are gone: a number never stands for others
 
 
 def _new_number() -> int:
     while True:
         number = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)
-        if number not in _taken:
+        if number not in _given:
+            _given.add(number)
             return number
 
 

@@ -96,9 +96,7 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
     places = json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
     if name in places:
         return str(places[name])
-    store[f"{key}/of"] = np.frombuffer(
-        name.encode(), np.uint8
-    )  # makes the group, which is now here for Keras 3
+    store[f"{key}/of"] = np.frombuffer(name.encode(), np.uint8)  # now Keras 3 has made the group, too
     file.attrs[_ATTRIBUTE] = json.dumps({**places, name: f"{_group(store).name}/{key}"})
     return None
 
