@@ -157,7 +157,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             anchor = self.add_weight(**options, autocast=False, overwrite_with_gradient=True)
         else:
             anchor = self.add_weight(**options, experimental_autocast=False)
-        saving.warn_when_read(anchor, self)
+        saving.arrays.watch(anchor, self)
         return anchor
 
     @property
@@ -304,19 +304,25 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         layer._het_copy = True
         return layer
 
+    def _het_table_keys(self) -> dict[str, str]:
+        """What the tables are called in files -> their names. Those of a collection were named by someone."""
+        return {f"table-{table.name}": table.name for table in self.tables}
+
     def save_own_variables(self, store: Any) -> None:
-        """Saves nothing: the tables are not inside, and says so."""
-        del store
-        saving.warn(self, "saved")
+        """Saves the rows of the tables (saving/h5.py)."""
+        saving.h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads nothing: the tables are not inside, and says so."""
-        del store
-        saving.warn(self, "loaded")
+        """Loads the rows of the tables (saving/h5.py)."""
+        saving.h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        saving.warn(self, "saved or loaded")
-        return super()._trackable_children(save_type, **kwargs)
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "savedmodel":
+            saving.notes.without_rows(self, "saved", "For serving use het_tf.export")
+            return children
+        tables = self._het_table_keys().items()
+        return {**children, **{key: saving.bundle.state_of(self, table) for key, table in tables}}
 
 
 def _compatible(a: Any, b: Any) -> bool:
@@ -372,6 +378,10 @@ class Embedding(EmbeddingCollection):
 
     def _resolve(self, features: Any) -> Any:
         return features(self.name)
+
+    def _het_table_keys(self) -> dict[str, str]:
+        """One table has no need of a name, which Keras may have counted up for this layer."""
+        return {"table": self.table_config.name}
 
     @property
     def table_config(self) -> TableConfig:

@@ -22,6 +22,7 @@ class Entry:
 
     config: TableConfig
     users: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # layers
+    states: dict[bool, Any] = field(default_factory=dict)  # what checkpoints of TensorFlow know of it
 
 
 _entries: dict[tuple[str, str], Entry] = {}

@@ -164,40 +164,7 @@ def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatc
     np.testing.assert_allclose(rows([1]), [[want] * 4])
 
 
-# --- 9: what saving does not hold, it says --------------------------------------------------------
-
-
-def warns():
-    return pytest.warns(het_tf.TablesNotSavedWarning, match="without the rows of table 't'")
-
-
-@pytest.mark.parametrize("how", ["keras", "weights_h5", "checkpoint", "get_weights"])
-def test_9_saving_says_that_tables_are_not_inside(tmp_path, how):
-    model = make_model()
-    model.fit(*data(), verbose=0)
-    with warns():
-        if how == "keras":
-            model.save(tmp_path / "model.keras")
-        elif how == "weights_h5":
-            model.save_weights(str(tmp_path / "model.weights.h5"))
-        elif how == "checkpoint":
-            tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
-        else:
-            model.get_weights()
-
-
-@pytest.mark.parametrize("name", ["EarlyStopping", "ModelCheckpoint", "BackupAndRestore"])
-def test_9_callbacks_that_keep_weights_say_so(tmp_path, name):
-    callback = {
-        "EarlyStopping": lambda: keras.callbacks.EarlyStopping("loss", restore_best_weights=True),
-        "ModelCheckpoint": lambda: keras.callbacks.ModelCheckpoint(
-            str(tmp_path / "best.weights.h5"), save_weights_only=True
-        ),
-        "BackupAndRestore": lambda: keras.callbacks.BackupAndRestore(str(tmp_path / "backup")),
-    }[name]()
-    model = make_model()
-    with warns():
-        model.fit(*data(), verbose=0, epochs=2, callbacks=[callback])
+# --- 9: copies share tables, and do not train them (test_saving.py has saving) ------------------------
 
 
 def test_9_training_itself_warns_of_nothing():
@@ -207,15 +174,6 @@ def test_9_training_itself_warns_of_nothing():
         model.fit(*data(), verbose=0)
         model.evaluate(*data(), verbose=0)
         model.summary(print_fn=lambda *args, **kwargs: None)
-
-
-def test_9_loading_says_so_too(tmp_path):
-    model = make_model()
-    path = str(tmp_path / "model.weights.h5")
-    with warns():
-        model.save_weights(path)
-    with warns():
-        model.load_weights(path)
 
 
 def test_9_a_clone_reads_but_does_not_train_the_originals_table():

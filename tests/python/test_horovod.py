@@ -380,8 +380,8 @@ def test_the_learning_rate_grows_with_the_ranks_once(played):
         model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.LearningRateScaling()])
 
 
-@pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
-def test_rank_0_writes_after_all_have_sent(played, tmp_path):
+@pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning")
+def test_rank_0_writes_while_all_others_wait(played, tmp_path):
     model = het_tf.horovod.distribute(rules_lib.make_model())
     for me in (1, 0):
         played.me = me
@@ -391,7 +391,26 @@ def test_rank_0_writes_after_all_have_sent(played, tmp_path):
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
         model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
         assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
-        assert "het_tf.flush" in played.gathered, "every rank takes part"
+        assert played.gathered[-2:] == ["het_tf.flush", "het_tf.checkpoint"], (
+            "every rank takes part, and waits"
+        )
+
+
+def test_a_checkpoint_that_rank_0_cannot_write_is_known_to_all(played, monkeypatch, tmp_path):
+    checkpoint = het_tf.callbacks.Checkpoint(str(tmp_path / "x.weights.h5"), save_weights_only=True)
+    model = rules_lib.make_model()
+    monkeypatch.setattr(
+        model, "save_weights", lambda *_, **__: (_ for _ in ()).throw(OSError("disk is full"))
+    )
+    checkpoint.set_model(model)
+    with pytest.raises(OSError, match="disk is full"):
+        checkpoint.on_epoch_end(0, {})
+    assert played.gathered[-1] == "het_tf.checkpoint", "the others are not left to wait"
+    played.me = 1
+    monkeypatch.setattr(played, "others", lambda mine: ["disk is full"])
+    monkeypatch.setattr("het_tf.python.horovod.callbacks.flush_all", lambda: None)
+    with pytest.raises(RuntimeError, match="rank 0 could not write the checkpoint: disk is full"):
+        checkpoint.on_epoch_end(0, {})
 
 
 def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):

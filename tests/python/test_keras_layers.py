@@ -293,22 +293,6 @@ def test_config_of_a_variable_rate_is_its_value():
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
-def test_a_saved_model_finds_its_tables_by_name(tmp_path):
-    model = functional()
-    ids, labels = batch()
-    model.compile("sgd", "mse")
-    model.fit(ids, labels, verbose=0)
-    path = str(tmp_path / "model.keras")
-    model.save(path)
-    loaded = keras.models.load_model(path)
-    np.testing.assert_allclose(loaded.predict(ids, verbose=0), model.predict(ids, verbose=0), rtol=1e-5)
-    with het_tf.namespace("elsewhere"):
-        fresh = keras.models.load_model(path)
-    assert np.abs(fresh.predict(ids, verbose=0) - model.predict(ids, verbose=0)).max() > 0
-    het_tf.reset("elsewhere")
-
-
-@pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
 def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
     model = functional()
     ids, _ = batch(4)

@@ -10,6 +10,7 @@ from het_tf.python import native, owner, registry, runtime
 from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.native import tf
+from het_tf.python.saving import workers
 
 _Callback = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
@@ -176,15 +177,29 @@ def on_rank_zero(callback: Any) -> Any:
 class Checkpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[name-defined]
     """Keras' ModelCheckpoint, for several ranks: all send what their caches hold back, then rank 0 writes.
 
-    Arguments are those of `keras.callbacks.ModelCheckpoint`. With `save_best_only` put MetricAverage before
-    it. Every rank must have it.
+    The others wait until it has: dense weights and tables are of one moment. Arguments are those of
+    `keras.callbacks.ModelCheckpoint`. With `save_best_only` put MetricAverage before it. Every rank must have
+    it.
+
+    Raises:
+      RuntimeError: On the other ranks, if rank 0 cannot write.
     """
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
         flush_all()
         hvd = runtime.horovod()
+        failed: Exception | None = None
         if hvd is None or hvd.rank() == 0:
-            super()._save_model(*args, **kwargs)
+            try:
+                with workers.have_met():
+                    super()._save_model(*args, **kwargs)
+            except Exception as error:  # told to the others first, who would wait for this rank
+                failed = error
+        of_ranks = collective.gather("" if failed is None else str(failed), "checkpoint")
+        if failed is not None:
+            raise failed
+        if of_ranks[0]:
+            raise RuntimeError(f"rank 0 could not write the checkpoint: {of_ranks[0]}")
 
 
 class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]

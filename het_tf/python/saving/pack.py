@@ -1,0 +1,99 @@
+"""A directory of rows, as arrays under names, and back: how rows get into a file that holds arrays.
+
+`arrays` takes apart what `checkpoint.rows.write_tables` has written: the manifest, and of each row file the
+header and the columns, in slices of some megabytes. `directory` puts the same bytes together again, so that
+the manifest's checksums hold for what went through the other format. Names, for a table "item":
+
+    layout                              JSON: version, bytes of a slice
+    manifest                            manifest.json
+    rows/00000/header                   bytes before the first column of the file
+    rows/00000/item.keys/00000          int64 [n]: the first slice of the column; clocks likewise
+    rows/00000/item.values/00000        float32 [n, dim]; slots likewise; last_used uint32, counts uint16
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.rowfile import RowFile, Tensor
+
+_VERSION = 1
+_SLICE_BYTES = 8 << 20
+_MAX_SLICES = 1024  # of all columns, about: formats with a file for each are not to have more
+
+Array = npt.NDArray[Any]
+
+
+def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
+    """Names and arrays of a directory of rows; one array is in memory at a time.
+
+    Args:
+      directory: A checkpoint of tables, with its manifest.
+    """
+    files = [RowFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
+    slice_bytes = max(_SLICE_BYTES, sum(file.bytes for file in files) // _MAX_SLICES)
+    yield "layout", _bytes(json.dumps({"version": _VERSION, "slice_bytes": slice_bytes}).encode())
+    yield "manifest", _bytes((directory / manifests.FILE).read_bytes())
+    for number, file in enumerate(files):
+        with file.path.open("rb") as raw:
+            start = raw.read(8)
+            yield f"rows/{number:05d}/header", _bytes(start + raw.read(int.from_bytes(start, "little")))
+        for tensor in file.tensors.values():
+            for count, block in enumerate(file.tensor_blocks(tensor.name, slice_bytes)):
+                yield _name(number, tensor, count), block
+
+
+def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
+    """The inverse: makes the directory `path` with the files that were taken apart, and returns it.
+
+    Args:
+      get: Gives the array of a name; its second argument is the dtype that the array has.
+      path: Where to.
+
+    Raises:
+      ValueError: The layout is a newer one, or the manifest or a header is damaged. Columns are not looked
+        at: the manifest has their checksums.
+    """
+    layout = json.loads(bytes(get("layout", np.uint8)))
+    if layout["version"] > _VERSION:
+        raise ValueError(
+            f"the rows of a table are in layout {layout['version']}, and this het_tf reads {_VERSION}; read "
+            "them with the het_tf that wrote them, or a newer one"
+        )
+    path.mkdir()
+    (path / manifests.FILE).write_bytes(bytes(get("manifest", np.uint8)))
+    for number, entry in enumerate(manifests.read_manifest(path).files):
+        with (path / entry["name"]).open("xb") as out:
+            out.write(bytes(get(f"rows/{number:05d}/header", np.uint8)))
+            out.flush()
+            os.truncate(out.fileno(), entry["bytes"])  # the rest follows; now the header can be checked
+            for tensor in RowFile(path / entry["name"]).tensors.values():
+                _write(out, number, tensor, layout["slice_bytes"], get)
+    return path
+
+
+def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Callable[[str, Any], Any]) -> None:
+    """Writes one column, slice by slice."""
+    step = max(1, slice_bytes // max(tensor.entry_bytes, 1))
+    for count in range(-(-tensor.shape[0] // step)):
+        array = get(_name(number, tensor, count), tensor.dtype)
+        out.write(np.ascontiguousarray(array, tensor.dtype).data)
+
+
+def _name(number: int, tensor: Tensor, count: int) -> str:
+    """Name of a slice. Any character is legal in a table's name; a slash would divide this one."""
+    table, _, column = tensor.name.rpartition("/")
+    return f"rows/{number:05d}/{urllib.parse.quote(table, safe='')}.{column}/{count:05d}"
+
+
+def _bytes(text: bytes) -> Array:
+    return np.frombuffer(text, np.uint8)
