@@ -1,41 +1,17 @@
 #include "het_tf/ops/management.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "het_tf/core/alloc.h"
 #include "het_tf/core/engine.h"
+#include "het_tf/ops/answer.h"
 #include "het_tf/ps/client/remote_engine.h"
 #include "het_tf/ps/client/remote_options.h"
 
 namespace het {
 namespace {
-
-std::string& Text() {
-  static thread_local std::string text;
-  return text;
-}
-
-// Runs body() -> Status and turns whatever comes out of it into a code and a text.
-template <typename Body>
-int Answer(const Body& body) {
-  Status status;
-  try {
-    Text().clear();
-    status = body();
-    if (!status.ok()) Text() = status.message();
-  } catch (const std::bad_alloc&) {
-    status = Status(Code::kResourceExhausted, "");
-    Text() = "out of memory";  // short enough to need none
-  } catch (const std::exception& error) {
-    status = Status(Code::kInternal, "");
-    Text() = error.what();
-  }
-  return static_cast<int>(status.code());
-}
 
 // *out = the result's value.
 template <typename T, typename Out>
