@@ -1,15 +1,17 @@
-// How the functions of the C ABI answer (management.h): with a code, and a text of the calling thread.
+// What the management functions share: their way from C into the core, and the answer back.
 #ifndef HET_TF_OPS_ANSWER_H_
 #define HET_TF_OPS_ANSWER_H_
 
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 
-#include "het_tf/core/status.h"
+#include "het_tf/core/engine.h"
 
 namespace het {
 
+// What HetText() answers to this thread.
 inline std::string& Text() {
   static thread_local std::string text;
   return text;
@@ -31,6 +33,23 @@ int Answer(const Body& body) {
     Text() = error.what();
   }
   return static_cast<int>(status.code());
+}
+
+// *out = the result's value.
+template <typename T, typename Out>
+Status Give(Result<T> result, Out* out) {
+  if (result.ok()) *out = static_cast<Out>(result.value());
+  return result.status();
+}
+
+// body(engine) -> Status for the engine of that namespace.
+template <typename Body>
+int WithEngine(const char* name_space, const Body& body) {
+  return Answer([&]() -> Status {
+    auto engine = GetEngine(name_space);
+    if (!engine.ok()) return engine.status();
+    return body(*engine.value());
+  });
 }
 
 }  // namespace het

@@ -5,30 +5,12 @@
 #include <string>
 
 #include "het_tf/core/alloc.h"
-#include "het_tf/core/engine.h"
 #include "het_tf/ops/answer.h"
 #include "het_tf/ps/client/remote_engine.h"
 #include "het_tf/ps/client/remote_options.h"
 
 namespace het {
 namespace {
-
-// *out = the result's value.
-template <typename T, typename Out>
-Status Give(Result<T> result, Out* out) {
-  if (result.ok()) *out = static_cast<Out>(result.value());
-  return result.status();
-}
-
-// body(engine) -> Status for the engine of that namespace.
-template <typename Body>
-int WithEngine(const char* name_space, const Body& body) {
-  return Answer([&]() -> Status {
-    auto engine = GetEngine(name_space);
-    if (!engine.ok()) return engine.status();
-    return body(*engine.value());
-  });
-}
 
 // f(table) for the table of that name.
 template <typename F>
