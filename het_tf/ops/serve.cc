@@ -7,6 +7,7 @@
 #include "het_tf/core/serve/serve_file.h"
 #include "het_tf/core/serve/serve_writer.h"
 #include "het_tf/ops/answer.h"
+#include "het_tf/ps/client/online_store.h"
 
 namespace het {
 namespace {
@@ -97,4 +98,31 @@ int HetServeInspect(const char* path, int verify) {
 int HetServeOpenFiles(int64_t* files) {
   *files = static_cast<int64_t>(het::serve::OpenServeFiles());
   return 0;
+}
+
+int HetOnlineCheck(const char* specs) {
+  return Answer([&]() -> Status {
+    try {
+      const nlohmann::json json = nlohmann::json::parse(specs);
+      auto reader = het::OpenOnlineReader(json.at("online").dump(), json.value("namespace", std::string()));
+      if (!reader.ok()) return reader.status();
+      for (const nlohmann::json& table : json.at("tables")) {
+        auto spec = het::ParseTableSpec(table.dump());
+        if (!spec.ok()) return spec.status();
+        auto schema = het::TableSchema::Create(spec.value());
+        if (!schema.ok()) return schema.status();
+        HET_RETURN_IF_ERROR(reader.value()->FindTable(schema.value()).status());
+      }
+    } catch (const nlohmann::json::exception& error) {
+      return het::InvalidArgument(std::string("specs is not the JSON of an online lookup: ") + error.what());
+    }
+    return Status();
+  });
+}
+
+int HetOnlineStats() {
+  return Answer([&] {
+    het::Text() = het::OnlineReaderStats();
+    return Status();
+  });
 }

@@ -25,6 +25,12 @@ HET_EXPORT int HetServeInspect(const char* path, int verify);
 // Files that are mapped in this process.
 HET_EXPORT int HetServeOpenFiles(int64_t* files);
 
+// Opens what a graph with these specs (kernels/call_spec.h) would read: an error now rather than when it
+// serves.
+HET_EXPORT int HetOnlineCheck(const char* specs);
+// Text: a list of what this process reads online, with counters.
+HET_EXPORT int HetOnlineStats();
+
 }  // extern "C"
 
 #endif  // HET_TF_OPS_SERVE_H_

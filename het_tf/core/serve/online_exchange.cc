@@ -257,8 +257,9 @@ void OnlineExchange::AskAnew(Ask* ask) {
 void OnlineExchange::Failed(Ask* ask, const std::string& reason) {
   ask->request_id = 0;
   ask->reason = WithoutUpdates(reason);
-  ask->not_before = clock_() + std::min(kLongestPause, kFirstPause * static_cast<double>(
-                                                           1u << std::min<size_t>(ask->failures, 10)));
+  ask->not_before =
+      clock_() +
+      std::min(kLongestPause, kFirstPause * static_cast<double>(1u << std::min<size_t>(ask->failures, 10)));
   ++ask->failures;
 }
 

@@ -22,11 +22,14 @@ double SteadySeconds() {
 // What a lookup has to ask, each row once, and where the answers go.
 class Open {
  public:
-  Question* Add(OnlineTable* table, Key key, uint64_t hash, uint32_t life, float* out) {
+  // `cached`: `out` has the row of `clock`.
+  void Add(OnlineTable* table, Key key, uint64_t hash, uint32_t life, bool cached, het::Clock clock,
+           float* out) {
     const auto [at, added] = found_[table].try_emplace(key, questions.size());
-    if (added) questions.push_back({table, key, hash, life, false, 0});
+    if (added) questions.push_back({table, key, hash, life, cached, clock});
+    // The same id twice: the row may have gone, or have come, in between.
+    questions[at->second].check &= cached;
     places.push_back({at->second, out});
-    return &questions[at->second];
   }
 
   struct Place {
@@ -84,8 +87,8 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
     if (!found.ok()) return found.status();
     auto there = TableSchema::Create(found.value());
     if (!there.ok()) return there.status();
-    auto table = std::make_unique<OnlineTable>(there.value(), &partitions_, store_->hash_seed(),
-                                               config_.cache_rows);
+    auto table =
+        std::make_unique<OnlineTable>(there.value(), &partitions_, store_->hash_seed(), config_.cache_rows);
     tables_[wanted.name] = std::move(table);
   }
   OnlineTable* const table = tables_.at(wanted.name).get();
@@ -123,26 +126,24 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
         ++fresh;
         continue;
       }
-      Question* question = open.Add(table, key, hash, life, out);
-      if (found == OnlineCache::Found::kAbsent) continue;
-      ++old;
-      question->check = true;
-      question->clock = clock;
+      const bool cached = found == OnlineCache::Found::kOld;
+      open.Add(table, key, hash, life, cached, clock, out);
+      old += cached;
     }
   }
   counters_.fresh += fresh;
   if (open.places.empty()) return Status();
 
   const size_t absent = open.places.size() - old;
-  if (config_.stale_ok && absent == 0 && began < ask_again_) return Fallback(Status(), began, old, 0);
+  if (config_.stale_ok && absent == 0 && began < ask_again_) return Fallback(Status(), old, 0);
   auto taken = Take(began + config_.deadline);
-  if (!taken.ok()) return Fallback(taken.status(), began, old, absent);
+  if (!taken.ok()) return Fallback(taken.status(), old, absent);
   Lease lease(this, std::move(taken.value()));
   OnlineExchange exchange(lease.get(), &partitions_, config_.pull_bound.value_or(0), clock_);
   const Status status = exchange.Run(&open.questions, began + config_.deadline);
   counters_.emptied += exchange.emptied();
   lease.keep = true;
-  if (status.code() == Code::kUnavailable) return Fallback(status, began, old, absent);
+  if (status.code() == Code::kUnavailable) return Fallback(status, old, absent);
   HET_RETURN_IF_ERROR(status);
   ask_again_ = 0;
 
@@ -163,8 +164,9 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   return Status();
 }
 
-// The store did not answer: what a call says, or serves, that has found `old` rows and not found `absent` ones.
-Status OnlineReader::Fallback(const Status& why, double began, size_t old, size_t absent) {
+// The store did not answer: what a call says, or serves, that has found `old` rows and not found `absent`
+// ones.
+Status OnlineReader::Fallback(const Status& why, size_t old, size_t absent) {
   const double now = clock_();
   if (!why.ok()) {
     ++counters_.failures;
@@ -181,7 +183,6 @@ Status OnlineReader::Fallback(const Status& why, double began, size_t old, size_
     notice_("rows are served that may be older than allowed (stale_ok): " +
             (why.ok() ? "the store did not answer a moment ago" : why.message()));
   }
-  static_cast<void>(began);
   return Status();
 }
 
@@ -190,9 +191,9 @@ Result<std::unique_ptr<Transport>> OnlineReader::Take(double until) {
   while (idle_.empty() && transports_ >= std::max<size_t>(1, config_.connections)) {
     const double left = until - clock_();
     if (left <= 0) {
-      return Status(Code::kUnavailable, "a lookup waited for " + Seconds(config_.deadline) +
-                                            " for one of " + std::to_string(config_.connections) +
-                                            " connections to " + store_->Where() +
+      return Status(Code::kUnavailable, "a lookup waited for " + Seconds(config_.deadline) + " for one of " +
+                                            std::to_string(config_.connections) + " connections to " +
+                                            store_->Where() +
                                             "; look at the servers, or allow more connections");
     }
     returned_.wait_for(lock, std::chrono::duration<double>(std::min(left, 1.0)));
@@ -226,9 +227,8 @@ std::string OnlineReader::Stats() {
   nlohmann::json tables = nlohmann::json::object();
   std::lock_guard<std::mutex> lock(tables_mutex_);
   for (const auto& [name, table] : tables_) {
-    tables[name] = {{"rows", table->cache.size()},
-                    {"bytes", table->cache.bytes()},
-                    {"evicted", table->cache.evicted()}};
+    tables[name] = {
+        {"rows", table->cache.size()}, {"bytes", table->cache.bytes()}, {"evicted", table->cache.evicted()}};
   }
   return nlohmann::json({{"at", store_->Where()},
                          {"fresh", counters_.fresh.load()},

@@ -16,13 +16,13 @@
 // as the deadline before it is tried again. A row that was never read cannot be served: such a call fails in
 // any case.
 //
-// The store is only read: no table, partition or client is ever made there. A table that was loaded or cleared
-// has another epoch, and a partition that came to life again another incarnation: what is cached of it is
-// forgotten when the first answer tells.
+// The store is only read: no table, partition or client is ever made there. A table that was loaded or
+// cleared has another epoch, and a partition that came to life again another incarnation: what is cached of
+// it is forgotten when the first answer tells.
 //
-// Concurrency: Lookup is thread-safe. Calls whose rows are fresh meet at the cache's mutexes alone. Calls that
-// ask use one of `connections` transports each, so that many are on their way at once; further ones wait for a
-// transport. Two calls that miss the same row both ask for it.
+// Concurrency: Lookup is thread-safe. Calls whose rows are fresh meet at the cache's mutexes alone. Calls
+// that ask use one of `connections` transports each, so that many are on their way at once; further ones wait
+// for a transport. Two calls that miss the same row both ask for it.
 #ifndef HET_TF_CORE_SERVE_ONLINE_READER_H_
 #define HET_TF_CORE_SERVE_ONLINE_READER_H_
 
@@ -106,10 +106,9 @@ class OnlineReader {
  private:
   class Lease;
 
-  bool MayAsk(double now, bool all_cached);
   Result<std::unique_ptr<Transport>> Take(double until);
   void Return(std::unique_ptr<Transport> transport);
-  Status Fallback(const Status& why, double now, size_t stale, size_t absent);
+  Status Fallback(const Status& why, size_t old, size_t absent);
 
   const std::unique_ptr<OnlineStore> store_;
   const OnlineConfig config_;

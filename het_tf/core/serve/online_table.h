@@ -50,8 +50,8 @@ class OnlineTable {
   }
   // 0: not known yet; the store answers with the one it has.
   uint64_t epoch(uint32_t partition) const { return epochs_[partition].load(std::memory_order_acquire); }
-  // What an answer said. True: the table was loaded or cleared since, and all its rows are forgotten. It is in
-  // every partition, so the others' epochs are not known any more.
+  // What an answer said. True: the table was loaded or cleared since, and all its rows are forgotten. It is
+  // in every partition, so the others' epochs are not known any more.
   bool Saw(uint32_t partition, uint64_t epoch) {
     std::lock_guard<std::mutex> lock(mutex_);
     const uint64_t before = epochs_[partition].load(std::memory_order_relaxed);

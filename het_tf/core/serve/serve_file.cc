@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <tuple>
 
-#include "het_tf/core/serve/checksum.h"
+#include "het_tf/core/checkpoint/crc32c.h"
 #include "het_tf/core/serve/row_codec.h"
 
 namespace het::serve {
@@ -34,7 +35,7 @@ class Descriptor {
 };
 
 Status CannotOpen(const std::string& path, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound : Code::kUnavailable;
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound : Code::kFile;
   return Status(code, "cannot open the serving file " + path + ": " + std::strerror(error) +
                           "; a SavedModel keeps its files under assets/: copy or move it as a whole");
 }
@@ -117,7 +118,7 @@ Status ServeFile::Check(uint64_t file_bytes) {
                               ", and this het_tf reads version " + std::to_string(kVersion) +
                               "; load it with the het_tf that wrote it, or a newer one");
   }
-  if (h.header_bytes != sizeof(Header) || h.checksum != ChecksumOf(&h, offsetof(Header, checksum))) {
+  if (h.header_bytes != sizeof(Header) || h.crc != Crc32c(0, &h, offsetof(Header, crc))) {
     return Damaged("the checksum of its header is wrong");
   }
   if (h.file_bytes != file_bytes) {
@@ -136,7 +137,7 @@ Status ServeFile::Check(uint64_t file_bytes) {
     return Damaged("its header names parts that are not in it");
   }
   const std::string spec(reinterpret_cast<const char*>(map_ + h.spec_offset), h.spec_bytes);
-  if (ChecksumOf(spec.data(), spec.size()) != h.spec_checksum) {
+  if (Crc32c(0, spec.data(), spec.size()) != h.spec_crc) {
     return Damaged("the checksum of its table's spec is wrong");
   }
   auto parsed = ParseTableSpec(spec);
@@ -154,11 +155,12 @@ Status ServeFile::Verify() const {
   const struct {
     const char* what;
     const void* data;
-    uint64_t bytes, checksum;
-  } parts[] = {{"rows", rows_, header_.rows * header_.row_bytes, header_.rows_checksum},
-               {"index", buckets_, header_.buckets * sizeof(Bucket), header_.buckets_checksum}};
+    uint64_t bytes;
+    uint32_t crc;
+  } parts[] = {{"rows", rows_, header_.rows * header_.row_bytes, header_.rows_crc},
+               {"index", buckets_, header_.buckets * sizeof(Bucket), header_.buckets_crc}};
   for (const auto& part : parts) {
-    if (ChecksumOf(part.data, part.bytes) != part.checksum) {
+    if (Crc32c(0, part.data, part.bytes) != part.crc) {
       return Damaged(std::string("the checksum of its ") + part.what + " is wrong");
     }
   }

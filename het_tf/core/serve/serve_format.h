@@ -58,11 +58,12 @@ struct Header {
   uint64_t spec_bytes;
   uint64_t rows_offset;
   uint64_t buckets_offset;
-  uint64_t spec_checksum;
-  uint64_t rows_checksum;
-  uint64_t buckets_checksum;
-  uint64_t reserved[7];
-  uint64_t checksum;  // of the header's bytes before it
+  uint8_t reserved[72];  // zeros
+  // CRC-32C of the sections, and of the header's bytes before the last one.
+  uint32_t spec_crc;
+  uint32_t rows_crc;
+  uint32_t buckets_crc;
+  uint32_t crc;
 };
 static_assert(sizeof(Header) == 192);
 

@@ -1,12 +1,12 @@
 #include "het_tf/core/serve/serve_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstddef>
 #include <cstring>
 
+#include "het_tf/core/checkpoint/crc32c.h"
 #include "het_tf/core/serve/row_codec.h"
 
 namespace het::serve {
@@ -46,24 +46,18 @@ bool Place(const Vector<Key>& keys, uint64_t seed, Vector<Bucket>* buckets, uint
 
 Result<std::unique_ptr<ServeWriter>> ServeWriter::Create(const std::string& path, const Schema& schema,
                                                          const WriteOptions& options) {
-  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-  if (file < 0) {
-    if (errno == EEXIST) {
-      return Status(Code::kAlreadyExists, path + " exists; give a path where there is nothing");
-    }
-    return Status(Code::kUnavailable, "cannot make " + path + ": " + std::strerror(errno));
-  }
-  std::unique_ptr<ServeWriter> writer(new ServeWriter(path, file, schema, options));
+  auto file = File::Create(path);
+  if (!file.ok()) return file.status();
+  std::unique_ptr<ServeWriter> writer(new ServeWriter(std::move(file.value()), schema, options));
   HET_RETURN_IF_ERROR(writer->Begin());
   return writer;
 }
 
-ServeWriter::ServeWriter(std::string path, int file, const Schema& schema, const WriteOptions& options)
-    : path_(std::move(path)), file_(file), schema_(schema), options_(options) {}
+ServeWriter::ServeWriter(File file, const Schema& schema, const WriteOptions& options)
+    : file_(std::move(file)), schema_(schema), options_(options) {}
 
 ServeWriter::~ServeWriter() {
-  close(file_);
-  if (!finished_) unlink(path_.c_str());
+  if (!finished_) unlink(path().c_str());
 }
 
 Status ServeWriter::Begin() {
@@ -84,7 +78,7 @@ Status ServeWriter::Begin() {
   }
   header_.spec_offset = offset_;
   header_.spec_bytes = spec.size();
-  header_.spec_checksum = ChecksumOf(spec.data(), spec.size());
+  header_.spec_crc = Crc32c(0, spec.data(), spec.size());
   HET_RETURN_IF_ERROR(Write(spec.data(), spec.size()));
   HET_RETURN_IF_ERROR(Pad());
   header_.rows_offset = offset_;
@@ -93,34 +87,33 @@ Status ServeWriter::Begin() {
 
 Status ServeWriter::Add(Span<const Key> keys, const float* rows, size_t stride) {
   if (keys_.size() + keys.size() > kMaxRows) {
-    return Status(Code::kResourceExhausted, path_ + ": a serving file holds at most " +
+    return Status(Code::kResourceExhausted, path() + ": a serving file holds at most " +
                                                 std::to_string(kMaxRows) +
                                                 " rows; export fewer, by min_count or max_age");
   }
   const size_t row_bytes = header_.row_bytes;
-  Vector<uint8_t> row(row_bytes);
   for (size_t i = 0; i < keys.size(); ++i) {
-    EncodeRow(options_.row_type, rows + i * stride, schema_->dim(), row.data());
-    rows_checksum_.Add(row.data(), row_bytes);
-    HET_RETURN_IF_ERROR(Write(row.data(), row_bytes));
+    const size_t at = buffer_.size();
+    buffer_.resize(at + row_bytes);
+    EncodeRow(options_.row_type, rows + i * stride, schema_->dim(), buffer_.data() + at);
+    header_.rows_crc = Crc32c(header_.rows_crc, buffer_.data() + at, row_bytes);
+    offset_ += row_bytes;
     keys_.push_back(keys[i]);
+    if (buffer_.size() >= kBufferBytes) HET_RETURN_IF_ERROR(Flush());
   }
   return Status();
 }
 
 Status ServeWriter::Finish() {
   header_.rows = keys_.size();
-  header_.rows_checksum = rows_checksum_.value();
   HET_RETURN_IF_ERROR(Pad());
   HET_RETURN_IF_ERROR(WriteIndex());
   HET_RETURN_IF_ERROR(Flush());
-  if (fsync(file_) != 0) return Error("write");
+  HET_RETURN_IF_ERROR(file_.Sync());
   header_.file_bytes = offset_;
-  header_.checksum = ChecksumOf(&header_, offsetof(Header, checksum));
-  if (pwrite(file_, &header_, sizeof header_, 0) != static_cast<ssize_t>(sizeof header_)) {
-    return Error("write");
-  }
-  if (fsync(file_) != 0) return Error("write");
+  header_.crc = Crc32c(0, &header_, offsetof(Header, crc));
+  HET_RETURN_IF_ERROR(file_.WriteAt(0, &header_, sizeof header_));
+  HET_RETURN_IF_ERROR(file_.Sync());
   finished_ = true;
   return Status();
 }
@@ -133,7 +126,7 @@ Status ServeWriter::WriteIndex() {
   }
   header_.buckets = buckets.size();
   header_.buckets_offset = offset_;
-  header_.buckets_checksum = ChecksumOf(buckets.data(), buckets.size() * sizeof(Bucket));
+  header_.buckets_crc = Crc32c(0, buckets.data(), buckets.size() * sizeof(Bucket));
   return Write(buckets.data(), buckets.size() * sizeof(Bucket));
 }
 
@@ -144,33 +137,23 @@ Status ServeWriter::Pad() {
 
 Status ServeWriter::Write(const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
-  offset_ += size;
-  if (buffer_.capacity() < kBufferBytes) buffer_.reserve(kBufferBytes);
   while (size > 0) {
-    const size_t fits = std::min(size, kBufferBytes - buffer_.size());
-    buffer_.insert(buffer_.end(), bytes, bytes + fits);
-    bytes += fits;
-    size -= fits;
-    if (buffer_.size() == kBufferBytes) HET_RETURN_IF_ERROR(Flush());
+    const size_t some = std::min(size, kBufferBytes);
+    buffer_.insert(buffer_.end(), bytes, bytes + some);
+    offset_ += some;
+    bytes += some;
+    size -= some;
+    if (buffer_.size() >= kBufferBytes) HET_RETURN_IF_ERROR(Flush());
   }
   return Status();
 }
 
 Status ServeWriter::Flush() {
-  for (size_t done = 0; done < buffer_.size();) {
-    const ssize_t wrote = write(file_, buffer_.data() + done, buffer_.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return Error("write");
-    done += static_cast<size_t>(wrote);
-  }
+  const uint64_t begin = offset_ - buffer_.size();
+  HET_RETURN_IF_ERROR(file_.WriteAt(begin, buffer_.data(), buffer_.size()));
+  file_.StartWriting(begin, buffer_.size());
   buffer_.clear();
   return Status();
-}
-
-Status ServeWriter::Error(const char* what) const {
-  return Status(Code::kUnavailable, std::string("cannot ") + what + " " + path_ + ": " +
-                                        std::strerror(errno) +
-                                        "; nothing of it stays. Make room there, or give another path");
 }
 
 }  // namespace het::serve

@@ -17,8 +17,8 @@
 #include <string>
 
 #include "het_tf/core/alloc.h"
+#include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/schema.h"
-#include "het_tf/core/serve/checksum.h"
 #include "het_tf/core/serve/serve_format.h"
 #include "het_tf/core/span.h"
 
@@ -31,7 +31,7 @@ struct WriteOptions {
 
 class ServeWriter {
  public:
-  // AlreadyExists: there is something at `path`. Unavailable, with errno's text: it cannot be written.
+  // kFile, with what the operating system says: there is something at `path`, or it cannot be written.
   static Result<std::unique_ptr<ServeWriter>> Create(const std::string& path, const Schema& schema,
                                                      const WriteOptions& options);
   ~ServeWriter();
@@ -44,30 +44,27 @@ class ServeWriter {
   // Throws std::bad_alloc.
   Status Finish();
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   uint64_t rows() const { return keys_.size(); }
   uint64_t bytes() const { return offset_; }
 
  private:
-  ServeWriter(std::string path, int file, const Schema& schema, const WriteOptions& options);
+  ServeWriter(File file, const Schema& schema, const WriteOptions& options);
 
   Status Begin();
   Status Write(const void* data, size_t size);  // at the end
   Status Pad();
   Status Flush();
   Status WriteIndex();
-  Status Error(const char* what) const;
 
-  const std::string path_;
-  const int file_;
+  File file_;
   const Schema schema_;
   const WriteOptions options_;
   bool finished_ = false;
-  uint64_t offset_ = 0;
+  uint64_t offset_ = 0;  // the end
   Header header_ = {};
-  Checksum rows_checksum_;
   Vector<Key> keys_;
-  Vector<uint8_t> buffer_;  // not written yet
+  Vector<uint8_t> buffer_;  // what stands before the end and is not written yet
 };
 
 }  // namespace het::serve
