@@ -63,8 +63,7 @@ class Backend(abc.ABC):
     One is made for every export, and used in this order:
 
         backend = Backend(sources, options, directory, **what the format alone knows)
-        with redirect.to(backend):
-            trace the model, once for each signature            # lookup_many
+        tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup_many
         module.backend = backend.trackables()
         tf.saved_model.save(module, path)
         backend.finish(path)
@@ -153,22 +152,48 @@ def join(ids: Sequence[Any]) -> tuple[Any, Any]:
     return tf.concat(flat, 0), split
 
 
-_active: ContextVar[Backend | None] = ContextVar("het_tf_export_backend", default=None)
+_active: ContextVar[tuple[Backend, Any] | None] = ContextVar("het_tf_export_backend", default=None)
 
 
 def active() -> Backend | None:
-    """The backend that lookups go to; None outside of an export."""
-    return _active.get()
+    """The backend that lookups go to; None outside of an export.
+
+    Raises:
+      RuntimeError: The layer is called inside of a `tf.function` of the model's own, which would keep the
+        exported rows for later calls, outside of any export.
+    """
+    found = _active.get()
+    if found is None:
+        return None
+    backend, root = found
+    graph = _graph()
+    while graph is not None and graph is not root:
+        if type(graph).__name__ == "FuncGraph":  # the bodies of cond and while have types of their own
+            raise RuntimeError(
+                f"the embeddings are called inside of {graph.name!r}, a tf.function of the model's own, "
+                "which would go on reading the exported rows after the export; take @tf.function off (fit, "
+                "predict and export compile the model themselves)"
+            )
+        graph = getattr(graph, "outer_graph", None)
+    return backend
 
 
 @contextlib.contextmanager
 def to(backend: Backend) -> Iterator[None]:
-    """Inside, layers called (or traced) read from the backend, and nothing trains."""
-    token = _active.set(backend)
+    """Inside, layers called read from the backend, and nothing trains.
+
+    Enter it in the function that is traced, not around the `tf.function`.
+    """
+    token = _active.set((backend, _graph()))
     try:
         yield
     finally:
         _active.reset(token)
+
+
+def _graph() -> Any:
+    """The function that is being traced; None: nothing is."""
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
 
 def lookup(

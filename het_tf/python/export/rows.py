@@ -32,17 +32,15 @@ class Rows:
     """Rows of one table.
 
     Attributes:
-      keys: int64 [N], ascending, each once.
+      keys: int64 [N], each once.
       values: float32 [N, dim].
-      dropped: How many rows `min_count` and `max_age` left out.
     """
 
     keys: native.Int64Array
     values: native.FloatArray
-    dropped: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source:
     """A table of the model that is exported.
 
@@ -50,11 +48,15 @@ class Source:
       table: Its configuration.
       namespace: Its namespace.
       filter: Which rows are left out.
+      kept: After `read`: how many rows there are; None: nobody has read them.
+      dropped: After `read`: how many the filter left out.
     """
 
     table: TableConfig
     namespace: str
     filter: Filter = field(default_factory=Filter)
+    kept: int | None = None
+    dropped: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,7 +69,9 @@ class Source:
         keep = columns["counts"] >= self.filter.min_count
         if self.filter.max_age is not None:
             keep &= columns["last_used"] >= self.filter.now - self.filter.max_age
+        self.kept = int(keep.sum())
+        self.dropped = int(keep.size) - self.kept
         values = columns["rows"][:, : self.table.dim]
-        if keep.all():
+        if self.dropped == 0:
             return Rows(columns["ids"], np.ascontiguousarray(values))
-        return Rows(columns["ids"][keep], values[keep], int((~keep).sum()))
+        return Rows(columns["ids"][keep], values[keep])
