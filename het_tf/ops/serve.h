@@ -9,15 +9,13 @@
 
 extern "C" {
 
-// Begins a file at `path`, where there must be nothing. `options`: {"rows": "float32" | "float16" |
-// "bfloat16" | "int8", "unknown": "initial" | "zeros"}. *writer is to be freed.
-HET_EXPORT int HetServeCreate(const char* path, const char* spec, const char* options, void** writer);
-// count rows: the value of ids[i] is the first dim floats of rows + i * stride.
-HET_EXPORT int HetServeAdd(void* writer, const int64_t* ids, size_t count, const float* rows, size_t stride);
-// The file is complete and on the disk. Text: what HetServeInspect says of it.
-HET_EXPORT int HetServeFinish(void* writer);
-// A writer that has not finished takes its file with it.
-HET_EXPORT void HetServeFree(void* writer);
+// Writes the rows of a table to a file at `path`, where there must be nothing; what caches have not sent is
+// not in it. Some rows at a time pass through memory. `options`: {"rows": "float32" | "float16" | "bfloat16"
+// | "int8", "unknown": "initial" | "zeros", "min_count": updates that a row must have, "last_used": seconds
+// since 1970 before which a row must not have been updated last}. Text: as of HetServeInspect, and "dropped":
+// rows that the last two left out.
+HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const char* path,
+                             const char* options);
 
 // Text: {"spec": ..., "rows": n, "row_type": "float32", "row_bytes": n, "unknown": "initial", "bytes": n}.
 // With `verify` all of the file is read and its checksums are compared.

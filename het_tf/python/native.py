@@ -81,7 +81,6 @@ ops, library = _load()
 library.HetText.restype = ctypes.c_char_p
 library.HetBuildInfo.restype = ctypes.c_char_p
 library.HetScanFree.restype = None
-library.HetServeFree.restype = None
 
 
 def call(function: str, *arguments: Any) -> str:

@@ -107,6 +107,13 @@ size_t RowBytes(RowType type, size_t dim) {
   return (bytes + 3) / 4 * 4;
 }
 
+bool Fits(RowType type, const float* values, size_t dim) {
+  if (type != RowType::kFloat16) return true;
+  return std::all_of(values, values + dim, [](float value) {
+    return !std::isfinite(value) || std::fabs(value) < 65520;  // from there on it rounds to infinity
+  });
+}
+
 void EncodeRow(RowType type, const float* values, size_t dim, uint8_t* row) {
   if (type == RowType::kFloat32) {
     std::memcpy(row, values, dim * sizeof(float));

@@ -93,6 +93,11 @@ Status ServeWriter::Add(Span<const Key> keys, const float* rows, size_t stride) 
   }
   const size_t row_bytes = header_.row_bytes;
   for (size_t i = 0; i < keys.size(); ++i) {
+    if (!Fits(options_.row_type, rows + i * stride, schema_->dim())) {
+      return InvalidArgument("rows is 'float16', which ends at 65504, and the row of id " +
+                             std::to_string(keys[i]) + " of table '" + schema_->spec().name +
+                             "' has larger values; use rows='bfloat16'");
+    }
     const size_t at = buffer_.size();
     buffer_.resize(at + row_bytes);
     EncodeRow(options_.row_type, rows + i * stride, schema_->dim(), buffer_.data() + at);

@@ -38,8 +38,8 @@ class ServeWriter {
   ServeWriter(const ServeWriter&) = delete;
   ServeWriter& operator=(const ServeWriter&) = delete;
 
-  // The value of keys[i] is the first dim floats of rows + i * stride. After an error only the destructor is
-  // of use. Throws std::bad_alloc.
+  // InvalidArgument: a value is beyond what the row type holds. The value of keys[i] is the first dim floats
+  // of rows + i * stride. After an error only the destructor is of use. Throws std::bad_alloc.
   Status Add(Span<const Key> keys, const float* rows, size_t stride);
   // Throws std::bad_alloc.
   Status Finish();

@@ -11,22 +11,17 @@ loads it needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../he
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from het_tf.python import native, ops
 from het_tf.python.config import TableConfig
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.native import tf
-
-_CHUNK = 1 << 16  # rows handed over at once
 
 
 class Backend(redirect.Backend):
@@ -40,8 +35,7 @@ class Backend(redirect.Backend):
         self._bytes: dict[tuple[str, str], int] = {}
         for number, source in enumerate(sources):
             path = directory / f"rows-{number:03d}.het"
-            rows = source.read()
-            written = write(path, source.table, rows.keys, rows.values, options)
+            written = write(path, source, options)
             self._assets[source.key] = tf.saved_model.Asset(str(path))
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
 
@@ -70,52 +64,33 @@ class Backend(redirect.Backend):
         return self._bytes
 
 
-def write(
-    path: Path,
-    table: TableConfig,
-    keys: native.Int64Array,
-    values: native.FloatArray,
-    options: redirect.Options | None = None,
-) -> dict[str, Any]:
-    """Writes a serving file.
+def write(path: Path, source: Source, options: redirect.Options) -> dict[str, Any]:
+    """Writes the rows of a table to a serving file, some at a time.
 
     Args:
       path: Where there is nothing yet.
-      table: Whose rows they are.
-      keys: int64 [N]. Of equal ones the last counts.
-      values: float32 [N, dim].
+      source: The table, and which rows are left out; learns how many that were.
       options: How rows are stored, and what unknown ids read.
 
     Returns:
-      As `inspect`.
+      As `inspect`, and "dropped".
 
     Raises:
-      ValueError: There is something at `path`, or keys and values do not belong together.
-      OSError: It cannot be written.
+      ValueError: A value is beyond what float16 can hold.
+      LookupError: There is no such table.
+      OSError: There is something at `path`, or it cannot be written.
     """
-    options = options or redirect.Options()
-    if keys.shape != (len(keys),) or values.shape != (len(keys), table.dim):
-        raise ValueError(
-            f"table {table.name!r}: keys have shape {keys.shape} and values {values.shape}; they must be [N] "
-            f"and [N, {table.dim}]"
-        )
-    with _writer(path, table, options) as writer:
-        for begin in range(0, len(keys), _CHUNK):
-            some = np.ascontiguousarray(keys[begin : begin + _CHUNK], np.int64)
-            rows = np.ascontiguousarray(values[begin : begin + _CHUNK], np.float32)
-            native.call("HetServeAdd", writer, some, len(some), rows, table.dim)
-        return dict(json.loads(native.call("HetServeFinish", writer)))
-
-
-@contextlib.contextmanager
-def _writer(path: Path, table: TableConfig, options: redirect.Options) -> Iterator[ctypes.c_void_p]:
-    writer = ctypes.c_void_p()
-    how = json.dumps({"rows": options.rows, "unknown": options.unknown})
-    native.call("HetServeCreate", str(path), json.dumps(table.spec), how, ctypes.byref(writer))
-    try:
-        yield writer
-    finally:
-        native.library.HetServeFree(writer)
+    how: dict[str, Any] = {
+        "rows": options.rows,
+        "unknown": options.unknown,
+        "min_count": source.filter.min_count,
+    }
+    if source.filter.max_age is not None:
+        how["last_used"] = max(0, math.ceil(source.filter.now - source.filter.max_age))
+    text = native.call("HetServeWrite", source.namespace, source.table.name, str(path), json.dumps(how))
+    written = dict(json.loads(text))
+    source.kept, source.dropped = written["rows"], written["dropped"]
+    return written
 
 
 def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:

@@ -3,9 +3,9 @@
     saved_model.pb     HetLookup(ids), with the tables' specs, the server's address and the bound on staleness
 
 No row is in the SavedModel: it serves what training has pushed so far, at most `max_age` seconds or
-`pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Whoever loads it needs het_tf's library and a
-parameter server that has the tables; a serving process makes none there, and a user of the server who may only
-read suffices.
+`pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Whoever loads it needs het_tf's library and
+a parameter server that has the tables; a serving process makes none there, and a user of the server who may
+only read suffices.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Backend(redirect.Backend):
       sources: See `redirect.Backend`. Filters of rows are refused: the table is served as it is.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
-      ps: Address of the parameter server, "redis://[USER@]HOST[:PORT][,...]" or "unix://PATH"; None: the one of
-        this process. In the serving process the environment's HET_SERVE_PS goes before it, with the login where
-        there is one: a password is not written into a SavedModel.
+      ps: Address of the parameter server, "redis://HOST[:PORT][,...]" or "unix://PATH"; None: the one of
+        this process. In the serving process the environment's HET_SERVE_PS goes before it, with the login
+        where there is one: a password is not written into a SavedModel.
       max_age: Seconds that a served row may be behind the server; or
       pull_bound: Updates that it may be behind. One of the two is given.
       cache_rows: Rows of each table that a serving process keeps.
-      stale_ok: What happens when the server does not answer within the deadline. False: the call fails. True:
-        rows that were read before are served as they are, counted ("stale" in `stats`) and reported on stderr; a
-        call with rows that were never read fails.
+      stale_ok: What happens when the server does not answer within the deadline. False: the call fails.
+        True: rows that were read before are served as they are, counted ("stale" in `stats`) and reported
+        on stderr; a call with rows that were never read fails.
       deadline: Seconds that a call waits for the server.
       connections: Calls that may ask the server at once; others wait for a connection.
 
@@ -120,7 +120,8 @@ class Backend(redirect.Backend):
 def _refuse(sources: Sequence[Source], options: redirect.Options) -> None:
     if options.rows != "float32":
         raise ValueError(
-            f'rows is {options.rows!r}, and format="online" reads the server\'s rows as they are; leave it out'
+            f'rows is {options.rows!r}, and format="online" reads the rows of the server as they are; leave '
+            "it out"
         )
     if options.unknown != "initial":
         raise ValueError(
