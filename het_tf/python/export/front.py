@@ -122,7 +122,8 @@ def export(
       rows: How rows are stored: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
       unknown: What an id without a row reads: "initial": its initial row, as in training; "zeros".
       min_count: Leaves out rows with fewer updates than this, 0 to 65535.
-      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none.
+      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none. "online"
+        leaves out none: there it is how many seconds a row that is served may be behind the server.
       evaluate: A `tf.data.Dataset` of (inputs, labels 0 or 1): prints the AUC of the model with rows stored
         in each of the four ways.
       overwrite: Whether a SavedModel at the path may be replaced.
@@ -150,7 +151,11 @@ def export(
         try:
             for namespace in dict.fromkeys(layer.namespace for layer in layers):
                 native.call("HetFlush", namespace)
-            sources = _sources(layers, Filter(min_count, max_age))
+            if format == "online":
+                options["max_age"] = max_age  # of the copy that serves, not of the row
+                sources = _sources(layers, Filter())
+            else:
+                sources = _sources(layers, Filter(min_count, max_age))
             result = _export(model, target, format, signatures, asked, sources, evaluate, overwrite, options)
         except Exception as failure:  # the others wait for rank 0
             error = failure
@@ -242,10 +247,10 @@ def _check(
         raise ValueError(f"min_count is {min_count!r}; give a number of updates from 0 to 65535")
     if max_age is not None and not (isinstance(max_age, (int, float)) and max_age > 0):
         raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
-    if format == "online" and (asked.rows != "float32" or min_count or max_age or evaluate is not None):
+    if format == "online" and (asked.rows != "float32" or min_count or evaluate is not None):
         raise ValueError(
-            "format is 'online', which exports no rows; rows, min_count, max_age and evaluate go with "
-            "'portable' and 'native'"
+            "format is 'online', which exports no rows; rows, min_count and evaluate go with 'portable' and "
+            "'native'"
         )
     if not model.built:
         raise ValueError(
