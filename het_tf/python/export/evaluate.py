@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Any, sources: Sequence[Source], asked: redirect.Options, dataset: Any
+    model: Any, sources: Sequence[Source], asked: redirect.Options, dataset: Any, directory: Path
 ) -> list[Evaluation]:
     """Reads the data set once for each way to store rows.
 
@@ -43,14 +42,14 @@ def evaluate(
       sources: Its tables; rows that filters leave out are left out here too.
       asked: For `unknown`.
       dataset: Of (inputs, labels) or (inputs, labels, weights); weights are not looked at.
+      directory: With room for a table.
 
     Raises:
       ValueError: The elements are others, the model gives more than one score, or labels are not 0 and 1.
     """
     results: list[Evaluation] = []
     for rows in quantise.ROWS:
-        with tempfile.TemporaryDirectory() as directory:
-            backend = portable.Backend(sources, replace(asked, rows=rows), Path(directory))
+        backend = portable.Backend(sources, replace(asked, rows=rows), directory)
         value = _auc(model, backend, dataset)
         size = sum((backend.row_bytes() or {}).values())
         results.append(Evaluation(rows, size, value, value - results[0].auc if results else 0.0))

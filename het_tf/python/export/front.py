@@ -141,37 +141,42 @@ def export(
       RuntimeError: A layer is a copy whose tables belong to another layer, which still lives.
     """
     asked = redirect.Options(rows, unknown)
-    layers = _check(model, format, asked, min_count, max_age, evaluate)
-    target = _check_path(path, overwrite)
+    writes = checks.workers() == 1 or runtime.horovod().rank() == 0
+    with _together("export_check"):
+        layers = _check(model, format, asked, min_count, max_age, evaluate)
+        target = _check_path(path, overwrite) if writes else Path()
     if checks.workers() > 1:
         flush_all()
-    error: Exception | None = None
     result: Export | None = None
-    if checks.workers() == 1 or runtime.horovod().rank() == 0:
-        try:
-            for namespace in dict.fromkeys(layer.namespace for layer in layers):
-                native.call("HetRefresh", namespace)  # the model goes on with the rows that are exported
+    with _together("export"):
+        for namespace in dict.fromkeys(layer.namespace for layer in layers):
+            native.call("HetRefresh", namespace)  # every rank goes on with the rows that are exported
+        if writes:
             if format == "online":
                 options["max_age"] = max_age  # of the copy that serves, not of the row
                 sources = _sources(layers, Filter())
             else:
                 sources = _sources(layers, Filter(min_count, max_age))
             result = _export(model, target, format, signatures, asked, sources, evaluate, overwrite, options)
-        except Exception as failure:  # the others wait for rank 0
-            error = failure
-    _agree(error)
     if verbose and result is not None:
         print(result)
     return result
 
 
-def _agree(error: Exception | None) -> None:
-    """Returns on every rank, or raises on every rank what rank 0 has met."""
-    of_ranks = collective.gather(None if error is None else str(error), "export")
+@contextlib.contextmanager
+def _together(label: str) -> Iterator[None]:
+    """Every rank leaves it when all have come so far; an error on one of them is raised on all."""
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as failure:  # the others wait for this rank
+        error = failure
+    of_ranks = collective.gather(None if error is None else str(error), label)
     if error is not None:
         raise error
-    if of_ranks[0] is not None:
-        raise RuntimeError(f"rank 0 could not export: {of_ranks[0]}")
+    for rank, text in enumerate(of_ranks):
+        if text is not None:
+            raise RuntimeError(f"rank {rank} could not export: {text}")
 
 
 def _export(
@@ -222,7 +227,7 @@ def _export(
         del backend, module, functions
         _record(staging, summary)
         if evaluate is not None:
-            summary.evaluation.extend(evaluate_lib.evaluate(model, sources, asked, evaluate))
+            summary.evaluation.extend(evaluate_lib.evaluate(model, sources, asked, evaluate, work))
         _publish(staging, target, overwrite)
     return summary
 
