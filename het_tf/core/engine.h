@@ -129,6 +129,9 @@ class Engine {
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
+  // Flushes and empties caches, but for what was trained meanwhile: reads give the store's rows. A copy that
+  // its worker went on training differs from them in the last bit, for it has rounded in another order.
+  Status Refresh();
   // What has been applied so far is in a checkpoint: it need not be kept for a server that loses it.
   void MarkDurable();
   // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the
@@ -157,6 +160,8 @@ class Engine {
   Result<std::string> StoreInfo();
   // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
+  // fn(rows) for all rows of a table, some at a time. What caches have not sent is not among them.
+  Status VisitRows(const std::string& table, const std::function<Status(const RowBatch&)>& fn);
   // A second BeginLoad of the same loader renews its time.
   Status BeginLoad(const BeginRequest& request);
   // These two may run several at once.

@@ -1,0 +1,122 @@
+"""The rows of a table at one moment, without slots, as an export takes them.
+
+They come by way of a row file (core/checkpoint/row_file.h), which the core writes some rows at a time,
+wherever the table is, and which is mapped here: a table is not in memory a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python import native
+from het_tf.python.config import TableConfig
+
+_TYPES = {"I64": np.int64, "F32": np.float32, "U32": np.uint32, "U16": np.uint16}
+_CHUNK = 1 << 16  # rows copied at a time
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which rows are left out.
+
+    Attributes:
+      min_count: Rows with fewer updates; 0: none. Counts end at 65535.
+      max_age: Rows whose last update is longer ago, in seconds; None: none.
+      now: Seconds since 1970 from which ages count.
+    """
+
+    min_count: int = 0
+    max_age: float | None = None
+    now: float = field(default_factory=lambda: time.time())
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table.
+
+    Attributes:
+      keys: int64 [N], each once.
+      values: float32 [N, dim].
+    """
+
+    keys: native.Int64Array
+    values: native.FloatArray
+
+
+@dataclass
+class Source:
+    """A table of the model that is exported.
+
+    Attributes:
+      table: Its configuration.
+      namespace: Its namespace.
+      filter: Which rows are left out.
+      kept: After `read`: how many rows there are; None: nobody has read them.
+      dropped: After `read`: how many the filter left out.
+    """
+
+    table: TableConfig
+    namespace: str
+    filter: Filter = field(default_factory=Filter)
+    kept: int | None = None
+    dropped: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.table.name
+
+    def read(self, directory: Path) -> Rows:
+        """All rows that the filter lets pass. What caches hold back is to be sent before.
+
+        Args:
+          directory: Where there is room for the table with its slots, which is taken for a moment.
+        """
+        path = directory / "rows.safetensors"
+        store = json.loads(native.call("HetStoreInfo", self.namespace))
+        request = {"tables": [self.table.name], "partitions": list(range(store["partitions"])), "since": None}
+        try:
+            native.call("HetSaveRows", self.namespace, str(path), json.dumps(request))
+            columns = _map(path, self.table.name)
+        finally:
+            path.unlink(missing_ok=True)  # what is mapped stays until it is let go
+        keys, values = columns["keys"], columns["values"]
+        keep = np.flatnonzero(self._keep(columns))
+        self.kept, self.dropped = keep.size, keys.size - keep.size
+        if self.dropped == 0:
+            return Rows(keys, values)
+        kept = np.empty((keep.size, self.table.dim), np.float32)
+        for start in range(0, keep.size, _CHUNK):
+            kept[start : start + _CHUNK] = values[keep[start : start + _CHUNK]]
+        return Rows(keys[keep], kept)
+
+    def _keep(self, columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+        keep = columns["counts"] >= self.filter.min_count
+        if self.filter.max_age is not None:
+            keep &= columns["last_used"] >= self.filter.now - self.filter.max_age
+        return keep
+
+
+def _map(path: Path, table: str) -> dict[str, npt.NDArray[Any]]:
+    """The columns of a table in a row file, mapped."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    if path.stat().st_size == 8 + size:
+        data = np.empty(0, np.uint8)  # no rows at all, and nothing can be mapped
+    else:
+        data = np.memmap(path, np.uint8, "r", 8 + size)
+    return {
+        name.removeprefix(f"{table}/"): data[slice(*tensor["data_offsets"])]
+        .view(_TYPES[tensor["dtype"]])
+        .reshape(tensor["shape"])
+        for name, tensor in header.items()
+        if name.startswith(f"{table}/")
+    }
