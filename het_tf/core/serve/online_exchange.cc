@@ -60,6 +60,7 @@ Status OnlineExchange::Run(Vector<Question>* questions, double until) {
 
 Status OnlineExchange::Converse(double until) {
   const double began = clock_();
+  const double patience = (until - began) / 4;
   std::vector<Transport::Event> events;
   while (open_ > 0) {
     double now = clock_();
@@ -69,6 +70,12 @@ Status OnlineExchange::Converse(double until) {
     for (Ask& ask : asks_) {
       if (ask.done) continue;
       if (ask.request_id == 0 && now >= ask.not_before) Send(&ask);
+      if (ask.request_id != 0 && now - ask.sent_at >= patience &&
+          now - transport_->LastMoved(ask.partition) >= patience) {
+        // Whoever is silent for so long may be gone without a word: there is time for another try.
+        transport_->Reset(ask.partition);
+        Failed(&ask, "no answer for " + Seconds(patience));
+      }
       if (ask.request_id != 0) {
         expects = true;
       } else {
