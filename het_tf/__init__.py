@@ -35,6 +35,7 @@ _ALONE = _PROGRAM == "het-ps" or (_PROGRAM == "-m" and {"het_tf.doctor", "het_tf
 if _TYPE_CHECKING or not _ALONE:
     from het_tf.python import callbacks, initializers, optimizers
     from het_tf.python.config import FeatureConfig, TableConfig
+    from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.native import build_info
     from het_tf.python.runtime import init, namespace, no_update
@@ -78,6 +79,7 @@ __all__ = [
     "no_update",
     "optimizers",
     "reset",
+    "serve_check",
     "table",
     "tables",
 ]
