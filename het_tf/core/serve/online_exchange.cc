@@ -96,7 +96,12 @@ Status OnlineExchange::Converse(double until) {
 void OnlineExchange::Send(Ask* ask) {
   ask->sections.clear();
   for (size_t i : ask->questions) {
-    const Question& question = (*questions_)[i];
+    Question& question = (*questions_)[i];
+    // What comes back belongs to the life of now, before any epoch is read: a life that another call ends
+    // meanwhile takes this answer along.
+    const uint32_t life = question.table->life(ask->partition);
+    question.check = question.check && question.life == life;
+    question.life = life;
     auto section = std::find_if(ask->sections.begin(), ask->sections.end(),
                                 [&](const Section& one) { return one.table == question.table; });
     if (section == ask->sections.end()) {
@@ -235,7 +240,6 @@ void OnlineExchange::TakeRows(const Ask& ask, const Reply& reply) {
       question.clock = clock;
       question.when = ask.sent_at;
       question.value = values_.size();
-      question.life = section.table->life(ask.partition);
       values_.resize(values_.size() + schema.dim());
       if (clock == 0) {  // the store has no row
         schema.InitValue(question.key, values_.data() + question.value);

@@ -22,9 +22,9 @@ struct Question {
   OnlineTable* table;
   Key key;
   uint64_t hash;
-  uint32_t life;
-  bool check;   // else fetch
-  Clock clock;  // what is cached; then what the store has
+  uint32_t life;  // of what is cached; then of the answer
+  bool check;     // else fetch
+  Clock clock;    // what is cached; then what the store has
 
   enum Answer { kNone, kNoNews, kRow };
   Answer answer = kNone;
