@@ -377,7 +377,7 @@ TEST(OnlineReader, NoAnswerIsAnErrorAtTheDeadline) {
   const double began = live.store->transport->Now();
   std::vector<float> out;
   const Status status = live.Read(0, {5}, &out);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
   EXPECT_NE(status.message().find("partition"), std::string::npos) << status.message();
   EXPECT_NEAR(live.store->transport->Now() - began, 3, 0.1);
   EXPECT_EQ(live.counters().stale, 0u);
@@ -411,7 +411,7 @@ TEST(OnlineReader, StaleRowsAreServedIfAskedForAndNeverInSilence) {
   // What was never read cannot be served.
   std::vector<float> out;
   const Status status = live.Read(0, {5, 6}, &out);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
   EXPECT_NE(status.message().find("never read"), std::string::npos) << status.message();
   // It comes back, and is asked again.
   Speak(&live);

@@ -289,7 +289,7 @@ Status OnlineExchange::TooLate(double began) {
     text += " " + PartitionNames(partitions) + what.second + ": " + what.first + ";";
     if (text.size() > 600) break;
   }
-  return Status(Code::kUnavailable,
+  return Status(Code::kDeadlineExceeded,
                 "a lookup waited for " + Seconds(clock_() - began) + " for the parameter server;" + text +
                     " look at the servers, or export with a longer deadline, or with stale_ok=True");
 }

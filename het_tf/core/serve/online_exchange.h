@@ -37,7 +37,7 @@ class OnlineExchange {
   // `partitions` learns what answers tell. The transport is used until the exchange ends.
   OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound, std::function<double()> clock);
 
-  // Answers all questions. Unavailable: not all were answered by `until`; FailedPrecondition: the store
+  // Answers all questions. DeadlineExceeded: not all were answered by `until`; FailedPrecondition: the store
   // refuses. Throws std::bad_alloc. Rows that were answered stand in values().
   Status Run(Vector<Question>* questions, double until);
   const Vector<float>& values() const { return values_; }
