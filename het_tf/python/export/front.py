@@ -150,7 +150,7 @@ def export(
     if checks.workers() == 1 or runtime.horovod().rank() == 0:
         try:
             for namespace in dict.fromkeys(layer.namespace for layer in layers):
-                native.call("HetFlush", namespace)
+                native.call("HetRefresh", namespace)  # the model goes on with the rows that are exported
             if format == "online":
                 options["max_age"] = max_age  # of the copy that serves, not of the row
                 sources = _sources(layers, Filter())
