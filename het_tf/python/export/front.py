@@ -262,14 +262,13 @@ def _check(
             f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
         )
     for layer in layers:
-        shared = saving.shared_tables(layer)
-        if shared:
+        try:
+            saving.refuse_copy(layer)
+        except RuntimeError as error:
             raise RuntimeError(
-                f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and reads the tables "
-                f"{shared} of the layer it was made from: its rows and the copy's weights belong to "
-                "different models. Export the original, or delete it, or say that the tables are meant with "
-                "layer.share_tables()"
-            )
+                f"the rows that model {model.name!r} reads belong to another model than its weights do. "
+                f"Export that one, or: {error}"
+            ) from None
     return layers
 
 
