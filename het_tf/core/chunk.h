@@ -106,6 +106,10 @@ bool TakesMemory(Span<const uint8_t> chunk);
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
+// A kRows chunk of the rows at these positions of a batch.
+void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk);
+// A kTable chunk that raises the clock floor of a table that is there, and leaves its limits as they are.
+void EncodeFloor(const TableSchema& schema, Clock floor, Bytes* chunk);
 // A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in before it
 // loads the chunk and hands it on.
 // False, and nothing is done, for any other chunk.
@@ -115,6 +119,8 @@ bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
 bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
 // Appends the rows to *rows if they are `schema`'s; another table's are left out.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows);
+// Into a batch of the schema's widths, which has room for what was asked of HET.SCAN.
+Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows);
 
 }  // namespace het
 

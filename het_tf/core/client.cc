@@ -320,4 +320,22 @@ void Client::ForgetTable(uint64_t table) {
   }
 }
 
+void Client::Reload() {
+  CheckFork();
+  if (config_.on_reload == ClientConfig::kKeep) return;
+  uint64_t discarded = 0;
+  for (auto& [table, cache] : caches_) {
+    discarded -= cache->counters().discarded_ticks;
+    ForgetTable(table);
+    discarded += cache->counters().discarded_ticks;
+  }
+  for (Link& link : links_) {
+    link.frames.clear();
+    link.Renumber(ClientId{RandomId(), RandomId()});
+  }
+  if (discarded == 0 || !config_.notice) return;
+  config_.notice("tables are being loaded: " + std::to_string(discarded) +
+                 " updates that had not been sent were discarded. Flush before a restore to keep them");
+}
+
 }  // namespace het

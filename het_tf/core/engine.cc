@@ -173,6 +173,7 @@ Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* t
     Status status;
     {
       std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
+      HET_RETURN_IF_ERROR(RefuseWhileLoading());
       step->Scatter(call, transport_->id(0), pool_.get());
       step->PrepareValues(call);
       const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
@@ -257,13 +258,13 @@ Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped
   std::unique_ptr<Step> step;
   HET_RETURN_IF_ERROR(Consume(args.token, &step));
   std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  Status status;
+  Status status = RefuseWhileLoading();
   try {
-    if (step == nullptr) {
+    if (status.ok() && step == nullptr) {
       step = NewStep();
       step->Build(call, transport_->id(0), pool_.get());
     }
-    status = ApplyStep(call, args, step.get(), skipped);
+    if (status.ok()) status = ApplyStep(call, args, step.get(), skipped);
   } catch (const std::bad_alloc&) {
     status = OutOfMemory("HetApplyGrad");
   }

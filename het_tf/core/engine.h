@@ -17,6 +17,13 @@
 // caches, connections of its own, and without the thread until its own first call.
 //
 // Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
+//
+// Saving takes none of these locks: the store is asked for some thousand rows at a time. A load is several
+// calls, from BeginLoad to CommitLoad or AbortLoad. In between a store in this process is the loader's alone:
+// every use of a table is refused with FailedPrecondition, rather than made to wait for a thread that may
+// have failed. At a remote store the servers keep everyone out, this process included: they are answered
+// "ask again", and calls wait for as long as the deadline allows. Either way caches are emptied when the load
+// begins, and unsent updates with them, by the policy of ClientConfig::on_reload.
 #ifndef HET_TF_CORE_ENGINE_H_
 #define HET_TF_CORE_ENGINE_H_
 
@@ -34,6 +41,7 @@
 #include "het_tf/core/background.h"
 #include "het_tf/core/batch_plan.h"
 #include "het_tf/core/cache_config.h"
+#include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/local_service.h"
 #include "het_tf/core/schema.h"
 #include "het_tf/core/table_store.h"
@@ -144,6 +152,20 @@ class Engine {
   // One JSON object of counters: applies, rows, bytes, and for a cached table its traffic (counters.h).
   Result<std::string> Stats(const std::string& table);
 
+  // --- checkpoints (checkpoint/)
+  // One JSON object: the store's shape, and what it knows of each table (ops/management.h).
+  Result<std::string> StoreInfo();
+  // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
+  Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
+  // A second BeginLoad of the same loader renews its time.
+  Status BeginLoad(const BeginRequest& request);
+  // These two may run several at once.
+  Status ClearForLoad(const std::string& table);
+  Result<std::map<std::string, LoadedRows>> LoadRows(const std::string& path, const LoadRequest& request);
+  Status CommitLoad(const CommitRequest& request);
+  // The tables stay as they are: loaded in part. Nothing to do when nobody loads.
+  Status AbortLoad();
+
  private:
   std::unique_ptr<Step> NewStep();
   void Recycle(std::unique_ptr<Step> step);
@@ -160,6 +182,9 @@ class Engine {
   // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere nothing is
   // locked and steps go on: nothing of them is a row number of the store.
   std::unique_lock<std::mutex> LockRowNumbers();
+  Status RefuseWhileLoading() const;
+  Status SetLoading(bool loading);
+  Status CheckLoading() const;
 
   const std::string name_;
   const std::unique_ptr<LocalService> service_;  // null: the store is remote
@@ -171,10 +196,14 @@ class Engine {
   Background::Pause LookAfterPushes();
 
   // Locks are taken in the order in which they stand here.
+  std::shared_mutex load_mutex_;  // shared: a load goes on; exclusive: it begins or ends
+  std::string loader_;            // guarded by it; empty: none has begun here
   std::mutex apply_mutex_;        // one Apply at a time
   std::mutex admin_mutex_;        // one creation, drop or clearing of a table at a time
   std::shared_mutex pool_mutex_;  // shared: a lookup uses the pool; exclusive: the pool is replaced
   std::unique_ptr<ThreadPool> pool_;
+  // The store in this process is the loader's alone. Set with the three mutexes above held.
+  std::atomic<bool> loading_{false};
 
   std::mutex client_mutex_;  // the cache of the cached tables, transport_, and what follows
   std::unique_ptr<Client> client_;

@@ -146,6 +146,7 @@ std::unique_lock<std::mutex> Engine::LockRowNumbers() {
 Status Engine::DropTable(const std::string& name) {
   const auto apply_lock = LockRowNumbers();
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
+  HET_RETURN_IF_ERROR(RefuseWhileLoading());
   auto table = Find(name);
   if (!table.ok()) return table.status();
   // A push of the table that is still on its way must not find it gone.
@@ -189,6 +190,7 @@ void Engine::Invalidate(const Table& table, Span<const Key> keys) {
 }
 
 Status Engine::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
+  HET_RETURN_IF_ERROR(RefuseWhileLoading());
   auto table = Find(name);
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
@@ -203,6 +205,7 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
   if (!table.ok()) return table.status();
   if (table.value()->options.cache) HET_RETURN_IF_ERROR(Flush());
   const auto apply_lock = LockRowNumbers();
+  HET_RETURN_IF_ERROR(RefuseWhileLoading());
   auto gone = store_->Remove(*table.value()->schema, keys);
   Invalidate(*table.value(), keys);
   if (!gone.ok()) return gone.status();
@@ -213,6 +216,7 @@ Status Engine::Remove(const std::string& name, Span<const Key> keys, size_t* rem
 Status Engine::Clear(const std::string& name) {
   const auto apply_lock = LockRowNumbers();
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
+  HET_RETURN_IF_ERROR(RefuseWhileLoading());
   auto table = Find(name);
   if (!table.ok()) return table.status();
   HET_RETURN_IF_ERROR(store_->ClearTable(*table.value()->schema));

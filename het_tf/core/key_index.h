@@ -63,13 +63,14 @@ class KeyIndex {
     return kNoRow;
   }
 
-  // Makes room for one more key, so that the next Insert cannot fail. hash_of(row) is asked for rows already
-  // here. Throws std::bad_alloc and leaves the index as it was.
+  // Makes room for one more key, or `more`, so that the next Inserts cannot fail. hash_of(row) is asked for
+  // rows already here. Throws std::bad_alloc and leaves the index as it was.
   template <typename HashOf>
-  void Reserve(HashOf hash_of) {
+  void Reserve(HashOf hash_of, size_t more = 1) {
     const size_t capacity = buckets_.size() * kEntries;
-    if (size_ + 1 <= capacity - capacity / 7) return;
-    const size_t wanted = buckets_.size() + buckets_.size() / 2 + 1;
+    if (size_ + more <= capacity - capacity / 7) return;
+    const size_t wanted =
+        std::max(buckets_.size() + buckets_.size() / 2 + 1, (size_ + more) / kEntries * 7 / 6 + 2);
     Vector<Bucket> old;
     old.reserve(wanted);
     AdviseHugePages(old.data(), wanted * sizeof(Bucket));
@@ -82,7 +83,7 @@ class KeyIndex {
     }
   }
 
-  // `row`'s key must not be here yet, and Reserve must have been called since the last Insert.
+  // `row`'s key must not be here yet, and Reserve must have made room for it.
   void Insert(uint64_t hash, uint32_t row) {
     Place(hash, row);
     ++size_;

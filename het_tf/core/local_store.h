@@ -21,10 +21,22 @@ class LocalStore : public TableStore {
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
   Result<TableRows> Scan(const TableSchema& schema) override;
 
+  uint32_t partitions() const override { return service_->partitions(); }
+  uint64_t hash_seed() const override { return service_->hash_seed(); }
+  Result<TableState> State(const TableSchema& schema) override;
+  Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
+  // Whoever would see half of a load is in this process: the engine keeps them out (engine.h).
+  Status BeginLoad(const std::string& loader, uint32_t seconds) override;
+  Status CommitLoad(const std::string&) override { return Status(); }
+  Status AbortLoad(const std::string&) override { return Status(); }
+  Status Reserve(const TableSchema& schema, Span<const uint64_t> more_rows) override;
+  Status LoadBatch(const TableSchema& schema, const RowBatch& rows) override;
+  Status RaiseFloor(const TableSchema& schema, Clock floor) override;
+
  private:
-  uint32_t PartitionOfKey(Key key) const {
-    return PartitionOf(HashKey(key, service_->hash_seed()), service_->partitions());
-  }
+  // f(shard) under the mutex of the partition.
+  template <typename F>
+  Status WithShard(const TableSchema& schema, uint32_t partition, F f);
 
   LocalService* const service_;
 };

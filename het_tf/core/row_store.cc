@@ -128,6 +128,10 @@ uint32_t RowStore::Insert(Key key, uint64_t hash) {
   return row;
 }
 
+void RowStore::Reserve(size_t more_rows) {
+  index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); }, more_rows);
+}
+
 void RowStore::Erase(uint32_t row) {
   RowMeta& m = meta(row);
   index_.Erase(Hash(m.key), row);

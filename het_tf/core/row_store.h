@@ -81,6 +81,10 @@ class RowStore {
   // Throws std::bad_alloc and changes nothing then.
   uint32_t Insert(Key key, uint64_t hash);
 
+  // The index need not grow for so many more rows. Throws std::bad_alloc and changes nothing then.
+  void Reserve(size_t more_rows);
+  void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
+
   void Erase(uint32_t row);
   void Clear();
 

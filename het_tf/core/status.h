@@ -12,6 +12,7 @@ namespace het {
 enum class Code {
   kOk = 0,
   kCancelled = 1,
+  kFile = 2,  // TensorFlow's UNKNOWN: the operating system refused a file; the message has its reason
   kInvalidArgument = 3,
   kDeadlineExceeded = 4,
   kNotFound = 5,

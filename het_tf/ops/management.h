@@ -64,6 +64,37 @@ HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
 HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);
+
+// --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
+
+// Text: {"partitions": P, "hash_seed": "decimal", "remote": bool, "tables": {name: {"spec", "limits",
+// "applies", "rows", "clock_floor", "epochs": ["decimal", ... one a partition], "row_floats",
+// "slots": [[name, floats], ...]}}}.
+HET_EXPORT int HetStoreInfo(const char* name_space);
+// Writes the new file `path` and syncs it; several calls at once are fine. What caches have not sent is not
+// in it: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables": {name:
+// [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
+// "header_crc32c", "tensors": {"NAME/keys": {"rows", "crc32c"}}, "tables": {name: {"rows", "removed"}}}.
+HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
+// Compares a file with what a manifest says of it (the text of HetSaveRows); "": its structure alone.
+// InvalidArgument names file, tensor and bytes.
+HET_EXPORT int HetVerifyRows(const char* path, const char* entry);
+// Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
+// call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
+HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);
+// All rows go. Between Begin and Commit.
+HET_EXPORT int HetLoadClear(const char* name_space, const char* table);
+// Rows and removals of a file into the store; several calls at once are fine. Request: {"tables": {name in
+// the file: {"to": name, "slots": true}}}; without slots each row gets a new row's. Text: {"tables": {name in
+// the file: {"rows", "removed"}}}.
+HET_EXPORT int HetLoadRows(const char* name_space, const char* path, const char* request);
+// Request: {"clock_floors": {name: n}, "applies": {name: n}}. Every table has a new epoch.
+HET_EXPORT int HetLoadCommit(const char* name_space, const char* request);
+// Ends a load that has begun; tables stay loaded in part.
+HET_EXPORT int HetLoadAbort(const char* name_space);
+// *crc: of what it was the CRC-32C of (at first 0) and these bytes behind it.
+HET_EXPORT int HetCrc32c(const void* data, size_t size, int64_t* crc);
+
 // Forgets the namespace and its tables.
 HET_EXPORT int HetReset(const char* name_space);
 // Of all engines, the caller included.

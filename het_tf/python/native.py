@@ -21,6 +21,7 @@ LIBRARY = Path(__file__).resolve().parent.parent / "lib" / "libhet_tf.so"
 
 # het::Code -> the exception of Python that says the same.
 _EXCEPTIONS: dict[int, type[Exception]] = {
+    2: OSError,  # the operating system refused a file
     3: ValueError,  # invalid argument
     4: TimeoutError,  # deadline exceeded
     5: LookupError,  # not found
@@ -91,7 +92,7 @@ def call(function: str, *arguments: Any) -> str:
 
     Raises:
       ValueError, LookupError, RuntimeError, MemoryError, NotImplementedError, TimeoutError or
-      ConnectionError, by the code of the error.
+      ConnectionError or OSError, by the code of the error.
     """
     converted = [_to_c(argument) for argument in arguments]
     code = getattr(library, function)(*converted)

@@ -1,216 +1,114 @@
-"""Checkpoints made by hand, with nothing but the description of the format: what het-ckpt is tested on.
-
-`write` takes rows as {id: (clock, value, slots, last_used, count)}; nothing of the package is used but the
-checksum.
-"""
+"""What the tests of checkpoints have in common: models that train on small integers, and tables compared."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from het_tf.python.checkpoint.crc32c import crc32c
-from het_tf.python.ckpt_cli import cli
+import het_tf
+from het_tf.python.checkpoint import dense
 
-Rows = dict[int, tuple[int, list[float], list[float], int, int]]
-PARTITIONS, SEED = 8, 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
-
-
-def partition(key: int, partitions: int = PARTITIONS, seed: int = SEED) -> int:
-    x = (key & _MASK) ^ seed
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        x = (x ^ x >> 33) * factor & _MASK
-    return ((x ^ x >> 33) >> 16 & 0xFFFF) * partitions >> 16
+keras = tf.keras
 
 
-@dataclass
-class Table:
-    """What goes into a checkpoint of one table."""
-
-    rows: Rows
-    removed: list[int] = field(default_factory=list)
-    complete: bool = True
-    dim: int = 3
-    slots: int = 1
-    name: str = "item"
-
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "dim": self.dim, "optimizer": {"name": "row_wise_adagrad"}, "seed": 0}
+def optimizer(name: str) -> Any:
+    return getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
 
 
-def tensor_bytes(
-    tensors: dict[str, np.ndarray], metadata: dict[str, str] | None = None
-) -> tuple[bytes, bytes]:
-    """Header and body of a safetensors file."""
-    codes = {"int64": "I64", "float32": "F32", "uint32": "U32", "uint16": "U16"}
-    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    body = b""
-    for name, array in tensors.items():
-        begin = len(body)
-        body += array.tobytes()
-        header[name] = {
-            "dtype": codes[str(array.dtype)],
-            "shape": list(array.shape),
-            "data_offsets": [begin, len(body)],
-        }
-    return pack(header), body
+def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
+    options.setdefault("optimizer", optimizer(of))
+    return het_tf.keras.Embedding(dim, name=name, staleness=0, **options)
 
 
-def pack(header: dict[str, Any]) -> bytes:
-    text = json.dumps(header).encode()
-    text += b" " * (-(8 + len(text)) % 64)
-    return len(text).to_bytes(8, "little") + text
+def step(layer: Any, ids: Any, seed: int) -> None:
+    """One step with gradients that are small integers."""
+    rng = np.random.default_rng(seed)
+    gradient = rng.integers(-2, 3, (len(ids), layer.tables[0].dim)).astype(np.float32)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(np.asarray(ids), training=True) * gradient)
+    tape.gradient(loss, layer.trainable_variables)
 
 
-def columns(table: Table, partitions: set[int], increment: bool) -> dict[str, np.ndarray]:
-    rows = {key: row for key, row in table.rows.items() if partition(key) in partitions}
-    out = {
-        "keys": np.array([*rows], np.int64),
-        "clocks": np.array([row[0] for row in rows.values()], np.int64),
-        "removed": np.array([key for key in table.removed if partition(key) in partitions], np.int64),
-        "values": np.array([row[1] for row in rows.values()], np.float32).reshape(len(rows), table.dim),
-        "slots": np.array([row[2] for row in rows.values()], np.float32).reshape(len(rows), table.slots),
-        "last_used": np.array([row[3] for row in rows.values()], np.uint32),
-        "counts": np.array([row[4] for row in rows.values()], np.uint16),
-    }
-    if not increment:
-        del out["removed"]
-    if not table.slots:
-        del out["slots"]
-    return {f"{table.name}/{name}": column for name, column in out.items()}
+def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int = 60) -> None:
+    """Steps `begin` to `end`; step i is the same in every run."""
+    for number in range(begin, end):
+        rng = np.random.default_rng(1000 + number)
+        step(layer, rng.integers(-ids, ids, batch), number)
 
 
-def write(
-    path: Path,
-    tables: list[Table],
-    base: Path | None = None,
-    files: int = 3,
-    step: int | None = 7,
-    dense: dict[str, np.ndarray] | None = None,
-) -> Path:
-    """Writes a checkpoint; an increment if it has a base."""
-    path.mkdir(parents=True)
-    entries = []
-    parts = np.array_split(np.arange(PARTITIONS), files)
-    for number, part in enumerate(parts):
-        found = [columns(table, {*map(int, part)}, base is not None) for table in tables]
-        tensors = {
-            name: of[name] for size in (8, 4, 2) for of in found for name in of if of[name].itemsize == size
-        }
-        head, body = tensor_bytes(tensors, {"format": "het_tf rows", "version": "1"})
-        name = f"rows-{number:05d}-of-{files:05d}.safetensors"
-        (path / name).write_bytes(head + body)
-        entries.append({
-            "name": name,
-            "bytes": len(head + body),
-            "partitions": [int(one) for one in part],
-            "header_crc32c": f"{crc32c(head):08x}",
-            "tensors": {
-                name: {"rows": len(array), "crc32c": f"{crc32c(array.tobytes()):08x}"}
-                for name, array in tensors.items()
-            },
-        })  # fmt: skip
-    dense_entry = None
-    if dense is not None:
-        raw = b"".join(tensor_bytes(dense))
-        (path / "dense.safetensors").write_bytes(raw)
-        dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "crc32c": f"{crc32c(raw):08x}"}
-    document = {
-        "format": "het_tf checkpoint",
-        "version": 1,
-        "id": f"{abs(hash(str(path))):032x}",
-        "created": 1_700_000_000.0,
-        "step": step,
-        "namespace": "",
-        "base": {"name": base.name, "id": manifest(base)["id"]} if base else None,
-        "store": {"partitions": PARTITIONS, "hash_seed": str(SEED)},
-        "tables": [
-            {
-                "name": table.name,
-                "spec": table.spec(),
-                "limits": {},
-                "applies": 5,
-                "rows": len(table.rows),
-                "removed": len(table.removed),
-                "complete": table.complete,
-                "clock_floor": 0,
-                "slots": [["accumulator", table.slots]] if table.slots else [],
-                "epochs": ["1"] * PARTITIONS,
-            }
-            for table in tables
-        ],
-        "files": entries,
-        "dense": dense_entry,
-    }
-    seal(path, document)
-    return path
+def tables(namespace: str = "") -> dict[str, dict[str, np.ndarray]]:
+    """Everything of all tables: values, slots, clocks, counts, when last used."""
+    with het_tf.namespace(namespace):
+        het_tf.flush()
+        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.table.tables())}
 
 
-def manifest(path: Path) -> dict[str, Any]:
-    return json.loads((path / "manifest.json").read_text())
+def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ...] = ()) -> None:
+    """Asserts that tables are equal bit for bit, in all columns or in some."""
+    assert sorted(found) == sorted(expected)
+    for name, table in expected.items():
+        for column in columns or table:
+            np.testing.assert_array_equal(found[name][column], table[column], err_msg=f"{name}: {column}")
 
 
-def seal(path: Path, document: dict[str, Any]) -> None:
-    """Writes the manifest with its checksum."""
-    document = {name: value for name, value in document.items() if name != "crc32c"}
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-    (path / "manifest.json").write_text(json.dumps({**document, "crc32c": f"{crc32c(canonical):08x}"}))
+def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = None, dense_rate: Any = None) -> Any:
+    """A model of rows and dense weights; `whole`: its numbers stay integers for some steps."""
+    keras.utils.set_random_seed(7)
+    ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    if whole:
+        made = het_tf.optimizers.SGD(1.0 if rate is None else rate)
+        options = {"optimizer": made, "initializer": "zeros"}
+    else:
+        cls = getattr(het_tf.optimizers, of)
+        options = {"optimizer": cls(0.1 if rate is None else rate)}
+    rows = het_tf.keras.Embedding(4, combiner="sum", name="item", staleness=0, **options)(ids)
+    kind = "zeros" if whole else "glorot_uniform"
+    if whole:
+        out = keras.layers.Dense(1, kernel_initializer=kind)(x)
+        out = keras.layers.Add()([out, keras.layers.Lambda(_sum, output_shape=(1,))(rows)])
+    else:
+        out = keras.layers.Dense(5, "tanh")(x)
+        out = keras.layers.Dense(1)(keras.layers.Concatenate()([out, rows]))
+    made = keras.Model([ids, x], out)
+    if whole:
+        made.compile(keras.optimizers.SGD(1.0), integers)
+    else:
+        made.compile(keras.optimizers.Adam(dense_rate or 0.02), "mse")
+    return made
 
 
-def reseal_file(path: Path, number: int = 0) -> None:
-    """Makes the manifest's checksums those of a file that was changed: what remains is what is in it."""
-    document = manifest(path)
-    entry = document["files"][number]
-    raw = (path / entry["name"]).read_bytes()
-    length = 8 + int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:length])
-    entry.update(bytes=len(raw), header_crc32c=f"{crc32c(raw[:length]):08x}", tensors={})
-    for name, one in header.items():
-        if name != "__metadata__":
-            begin, end = (length + offset for offset in one["data_offsets"])
-            entry["tensors"][name] = {"rows": one["shape"][0], "crc32c": f"{crc32c(raw[begin:end]):08x}"}
-    seal(path, document)
+def _sum(rows: Any) -> Any:
+    return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
 
-def rows(
-    ids: range | list[int], clock: int = 1, dim: int = 3, slots: int = 1, last_used: int = 1_600_000_000
-) -> Rows:
-    """Rows whose content says which they are."""
+def integers(y_true: Any, y_pred: Any) -> Any:
+    """A loss whose gradients are small integers that depend on the rows: a row of another step shows."""
+    del y_true
+    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred), 5.0) - 2.0)
+    return factor * y_pred
+
+
+def fit(model: Any, begin: int, end: int) -> None:
+    """Steps `begin` to `end`; step i is the same in every run."""
+    for number in range(begin, end):
+        rng = np.random.default_rng(number)
+        ids = rng.integers(0, 50, (4, 2))
+        x = rng.integers(-1, 2, (4, 3)).astype(np.float32)
+        model.train_on_batch([ids, x], (ids.sum(-1, keepdims=True) % 3 == 0).astype(np.float32))
+
+
+def weights(model: Any) -> list[np.ndarray]:
+    """Dense weights and the state of the optimizer."""
+    return [tf.convert_to_tensor(one.variable).numpy() for one in dense.variables_of(model)]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """All files below a directory."""
     return {
-        key: (
-            clock,
-            [key + clock / 8 + i for i in range(dim)],
-            [0.5 + clock] * slots,
-            last_used + clock,
-            clock,
-        )
-        for key in ids
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
     }
-
-
-class Done:
-    """What a command answered."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
-def het_ckpt(*words: object, status: int = 0) -> Done:
-    """Runs `het-ckpt WORDS` and checks its exit status."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            got = cli.main([str(word) for word in words])
-        except SystemExit as end:
-            got = end.code
-    done = Done(got, out.getvalue(), err.getvalue())
-    assert got == status, f"het-ckpt {words}: {got}\n{done.out}\n{done.err}"
-    assert "Traceback" not in done.err
-    return done

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_lib import (
+from het_ckpt_lib import (
     SEED,
     Table,
     columns,

@@ -71,19 +71,24 @@ Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& comman
   return cluster_.Ask(keys_[partition], words, seconds_, /*repeatable=*/command != "HET.LOAD");
 }
 
-Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
-                                                   const std::vector<std::string>& words, const char* fine) {
+Result<std::vector<RedisReply>> RedisStore::AskAll(const std::vector<RedisCluster::Command>& commands,
+                                                   const char* fine) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (process_ != getpid()) cluster_.ForgetConnections();
   process_ = getpid();
+  std::vector<RedisReply> replies;
+  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies, fine));
+  return replies;
+}
+
+Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
+                                                   const std::vector<std::string>& words, const char* fine) {
   std::vector<RedisCluster::Command> commands;
   for (const std::string& key : keys_) {
     commands.push_back({key, {command, key}});
     commands.back().words.insert(commands.back().words.end(), words.begin(), words.end());
   }
-  std::vector<RedisReply> replies;
-  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies, fine));
-  return replies;
+  return AskAll(commands, fine);
 }
 
 Status RedisStore::CreateTable(const Schema& schema) {

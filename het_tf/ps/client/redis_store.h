@@ -22,7 +22,6 @@ class RedisStore : public TableStore {
                                                   double seconds, RedisCluster::Notice notice);
 
   const std::vector<std::string>& keys() const { return keys_; }
-  uint64_t hash_seed() const { return hash_seed_; }
 
   Status CreateTable(const Schema& schema) override;
   Status DropTable(const TableSchema& schema) override;
@@ -33,6 +32,18 @@ class RedisStore : public TableStore {
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
   Result<TableRows> Scan(const TableSchema& schema) override;
 
+  uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
+  uint64_t hash_seed() const override { return hash_seed_; }
+  Result<TableState> State(const TableSchema& schema) override;
+  Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
+  Status BeginLoad(const std::string& loader, uint32_t seconds) override;
+  Status CommitLoad(const std::string& loader) override;
+  Status AbortLoad(const std::string& loader) override;
+  // A partition's index grows in steps, as it does in training.
+  Status Reserve(const TableSchema&, Span<const uint64_t>) override { return Status(); }
+  Status LoadBatch(const TableSchema& schema, const RowBatch& rows) override;
+  Status RaiseFloor(const TableSchema& schema, Clock floor) override;
+
  private:
   RedisStore(const ServerAddress& address, double seconds, RedisCluster::Notice notice)
       : seconds_(seconds), process_(getpid()), cluster_(address, std::move(notice)) {}
@@ -41,6 +52,8 @@ class RedisStore : public TableStore {
   // `command KEY words`, to one partition, or to all of them.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
   Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words,
+                                         const char* fine = nullptr);
+  Result<std::vector<RedisReply>> AskAll(const std::vector<RedisCluster::Command>& commands,
                                          const char* fine = nullptr);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;

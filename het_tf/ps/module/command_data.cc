@@ -26,7 +26,7 @@ bool ParseCursor(std::string_view text, ScanPosition* at) {
   return true;
 }
 
-// For each table: name, spec with limits, epoch, rows, bytes.
+// For each table: name, spec with limits, epoch, rows, bytes, clock floor.
 int StatTables(RedisModuleCtx* ctx, const Partition& partition) {
   struct Line {
     std::string spec;
@@ -39,12 +39,13 @@ int StatTables(RedisModuleCtx* ctx, const Partition& partition) {
   }
   redis.ReplyWithArray(ctx, static_cast<long>(lines.size()));
   for (const Line& line : lines) {
-    redis.ReplyWithArray(ctx, 5);
+    redis.ReplyWithArray(ctx, 6);
     ReplyString(ctx, line.shard->schema().spec().name);
     ReplyString(ctx, line.spec);
     ReplyString(ctx, line.epoch);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().size()));
     redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().bytes()));
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->clock_floor()));
   }
   return kOk;
 }

@@ -1,32 +1,20 @@
-#include "het_tf/core/chunk.h"
-
+// From chunks into a partition, or into rows.
 #include <algorithm>
 
+#include "het_tf/core/chunk.h"
+#include "het_tf/core/chunk_format.h"
+
 namespace het {
+
+using namespace chunk;  // NOLINT: this file and chunk_writer.cc are what it is for
+
 namespace {
 
-constexpr uint32_t kMagic = 0x43544548;  // "HETC"
-constexpr uint8_t kVersion = 2;
-constexpr size_t kRowsHead = 8 + 8 + 4 + 4;
-constexpr size_t kRowHead = 8 + 8 + 4 + 2;
 constexpr size_t kRowTimeAt = 8 + 8;
 // Room above what may be loaded for what happens afterwards.
 constexpr Clock kMaxSavedClock = 2 * Shard::kMaxClock;
-constexpr size_t kClientBytes = 28;
 constexpr size_t kClientBytesV1 = 24;
 
-enum class Kind : uint8_t {
-  kHead = 1,
-  kTable = 2,
-  kRows = 3,
-  kClients = 4,
-  kEnd = 5,
-  kSet = 6,
-  kRemove = 7,
-  kForget = 8,
-  kLoading = 9,
-  kEpoch = 10,
-};
 enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
 
 Status Broken(const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); }
@@ -34,29 +22,6 @@ Status Broken(const char* what) { return InvalidArgument(std::string("damaged ch
 std::string ToString(const PartitionId& id) {
   return "partition " + std::to_string(id.index) + " of " + std::to_string(id.count) + " with hash seed " +
          std::to_string(id.hash_seed);
-}
-
-Writer Begin(Kind kind, Bytes* chunk) {
-  chunk->clear();
-  Writer w(chunk);
-  w.Fixed(kMagic);
-  w.Fixed(kVersion);
-  w.Fixed(kind);
-  w.Fixed(uint16_t{0});
-  return w;
-}
-
-Status ReadKind(Reader* r, Kind* kind, uint8_t* version_out = nullptr) {
-  if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
-  const uint8_t version = r->Fixed<uint8_t>();
-  if (version < 1 || version > kVersion) {
-    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads versions 1 to " +
-                           std::to_string(kVersion) + ": upgrade the older side");
-  }
-  if (version_out != nullptr) *version_out = version;
-  *kind = r->Fixed<Kind>();
-  if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
-  return Status();
 }
 
 Status ReadHead(Reader* r, PartitionId* id) {
@@ -222,124 +187,33 @@ Status ReadLoading(Reader* r, Partition* partition) {
   return Status();
 }
 
-// Of `shard` from *row on; returns how many there were.
-uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
-  const RowStore& store = shard.rows();
-  const size_t row_bytes = kRowHead + store.row_floats() * sizeof(float);
-  const size_t fit = max_bytes > kRowsHead ? (max_bytes - kRowsHead) / row_bytes : 0;
-  const size_t limit = std::min({std::max<size_t>(fit, 1), std::max<size_t>(max_rows, 1), store.size()});
-  chunk->clear();
-  chunk->reserve(kRowsHead + limit * row_bytes);
-  Writer w = Begin(Kind::kRows, chunk);
-  w.Fixed(shard.schema().id());
-  w.Fixed(static_cast<uint32_t>(store.row_floats()));
-  const size_t count_at = chunk->size();
-  w.Fixed(uint32_t{0});
-  uint32_t count = 0;
-  for (; *row < store.end() && count < limit; ++*row) {
-    if (!store.live(*row)) continue;
-    const RowMeta& meta = store.meta(*row);
-    w.Fixed(meta.key);
-    w.Fixed(meta.clock);
-    w.Fixed(meta.last_used);
-    w.Fixed(meta.count);
-    w.Raw(store.data(*row), store.row_floats() * sizeof(float));
-    ++count;
-  }
-  std::memcpy(chunk->data() + count_at, &count, sizeof(count));
-  return count;
+// The head of a chunk of rows: how many rows follow, 0 if they are another table's.
+Status BeginRows(Reader* r, const TableSchema& schema, uint32_t* count) {
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(r, &kind));
+  if (kind != Kind::kRows) return Broken("it holds no rows");
+  const bool wanted = r->Fixed<uint64_t>() == schema.id();
+  const uint32_t floats = r->Fixed<uint32_t>();
+  *count = r->Fixed<uint32_t>();
+  if (!r->ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
+  if (!wanted) *count = 0;
+  if (wanted && r->left() != *count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
+  return Status();
 }
 
 }  // namespace
 
-bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, size_t max_bytes, Bytes* chunk) {
-  const auto& shards = partition.shards();
-  auto it = shards.lower_bound(at->table);
-  uint32_t row = it != shards.end() && it->first == at->table ? at->row : 0;
-  chunk->clear();
-  for (; it != shards.end(); ++it, row = 0) {
-    const Shard& shard = *it->second;
-    if (shard.rows().size() == 0) continue;
-    if (WriteRows(shard, &row, max_rows, max_bytes, chunk) == 0) {
-      chunk->clear();
-      continue;
-    }
-    if (row < shard.rows().end()) {
-      *at = {it->first, row};
-      return true;
-    }
-    if (++it == shards.end()) break;
-    *at = {it->first, 0};
-    return true;
+Status chunk::ReadKind(Reader* r, Kind* kind, uint8_t* version_out) {
+  if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
+  const uint8_t version = r->Fixed<uint8_t>();
+  if (version < 1 || version > kVersion) {
+    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads versions 1 to " +
+                           std::to_string(kVersion) + ": upgrade the older side");
   }
-  *at = ScanPosition();
-  return false;
-}
-
-bool ChunkWriter::Next(Bytes* chunk) {
-  switch (stage_) {
-    case Stage::kHead: {
-      Writer w = Begin(Kind::kHead, chunk);
-      w.Fixed(partition_.id().index);
-      w.Fixed(partition_.id().count);
-      w.Fixed(partition_.id().hash_seed);
-      stage_ = Stage::kTables;
-      return true;
-    }
-    case Stage::kTables:
-      if (table_ != partition_.shards().end()) {
-        Writer w = Begin(Kind::kTable, chunk);
-        const Shard& shard = *table_->second;
-        const std::string spec = shard.schema().ToJson(shard.limits());
-        w.Fixed(shard.epoch());
-        w.Fixed(shard.clock_floor());
-        w.Raw(spec.data(), spec.size());
-        ++table_;
-        return true;
-      }
-      stage_ = Stage::kRows;
-      [[fallthrough]];
-    case Stage::kRows: {
-      const bool more = ScanRows(partition_, &rows_, SIZE_MAX, max_bytes_, chunk);
-      if (!more) {
-        stage_ = Stage::kClients;
-        client_ = partition_.clients().begin();
-      }
-      if (!chunk->empty()) return true;
-      [[fallthrough]];
-    }
-    case Stage::kClients:
-      if (client_ != partition_.clients().end()) {
-        Writer w = Begin(Kind::kClients, chunk);
-        do {
-          w.Fixed(client_->first.high);
-          w.Fixed(client_->first.low);
-          w.Fixed(client_->second.last_seq);
-          w.Fixed(client_->second.time);
-          ++client_;
-        } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
-        return true;
-      }
-      stage_ = Stage::kLoading;
-      [[fallthrough]];
-    case Stage::kLoading:
-      stage_ = Stage::kEnd;
-      if (const LoadMark* mark = partition_.loading()) {
-        Writer w = Begin(Kind::kLoading, chunk);
-        w.Fixed(mark->since);
-        w.Fixed(mark->until);
-        w.Raw(mark->loader.data(), mark->loader.size());
-        return true;
-      }
-      [[fallthrough]];
-    case Stage::kEnd:
-      Begin(Kind::kEnd, chunk);
-      stage_ = Stage::kDone;
-      return true;
-    case Stage::kDone:
-      break;
-  }
-  return false;
+  if (version_out != nullptr) *version_out = version;
+  *kind = r->Fixed<Kind>();
+  if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
+  return Status();
 }
 
 Status ChunkReader::Add(Span<const uint8_t> chunk) {
@@ -426,35 +300,6 @@ bool TakesMemory(Span<const uint8_t> chunk) {
   return kind == Kind::kTable || kind == Kind::kRows || kind == Kind::kSet || kind == Kind::kClients;
 }
 
-void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
-  const size_t floats = schema.row_floats();
-  Writer w = Begin(Kind::kSet, chunk);
-  w.Fixed(schema.id());
-  w.Fixed(static_cast<uint32_t>(floats));
-  w.Fixed(static_cast<uint32_t>(keys.size()));
-  for (size_t i = 0; i < keys.size(); ++i) {
-    w.Fixed(keys[i]);
-    w.Fixed(Clock{0});
-    w.Fixed(uint32_t{0});
-    w.Fixed(uint16_t{0});
-    w.Raw(rows + i * floats, floats * sizeof(float));
-  }
-}
-
-void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk) {
-  Writer w = Begin(Kind::kRemove, chunk);
-  w.Fixed(schema.id());
-  w.Raw(keys.data(), keys.size() * sizeof(Key));
-}
-
-void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
-  Writer w = Begin(Kind::kForget, chunk);
-  for (const ClientId& client : clients) {
-    w.Fixed(client.high);
-    w.Fixed(client.low);
-  }
-}
-
 bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
   Reader r(chunk);
   Kind kind{};
@@ -482,15 +327,9 @@ bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRows* rows) {
   if (chunk.size() == 0) return Status();
   Reader r(chunk);
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
-  if (kind != Kind::kRows) return Broken("it holds no rows");
-  const bool wanted = r.Fixed<uint64_t>() == schema.id();
-  const uint32_t floats = r.Fixed<uint32_t>();
-  const uint32_t count = r.Fixed<uint32_t>();
-  if (!r.ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
-  if (!wanted) return Status();
-  if (r.left() != count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
+  uint32_t count = 0;
+  HET_RETURN_IF_ERROR(BeginRows(&r, schema, &count));
+  const size_t floats = schema.row_floats();
   for (uint32_t i = 0; i < count; ++i) {
     rows->keys.push_back(r.Fixed<Key>());
     rows->clocks.push_back(r.Fixed<Clock>());
@@ -499,6 +338,23 @@ Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, TableRow
     const size_t at = rows->rows.size();
     rows->rows.resize(at + floats);
     std::memcpy(rows->rows.data() + at, r.Raw(floats * sizeof(float)), floats * sizeof(float));
+  }
+  return Status();
+}
+
+Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows) {
+  if (chunk.size() == 0) return Status();
+  Reader r(chunk);
+  uint32_t count = 0;
+  HET_RETURN_IF_ERROR(BeginRows(&r, schema, &count));
+  if (count > rows->left()) return Broken("more rows than were asked for");
+  for (uint32_t i = 0; i < count; ++i) {
+    RowMeta meta{};
+    meta.key = r.Fixed<Key>();
+    meta.clock = r.Fixed<Clock>();
+    meta.last_used = r.Fixed<uint32_t>();
+    meta.count = r.Fixed<uint16_t>();
+    rows->Add(meta, r.Raw(schema.row_floats() * sizeof(float)));
   }
   return Status();
 }

@@ -1,0 +1,140 @@
+#include "het_tf/core/checkpoint/requests.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/shard.h"
+
+namespace het {
+namespace {
+
+using Json = nlohmann::json;
+
+// fill(json) -> Status, which may throw what nlohmann throws: a field that is missing or of another type.
+template <typename T, typename Fill>
+Result<T> Parse(const char* what, const std::string& text, Fill fill) {
+  T request;
+  try {
+    const Json json = Json::parse(text);
+    HET_RETURN_IF_ERROR(fill(json, &request));
+  } catch (const Json::exception& error) {
+    return InvalidArgument(std::string("the ") + what + " is not what it should be: " + error.what());
+  }
+  return request;
+}
+
+Status ReadNumbers(const Json& json, const char* field, int64_t most,
+                   std::map<std::string, int64_t>* numbers) {
+  if (!json.contains(field)) return Status();
+  for (const auto& [name, number] : json.at(field).items()) {
+    const int64_t value = number.is_number_integer() ? number.get<int64_t>() : -1;
+    if (value < 0 || value > most) {
+      return InvalidArgument(std::string(field) + " of table '" + name + "' is " + number.dump() +
+                             "; it must be an integer from 0 to " + std::to_string(most));
+    }
+    (*numbers)[name] = value;
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<SaveRequest> ParseSaveRequest(const std::string& text) {
+  return Parse<SaveRequest>("save request", text, [](const Json& json, SaveRequest* request) -> Status {
+    request->tables = json.at("tables").get<std::vector<std::string>>();
+    for (const Json& partition : json.at("partitions")) {
+      if (!partition.is_number_unsigned() || partition.get<uint64_t>() > UINT32_MAX) {
+        return InvalidArgument("partitions has " + partition.dump() + "; it lists numbers of partitions");
+      }
+      request->partitions.push_back(partition.get<uint32_t>());
+    }
+    auto& partitions = request->partitions;
+    std::sort(partitions.begin(), partitions.end());
+    partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
+    const Json since = json.value("since", Json());
+    if (!since.is_null()) since.at("tables").get_to(request->since);
+    return Status();
+  });
+}
+
+Result<LoadRequest> ParseLoadRequest(const std::string& text) {
+  return Parse<LoadRequest>("load request", text, [](const Json& json, LoadRequest* request) {
+    for (const auto& [name, target] : json.at("tables").items()) {
+      request->tables[name] = {target.at("to").get<std::string>(), target.value("slots", true)};
+    }
+    return Status();
+  });
+}
+
+Result<BeginRequest> ParseBeginRequest(const std::string& text) {
+  return Parse<BeginRequest>(
+      "request to begin a load", text, [](const Json& json, BeginRequest* request) -> Status {
+        request->loader = json.at("loader").get<std::string>();
+        const Json& seconds = json.at("seconds");
+        if (request->loader.empty() || request->loader.find_first_of(" \r\n") != std::string::npos) {
+          return InvalidArgument("loader is '" + request->loader +
+                                 "'; say who loads, in a word without spaces");
+        }
+        if (!seconds.is_number_unsigned() || seconds == 0 || seconds > TableLimits::kDay) {
+          return InvalidArgument("seconds is " + seconds.dump() + "; it must be an integer from 1 to " +
+                                 std::to_string(TableLimits::kDay));
+        }
+        request->seconds = seconds.get<uint32_t>();
+        return Status();
+      });
+}
+
+Result<CommitRequest> ParseCommitRequest(const std::string& text) {
+  return Parse<CommitRequest>("commit request", text, [](const Json& json, CommitRequest* request) -> Status {
+    HET_RETURN_IF_ERROR(ReadNumbers(json, "clock_floors", Shard::kMaxClock, &request->clock_floors));
+    return ReadNumbers(json, "applies", INT64_MAX, &request->applies);
+  });
+}
+
+std::string ToJson(const RowFileSummary& summary) {
+  Json tensors = Json::object();
+  Json tables = Json::object();
+  for (const auto& [t, column] : InOrder(summary.tables)) {
+    const RowTable& table = summary.tables[t];
+    tensors[table.TensorName(column)] = {{"rows", table.tensors[column].rows},
+                                         {"crc32c", Crc32cText(summary.crcs[t][column])}};
+  }
+  for (const RowTable& table : summary.tables) {
+    tables[table.name] = {{"rows", table.rows}, {"removed", table.removed}};
+  }
+  return Json({{"bytes", summary.bytes},
+               {"header_crc32c", Crc32cText(summary.header_crc)},
+               {"tensors", tensors},
+               {"tables", tables}})
+      .dump();
+}
+
+std::string ToJson(const std::map<std::string, LoadedRows>& loaded) {
+  Json tables = Json::object();
+  for (const auto& [name, rows] : loaded) tables[name] = {{"rows", rows.rows}, {"removed", rows.removed}};
+  return Json({{"tables", tables}}).dump();
+}
+
+std::string ToJson(const TableSchema& schema, const TableState& state, int64_t applies) {
+  Json slots = Json::array();
+  const Optimizer& optimizer = schema.optimizer();
+  for (size_t i = 0; i < optimizer.slots().size(); ++i) {
+    slots.push_back(Json::array({optimizer.slots()[i].name, optimizer.slot_floats(i)}));
+  }
+  Json epochs = Json::array();
+  for (uint64_t epoch : state.epochs) epochs.push_back(std::to_string(epoch));
+  const Json with_limits = Json::parse(schema.ToJson(state.limits));
+  return Json({{"spec", Json::parse(schema.ToJson())},
+               {"limits", with_limits.value("limits", Json::object())},
+               {"applies", applies},
+               {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
+               {"clock_floor", state.clock_floor},
+               {"epochs", epochs},
+               {"row_floats", schema.row_floats()},
+               {"slots", slots}})
+      .dump();
+}
+
+}  // namespace het

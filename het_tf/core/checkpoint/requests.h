@@ -1,0 +1,51 @@
+// What the management calls about checkpoints ask for and answer, as JSON (ops/management.h shows the forms).
+// Parse* answers InvalidArgument with the field's name for anything else.
+#ifndef HET_TF_CORE_CHECKPOINT_REQUESTS_H_
+#define HET_TF_CORE_CHECKPOINT_REQUESTS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/checkpoint/load.h"
+#include "het_tf/core/checkpoint/row_writer.h"
+
+namespace het {
+
+struct SaveRequest {
+  std::vector<std::string> tables;
+  std::vector<uint32_t> partitions;  // ascending
+  // Of tables that are to be saved as an increment: their chain's row files, oldest first.
+  std::map<std::string, std::vector<std::string>> since;
+};
+
+struct LoadRequest {
+  struct Target {
+    std::string to;
+    bool slots = true;
+  };
+  std::map<std::string, Target> tables;  // by the name in the file
+};
+
+struct BeginRequest {
+  std::string loader;
+  uint32_t seconds = 0;
+};
+
+struct CommitRequest {
+  std::map<std::string, int64_t> clock_floors;
+  std::map<std::string, int64_t> applies;
+};
+
+Result<SaveRequest> ParseSaveRequest(const std::string& json);
+Result<LoadRequest> ParseLoadRequest(const std::string& json);
+Result<BeginRequest> ParseBeginRequest(const std::string& json);
+Result<CommitRequest> ParseCommitRequest(const std::string& json);
+
+std::string ToJson(const RowFileSummary& summary);
+std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
+std::string ToJson(const TableSchema& schema, const TableState& state, int64_t applies);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CHECKPOINT_REQUESTS_H_

@@ -1,0 +1,53 @@
+// Reads a row file (row_file.h) piece by piece; never more of it is in memory than the caller's buffers.
+//
+// Thread-safe once it is open.
+#ifndef HET_TF_CORE_CHECKPOINT_ROW_READER_H_
+#define HET_TF_CORE_CHECKPOINT_ROW_READER_H_
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/checkpoint/file.h"
+#include "het_tf/core/checkpoint/row_file.h"
+#include "het_tf/core/row_batch.h"
+
+namespace het {
+
+class RowReader {
+ public:
+  // Checks the structure: any file is safe to give. InvalidArgument names the file and what is wrong.
+  static Result<std::unique_ptr<RowReader>> Open(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  uint64_t bytes() const { return bytes_; }
+  const std::vector<RowTable>& tables() const { return tables_; }
+  // NotFound lists the tables there are.
+  Result<const RowTable*> Find(const std::string& name) const;
+
+  // Rows [first, first + rows) of one column.
+  Status Read(const RowTable& table, RowColumn column, uint64_t first, uint64_t rows, void* out) const;
+  // Fills the batch with rows from `first` on, up to its capacity; its widths are the table's. Without
+  // `slots` the batch's are left as they are.
+  Status ReadRows(const RowTable& table, uint64_t first, bool slots, RowBatch* batch) const;
+
+  // Compares with the manifest's entry of the file: size, header, every tensor; null: the structure has been
+  // checked and is all. InvalidArgument names file, tensor and bytes. Reads the whole file.
+  Status Verify(const nlohmann::json& entry) const;
+
+ private:
+  explicit RowReader(File file) : file_(std::move(file)) {}
+
+  Status Damaged(const std::string& what) const;
+  Status VerifyTensor(const RowTable& table, RowColumn column, const nlohmann::json& entry) const;
+
+  File file_;
+  uint64_t bytes_ = 0;
+  uint32_t header_crc_ = 0;
+  std::vector<RowTable> tables_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CHECKPOINT_ROW_READER_H_

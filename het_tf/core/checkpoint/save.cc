@@ -1,0 +1,105 @@
+#include "het_tf/core/checkpoint/save.h"
+
+#include <algorithm>
+#include <new>
+
+#include "het_tf/core/checkpoint/chain.h"
+
+namespace het {
+namespace {
+
+constexpr size_t kSomeKeys = 65536;
+
+// What the file may hold of one table.
+Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions) {
+  const TableSchema& schema = *table.schema;
+  RowTable plan;
+  plan.name = schema.spec().name;
+  plan.dim = schema.dim();
+  plan.slot_floats = static_cast<uint32_t>(schema.row_floats() - schema.dim());
+  const auto state = store->State(schema);
+  if (!state.ok()) return state.status();
+  for (uint32_t p : partitions) plan.rows += state.value().rows[p];
+  if (!table.increment) return plan;
+  plan.increment = true;
+  const auto most = Chain::MostRows(table.since, plan.name);
+  if (!most.ok()) return most.status();
+  plan.removed = most.value();
+  return plan;
+}
+
+Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions,
+                 size_t number, RowWriter* writer) {
+  const TableSchema& schema = *table.schema;
+  Chain chain(*store, partitions);
+  for (const std::string& path : table.since) {
+    const auto file = RowReader::Open(path);
+    if (!file.ok()) return file.status();
+    HET_RETURN_IF_ERROR(chain.Add(*file.value(), schema.spec().name));
+  }
+  RowBatch scanned(schema, kBatchBytes);
+  RowBatch changed(schema, table.increment ? kBatchBytes : 0);
+  const auto write = [&](RowBatch* rows) {
+    // Rows that have come since the beginning have no place.
+    rows->set_size(static_cast<size_t>(std::min<uint64_t>(rows->size(), writer->RowsLeft(number))));
+    const Status status = writer->Append(number, *rows);
+    rows->Clear();
+    return status;
+  };
+  for (uint32_t p : partitions) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
+      HET_RETURN_IF_ERROR(store->ScanSome(schema, p, &cursor, &scanned));
+      if (!table.increment) {
+        if (scanned.left() == 0) HET_RETURN_IF_ERROR(write(&scanned));
+        continue;
+      }
+      for (size_t i = 0; i < scanned.size(); ++i) {
+        if (!chain.Changed(scanned.keys()[i], scanned.clocks()[i])) continue;
+        changed.Add(scanned, i);
+        if (changed.left() == 0) HET_RETURN_IF_ERROR(write(&changed));
+      }
+      scanned.Clear();
+    }
+  }
+  HET_RETURN_IF_ERROR(write(table.increment ? &changed : &scanned));
+  if (!table.increment) return Status();
+  Vector<Key> keys;
+  bool more = true;
+  for (uint64_t cursor = 0; more; keys.clear()) {
+    more = chain.Removed(&cursor, kSomeKeys, &keys);
+    HET_RETURN_IF_ERROR(writer->AppendRemoved(number, {keys.data(), keys.size()}));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
+                                const std::vector<SavedTable>& tables,
+                                const std::vector<uint32_t>& partitions) {
+  for (uint32_t p : partitions) {
+    if (p < store->partitions()) continue;
+    return InvalidArgument("partition " + std::to_string(p) +
+                           " is to be saved; the store has the partitions 0 to " +
+                           std::to_string(store->partitions() - 1));
+  }
+  try {
+    std::vector<RowTable> plans;
+    for (const SavedTable& table : tables) {
+      auto plan = Plan(store, table, partitions);
+      if (!plan.ok()) return plan.status();
+      plans.push_back(std::move(plan.value()));
+    }
+    auto writer = RowWriter::Create(path, std::move(plans));
+    if (!writer.ok()) return writer.status();
+    for (size_t t = 0; t < tables.size(); ++t) {
+      HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.value().get()));
+    }
+    return writer.value()->Finish();
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kResourceExhausted, "out of memory while rows were saved to '" + path +
+                                                "'; save fewer partitions into one file");
+  }
+}
+
+}  // namespace het

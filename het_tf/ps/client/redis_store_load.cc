@@ -1,0 +1,106 @@
+// RedisStore: tables that are saved and loaded, a piece at a time.
+#include <algorithm>
+
+#include "het_tf/core/chunk.h"
+#include "het_tf/ps/client/redis_store.h"
+
+namespace het {
+namespace {
+
+// Chunks that travel together: a server has them in memory beside its rows.
+constexpr size_t kTogetherBytes = size_t{4} << 20;
+
+}  // namespace
+
+Result<TableState> RedisStore::State(const TableSchema& schema) {
+  const std::string& name = schema.spec().name;
+  const auto lists = AskAll("HET.STAT", {"TABLES"});
+  if (!lists.ok()) return lists.status();
+  TableState state;
+  for (const RedisReply& list : lists.value()) {
+    const auto table = std::find_if(list.array.begin(), list.array.end(), [&](const RedisReply& t) {
+      return !t.array.empty() && t.array[0].text() == name;
+    });
+    const std::string of = "partition " + std::to_string(state.rows.size()) + " at the parameter server ";
+    if (table == list.array.end())
+      return FailedPrecondition(of + "has no table '" + name + "'; it was dropped");
+    if (table->array.size() < 6) {
+      return FailedPrecondition(of +
+                                "tells no clock floors: its module is older than this het_tf; upgrade it");
+    }
+    const auto spec = ParseTableSpec(table->array[1].text());
+    if (!spec.ok()) return spec.status();
+    state.limits = spec.value().limits.value_or(TableLimits());
+    state.epochs.push_back(std::strtoull(table->array[2].text().c_str(), nullptr, 10));
+    state.rows.push_back(static_cast<uint64_t>(table->array[3].integer));
+    state.clock_floor = std::max<Clock>(state.clock_floor, table->array[5].integer);
+  }
+  return state;
+}
+
+Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
+                            RowBatch* batch) {
+  // A cursor names the table that it is in; when that is another one, this one is behind.
+  const std::string prefix = std::to_string(schema.id()) + ":";
+  const auto page =
+      Ask(partition, "HET.SCAN", {prefix + std::to_string(*cursor), "COUNT", std::to_string(batch->left())});
+  if (!page.ok()) return page.status();
+  if (page.value().array.size() != 2) return Status(Code::kInternal, "HET.SCAN answered no page");
+  const std::string next = page.value().array[0].text();
+  const bool more = next.compare(0, prefix.size(), prefix) == 0;
+  *cursor = more ? std::strtoull(next.c_str() + prefix.size(), nullptr, 10) : kScanned;
+  const Bytes& chunk = page.value().array[1].bytes;
+  return DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, batch);
+}
+
+Status RedisStore::BeginLoad(const std::string& loader, uint32_t seconds) {
+  const Status begun = AskAll("HET.TABLE", {"BEGIN", loader, std::to_string(seconds)}).status();
+  // Where it began it must not stay so; where somebody else loads, this is refused.
+  if (!begun.ok()) static_cast<void>(AskAll("HET.TABLE", {"ABORT", loader}, " does not load "));
+  return begun;
+}
+
+Status RedisStore::CommitLoad(const std::string& loader) {
+  return AskAll("HET.TABLE", {"COMMIT", loader}).status();
+}
+
+Status RedisStore::AbortLoad(const std::string& loader) {
+  return AskAll("HET.TABLE", {"ABORT", loader}, " does not load ").status();
+}
+
+Status RedisStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
+  std::vector<std::vector<uint32_t>> of_partition(partitions());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    of_partition[PartitionOfKey(rows.keys()[i])].push_back(static_cast<uint32_t>(i));
+  }
+  // Each row replaces what is there, so a command may be carried out twice.
+  std::vector<RedisCluster::Command> commands;
+  size_t bytes = 0;
+  const auto send = [&]() -> Status {
+    if (commands.empty()) return Status();
+    const Status sent = AskAll(commands).status();
+    commands.clear();
+    bytes = 0;
+    return sent;
+  };
+  const size_t fit = RowBatch::RowsOf(kTogetherBytes, schema.row_floats());
+  Bytes chunk;
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    const std::vector<uint32_t>& which = of_partition[p];
+    for (size_t begin = 0; begin < which.size(); begin += fit) {
+      EncodeRows(schema, rows, {which.data() + begin, std::min(fit, which.size() - begin)}, &chunk);
+      if (bytes + chunk.size() > kTogetherBytes) HET_RETURN_IF_ERROR(send());
+      commands.push_back({keys_[p], {"HET.LOAD", keys_[p], std::string(chunk.begin(), chunk.end())}});
+      bytes += chunk.size();
+    }
+  }
+  return send();
+}
+
+Status RedisStore::RaiseFloor(const TableSchema& schema, Clock floor) {
+  Bytes chunk;
+  EncodeFloor(schema, floor, &chunk);
+  return AskAll("HET.LOAD", {std::string(chunk.begin(), chunk.end())}).status();
+}
+
+}  // namespace het

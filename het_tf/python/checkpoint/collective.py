@@ -1,0 +1,94 @@
+"""The ranks that save and restore together: those of Horovod, or this process alone.
+
+Every phase of a save or a restore ends with an exchange of outcomes, so that an error of one rank is an error
+of all, and none waits for a rank that has given up. With one rank nothing is exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from het_tf.python import runtime
+from het_tf.python.horovod import collective
+
+T = TypeVar("T")
+
+# What another rank has raised is raised here as the same type if it is one of these, else as a base of it.
+_KNOWN: dict[str, type[Exception]] = {
+    cls.__name__: cls
+    for cls in (
+        FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
+        ConnectionError, TimeoutError, OSError, ValueError, TypeError, LookupError, MemoryError,
+        NotImplementedError, RuntimeError,
+    )
+}  # fmt: skip
+
+
+class Ranks:
+    """Who takes part.
+
+    Args:
+      alone: This process by itself, also under Horovod.
+
+    Attributes:
+      rank: This process among them, from 0.
+      size: How many they are.
+    """
+
+    def __init__(self, alone: bool = False) -> None:
+        hvd = None if alone else runtime.horovod()
+        self.rank = 0 if hvd is None else int(hvd.rank())
+        self.size = 1 if hvd is None else int(hvd.size())
+
+    def together(self, what: str, action: Callable[[], T]) -> list[T]:
+        """Runs `action` on every rank and waits for all. Every rank must call it.
+
+        Args:
+          what: What it does, for the message: "could not <what>".
+          action: Returns something that pickles.
+
+        Returns:
+          The results of all ranks, in their order.
+
+        Raises:
+          What `action` raised here, or else an error of the same type as another rank's, with its number and
+          text.
+        """
+        if self.size == 1:
+            return [action()]
+        result: Any = None
+        mine: BaseException | None = None
+        try:
+            result = action()
+        except BaseException as error:  # told to the others first, who would wait for this rank
+            mine = error
+        said = None if mine is None else ([cls.__name__ for cls in type(mine).__mro__], str(mine))
+        of_ranks = collective.gather((result, said), "checkpoint")
+        if mine is not None:
+            raise mine
+        for number, (_, failed) in enumerate(of_ranks):
+            if failed is not None:
+                bases, text = failed
+                known = next((_KNOWN[base] for base in bases if base in _KNOWN), RuntimeError)
+                raise known(f"rank {number} could not {what}: {text}")
+        return [one for one, _ in of_ranks]
+
+    def first(self, what: str, action: Callable[[], T]) -> T:
+        """As `together`, for something that rank 0 does alone; all ranks have its result."""
+        return self.together(what, lambda: action() if self.rank == 0 else None)[0]  # type: ignore[return-value]
+
+    def agree(self, what: str, value: Any) -> None:
+        """Checks that all ranks were called alike. Every rank must call it.
+
+        Raises:
+          ValueError: They were not; the message shows all values.
+        """
+        of_ranks = self.together("begin", lambda: value)
+        if any(one != of_ranks[0] for one in of_ranks):
+            text = ", ".join(f"rank {number}: {one!r}" for number, one in enumerate(of_ranks))
+            raise ValueError(f"the ranks were given different {what}: {text}")
+
+    def share(self, items: list[T]) -> list[T]:
+        """This rank's part of a list."""
+        return items[self.rank :: self.size]

@@ -1,0 +1,124 @@
+"""What the tables of a checkpoint and the live ones must have in common, and what may differ.
+
+Equal must be all that says what a stored row means (dim, optimizer and its parameters) and what a row means
+that was never stored (initializer, seed). l2, max_norm and the limits say how training goes on: the live ones
+hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from het_tf.python.checkpoint.manifest import Manifest
+
+_FREE = ("name", "l2", "max_norm")  # fields of a spec that may differ
+# Its values are a function of its slots: without them the first update would throw the values away.
+_DERIVED = "ftrl"
+
+
+@dataclass(frozen=True)
+class Match:
+    """Tables that are to be loaded, and the names that only one side has."""
+
+    tables: list[str]
+    only_in_checkpoint: tuple[str, ...] = ()
+    only_live: tuple[str, ...] = ()
+
+
+def differences(there: dict[str, Any], here: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Fields in which two specs differ and must not: their name, and the two values as text."""
+    first, second = _flat(there), _flat(here)
+    return [
+        (name, first.get(name, "-"), second.get(name, "-"))
+        for name in dict.fromkeys([*first, *second])
+        if name not in _FREE and first.get(name) != second.get(name)
+    ]
+
+
+def _flat(spec: dict[str, Any], before: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in spec.items():
+        if isinstance(value, dict):
+            found.update(_flat(value, f"{before}{name}."))
+        else:
+            found[before + name] = json.dumps(value)
+    return found
+
+
+def match(
+    manifest: Manifest,
+    live: dict[str, dict[str, Any]],
+    tables: Iterable[str] | None = None,
+    strict: bool = True,
+    slots: bool = True,
+) -> Match:
+    """Which tables of a checkpoint are to be loaded into the live ones.
+
+    Args:
+      manifest: Of the checkpoint.
+      live: By name: "spec", and "slots" (names and floats).
+      tables: Names that are wanted; None: all.
+      strict: Both sides must have the same tables.
+      slots: Whether the slots of the optimizers are to be loaded.
+
+    Raises:
+      ValueError: They have not, or a table that both have differs in what must be equal.
+    """
+    there = manifest.tables
+    wanted = [*dict.fromkeys([*there, *live])] if tables is None else [*dict.fromkeys(tables)]
+    nowhere = [name for name in wanted if name not in there and name not in live]
+    if nowhere:
+        raise ValueError(
+            f"there are no tables {_names(nowhere)}: the checkpoint {manifest.path} has {_names(there)}, and "
+            f"this process {_names(live)}"
+        )
+    only_there = tuple(name for name in wanted if name not in live)
+    only_here = tuple(name for name in wanted if name not in there)
+    if strict and (only_there or only_here):
+        raise ValueError(
+            f"the checkpoint {manifest.path} and this process do not have the same tables: only the "
+            f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; make the "
+            "layers that use them first, or give strict=False to load those that both have"
+        )
+    common = [name for name in wanted if name in there and name in live]
+    problems = [_problem(name, there[name], live[name], slots) for name in common]
+    text = "\n".join(problem for problem in problems if problem)
+    if text:
+        raise ValueError(f"the checkpoint {manifest.path} does not fit the live tables\n{text}")
+    return Match(common, only_there, only_here)
+
+
+def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool) -> str:
+    """Why a table cannot be loaded, with a remedy; "" if it can."""
+    found = differences(there["spec"], live["spec"])
+    if slots and there.get("slots") != live.get("slots") and not found:
+        found = [("slots", json.dumps(there.get("slots")), json.dumps(live.get("slots")))]
+    of_optimizer = [one for one in found if one[0].startswith("optimizer.")]
+    if not slots:
+        found = [one for one in found if one not in of_optimizer]
+        if live["spec"]["optimizer"]["name"] == _DERIVED:
+            return (
+                f"table {name!r}: its optimizer FTRL computes the values from the slots, so it cannot do "
+                "without those of the checkpoint; give slots=True"
+            )
+    if not found:
+        return ""
+    rows = [("field", "checkpoint", "live"), *found]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = "\n".join(f"    {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}" for row in rows)
+    if found == of_optimizer:
+        remedy = "declare the table as it was saved, or give slots=False: values stay, and slots begin anew"
+        if live["spec"]["optimizer"]["name"] == _DERIVED:
+            remedy = "declare the table as it was saved"
+    else:
+        remedy = "declare the table as it was saved"
+    return f"  table {name!r}:\n{lines}\n    {remedy}"
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    text = ", ".join(repr(name) for name in listed[:20]) or "none"
+    return text + (f" and {len(listed) - 20} more" if len(listed) > 20 else "")

@@ -1,0 +1,260 @@
+"""manifest.json: what a checkpoint holds, and the checksums by which damage is seen.
+
+It is the last file that is written: a directory with a manifest is a complete checkpoint. Its own checksum is
+that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "crc32c".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.checkpoint.crc32c import crc32c
+
+FILE = "manifest.json"
+FORMAT = "het_tf checkpoint"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint holds.
+
+    Attributes:
+      path: Its directory.
+      document: manifest.json as it stands; docs/checkpoints.md has every field.
+      only_in_checkpoint: Set by `restore(..., strict=False)`: tables that it left out, as no live one has the
+        name.
+      only_live: Likewise: live tables that the checkpoint does not have. They are as they were.
+    """
+
+    path: Path
+    document: dict[str, Any] = field(repr=False)
+    only_in_checkpoint: tuple[str, ...] = ()
+    only_live: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """32 hex digits; no other checkpoint has them."""
+        return str(self.document["id"])
+
+    @property
+    def created(self) -> float:
+        """Seconds since 1970."""
+        return float(self.document["created"])
+
+    @property
+    def step(self) -> int | None:
+        """The `step` that `save` was given."""
+        return None if self.document["step"] is None else int(self.document["step"])
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that was saved."""
+        return str(self.document["namespace"])
+
+    @property
+    def base(self) -> dict[str, str] | None:
+        """Of an increment: "name" and "id" of the checkpoint that it builds on."""
+        return None if self.document["base"] is None else dict(self.document["base"])
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the store that was saved."""
+        return int(self.document["store"]["partitions"])
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """By name: "spec", "limits", "applies", "rows", "removed", "complete", and more."""
+        return {table["name"]: table for table in self.document["tables"]}
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        """The files of rows: "name", "bytes", "partitions", "tensors", and more."""
+        return list(self.document["files"])
+
+    @property
+    def dense(self) -> dict[str, Any] | None:
+        """The file of dense weights: "name", "bytes", "crc32c"; None without a model."""
+        return None if self.document["dense"] is None else dict(self.document["dense"])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all its files but the manifest."""
+        dense = self.document["dense"]
+        return sum(one["bytes"] for one in self.files) + (0 if dense is None else dense["bytes"])
+
+    @property
+    def rows(self) -> int:
+        """Rows in its own files, all tables together."""
+        return sum(table["rows"] for table in self.document["tables"])
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Makes an OSError inside say which file it is about, where it does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise type(error)(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def checksum(document: dict[str, Any]) -> str:
+    """Eight hex digits: the CRC-32C of the canonical JSON of a manifest."""
+    rest = {name: value for name, value in document.items() if name != "crc32c"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"{crc32c(text.encode()):08x}"
+
+
+def write(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Writes manifest.json, with its checksum, and waits until it is on disk. Returns what stands there."""
+    complete = {**document, "crc32c": checksum(document)}
+    path = directory / FILE
+    with naming(path), path.open("xb") as out:
+        out.write(json.dumps(complete, indent=1, allow_nan=False).encode() + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    return complete
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Reads the manifest of a checkpoint; looks at no other file.
+
+    Args:
+      path: Directory of the checkpoint.
+
+    Raises:
+      FileNotFoundError, NotADirectoryError: There is no checkpoint.
+      ValueError: The manifest is damaged, or a newer het_tf has written it.
+    """
+    directory = Path(path)
+    file = directory / FILE
+    if not directory.is_dir():
+        if directory.exists():
+            raise NotADirectoryError(f"{directory} is a file; give the directory of a checkpoint")
+        raise FileNotFoundError(f"there is no checkpoint {directory}")
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{directory} has no {FILE}: it is no checkpoint, or one that was not written to its end"
+        ) from None
+    try:
+        document = json.loads(text)
+    except ValueError as error:  # of JSON, or of UTF-8
+        raise ValueError(f"{file} is damaged: it is not JSON ({error})") from None
+    _check(document, file)
+    return Manifest(directory, document)
+
+
+def _check(document: Any, file: Path) -> None:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f'{file} is no manifest of het_tf: it has no "format": "{FORMAT}"')
+    version: Any = document.get("version")
+    if not _whole(version) or version < 1:
+        raise ValueError(f"{file} is damaged: version is {version!r}")
+    if version > VERSION:
+        raise ValueError(
+            f"{file} has version {version}, and this het_tf reads versions up to {VERSION}; read it with the "
+            "het_tf that wrote it, or a newer one"
+        )
+    found, said = checksum(document), document.get("crc32c")
+    if found != said:
+        raise ValueError(f"{file} is damaged: its checksum is {found}, and it says {said!r}")
+    problem = _problem(document)
+    if problem:
+        raise ValueError(f"{file} is no valid manifest: {problem}")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _file_name(value: Any) -> bool:
+    """A name inside of the checkpoint, which must not lead out of it."""
+    return isinstance(value, str) and value not in ("", ".", "..") and "/" not in value and "\0" not in value
+
+
+def _list_of(check: Any) -> Any:
+    return lambda value: isinstance(value, list) and all(check(one) for one in value)
+
+
+def _or_null(check: Any) -> Any:
+    return lambda value: value is None or check(value)
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _object_with(**fields: Any) -> Any:
+    return lambda value: (
+        isinstance(value, dict) and all(check(value.get(name)) for name, check in fields.items())
+    )
+
+
+_FIELDS: dict[str, dict[str, Any]] = {
+    "manifest": {
+        "id": _text,
+        "created": lambda value: isinstance(value, (int, float)),
+        "step": _or_null(_whole),
+        "namespace": _text,
+        "base": _or_null(_object_with(name=_file_name, id=_text)),
+        "store": _object_with(partitions=_whole, hash_seed=_text),
+        "tables": _list_of(_object),
+        "files": _list_of(_object),
+        "dense": _or_null(_object),
+    },
+    "table": {
+        "name": _text,
+        "spec": _object,
+        "applies": _whole,
+        "rows": _whole,
+        "removed": _whole,
+        "complete": lambda value: isinstance(value, bool),
+        "clock_floor": _whole,
+        "epochs": _list_of(_text),
+    },
+    "file": {
+        "name": _file_name,
+        "bytes": _whole,
+        "partitions": _list_of(_whole),
+        "header_crc32c": _text,
+        "tensors": _object,
+    },
+    "dense": {"name": _file_name, "bytes": _whole, "crc32c": _text},
+}
+
+
+def _problem(document: dict[str, Any]) -> str:
+    """What is missing or of another type than it should be; "" if nothing is."""
+    parts = [("manifest", document)]
+    found = _problem_of(parts)
+    if found:
+        return found
+    parts = [("table", one) for one in document["tables"]]
+    parts += [("file", one) for one in document["files"]]
+    parts += [] if document["dense"] is None else [("dense", document["dense"])]
+    return _problem_of(parts)
+
+
+def _problem_of(parts: list[tuple[str, dict[str, Any]]]) -> str:
+    for kind, part in parts:
+        for name, check in _FIELDS[kind].items():
+            if name not in part:
+                return f"a {kind} has no {name!r}" if kind != "manifest" else f"{name!r} is missing"
+            if not check(part[name]):
+                text = json.dumps(part[name])
+                return f"{name!r} of a {kind} is {text if len(text) < 80 else text[:80] + '...'}"
+    return ""

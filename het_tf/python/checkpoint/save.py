@@ -1,0 +1,186 @@
+"""Saving: all ranks flush and meet, each writes its share of the files, rank 0 the rest.
+
+The order of what happens is what makes a crash harmless: files into a temporary directory, each on disk
+before the manifest, the manifest before the directory has its name, old checkpoints go after that.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from pathlib import Path
+from typing import Any
+
+from het_tf.python import native, runtime
+from het_tf.python.checkpoint import dense, rows
+from het_tf.python.checkpoint import directory as directories
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.collective import Ranks
+from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.progress import Progress
+from het_tf.python.horovod import checks
+
+
+def save(
+    directory: str | os.PathLike[str],
+    model: Any = None,
+    *,
+    step: int | None = None,
+    keep: int | None = None,
+    since: str | os.PathLike[str] | Manifest | None = None,
+    namespace: str | None = None,
+    progress: bool = False,
+) -> Path:
+    """Writes a checkpoint: all tables of a namespace, and the dense weights of a model, of the same moment.
+
+        het_tf.checkpoint.save("ckpts", model, step=1000, keep=3)
+
+    Training must stand still meanwhile: call it between steps. Under Horovod every rank must call it, with
+    the same arguments and a directory that all of them see; the ranks share the work. The checkpoint appears
+    under its name when all of it is on disk. Until then, and after an error, the directory has what it had.
+
+    Args:
+      directory: Where checkpoints are kept; it is made if need be. The new one is DIRECTORY/ckpt-NUMBER.
+      model: A built Keras model: its weights that are no tables, and the state of its optimizer, are saved
+        too. None: tables alone.
+      step: NUMBER, from 0, larger than those in the directory. None: the next one.
+      keep: How many checkpoints the directory keeps, this one included: older ones are removed when it is
+        complete, but for those that a kept increment builds on. None: all.
+      since: Writes an increment: of tables that have not been cleared or loaded since, only rows that were
+        updated, and removals. A checkpoint in `directory` by its path or Manifest, or "latest": the newest
+        one; while there is none, all rows are written. Dense weights are always written.
+      namespace: None: that of the model's tables, or without a model the current one.
+      progress: Shows a bar; under Horovod on rank 0.
+
+    Returns:
+      The path of the checkpoint.
+
+    Raises:
+      ValueError: An argument is out of range, the ranks were given different ones, there are no tables, or
+        `since` is no checkpoint of this directory.
+      TypeError: `model` is no Keras model, or has a variable of a type that a file cannot hold.
+      RuntimeError: The model has no weights yet, a table was cleared while it was saved, or another process
+        saves in this directory.
+      OSError: A file cannot be written (among them a full disk), or there is no checkpoint `since`.
+      ConnectionError, TimeoutError: The parameter server does not answer.
+      Under Horovod an error of one rank is raised on all.
+    """
+    ranks = Ranks()
+    chosen = ranks.together("begin", lambda: _checked(directory, model, step, keep, since, namespace))
+    where, name, number = chosen[ranks.rank]
+    ranks.agree("arguments", {"directory": str(where), "namespace": name, "step": number, "keep": keep,
+                              "since": str(since.path if isinstance(since, Manifest) else since),
+                              "model": model is not None})  # fmt: skip
+    ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
+
+    pending: directories.Pending | None = None  # rank 0 has it
+    base: list[Manifest] = []
+    info: dict[str, Any] = {}
+
+    def begin() -> rows.Writing:
+        nonlocal pending, base, info
+        directories.make(where)
+        pending = directories.Pending(where, number)
+        info = rows.store_info(name)
+        if not info["tables"] and model is None:
+            raise ValueError(f"the namespace {name!r} has no tables, and no model is given: nothing to save")
+        base = _base(where, name, since)
+        return rows.plan_writing(pending.path, name, info, base=base, ranks=ranks.size)
+
+    def finish(entries: list[dict[str, Any]]) -> Path:
+        nonlocal pending
+        assert pending is not None
+        after = rows.store_info(name)
+        rows.require_same(writing, info, after)
+        document = rows.describe(writing, after, entries, number, base[-1] if base else None)
+        if model is not None:
+            document["dense"] = dense.write(pending.path, dense.variables_of(model))
+        manifests.write(pending.path, document)
+        path, pending = pending.publish(), None
+        if keep is not None:
+            directories.keep_newest(where, keep)
+        return path
+
+    try:
+        writing = ranks.first("begin to save", begin)
+        numbers_of_files = ranks.share(list(range(len(writing.groups))))
+        size = writing.size // ranks.size
+        with Progress(progress and ranks.rank == 0, f"saving into {where}", size) as bar:
+            written = ranks.together(
+                "write its share",
+                lambda: rows.write_files(
+                    writing,
+                    numbers_of_files,
+                    lambda one: bar.add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
+                ),
+            )
+        path = ranks.first("end the save", lambda: finish([one for part in written for one in part]))
+    finally:
+        if pending is not None:  # all ranks have ended what they wrote
+            pending.abandon()
+    ranks.together("go on", lambda: native.call("HetMarkDurable", name))
+    return path
+
+
+def _checked(
+    directory: Any, model: Any, step: Any, keep: Any, since: Any, namespace: str | None
+) -> tuple[Path, str, int | None]:
+    """The directory, the namespace and the step; refuses what no checkpoint can be made of."""
+    for argument, value, least in (("step", step, 0), ("keep", keep, 1)):
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if value is not None and (not whole or value < least):
+            raise ValueError(f"{argument} is {value!r}; give an integer from {least}, or None")
+    if since is not None and not isinstance(since, (str, os.PathLike, Manifest)):
+        raise ValueError(f'since is {since!r}; give the path or Manifest of a checkpoint, or "latest"')
+    if model is not None:
+        dense.variables_of(model)
+    where = Path(os.path.abspath(directory))
+    return where, namespace_of(model, namespace), None if step is None else int(step)
+
+
+def namespace_of(model: Any, namespace: str | None) -> str:
+    """The namespace that is meant: the one given, the model's, or the current one.
+
+    Raises:
+      ValueError: The model's tables are in another one than that which is given, or in several.
+    """
+    found = [] if model is None else list(dict.fromkeys(layer.namespace for layer in checks.layers(model)))
+    if len(found) > 1:
+        raise ValueError(
+            f"the tables of model {model.name!r} are in the namespaces {', '.join(map(repr, found))}, and a "
+            "checkpoint is of one; save its parts apart, each with its own directory"
+        )
+    if namespace is not None and found and found[0] != namespace:
+        raise ValueError(
+            f"namespace is {namespace!r}, and the tables of model {model.name!r} are in {found[0]!r}: its "
+            "dense weights would be saved without them"
+        )
+    if namespace is None:
+        return found[0] if found else runtime.current_namespace()
+    return namespace
+
+
+def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
+    """The manifests of the checkpoint that is built on, the full one first; empty: all rows are written."""
+    if since is None:
+        return []
+    if since == "latest":
+        newest = directories.latest(where)
+        if newest is None:
+            return []
+        path = newest
+    else:
+        path = Path(os.path.abspath(since.path if isinstance(since, Manifest) else since))
+    if path.parent.resolve() != where.resolve():
+        raise ValueError(
+            f"since is {path}, and the new checkpoint will be in {where}; an increment and what it builds on "
+            "are in one directory"
+        )
+    chain = directories.chain(path)
+    if chain[-1].namespace != namespace:
+        raise ValueError(
+            f"since is {path}, which is of the namespace {chain[-1].namespace!r}, not of {namespace!r}"
+        )
+    if isinstance(since, Manifest) and since.id != chain[-1].id:
+        raise ValueError(f"{path} is another checkpoint than the Manifest that since is; read it again")
+    return chain
