@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from het_tf.python.checkpoint.callback import Checkpoint
 from het_tf.python.horovod import collective
-from het_tf.python.horovod.callbacks import Broadcast, Checkpoint, LearningRateScaling, MetricAverage
+from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
 from het_tf.python.layers import EmbeddingCollection
 from het_tf.python.native import tf
 from het_tf.python.table import Table

@@ -20,7 +20,7 @@ def optimizer(name: str) -> Any:
 
 def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
     options.setdefault("optimizer", optimizer(of))
-    return het_tf.keras.Embedding(dim, name=name, staleness=0, **options)
+    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), staleness=0, **options)
 
 
 def step(layer: Any, ids: Any, seed: int) -> None:

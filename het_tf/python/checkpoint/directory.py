@@ -174,7 +174,7 @@ class Pending:
     def __init__(self, directory: Path, number: int | None) -> None:
         self._lock = _lock(directory)
         try:
-            remove(path for path in directory.iterdir() if path.name.startswith(_LEFTOVER))
+            remove(path for path in directory.glob(f"{_LEFTOVER}*") if path.is_dir())
             self.target = directory / name_of(_next(directory, number))
             self.path = _temporary(self.target)
             self.path.mkdir()
@@ -286,7 +286,8 @@ def keep_newest(directory: Path, keep: int) -> None:
         )
         return
     try:
-        remove(path for path in rest if path.name not in needed)
+        # The newest first: what builds on another goes before that, so that all that are seen can be read.
+        remove(path for path in reversed(rest) if path.name not in needed)
     except OSError as error:
         warnings.warn(f"an old checkpoint could not be removed: {error}", RuntimeWarning, stacklevel=3)
 

@@ -105,6 +105,7 @@ def plan_writing(
     tables: Iterable[str] | None = None,
     base: list[Manifest] | None = None,
     ranks: int = 1,
+    files: int = FILES,
 ) -> Writing:
     """Decides which partitions share a file, and which tables are written by their changes alone.
 
@@ -115,6 +116,7 @@ def plan_writing(
       tables: Their names; None: all.
       base: The manifests of the checkpoint that is built on, the full one first.
       ranks: How many write.
+      files: How many there are to be, about.
 
     Raises:
       ValueError: There is no such table.
@@ -126,7 +128,7 @@ def plan_writing(
         raise ValueError(
             f"there is no table {unknown[0]!r} in the namespace {namespace!r}; there are: {listed}"
         )
-    groups = _groups(info["partitions"], ranks)
+    groups = _groups(info["partitions"], ranks, files)
     changed = [name for name in names if base and _goes_on(namespace, info["tables"][name], name, base[-1])]
     since = [
         {name: [str(path) for path in _base_files(base or [], name, info, part)] for name in changed}
@@ -138,9 +140,9 @@ def plan_writing(
     return Writing(path, namespace, names, groups, since, size)
 
 
-def _groups(partitions: int, ranks: int) -> list[tuple[str, list[int]]]:
+def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int]]]:
     """Splits the partitions evenly, neighbours together: these often are on one server."""
-    number = max(1, min(partitions, max(FILES, 2 * ranks)))
+    number = max(1, min(partitions, files if ranks == 1 else max(files, 2 * ranks)))
     bounds = [index * partitions // number for index in range(number + 1)]
     return [
         (f"rows-{index:05d}-of-{number:05d}.safetensors", list(range(bounds[index], bounds[index + 1])))
@@ -288,6 +290,7 @@ def write_tables(
     namespace: str,
     tables: Iterable[str] | None = None,
     since: list[Manifest] | None = None,
+    files: int = FILES,
 ) -> dict[str, Any]:
     """Writes tables as this process sees them, its own unsent updates included. Not collective.
 
@@ -300,6 +303,7 @@ def write_tables(
       tables: Their names; None: all.
       since: Writes what has changed since this checkpoint: its manifests, the full one first, all next to
         `directory`.
+      files: How many files of rows there are to be; there is at most one for each partition.
 
     Returns:
       The manifest.
@@ -315,7 +319,7 @@ def write_tables(
     try:
         native.call("HetFlush", namespace)
         info = store_info(namespace)
-        writing = plan_writing(path, namespace, info, tables, since)
+        writing = plan_writing(path, namespace, info, tables, since, files=files)
         entries = write_files(writing, range(len(writing.groups)))
         after = store_info(namespace)
         require_same(writing, info, after)
