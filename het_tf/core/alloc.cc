@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <cstdlib>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace het {
 namespace {
 
@@ -44,6 +48,61 @@ void Release(void* pointer, size_t bytes, size_t alignment) noexcept {
   const size_t overhead = Overhead(alignment);
   g_hooks.release(overhead == 0 ? pointer : static_cast<void**>(pointer)[-1]);
   g_allocated.fetch_sub(bytes + overhead, std::memory_order_relaxed);
+}
+
+namespace {
+
+constexpr size_t kLineBytes = 64;
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+// malloc's own limit, before it has seen how large blocks come and go.
+constexpr size_t kOwnMappingBytes = size_t{128} << 10;
+
+bool IsOwnMapping([[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  return bytes >= kOwnMappingBytes && g_hooks.allocate == &std::malloc;
+#else
+  return false;
+#endif
+}
+
+size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
+
+}  // namespace
+
+void* AllocateBlock(size_t bytes) {
+  if (!IsOwnMapping(bytes)) return Allocate(bytes, kLineBytes);
+#if defined(__linux__)
+  const size_t pages = WholePages(bytes);
+  const size_t alignment = pages >= kHugePageBytes ? kHugePageBytes : kPageBytes;
+  const size_t held = g_allocated.fetch_add(pages, std::memory_order_relaxed) + pages;
+  void* mapped = MAP_FAILED;
+  if (held <= g_limit.load(std::memory_order_relaxed)) {
+    mapped = ::mmap(nullptr, pages + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (mapped == MAP_FAILED) {
+    g_allocated.fetch_sub(pages, std::memory_order_relaxed);
+    throw std::bad_alloc();
+  }
+  // A large one begins where a large page can; what is before and behind goes back.
+  const auto first = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t begin = (first + alignment - 1) & ~(alignment - 1);
+  if (begin > first) ::munmap(mapped, begin - first);
+  const uintptr_t end = first + pages + alignment;
+  if (end > begin + pages) ::munmap(reinterpret_cast<void*>(begin + pages), end - begin - pages);
+  return reinterpret_cast<void*>(begin);
+#else
+  return nullptr;
+#endif
+}
+
+void ReleaseBlock(void* pointer, size_t bytes) noexcept {
+  if (pointer == nullptr) return;
+  if (!IsOwnMapping(bytes)) return Release(pointer, bytes, kLineBytes);
+#if defined(__linux__)
+  ::munmap(pointer, WholePages(bytes));
+  g_allocated.fetch_sub(WholePages(bytes), std::memory_order_relaxed);
+#endif
 }
 
 }  // namespace het

@@ -33,6 +33,12 @@ void* Allocate(size_t bytes, size_t alignment);
 // `bytes` and `alignment` as they were given to Allocate.
 void Release(void* pointer, size_t bytes, size_t alignment) noexcept;
 
+// The same for memory that is held long, at the alignment of a cache line. Where malloc is in use, large
+// blocks are the kernel's own: they go back to it at once, and can be of 2 MB pages. (malloc keeps what was
+// freed, and what a table gives back when it is cleared is as much again as the next one takes.)
+void* AllocateBlock(size_t bytes);
+void ReleaseBlock(void* pointer, size_t bytes) noexcept;
+
 template <typename T>
 struct Allocator {
   using value_type = T;

@@ -11,7 +11,6 @@ namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr uint32_t kFirstRows = 8;
-constexpr size_t kDataAlignment = 64;
 constexpr size_t kMaxBlockChunks = 64;
 
 uint32_t ChunkShift(size_t row_bytes) {
@@ -44,11 +43,11 @@ RowStore::~RowStore() {
 
 RowStore::Block RowStore::MakeBlock(size_t rows) const {
   Block block;
-  block.meta = static_cast<RowMeta*>(Allocate(rows * sizeof(RowMeta), alignof(RowMeta)));
+  block.meta = static_cast<RowMeta*>(AllocateBlock(rows * sizeof(RowMeta)));
   try {
-    block.data = static_cast<float*>(Allocate(rows * row_floats_ * sizeof(float), kDataAlignment));
+    block.data = static_cast<float*>(AllocateBlock(rows * row_floats_ * sizeof(float)));
   } catch (...) {
-    Release(block.meta, rows * sizeof(RowMeta), alignof(RowMeta));
+    ReleaseBlock(block.meta, rows * sizeof(RowMeta));
     throw;
   }
   block.rows = rows;
@@ -58,8 +57,8 @@ RowStore::Block RowStore::MakeBlock(size_t rows) const {
 }
 
 void RowStore::FreeBlock(const Block& block) const {
-  Release(block.meta, block.rows * sizeof(RowMeta), alignof(RowMeta));
-  Release(block.data, block.rows * row_floats_ * sizeof(float), kDataAlignment);
+  ReleaseBlock(block.meta, block.rows * sizeof(RowMeta));
+  ReleaseBlock(block.data, block.rows * row_floats_ * sizeof(float));
 }
 
 size_t RowStore::bytes() const {
@@ -99,8 +98,11 @@ void RowStore::AddSpace() {
     space_ = chunks_[0].rows;
     return;
   }
-  const size_t chunks = std::clamp<size_t>(chunks_.size() / 8, 1, kMaxBlockChunks);
-  const uint32_t rows = chunks_.empty() ? std::min(full, kFirstRows) : full;
+  AddChunks(std::clamp<size_t>(chunks_.size() / 8, 1, kMaxBlockChunks),
+            chunks_.empty() ? std::min(full, kFirstRows) : full);
+}
+
+void RowStore::AddChunks(size_t chunks, uint32_t rows) {
   if (space_ + chunks * rows >= kNoRow) throw std::bad_alloc();
   if (chunks_.size() + chunks > chunks_.capacity()) {
     chunks_.reserve(std::max(chunks_.size() + chunks, 2 * chunks_.size()));
@@ -130,6 +132,13 @@ uint32_t RowStore::Insert(Key key, uint64_t hash) {
 
 void RowStore::Reserve(size_t more_rows) {
   index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); }, more_rows);
+  const size_t full = size_t{mask_} + 1;
+  const size_t unused = space_ - end_;
+  // A first chunk that is still growing is moved when it does; then all the more behind it stays in place.
+  if (more_rows < full || more_rows <= unused) return;
+  while (!chunks_.empty() && chunks_[0].rows < full) AddSpace();
+  const size_t wanted = more_rows > space_ - end_ ? more_rows - (space_ - end_) : 0;
+  if (wanted > 0) AddChunks((wanted + full - 1) / full, static_cast<uint32_t>(full));
 }
 
 void RowStore::Erase(uint32_t row) {

@@ -81,7 +81,8 @@ class RowStore {
   // Throws std::bad_alloc and changes nothing then.
   uint32_t Insert(Key key, uint64_t hash);
 
-  // The index need not grow for so many more rows. Throws std::bad_alloc and changes nothing then.
+  // Room for so many more rows, in one piece: the slab and the index need not grow for them. Throws
+  // std::bad_alloc; the rows are then as they were.
   void Reserve(size_t more_rows);
   void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
 
@@ -103,6 +104,8 @@ class RowStore {
   };
 
   void AddSpace();
+  // `chunks` chunks of `rows` rows each, in one block.
+  void AddChunks(size_t chunks, uint32_t rows);
   Block MakeBlock(size_t rows) const;
   void FreeBlock(const Block& block) const;
 

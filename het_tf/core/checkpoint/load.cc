@@ -76,7 +76,8 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
       if (!removed.ok()) return removed.status();
       loaded.removed += removed.value();
     }
-    HET_RETURN_IF_ERROR(ReserveRows(store, file, table, to));
+    // Most of an increment's rows are in the place of others.
+    if (!table.increment) HET_RETURN_IF_ERROR(ReserveRows(store, file, table, to));
     RowBatch batch(to, kBatchBytes);
     for (; loaded.rows < table.rows; loaded.rows += batch.size()) {
       HET_RETURN_IF_ERROR(file.ReadRows(table, loaded.rows, slots, &batch));

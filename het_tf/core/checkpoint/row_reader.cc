@@ -90,7 +90,7 @@ Status RowReader::VerifyTensor(const RowTable& table, RowColumn column, const Js
     return Damaged(of + "has " + std::to_string(tensor.rows) + " rows; its manifest says " + Shown(entry));
   }
   Buffer<uint8_t> some;
-  some.Resize(kVerifyBytes);
+  some.Resize(static_cast<size_t>(std::min(kVerifyBytes, tensor.bytes())));
   uint32_t crc = 0;
   bool bad_clock = false;
   for (uint64_t done = 0; done < tensor.bytes();) {

@@ -12,6 +12,8 @@ namespace het {
 namespace {
 
 constexpr size_t kScanRows = 65536;  // of one answer
+// Clusters that wait for the next call; so many calls at once need not connect.
+constexpr size_t kMostIdle = 8;
 
 uint64_t Number(const RedisReply& reply) {
   if (reply.kind == RedisReply::kInteger) return static_cast<uint64_t>(reply.integer);
@@ -20,12 +22,29 @@ uint64_t Number(const RedisReply& reply) {
 
 }  // namespace
 
+RedisStore::Borrowed::Borrowed(RedisStore* store) : store_(store) {
+  std::lock_guard<std::mutex> lock(store_->mutex_);
+  if (store_->process_ != getpid()) store_->idle_.clear();
+  store_->process_ = getpid();
+  if (store_->idle_.empty()) {
+    cluster_ = std::make_unique<RedisCluster>(store_->address_, store_->notice_);
+    return;
+  }
+  cluster_ = std::move(store_->idle_.back());
+  store_->idle_.pop_back();
+}
+
+RedisStore::Borrowed::~Borrowed() {
+  std::lock_guard<std::mutex> lock(store_->mutex_);
+  if (store_->idle_.size() < kMostIdle) store_->idle_.push_back(std::move(cluster_));
+}
+
 Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& address,
                                                      const std::string& name_space, double seconds,
                                                      RedisCluster::Notice notice) {
   HET_RETURN_IF_ERROR(CheckNamespace(name_space));
   std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
-  HET_RETURN_IF_ERROR(store->cluster_.Refresh(seconds));
+  HET_RETURN_IF_ERROR(Borrowed(store.get())->Refresh(seconds));
   HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
   // Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
   const std::string count = std::to_string(store->keys_.size());
@@ -36,7 +55,7 @@ Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& addres
                           std::to_string(store->hash_seed_)}});
   }
   std::vector<RedisReply> made;
-  HET_RETURN_IF_ERROR(store->cluster_.AskAll(creations, seconds, &made));
+  HET_RETURN_IF_ERROR(Borrowed(store.get())->AskAll(creations, seconds, &made));
   return store;
 }
 
@@ -46,10 +65,11 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
   const std::pair<const char*, std::string> wanted[] = {{"partitions", std::to_string(kNewPartitions)},
                                                         {"hash_seed", std::to_string(RandomId())}};
   uint64_t found[2];
+  Borrowed cluster(this);
   for (size_t i = 0; i < 2; ++i) {
-    auto set = cluster_.Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_);
+    auto set = cluster->Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_);
     if (!set.ok()) return set.status();
-    auto is = cluster_.Ask(key, {"HGET", key, wanted[i].first}, seconds_);
+    auto is = cluster->Ask(key, {"HGET", key, wanted[i].first}, seconds_);
     if (!is.ok()) return is.status();
     found[i] = Number(is.value());
   }
@@ -64,20 +84,14 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
 
 Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,
                                    std::vector<std::string> words) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (process_ != getpid()) cluster_.ForgetConnections();
-  process_ = getpid();
   words.insert(words.begin(), {command, keys_[partition]});
-  return cluster_.Ask(keys_[partition], words, seconds_, /*repeatable=*/command != "HET.LOAD");
+  return Borrowed(this)->Ask(keys_[partition], words, seconds_, /*repeatable=*/command != "HET.LOAD");
 }
 
 Result<std::vector<RedisReply>> RedisStore::AskAll(const std::vector<RedisCluster::Command>& commands,
                                                    const char* fine) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (process_ != getpid()) cluster_.ForgetConnections();
-  process_ = getpid();
   std::vector<RedisReply> replies;
-  HET_RETURN_IF_ERROR(cluster_.AskAll(commands, seconds_, &replies, fine));
+  HET_RETURN_IF_ERROR(Borrowed(this)->AskAll(commands, seconds_, &replies, fine));
   return replies;
 }
 

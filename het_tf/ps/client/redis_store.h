@@ -1,10 +1,14 @@
 // Tables at Redis servers as whole things (table_store.h): one command to each partition, those of one server
 // at once.
+//
+// Calls of several threads go on side by side: each has connections of its own while it lasts, and the next
+// call takes them over.
 #ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
 #define HET_TF_PS_CLIENT_REDIS_STORE_H_
 
 #include <unistd.h>
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -46,7 +50,19 @@ class RedisStore : public TableStore {
 
  private:
   RedisStore(const ServerAddress& address, double seconds, RedisCluster::Notice notice)
-      : seconds_(seconds), process_(getpid()), cluster_(address, std::move(notice)) {}
+      : address_(address), seconds_(seconds), notice_(std::move(notice)), process_(getpid()) {}
+
+  // A cluster for the caller alone, for as long as it lives.
+  class Borrowed {
+   public:
+    explicit Borrowed(RedisStore* store);
+    ~Borrowed();
+    RedisCluster* operator->() { return cluster_.get(); }
+
+   private:
+    RedisStore* const store_;
+    std::unique_ptr<RedisCluster> cluster_;
+  };
 
   Status FindPartitions(const std::string& name_space);
   // `command KEY words`, to one partition, or to all of them.
@@ -60,13 +76,15 @@ class RedisStore : public TableStore {
   // The sum over the partitions of one of the numbers that HET.STAT TABLES says of a table.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
 
+  const ServerAddress address_;
   const double seconds_;
+  const RedisCluster::Notice notice_;
+  std::vector<std::string> keys_;  // these two are as Open leaves them
+  uint64_t hash_seed_ = 0;
 
   std::mutex mutex_;  // guards what follows
   int process_;       // a child of fork makes connections of its own
-  RedisCluster cluster_;
-  std::vector<std::string> keys_;
-  uint64_t hash_seed_ = 0;
+  std::vector<std::unique_ptr<RedisCluster>> idle_;
 };
 
 }  // namespace het

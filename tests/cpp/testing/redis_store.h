@@ -185,11 +185,12 @@ class RedisStore {
     size_t i = 0;
     for (const auto& [id, shard] : model_.shards()) {
       const auto& line = tables.elements[i++].elements;
-      ASSERT_EQ(line.size(), 5u);
+      ASSERT_EQ(line.size(), 6u);
       EXPECT_EQ(line[0].text, shard->schema().spec().name);
       EXPECT_EQ(line[1].text, shard->schema().ToJson(shard->limits()));
       EXPECT_EQ(line[2].text, std::to_string(shard->epoch()));
       EXPECT_EQ(line[3].integer, static_cast<int64_t>(shard->rows().size()));
+      EXPECT_EQ(line[5].integer, shard->clock_floor());
     }
   }
 

@@ -1,0 +1,304 @@
+// Row files: what is written is read again, whatever it is; what is damaged is told, wherever it is damaged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/requests.h"
+#include "het_tf/core/checkpoint/row_reader.h"
+#include "het_tf/core/checkpoint/row_writer.h"
+#include "tests/cpp/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Crc32c, KnownAnswers) {  // RFC 3720, B.4
+  EXPECT_EQ(Crc32c(0, "123456789", 9), 0xe3069283u);
+  EXPECT_EQ(Crc32c(0, std::string(32, '\0').data(), 32), 0x8a9136aau);
+  EXPECT_EQ(Crc32c(0, std::string(32, '\xff').data(), 32), 0x62a8ab43u);
+  EXPECT_EQ(Crc32c(0, nullptr, 0), 0u);
+  EXPECT_EQ(Crc32cText(0x0a9136aa), "0a9136aa");
+}
+
+// The instruction in three runs, the tables, and any cut into two pieces agree.
+TEST(Crc32c, HoweverItIsComputed) {
+  std::mt19937_64 random(3);
+  std::string bytes(100000, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  for (size_t size : {0, 1, 7, 8, 9, 100, 4096, 12287, 12288, 12289, 24576, 50001, 100000}) {
+    const uint32_t crc = Crc32cPortable(0, bytes.data(), size);
+    EXPECT_EQ(Crc32c(0, bytes.data(), size), crc) << size;
+    const size_t cut = size == 0 ? 0 : random() % size;
+    EXPECT_EQ(Crc32c(Crc32c(0, bytes.data(), cut), bytes.data() + cut, size - cut), crc) << size;
+  }
+}
+
+RowTable Plan(const std::string& name, uint32_t dim, uint32_t slot_floats, uint64_t rows,
+              bool increment = false, uint64_t removed = 0) {
+  RowTable table;
+  table.name = name;
+  table.dim = dim;
+  table.slot_floats = slot_floats;
+  table.rows = rows;
+  table.increment = increment;
+  table.removed = removed;
+  return table;
+}
+
+// Row i of a table, the same at every call.
+void FillRow(uint64_t i, RowBatch* batch) {
+  std::vector<float> row(batch->dim() + batch->slot_floats());
+  for (size_t d = 0; d < row.size(); ++d) row[d] = static_cast<float>(i * 100 + d);
+  const RowMeta meta{static_cast<Key>(Mix64(i)), static_cast<Clock>(i * i), static_cast<uint32_t>(i + 7),
+                     static_cast<uint16_t>(i), 1};
+  batch->Add(meta, row.data());
+}
+
+class RowFileTest : public ::testing::Test {
+ protected:
+  // Rows `written` of the planned ones, in batches of `some`.
+  RowFileSummary Write(std::vector<RowTable> plans, const std::vector<uint64_t>& written, size_t some = 5) {
+    unlink(path().c_str());
+    auto writer = RowWriter::Create(path(), plans);
+    EXPECT_TRUE(writer.ok()) << writer.status().message();
+    for (size_t t = 0; t < plans.size(); ++t) {
+      RowBatch batch(plans[t].dim, plans[t].slot_floats, some);
+      for (uint64_t i = 0; i < written[t]; ++i) {
+        FillRow(i, &batch);
+        if (batch.left() > 0 && i + 1 < written[t]) continue;
+        EXPECT_TRUE(writer.value()->Append(t, batch).ok());
+        batch.Clear();
+      }
+      for (Key key = 0; plans[t].increment && key < 3; ++key) {
+        EXPECT_TRUE(writer.value()->AppendRemoved(t, Span<const Key>(&key, 1)).ok());
+      }
+    }
+    auto summary = writer.value()->Finish();
+    EXPECT_TRUE(summary.ok()) << summary.status().message();
+    return summary.value();
+  }
+  void ExpectRows(const RowReader& reader, const std::string& name, uint64_t rows) {
+    const auto table = reader.Find(name);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    ASSERT_EQ(table.value()->rows, rows);
+    RowBatch wanted(table.value()->dim, table.value()->slot_floats, rows + 1);
+    RowBatch got(table.value()->dim, table.value()->slot_floats, rows + 1);
+    for (uint64_t i = 0; i < rows; ++i) FillRow(i, &wanted);
+    ASSERT_TRUE(reader.ReadRows(*table.value(), 0, true, &got).ok());
+    ASSERT_EQ(got.size(), rows);
+    EXPECT_TRUE(std::equal(wanted.keys(), wanted.keys() + rows, got.keys()));
+    EXPECT_TRUE(std::equal(wanted.clocks(), wanted.clocks() + rows, got.clocks()));
+    EXPECT_TRUE(std::equal(wanted.values(), wanted.values() + rows * wanted.dim(), got.values()));
+    EXPECT_TRUE(std::equal(wanted.slots(), wanted.slots() + rows * wanted.slot_floats(), got.slots()));
+    EXPECT_TRUE(std::equal(wanted.last_used(), wanted.last_used() + rows, got.last_used()));
+    EXPECT_TRUE(std::equal(wanted.counts(), wanted.counts() + rows, got.counts()));
+  }
+  // What the manifest's entry and the structure say of the file now.
+  Status Verify(const nlohmann::json& entry) {
+    const auto reader = RowReader::Open(path());
+    return reader.ok() ? reader.value()->Verify(entry) : reader.status();
+  }
+  std::string Bytes() {
+    std::ifstream file(path(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  // In place: a file that is cut to nothing and written again goes to the disk at once, which takes its time.
+  void SetBytes(const std::string& bytes) {
+    std::fstream(path(), std::ios::binary | std::ios::in | std::ios::out)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::filesystem::resize_file(path(), bytes.size());
+  }
+  std::string path() const { return folder_.path() + "/rows"; }
+
+  TempFolder folder_;
+};
+
+const char* const kStrange = "a \"quoted\"/näme\n\\keys/keys";
+
+TEST_F(RowFileTest, ThereAndBack) {
+  const auto summary =
+      Write({Plan("a", 7, 3, 23), Plan(kStrange, 1, 0, 4, true, 3), Plan("none", 16, 1, 0)}, {23, 4, 0});
+  const auto reader = RowReader::Open(path());
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  EXPECT_EQ(reader.value()->bytes(), summary.bytes);
+  ExpectRows(*reader.value(), "a", 23);
+  ExpectRows(*reader.value(), kStrange, 4);
+  ExpectRows(*reader.value(), "none", 0);
+  const RowTable& strange = *reader.value()->Find(kStrange).value();
+  EXPECT_TRUE(strange.increment);
+  Key removed[3];
+  ASSERT_TRUE(reader.value()->Read(strange, kRemovedColumn, 0, 3, removed).ok());
+  EXPECT_THAT(removed, ::testing::ElementsAre(0, 1, 2));
+  EXPECT_FALSE(reader.value()->Find("a").value()->increment);
+  EXPECT_THAT(reader.value()->Find("b").status().message(), HasSubstr("no table 'b' in"));
+  for (const RowTable& table : reader.value()->tables()) {
+    for (size_t c = 0; c < kRowColumns; ++c) {
+      const RowTensor& tensor = table.tensors[c];
+      const uint64_t item = c == kKeysColumn || c == kClocksColumn || c == kRemovedColumn ? 8
+                            : c == kCountsColumn                                          ? 2
+                                                                                          : 4;
+      EXPECT_TRUE(!tensor.present || tensor.begin % item == 0) << table.TensorName(static_cast<RowColumn>(c));
+    }
+  }
+}
+
+// Fewer rows came than were expected: the file is as if that had been known.
+TEST_F(RowFileTest, FewerRowsThanPlanned) {
+  const auto summary =
+      Write({Plan("a", 7, 3, 200000), Plan("b", 1, 0, 1000, true, 1000), Plan("c", 2, 2, 9)}, {19, 3, 9}, 4);
+  EXPECT_LT(Bytes().size(), 4096u);
+  EXPECT_TRUE(Verify(nlohmann::json::parse(ToJson(summary))).ok());
+  const auto reader = RowReader::Open(path());
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  ExpectRows(*reader.value(), "a", 19);
+  ExpectRows(*reader.value(), "b", 3);
+  ExpectRows(*reader.value(), "c", 9);
+  EXPECT_EQ(reader.value()->Find("b").value()->removed, 3u);
+}
+
+TEST_F(RowFileTest, EveryTruncationIsToldAndSoIsEveryByteTooMuch) {
+  const auto entry =
+      nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
+  const std::string bytes = Bytes();
+  ASSERT_TRUE(Verify(entry).ok()) << Verify(entry).message();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    SetBytes(bytes.substr(0, size));
+    const Status status = Verify(nullptr);
+    ASSERT_EQ(status.code(), Code::kInvalidArgument) << size;
+    ASSERT_THAT(status.message(), HasSubstr(path())) << size;
+  }
+  SetBytes(bytes + "x");
+  EXPECT_EQ(Verify(nullptr).code(), Code::kInvalidArgument);
+}
+
+TEST_F(RowFileTest, EveryFlippedBitIsTold) {
+  const auto entry =
+      nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
+  const std::string bytes = Bytes();
+  for (size_t bit = 0; bit < 8 * bytes.size(); bit += 1 + bit % 3) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    SetBytes(flipped);
+    ASSERT_EQ(Verify(entry).code(), Code::kInvalidArgument) << "bit " << bit;
+  }
+  std::string flipped = bytes;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  SetBytes(flipped);
+  EXPECT_THAT(Verify(entry).message(), HasSubstr("tensor 'b/counts' (bytes "));
+  EXPECT_TRUE(Verify(nullptr).ok()) << "the structure is as it was";
+}
+
+TEST_F(RowFileTest, AnotherManifestIsTold) {
+  const nlohmann::json entry = nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5)}, {5})));
+  const auto with = [&](const char* pointer, nlohmann::json value) {
+    nlohmann::json other = entry;
+    other[nlohmann::json::json_pointer(pointer)] = std::move(value);
+    return Verify(other);
+  };
+  EXPECT_THAT(with("/bytes", 7).message(), HasSubstr("its manifest says 7"));
+  EXPECT_THAT(with("/header_crc32c", "00000000").message(), HasSubstr("its header has the CRC-32C"));
+  EXPECT_THAT(with("/tensors/a~1keys/rows", 6).message(), HasSubstr("tensor 'a/keys' (bytes "));
+  EXPECT_THAT(with("/tensors/b~1keys", nullptr).message(), HasSubstr("its manifest names others"));
+  EXPECT_THAT(with("/tensors", 5).message(), HasSubstr("its manifest names others"));
+  EXPECT_EQ(Verify(5).code(), Code::kInvalidArgument);
+  EXPECT_EQ(Verify(nlohmann::json::object()).code(), Code::kInvalidArgument);
+}
+
+TEST_F(RowFileTest, HeadersThatLie) {
+  Write({Plan("a", 2, 1, 5)}, {5});
+  const std::string bytes = Bytes();
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string other = bytes;
+    const size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    other.replace(at, from.size(), to);
+    uint64_t length;
+    std::memcpy(&length, other.data(), sizeof(length));
+    length += to.size() - from.size();
+    std::memcpy(other.data(), &length, sizeof(length));
+    SetBytes(other);
+    return Verify(nullptr).message();
+  };
+  EXPECT_THAT(with("\"version\":\"1\"", "\"version\":\"2\""),
+              HasSubstr("version \"2\"; this het_tf reads version 1"));
+  EXPECT_THAT(with("het_tf rows", "het_tf cows"), HasSubstr("__metadata__"));
+  EXPECT_THAT(with("\"I64\"", "\"U64\""), HasSubstr("has dtype \"U64\", not I64"));
+  EXPECT_THAT(with("[5,2]", "[5,3]"), HasSubstr("has the shape [5,3], but 40 bytes"));
+  EXPECT_THAT(with("[5,2]", "[4611686018427387904,8]"), HasSubstr("but 40 bytes"));
+  EXPECT_THAT(with("[5,2]", "[5,0]"), HasSubstr("has the shape [5,0]"));
+  EXPECT_THAT(with("[5,2]", "[5.5,2]"), HasSubstr("has the shape"));
+  EXPECT_THAT(with("[0,40]", "[8,48]"), HasSubstr("begins at byte"));
+  EXPECT_THAT(with("[0,40]", "[40,0]"), HasSubstr("has the offsets [40,0]"));
+  EXPECT_THAT(with("[0,40]", "[0,18446744073709551615]"), HasSubstr("has the offsets"));
+  EXPECT_THAT(with("[0,40]", "[-1,39]"), HasSubstr("has the offsets"));
+  EXPECT_THAT(with("a/clocks", "a/keys"), HasSubstr("a name twice"));
+  EXPECT_THAT(with("a/clocks", "a/clicks"), HasSubstr("'a/clicks' is no column"));
+  EXPECT_THAT(with("a/clocks", "b/clocks"), HasSubstr("there is no tensor 'a/clocks'"));
+  EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
+  SetBytes(std::string(8, '\xff') + bytes.substr(8));
+  EXPECT_THAT(Verify(nullptr).message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
+}
+
+TEST_F(RowFileTest, WhatIsThereIsNotOverwritten) {
+  std::ofstream(path()) << "precious";
+  EXPECT_THAT(RowWriter::Create(path(), {Plan("a", 2, 1, 5)}).status().message(), HasSubstr("File exists"));
+  EXPECT_EQ(Bytes(), "precious");
+}
+
+TEST_F(RowFileTest, AnUnfinishedFileGoes) {
+  { EXPECT_TRUE(RowWriter::Create(path(), {Plan("a", 2, 1, 5)}).ok()); }
+  EXPECT_EQ(RowReader::Open(path()).status().code(), Code::kNotFound);
+}
+
+TEST_F(RowFileTest, AFullDiskIsTold) {
+  // The nearest that every machine has: no file grows beyond the limit.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{100000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  Status status;
+  {
+    auto writer = RowWriter::Create(path(), {Plan("a", 100, 1, 5000)});
+    ASSERT_TRUE(writer.ok());
+    RowBatch batch(100, 1, 100);
+    for (uint64_t i = 0; i < 100; ++i) FillRow(i, &batch);
+    for (int i = 0; i < 50 && status.ok(); ++i) status = writer.value()->Append(0, batch);
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(status.code(), Code::kFile);
+  EXPECT_THAT(status.message(), HasSubstr("cannot write to '" + path() + "': File too large"));
+  EXPECT_NE(access(path().c_str(), F_OK), 0) << "half a file stayed";
+}
+
+TEST_F(RowFileTest, ADirectoryThatIsReadOnly) {
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0555), 0);
+  // Root may write anywhere: a child that is nobody tries it.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(2);
+    const Status status = RowWriter::Create(path(), {Plan("a", 2, 1, 5)}).status();
+    const bool told = status.code() == Code::kFile &&
+                      status.message().find("cannot create '" + path() + "': Permission denied") == 0;
+    _exit(told ? 0 : 1);
+  }
+  int ended = -1;
+  waitpid(child, &ended, 0);
+  chmod(folder_.path().c_str(), 0755);
+  EXPECT_EQ(ended, 0);
+  EXPECT_THAT(RowReader::Open(folder_.path()).status().message(), HasSubstr("is not a file"));
+}
+
+}  // namespace
+}  // namespace het::testing
