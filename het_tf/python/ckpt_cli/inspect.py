@@ -15,7 +15,7 @@ from het_tf.python.checkpoint.rowfile import TensorFile
 from het_tf.python.ckpt_cli.view import TableView, View
 from het_tf.python.show import number, size
 
-_MANY = 20  # lines of files and of dense tensors, without --all
+_MANY = 8  # lines of files and of dense tensors, without --all
 
 
 def take(view: View, table: str | None, advance: Callable[[int], None]) -> dict[str, Any]:
