@@ -36,6 +36,8 @@ _ALONE = _PROGRAM in ("het-ps", "het-ckpt") or (_PROGRAM == "-m" and _MODULES & 
 if _TYPE_CHECKING or not _ALONE:
     from het_tf.python import callbacks, initializers, optimizers
     from het_tf.python.config import FeatureConfig, TableConfig
+    from het_tf.python.export.check import serve_check
+    from het_tf.python.export.front import export
     from het_tf.python.native import build_info
     from het_tf.python.runtime import init, namespace, no_update
     from het_tf.python.saving import TablesNotSavedWarning
@@ -67,6 +69,7 @@ __all__ = [
     "build_info",
     "callbacks",
     "data",
+    "export",
     "flush",
     "horovod",
     "init",
@@ -77,6 +80,7 @@ __all__ = [
     "no_update",
     "optimizers",
     "reset",
+    "serve_check",
     "table",
     "tables",
 ]

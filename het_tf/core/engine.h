@@ -157,6 +157,8 @@ class Engine {
   Result<std::string> StoreInfo();
   // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
+  // fn(rows) for all rows of a table, some at a time. What caches have not sent is not among them.
+  Status VisitRows(const std::string& table, const std::function<Status(const RowBatch&)>& fn);
   // A second BeginLoad of the same loader renews its time.
   Status BeginLoad(const BeginRequest& request);
   // These two may run several at once.

@@ -56,6 +56,21 @@ Result<RowFileSummary> Engine::SaveRows(const std::string& path, const SaveReque
   return het::SaveRows(store_.get(), path, tables, request.partitions);
 }
 
+Status Engine::VisitRows(const std::string& table, const std::function<Status(const RowBatch&)>& fn) {
+  const auto found = Find(table);
+  if (!found.ok()) return found.status();
+  const TableSchema& schema = *found.value()->schema;
+  RowBatch batch(schema, size_t{8} << 20);
+  for (uint32_t p = 0; p < store_->partitions(); ++p) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
+      batch.Clear();
+      HET_RETURN_IF_ERROR(store_->ScanSome(schema, p, &cursor, &batch));
+      HET_RETURN_IF_ERROR(fn(batch));
+    }
+  }
+  return Status();
+}
+
 Status Engine::BeginLoad(const BeginRequest& request) {
   {
     std::shared_lock<std::shared_mutex> lock(load_mutex_);

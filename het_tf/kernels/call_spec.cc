@@ -31,6 +31,7 @@ Status CallSpec::Parse(const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text);
     name_space_ = json.value("namespace", std::string());
     needs_loss_scale_ = json.value("needs_loss_scale", false);
+    if (json.contains("online")) online_ = json.at("online").dump();
     for (const nlohmann::json& table : json.at("tables")) {
       auto spec = ParseTableSpec(table.dump());
       if (!spec.ok()) return spec.status();
@@ -38,6 +39,7 @@ Status CallSpec::Parse(const std::string& text) {
       if (!schema.ok()) return schema.status();
       tables_.push_back(spec.value().name);
       specs_.push_back(schema.value()->ToJson());
+      schemas_.push_back(std::move(schema.value()));
     }
     for (const nlohmann::json& feature : json.at("features")) {
       Feature parsed;

@@ -5,6 +5,8 @@
 //   "namespace"   whose tables; "" is the default one
 //   "tables"      [spec of a table as in core/schema.h, ...]: a fresh process knows what a graph needs
 //   "features"    [{"table": number in "tables", "padding_id": integer or null}, ...], one for each ids input
+//   "online"      optional, of a lookup without training: its tables are read from a live parameter server
+//                 by a serving process (core/serve/online_spec.h), and need not be known in this one
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
 // Anything else in it is Python's.
 #ifndef HET_TF_KERNELS_CALL_SPEC_H_
@@ -39,6 +41,9 @@ class CallSpec {
   const std::vector<Feature>& features() const { return features_; }
   const std::vector<std::string>& tables() const { return tables_; }
   bool needs_loss_scale() const { return needs_loss_scale_; }
+  const std::string& name_space() const { return name_space_; }
+  const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
+  const std::string& online() const { return online_; }            // JSON, or ""
   // Equal for equal layers of different processes.
   uint64_t signature() const { return signature_; }
 
@@ -54,6 +59,8 @@ class CallSpec {
   std::string name_space_;
   std::vector<std::string> tables_;  // names, in the order of "tables"
   std::vector<std::string> specs_;   // of each table, as TableSchema::ToJson writes it
+  std::vector<Schema> schemas_;
+  std::string online_;
   std::vector<Feature> features_;
   bool needs_loss_scale_ = false;
   uint64_t signature_ = 0;

@@ -1,5 +1,6 @@
 // HetLookup: the rows of all features of a model, in one call.
 #include "het_tf/kernels/call_spec.h"
+#include "het_tf/kernels/online_tables.h"
 
 namespace het {
 namespace {
@@ -14,14 +15,33 @@ class LookupKernel {
     if (!training.ok()) return training.status();
     kernel->spec_ = std::move(spec.value());
     kernel->training_ = training.value();
+    if (!kernel->spec_->online().empty()) {
+      if (kernel->training_) {
+        return InvalidArgument(
+            "HetLookup: specs has 'online', and training is true; a serving process never "
+            "trains");
+      }
+      auto online = OnlineTables::Create(*kernel->spec_);
+      if (!online.ok()) return online.status();
+      kernel->online_ = std::move(online.value());
+    }
     return kernel;
   }
 
   // Inputs: ids * N, anchor, hints * N. Outputs: rows * N, token, probe.
   Status Compute(TF_OpKernelContext* context) {
     const int n = static_cast<int>(spec_->features().size());
-    auto resolved = spec_->Resolve();
-    if (!resolved.ok()) return resolved.status();
+    CallSpec::Resolved resolved;
+    OnlineTables::Resolved online;
+    if (online_ == nullptr) {
+      auto found = spec_->Resolve();
+      if (!found.ok()) return found.status();
+      resolved = std::move(found.value());
+    } else {
+      auto found = online_->Resolve();
+      if (!found.ok()) return found.status();
+      online = std::move(found.value());
+    }
     auto inputs = GetIdInputs(context, *spec_, 0);
     if (!inputs.ok()) return inputs.status();
 
@@ -29,7 +49,7 @@ class LookupKernel {
     std::vector<float*> out;
     for (int f = 0; f < n; ++f) {
       const uint32_t table = spec_->features()[f].table;
-      const int64_t dim = (*resolved.value().tables)[table]->schema->dim();
+      const int64_t dim = spec_->schemas()[table]->dim();  // Resolve has compared
       HET_RETURN_IF_ERROR(CheckHint(context, n + 1 + f, table, dim));
       std::vector<int64_t> shape = ShapeOf(inputs.value().tensors[f].get());
       shape.push_back(dim);
@@ -40,8 +60,12 @@ class LookupKernel {
     }
 
     uint64_t token = 0;
-    const BatchCall call{*resolved.value().tables, inputs.value().features};
-    HET_RETURN_IF_ERROR(resolved.value().engine->Lookup(call, out, training_ ? &token : nullptr));
+    if (online_ == nullptr) {
+      const BatchCall call{*resolved.tables, inputs.value().features};
+      HET_RETURN_IF_ERROR(resolved.engine->Lookup(call, out, training_ ? &token : nullptr));
+    } else {
+      HET_RETURN_IF_ERROR(online.Lookup(inputs.value(), out));
+    }
     HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
     return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);
   }
@@ -58,6 +82,7 @@ class LookupKernel {
   }
 
   std::unique_ptr<CallSpec> spec_;
+  std::unique_ptr<OnlineTables> online_;  // null: the tables are this process's own
   bool training_ = false;
 };
 

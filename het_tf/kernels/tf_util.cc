@@ -1,5 +1,7 @@
 #include "het_tf/kernels/tf_util.h"
 
+#include "tensorflow/core/platform/ctstring.h"
+
 namespace het {
 
 Result<TfTensor> GetInput(TF_OpKernelContext* context, int index) {
@@ -20,6 +22,18 @@ Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType t
                                     status.get()));
   if (TF_GetCode(status.get()) != TF_OK) return FromTf(status.get());
   return tensor;
+}
+
+// The functions of tf_tstring.h are not in libtensorflow_framework.so; those of ctstring.h are inline, plain
+// C, and their layout is the tensor's own format, which has been the same since TensorFlow 2.3.
+Result<std::string_view> GetStringScalar(const TF_Tensor* tensor) {
+  if (TF_TensorType(tensor) != TF_STRING || TF_NumDims(tensor) != 0) {
+    const std::vector<int64_t> shape = ShapeOf(tensor);
+    return InvalidArgument("a string scalar is needed, and the shape is " +
+                           ShapeText({shape.data(), shape.size()}));
+  }
+  const auto* text = static_cast<const TF_TString*>(TF_TensorData(tensor));
+  return std::string_view(TF_TString_GetDataPointer(text), TF_TString_GetSize(text));
 }
 
 std::vector<int64_t> ShapeOf(const TF_Tensor* tensor) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "het_tf/core/span.h"
@@ -45,6 +46,9 @@ Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T val
   *static_cast<T*>(TF_TensorData(tensor.value().get())) = value;
   return Status();
 }
+
+// The element of a scalar of type string. Good as long as the tensor is.
+Result<std::string_view> GetStringScalar(const TF_Tensor* tensor);
 
 std::vector<int64_t> ShapeOf(const TF_Tensor* tensor);
 std::string ShapeText(Span<const int64_t> shape);

@@ -17,28 +17,38 @@ using Shape = std::unique_ptr<TF_ShapeHandle, DeleteHandle>;
 bool Ok(const TF_Status* status) { return TF_GetCode(status) == TF_OK; }
 
 // rows[f] has the shape of ids[f] and then dim. A shape function of the C API cannot read attributes, so dim
-// comes as the shape of a constant: hints[f] is [0, dim].
+// comes as the shape of a constant: the input `hint` is [0, dim].
+void SetRowsShape(TF_ShapeInferenceContext* context, int f, int hint_input, TF_Status* status) {
+  const Shape ids(TF_NewShapeHandle()), hint(TF_NewShapeHandle()), matrix(TF_NewShapeHandle()),
+      dim(TF_NewShapeHandle()), rows(TF_NewShapeHandle());
+  TF_ShapeInferenceContextGetInput(context, f, ids.get(), status);
+  if (!Ok(status)) return;
+  TF_ShapeInferenceContextGetInput(context, hint_input, hint.get(), status);
+  if (!Ok(status)) return;
+  TF_ShapeInferenceContextWithRank(context, hint.get(), 2, matrix.get(), status);
+  if (!Ok(status)) return;
+  TF_ShapeInferenceContextSubshape(context, matrix.get(), 1, 2, dim.get(), status);
+  if (!Ok(status)) return;
+  TF_ShapeInferenceContextConcatenateShapes(context, ids.get(), dim.get(), rows.get(), status);
+  if (!Ok(status)) return;
+  TF_ShapeInferenceContextSetOutput(context, f, rows.get(), status);
+}
+
 void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 1) / 2);
   for (int f = 0; f < n; ++f) {
-    const Shape ids(TF_NewShapeHandle()), hint(TF_NewShapeHandle()), matrix(TF_NewShapeHandle()),
-        dim(TF_NewShapeHandle()), rows(TF_NewShapeHandle());
-    TF_ShapeInferenceContextGetInput(context, f, ids.get(), status);
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextGetInput(context, n + 1 + f, hint.get(), status);
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextWithRank(context, hint.get(), 2, matrix.get(), status);
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextSubshape(context, matrix.get(), 1, 2, dim.get(), status);
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextConcatenateShapes(context, ids.get(), dim.get(), rows.get(), status);
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextSetOutput(context, f, rows.get(), status);
+    SetRowsShape(context, f, n + 1 + f, status);
     if (!Ok(status)) return;
   }
   const Shape scalar(TF_ShapeInferenceContextScalar(context));
   TF_ShapeInferenceContextSetOutput(context, n, scalar.get(), status);
   if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, n + 1, scalar.get(), status);
+}
+
+// The same for HetServe: N ids, N paths, N hints; N rows.
+void ServeShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const int n = static_cast<int>(TF_ShapeInferenceContextNumInputs(context) / 3);
+  for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, 2 * n + f, status);
 }
 
 void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
@@ -146,8 +156,22 @@ void RegisterApplyCount() {
   Register(op, &UnknownShape);
 }
 
+// The rows of `ids` from serving files (core/serve), one path a feature. Stateful like the others: what a
+// path leads to is no constant of the graph, so nobody may compute the op before it is served.
+void RegisterServe() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "paths: N * string");  // scalars: the files, as assets give them
+  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
+  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op,
+                                "tables: list(string)");  // of each feature: whose rows the file must have
+  Register(op, &ServeShape);
+}
+
 const bool registered = (RegisterLookup(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-                         RegisterApplyCount(), true);
+                         RegisterApplyCount(), RegisterServe(), true);
 
 }  // namespace
 }  // namespace het

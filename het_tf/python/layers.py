@@ -9,6 +9,7 @@ from typing import Any
 from het_tf.python import inputs as inputs_lib
 from het_tf.python import ops, owner, registry, runtime, saving
 from het_tf.python.config import CacheOptions, FeatureConfig, TableConfig
+from het_tf.python.export import redirect
 from het_tf.python.features import Features
 from het_tf.python.initializers import Initializer
 from het_tf.python.native import tf
@@ -187,6 +188,20 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             inputs_lib.prepare(*each)
             for each in zip(self._het_features.flat, ids, weights, masks, strict=True)
         ]
+        backend = redirect.active()
+        if backend is not None:
+            flat = [flat for flat, _ in prepared]
+            rows = redirect.lookup(backend, self._het_features.flat, self._het_namespace, flat)
+        else:
+            rows = self._lookup([flat for flat, _ in prepared], training)
+        outputs = [
+            self._cast_output(finish(of_feature))
+            for (_, finish), of_feature in zip(prepared, rows, strict=True)
+        ]
+        return self._het_features.pack(outputs)
+
+    def _lookup(self, ids: list[Any], training: Any) -> list[Any]:
+        """The rows of all features from the live tables. Where the call trains, gradients update them."""
         learns = (
             self.trainable
             and training is not False
@@ -198,14 +213,10 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             anchor = tf.convert_to_tensor(self._het_anchor)
         else:
             anchor = tf.constant(0.0)
-        rows, probe = ops.lookup(self._het_call, [flat for flat, _ in prepared], anchor, learns)
+        rows, probe = ops.lookup(self._het_call, ids, anchor, learns)
         if learns:
             self.add_loss(probe)
-        outputs = [
-            self._cast_output(finish(of_feature))
-            for (_, finish), of_feature in zip(prepared, rows, strict=True)
-        ]
-        return self._het_features.pack(outputs)
+        return rows
 
     def _cast_output(self, output: Any) -> Any:
         return output if output.dtype == self.compute_dtype else tf.cast(output, self.compute_dtype)

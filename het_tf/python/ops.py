@@ -27,7 +27,7 @@ def _parse(specs: str) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _hint(dim: int) -> Any:
+def hint(dim: int) -> Any:
     """A constant of shape [0, dim]: so small an eager tensor becomes a constant of any graph."""
     with tf.init_scope(), tf.device("CPU:0"):
         return tf.zeros([0, dim], tf.float32)
@@ -50,7 +50,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
     out = native.ops.het_lookup(
         ids=ids,
         anchor=anchor,
-        hints=[_hint(dim) for dim in call.dims],
+        hints=[hint(dim) for dim in call.dims],
         tables=call.tables,
         specs=call.specs,
         training=training,

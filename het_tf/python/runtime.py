@@ -238,6 +238,11 @@ def horovod() -> Any:
     return _settings.hvd
 
 
+def parameter_server() -> str:
+    """Address of the parameter server, with its login; "" when tables live in this process."""
+    return _settings.ps or ""
+
+
 def default_cache_rows() -> int | None:
     """`cache_rows` of a layer that does not say: a table at a parameter server always has a cache."""
     return SERVER_CACHE_ROWS if _settings.ps else None

@@ -161,6 +161,13 @@ class ClickModel(keras.Model):
         """The hidden layers on `x`."""
         return apply(self.hidden, x, training)
 
+    def input_specs(self) -> dict[str, Any]:
+        """What the model is called with, for `het_tf.export`: a `tf.TensorSpec` an input."""
+        return {
+            name: tf.TensorSpec([None, *shape], dtype, name)
+            for name, (shape, dtype) in self.description.inputs().items()
+        }
+
     # --- configuration --------------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:

@@ -1,0 +1,27 @@
+// How an exported graph says where its live tables are, and how old their rows may be: the field "online" of
+// a lookup's specs (kernels/call_spec.h).
+//
+//   {"ps": "redis://HOST:PORT", "max_age": seconds | "pull_bound": ticks,
+//    "cache_rows": 262144, "stale_ok": false, "deadline": 2, "connections": 4}
+//
+// "ps" and one of the two bounds are given; the others have the values of OnlineConfig.
+#ifndef HET_TF_CORE_SERVE_ONLINE_SPEC_H_
+#define HET_TF_CORE_SERVE_ONLINE_SPEC_H_
+
+#include <string>
+
+#include "het_tf/core/serve/online_reader.h"
+
+namespace het::serve {
+
+struct OnlineSpec {
+  std::string ps;
+  OnlineConfig config;
+};
+
+// InvalidArgument names the field, its value, and what it may be.
+Result<OnlineSpec> ParseOnlineSpec(const std::string& json);
+
+}  // namespace het::serve
+
+#endif  // HET_TF_CORE_SERVE_ONLINE_SPEC_H_

@@ -1,0 +1,89 @@
+// One table's rows in a file that serving processes map and never write: what the bytes are.
+//
+//   header (192 bytes) | spec (JSON of core/schema.h) | rows, row_bytes each | buckets, 64 bytes each
+//
+// Every section begins at a multiple of 64 and is followed by zeros up to the next one. Integers are
+// little-endian, floats IEEE. Nothing is an address: the same bytes serve every process at whatever place
+// they are mapped. Rows stand in the order in which they came; the index comes last, since it is made when
+// the rows are known, so a file is written in one pass.
+//
+// A bucket has five keys and the numbers of their rows. A key lives in its home bucket, or, where that is
+// full, in one of the next ones; every full bucket that was passed has `more` set, and a search ends at the
+// first one that has not. At three keys in four places nine keys in ten are at home: a key that is there
+// costs one cache line of the index and those of its row.
+//
+// Rows are float32, float16, bfloat16, or one float32 scale and int8 (row_codec.h).
+#ifndef HET_TF_CORE_SERVE_SERVE_FORMAT_H_
+#define HET_TF_CORE_SERVE_SERVE_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "het_tf/core/hash.h"
+
+namespace het::serve {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and mapped as they are");
+
+constexpr char kMagic[8] = {'H', 'E', 'T', 'S', 'E', 'R', 'V', 'E'};
+constexpr uint32_t kVersion = 1;
+constexpr size_t kAlign = 64;
+constexpr uint64_t kMaxRows = 0xfffffffe;  // row numbers have 32 bits
+constexpr uint32_t kMaxProbes = 1024;      // buckets that a search may look at
+constexpr uint64_t kMaxSpecBytes = 1 << 20;
+
+enum class RowType : uint32_t { kFloat32 = 0, kFloat16 = 1, kBfloat16 = 2, kInt8 = 3 };
+
+// What an id reads that has no row.
+enum class Unknown : uint32_t {
+  kInitial = 0,  // the initial row of the table's initializer, as in training
+  kZeros = 1,
+};
+
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t file_bytes;
+  uint64_t rows;
+  uint64_t buckets;  // at least 1
+  uint64_t hash_seed;
+  uint32_t dim;
+  uint32_t row_bytes;  // from one row to the next
+  RowType row_type;
+  Unknown unknown;
+  uint32_t probes;  // no search looks at more buckets
+  uint32_t zero;
+  uint64_t spec_offset;
+  uint64_t spec_bytes;
+  uint64_t rows_offset;
+  uint64_t buckets_offset;
+  uint8_t reserved[72];  // zeros
+  // CRC-32C of the sections, and of the header's bytes before the last one.
+  uint32_t spec_crc;
+  uint32_t rows_crc;
+  uint32_t buckets_crc;
+  uint32_t crc;
+};
+static_assert(sizeof(Header) == 192);
+
+constexpr uint32_t kBucketKeys = 5;
+
+struct alignas(64) Bucket {
+  Key key[kBucketKeys];
+  uint32_t row[kBucketKeys];
+  uint8_t count;
+  uint8_t more;  // a key whose search passes here may be further on
+  uint16_t zero;
+};
+static_assert(sizeof(Bucket) == 64);
+
+inline uint64_t HomeBucket(uint64_t hash, uint64_t buckets) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(hash) * buckets) >> 64);
+}
+
+constexpr uint64_t AlignUp(uint64_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace het::serve
+
+#endif  // HET_TF_CORE_SERVE_SERVE_FORMAT_H_

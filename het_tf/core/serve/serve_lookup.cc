@@ -1,0 +1,70 @@
+#include "het_tf/core/serve/serve_lookup.h"
+
+#include <algorithm>
+
+#include "het_tf/core/serve/row_codec.h"
+
+namespace het::serve {
+namespace {
+
+// An id on its way: to its bucket, then to its row.
+struct Item {
+  const ServeFile* file;
+  Key key;
+  uint64_t home;
+  const uint8_t* row;
+  float* out;
+};
+
+// So many are on their way at once: more than the memory system has misses in flight, and few enough that
+// what was fetched is still in the first cache when it is used.
+constexpr size_t kItems = 64;
+// So much of a row: of a longer one the processor fetches the rest by itself.
+constexpr size_t kAhead = 512;
+
+Status ReadItems(Item* items, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    Item& item = items[i];
+    if (!item.file->Find(item.key, item.home, &item.row)) {
+      return item.file->Damaged("its index names rows that it does not have");
+    }
+    if (item.row == nullptr) continue;
+    const size_t bytes = std::min<size_t>(item.file->header().row_bytes, kAhead);
+    __builtin_prefetch(item.row);
+    for (size_t line = kAlign; line < bytes; line += kAlign) __builtin_prefetch(item.row + line);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Item& item = items[i];
+    if (item.row == nullptr) {
+      item.file->FillUnknown(item.key, item.out);
+    } else {
+      DecodeRow(item.file->row_type(), item.row, item.file->dim(), item.out);
+    }
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status Lookup(Span<const ServeRead> reads) {
+  Item items[kItems];
+  size_t count = 0;
+  for (const ServeRead& read : reads) {
+    const size_t dim = read.file->dim();
+    for (size_t i = 0; i < read.ids.size(); ++i) {
+      Item& item = items[count++];
+      item.file = read.file;
+      item.key = read.ids[i];
+      item.home = read.file->Home(item.key);
+      item.out = read.out + i * dim;
+      read.file->Prefetch(item.home);
+      if (count == kItems) {
+        HET_RETURN_IF_ERROR(ReadItems(items, count));
+        count = 0;
+      }
+    }
+  }
+  return ReadItems(items, count);
+}
+
+}  // namespace het::serve

@@ -1,0 +1,22 @@
+// Reading the rows of a batch from serving files.
+#ifndef HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
+#define HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
+
+#include "het_tf/core/serve/serve_file.h"
+#include "het_tf/core/span.h"
+
+namespace het::serve {
+
+struct ServeRead {
+  const ServeFile* file;
+  Span<const Key> ids;
+  float* out;  // ids.size() rows of file->dim() floats
+};
+
+// Reads all of them. Ids of different reads are looked for together: their waits for memory overlap.
+// Allocates nothing, locks nothing; thread-safe. DataLoss: a file's index is damaged.
+Status Lookup(Span<const ServeRead> reads);
+
+}  // namespace het::serve
+
+#endif  // HET_TF_CORE_SERVE_SERVE_LOOKUP_H_

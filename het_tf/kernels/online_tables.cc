@@ -1,0 +1,43 @@
+#include "het_tf/kernels/online_tables.h"
+
+#include <utility>
+
+#include "het_tf/core/serve/online_spec.h"
+#include "het_tf/ps/client/online_store.h"
+
+namespace het {
+
+Result<std::unique_ptr<OnlineTables>> OnlineTables::Create(const CallSpec& spec) {
+  auto online = serve::ParseOnlineSpec(spec.online());
+  if (!online.ok()) return online.status();
+  return std::make_unique<OnlineTables>(&spec);
+}
+
+Result<OnlineTables::Resolved> OnlineTables::Resolve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (reader_ == nullptr) {
+    auto reader = OpenOnlineReader(spec_->online(), spec_->name_space());
+    if (!reader.ok()) return reader.status();
+    std::vector<serve::OnlineTable*> tables;
+    for (const Schema& schema : spec_->schemas()) {
+      auto table = reader.value()->FindTable(schema);
+      if (!table.ok()) return table.status();
+      tables.push_back(table.value());
+    }
+    tables_ = std::move(tables);
+    reader_ = std::move(reader.value());
+  }
+  return Resolved{reader_, &tables_};
+}
+
+Status OnlineTables::Resolved::Lookup(const IdInputs& inputs, Span<float* const> out) const {
+  std::vector<serve::OnlineRead> reads;
+  reads.reserve(inputs.features.size());
+  for (size_t f = 0; f < inputs.features.size(); ++f) {
+    const FeatureIds& feature = inputs.features[f];
+    reads.push_back({(*tables)[feature.table], feature.ids, feature.padding_id, out[f]});
+  }
+  return reader->Lookup({reads.data(), reads.size()});
+}
+
+}  // namespace het

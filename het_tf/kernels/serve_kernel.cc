@@ -1,0 +1,127 @@
+// HetServe: the rows of all features of a model, from serving files.
+//
+// A kernel keeps the files that its paths named last, so that a call costs no look at the file system. They
+// are the process's: kernels of the same files share one mapping, and the last kernel closes it.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/serve/serve_lookup.h"
+#include "het_tf/kernels/tf_util.h"
+
+namespace het {
+namespace {
+
+class ServeKernel {
+ public:
+  static Result<std::unique_ptr<ServeKernel>> Create(TF_OpKernelConstruction* context) {
+    auto tables = GetStringListAttr(context, "tables");
+    if (!tables.ok()) return tables.status();
+    auto features = GetIntAttr(context, "N");
+    if (!features.ok()) return features.status();
+    if (tables.value().size() != static_cast<size_t>(features.value())) {
+      return InvalidArgument("HetServe: attribute tables names " + std::to_string(tables.value().size()) +
+                             " tables for " + std::to_string(features.value()) + " features; give one each");
+    }
+    auto kernel = std::make_unique<ServeKernel>();
+    kernel->tables_ = std::move(tables.value());
+    return kernel;
+  }
+
+  // Inputs: ids * N, paths * N, hints * N. Outputs: rows * N.
+  Status Compute(TF_OpKernelContext* context) {
+    const int n = static_cast<int>(tables_.size());
+    auto opened = GetFiles(context);
+    if (!opened.ok()) return opened.status();
+    const Files files = std::move(opened.value());
+
+    std::vector<TfTensor> tensors;
+    std::vector<serve::ServeRead> reads;
+    tensors.reserve(2 * tables_.size());
+    reads.reserve(tables_.size());
+    std::vector<int64_t> shape;
+    for (int f = 0; f < n; ++f) {
+      const serve::ServeFile& file = *files->at(f);
+      auto input = GetInput(context, f);
+      if (!input.ok()) return input.status();
+      const TF_Tensor* ids = input.value().get();
+      shape = ShapeOf(ids);
+      shape.push_back(file.dim());
+      auto output = NewOutput(context, f, TF_FLOAT, shape, sizeof(float));
+      if (!output.ok()) return output.status();
+      reads.push_back(
+          {&file,
+           {static_cast<const int64_t*>(TF_TensorData(ids)), static_cast<size_t>(TF_TensorElementCount(ids))},
+           static_cast<float*>(TF_TensorData(output.value().get()))});
+      tensors.push_back(std::move(input.value()));
+      tensors.push_back(std::move(output.value()));
+    }
+    return serve::Lookup(Span<const serve::ServeRead>(reads.data(), reads.size()));
+  }
+
+ private:
+  using Files = std::shared_ptr<const std::vector<std::shared_ptr<const serve::ServeFile>>>;
+
+  // The files that the inputs name: those of the call before, or newly opened ones.
+  Result<Files> GetFiles(TF_OpKernelContext* context) {
+    const int n = static_cast<int>(tables_.size());
+    std::vector<TfTensor> tensors;
+    std::vector<std::string_view> paths;
+    tensors.reserve(tables_.size());
+    paths.reserve(tables_.size());
+    for (int f = 0; f < n; ++f) {
+      auto input = GetInput(context, n + f);
+      if (!input.ok()) return input.status();
+      auto path = GetStringScalar(input.value().get());
+      if (!path.ok()) return InvalidArgument("HetServe: paths: " + path.status().message());
+      paths.push_back(path.value());
+      tensors.push_back(std::move(input.value()));
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool same = files_ != nullptr;
+    for (size_t f = 0; same && f < paths.size(); ++f) same = paths_[f] == paths[f];
+    if (same) return files_;
+    auto files = std::make_shared<std::vector<std::shared_ptr<const serve::ServeFile>>>();
+    for (int f = 0; f < n; ++f) {
+      auto file = serve::ServeFile::Open(std::string(paths[f]));
+      if (!file.ok()) return file.status();
+      HET_RETURN_IF_ERROR(CheckFile(context, f, *file.value()));
+      files->push_back(std::move(file.value()));
+    }
+    paths_.assign(paths.begin(), paths.end());
+    files_ = std::move(files);
+    return files_;
+  }
+
+  // Whether the file is the one that the graph was made for: the static shape of the rows came from the hint.
+  Status CheckFile(TF_OpKernelContext* context, int f, const serve::ServeFile& file) const {
+    const std::string& table = file.schema().spec().name;
+    if (table != tables_[f]) {
+      return InvalidArgument(
+          "HetServe: " + file.path() + " has the rows of table '" + table +
+          "', and this graph reads table '" + tables_[f] +
+          "'; the SavedModel is put together of parts of several ones: copy it as a whole");
+    }
+    auto hint = GetInput(context, 2 * static_cast<int>(tables_.size()) + f);
+    if (!hint.ok()) return hint.status();
+    const std::vector<int64_t> shape = ShapeOf(hint.value().get());
+    if (shape.size() == 2 && shape[1] == file.dim()) return Status();
+    return InvalidArgument("HetServe: the hint of table '" + table + "' has shape " + ShapeText(shape) +
+                           "; it must be [0, " + std::to_string(file.dim()) + "], as " + file.path() +
+                           " has it");
+  }
+
+  std::vector<std::string> tables_;
+
+  std::mutex mutex_;  // guards what follows: what the last call used
+  std::vector<std::string> paths_;
+  Files files_;
+};
+
+const bool registered = (RegisterCpuKernel<ServeKernel>("HetServe"), true);
+
+}  // namespace
+}  // namespace het

@@ -1,0 +1,57 @@
+// Tables at Redis servers, for serving processes that read them (core/serve/online_reader.h).
+//
+// Everything here reads: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ. A user of the server
+// who may do no more than that suffices.
+#ifndef HET_TF_PS_CLIENT_ONLINE_STORE_H_
+#define HET_TF_PS_CLIENT_ONLINE_STORE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/serve/online_spec.h"
+#include "het_tf/ps/client/cluster.h"
+
+namespace het {
+
+class RedisOnlineStore : public serve::OnlineStore {
+ public:
+  // FailedPrecondition: the server has no such namespace. Unavailable: none answers within `seconds`.
+  static Result<std::unique_ptr<RedisOnlineStore>> Open(const ServerAddress& address,
+                                                        const std::string& name_space, double seconds);
+
+  uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
+  uint64_t hash_seed() const override { return hash_seed_; }
+  std::string Where() const override { return address_.ToString(); }
+  Result<std::unique_ptr<Transport>> Connect() override;
+  Result<TableSpec> Find(const std::string& table) override;
+
+ private:
+  RedisOnlineStore(const ServerAddress& address, std::string name_space, double seconds)
+      : address_(address), name_space_(std::move(name_space)), seconds_(seconds), cluster_(address) {}
+
+  // A number of the namespace's key.
+  Result<uint64_t> Get(const char* field);
+
+  const ServerAddress address_;
+  const std::string name_space_;
+  const double seconds_;
+  std::vector<std::string> keys_;
+  uint64_t hash_seed_ = 0;
+
+  std::mutex mutex_;  // guards cluster_
+  RedisCluster cluster_;
+};
+
+// The reader of that namespace that this process has, or a new one: it lives as long as somebody holds it.
+// `online` is JSON (online_spec.h). The environment's HET_SERVE_PS, where it is set, is the address instead:
+// a login is nothing to be kept in a SavedModel. Notices go to stderr.
+Result<std::shared_ptr<serve::OnlineReader>> OpenOnlineReader(const std::string& online,
+                                                              const std::string& name_space);
+// The readers of this process: one JSON list of their namespaces and Stats.
+std::string OnlineReaderStats();
+
+}  // namespace het
+
+#endif  // HET_TF_PS_CLIENT_ONLINE_STORE_H_

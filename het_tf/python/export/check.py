@@ -1,0 +1,241 @@
+"""The function `het_tf.serve_check`: does an export answer as the live model does?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from het_tf.python import native
+from het_tf.python.export import signatures
+from het_tf.python.export.front import RECORD
+from het_tf.python.native import tf
+
+TIMEOUT = 600.0
+"""Seconds that a process may take to load an export and answer."""
+
+# What serves: a process that knows TensorFlow and, unless the export is portable, the library of ops.
+_PROGRAM = """
+import json, pathlib, sys
+sys.modules["het_tf"] = None  # importing it is an ImportError
+import tensorflow as tf
+here = pathlib.Path(sys.argv[1])
+request = json.loads((here / "request.json").read_text())
+if request["library"]:
+    tf.load_op_library(request["library"])
+serve = tf.saved_model.load(request["path"]).signatures[request["signature"]]
+feed = {name: tf.io.parse_tensor((here / file).read_bytes(), dtype)
+        for name, (file, dtype) in request["feed"].items()}
+answer = {}
+for number, (name, output) in enumerate(sorted(serve(**feed).items())):
+    (here / f"output-{number}").write_bytes(tf.io.serialize_tensor(output).numpy())
+    answer[name] = [f"output-{number}", output.dtype.name]
+(here / "answer.json").write_text(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How one export compares.
+
+    Attributes:
+      path: Of the SavedModel.
+      format, rows: What it is; "?" where nothing says it.
+      difference: The largest absolute difference of any output, or inf if shapes or NaNs differ.
+      tolerance: What is allowed; None: anything that is finite.
+    """
+
+    path: Path
+    format: str
+    rows: str
+    difference: float
+    tolerance: float | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the difference is within the tolerance."""
+        return (
+            self.difference <= self.tolerance if self.tolerance is not None else np.isfinite(self.difference)
+        )
+
+
+def serve_check(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    sample: Any,
+    model: Any = None,
+    *,
+    tolerance: float | None = None,
+    signature: str = signatures.DEFAULT,
+    verbose: bool = True,
+) -> list[Check]:
+    """Asks exports, each in a process of its own that cannot import het_tf, and compares the answers.
+
+        het_tf.export(model, "models/1")
+        het_tf.serve_check("models/1", next(iter(dataset))[0], model)
+
+    Call it before the tables train on: the live model reads them as they are now.
+
+    Args:
+      path: An export; several; or a directory with exports in it (of several formats, say).
+      sample: A batch of inputs, as the model takes it.
+      model: The live model. None: the first export is what the others are compared with.
+      tolerance: The largest absolute difference that is right. None: 0 where rows are float32; of smaller
+        rows any finite difference is, and is printed.
+      signature: Which to ask; it must be one of the model's inputs, as the default one is.
+      verbose: Whether to print the table.
+
+    Returns:
+      One check an export.
+
+    Raises:
+      RuntimeError: A difference is not within the tolerance, or an export does not load or answer; the
+        message has the table, or what the process said.
+      FileNotFoundError: There is no export.
+      ValueError: The sample does not fit.
+    """
+    exports = _exports(path)
+    if model is None and len(exports) < 2:
+        raise ValueError(
+            f"there is one export, {exports[0]}, and no model to compare it with; give model=..."
+        )
+    names, values = _feed(sample, model, exports[0], signature)
+    feed = signatures.feed(names, values)
+    wanted: dict[str, Any] | None = None
+    if model is not None:
+        inputs = tf.nest.pack_sequence_as(sample, values)
+        outputs = signatures.outputs_of(model, model(inputs, training=False))
+        wanted = {name: np.asarray(one) for name, one in outputs.items()}
+    checks = []
+    for one in exports:
+        record = _record(one)
+        got = _ask(one, record, feed, signature)
+        wanted = got if wanted is None else wanted
+        rows = record.get("rows", "?")
+        allowed = 0.0 if tolerance is None and rows in ("float32", "?") else tolerance
+        checks.append(Check(one, record.get("format", "?"), rows, _difference(got, wanted), allowed))
+    table = text(checks, "the live model" if model is not None else str(exports[0]))
+    if verbose:
+        print(table)
+    if not all(check.ok for check in checks):
+        raise RuntimeError(f"an export does not answer as it should:\n{table}")
+    return checks
+
+
+def text(checks: Sequence[Check], reference: str) -> str:
+    """As a table."""
+    lines = [f"{'format':<10}{'rows':<10}{'max |difference|':>17}  allowed    against {reference}"]
+    for check in checks:
+        allowed = "any" if check.tolerance is None else f"{check.tolerance:g}"
+        verdict = "" if check.ok else "  NOT RIGHT"
+        numbers = f"{check.difference:>17.9g}  {allowed:<9}"
+        lines.append(f"{check.format:<10}{check.rows:<10}{numbers}  {check.path}{verdict}")
+    return "\n".join(lines)
+
+
+def _exports(path: Any) -> list[Path]:
+    paths = [Path(path)] if isinstance(path, (str, os.PathLike)) else [Path(one) for one in path]
+    found: list[Path] = []
+    for one in paths:
+        inside = sorted(file.parent for file in one.glob("*/saved_model.pb"))
+        if (one / "saved_model.pb").is_file():
+            found.append(one.absolute())
+        elif inside:
+            found += [each.absolute() for each in inside]
+        else:
+            raise FileNotFoundError(
+                f"{one} is no SavedModel, and has none in it; give what het_tf.export wrote"
+            )
+    if not found:
+        raise ValueError("path is empty; give at least one export")
+    return found
+
+
+def _record(path: Path) -> dict[str, Any]:
+    file = path / RECORD
+    return dict(json.loads(file.read_text())) if file.is_file() else {}
+
+
+def _feed(sample: Any, model: Any, path: Path, signature: str) -> tuple[list[str], list[Any]]:
+    """Names and tensors of the flattened inputs."""
+    if isinstance(sample, tf.data.Dataset):
+        raise ValueError("sample is a tf.data.Dataset; give one batch of inputs: next(iter(dataset))[0]")
+    specs = signatures.batch_specs(sample)
+    values = [one if _composite(one) else tf.convert_to_tensor(one) for one in tf.nest.flatten(sample)]
+    if isinstance(specs, Mapping):
+        return signatures.names_of(model, specs), values
+    if model is None:
+        raise ValueError(
+            f"sample is {type(sample).__name__}; without a model the names of the inputs are not known, give "
+            "a dict of them"
+        )
+    names = signatures.names_of(model, signatures.input_specs(model))
+    if len(names) != len(values):
+        raise ValueError(f"sample has {len(values)} inputs; model {model.name!r} takes {names}")
+    return names, values
+
+
+def _composite(x: Any) -> bool:
+    return isinstance(x, (tf.RaggedTensor, tf.SparseTensor))
+
+
+def _ask(path: Path, record: Mapping[str, Any], feed: Mapping[str, Any], signature: str) -> dict[str, Any]:
+    """The outputs of an export by name, from a process of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        here = Path(directory)
+        files = {}
+        for number, (name, x) in enumerate(feed.items()):
+            (here / f"input-{number}").write_bytes(tf.io.serialize_tensor(x).numpy())
+            files[name] = [f"input-{number}", x.dtype.name]
+        library = "" if record.get("format") == "portable" else str(native.LIBRARY)
+        request = {"path": str(path), "signature": signature, "library": library, "feed": files}
+        (here / "request.json").write_text(json.dumps(request))
+        environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", TF_FORCE_GPU_ALLOW_GROWTH="true")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _PROGRAM, directory],
+                cwd=directory,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{path} has not answered within {TIMEOUT:g} seconds") from None
+        if done.returncode != 0:
+            said = "\n".join(done.stdout.strip().splitlines()[-5:])
+            raise RuntimeError(f"{path} does not load or does not answer in a process of its own:\n{said}")
+        answer = json.loads((here / "answer.json").read_text())
+        return {
+            name: tf.io.parse_tensor((here / file).read_bytes(), dtype).numpy()
+            for name, (file, dtype) in answer.items()
+        }
+
+
+def _difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
+    """The largest absolute difference; inf where there is no comparing."""
+    if set(got) != set(wanted):
+        return float("inf")
+    largest = 0.0
+    for name, a in got.items():
+        b = wanted[name]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return float("inf")
+        if a.dtype.kind in "OSU" or a.dtype.kind == "b":
+            largest = max(largest, 0.0 if np.array_equal(a, b) else float("inf"))
+            continue
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        if not np.array_equal(np.isfinite(x), np.isfinite(y)) or not np.array_equal(np.isnan(x), np.isnan(y)):
+            return float("inf")
+        same = x == y
+        if x.size and not same.all():
+            largest = max(largest, float(np.nanmax(np.where(same, 0.0, np.abs(x - y)))))
+    return largest

@@ -1,0 +1,395 @@
+"""The function `het_tf.export`: checks what it is asked for, traces the model, writes, gives it its name."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from het_tf._version import __version__
+from het_tf.python import native, runtime, saving
+from het_tf.python.export import evaluate as evaluate_lib
+from het_tf.python.export import quantise, redirect, signatures
+from het_tf.python.export.rows import Filter, Source
+from het_tf.python.horovod import checks, collective
+from het_tf.python.horovod.callbacks import flush_all
+from het_tf.python.native import tf
+
+keras = tf.keras
+
+FORMATS = ("portable", "native", "online")
+UNKNOWN = ("initial", "zeros")
+RECORD = "assets.extra/het_tf.json"
+"""In each export: what it is, for `het_tf.serve_check` and for people."""
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """One table of an export.
+
+    Attributes:
+      name, namespace: Of the table.
+      dim: Floats of a row.
+      rows: How many are in the export; None: it reads them elsewhere.
+      dropped: How many `min_count` and `max_age` left out.
+      bytes: What the rows take, without index; None: as rows.
+    """
+
+    name: str
+    namespace: str
+    dim: int
+    rows: int | None
+    dropped: int
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was exported. Printed, it is a table.
+
+    Attributes:
+      path: The SavedModel.
+      format, rows, unknown: As they were given.
+      signatures: Their names.
+      tables: One summary each.
+      evaluation: With `evaluate`: one `Evaluation` for each way to store rows.
+    """
+
+    path: Path
+    format: str
+    rows: str
+    unknown: str
+    signatures: list[str]
+    tables: list[TableSummary]
+    evaluation: list[evaluate_lib.Evaluation] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.format}, rows {self.rows}, signatures {', '.join(self.signatures)}"]
+        for table in self.tables:
+            if table.rows is None:
+                text = "read where it is"
+            else:
+                text = f"{table.rows:,} rows of {table.dim}, {(table.bytes or 0) / 1e6:,.1f} MB"
+                if table.dropped:
+                    text += f"; {table.dropped:,} rows left out"
+            lines.append(f"  {table.name}: {text}")
+        if self.evaluation:
+            lines += ["", evaluate_lib.text(self.evaluation)]
+        return "\n".join(lines)
+
+
+def export(
+    model: Any,
+    path: str | os.PathLike[str],
+    format: str = "portable",
+    *,
+    signatures: Any = None,
+    rows: str = "float32",
+    unknown: str = "initial",
+    min_count: int = 0,
+    max_age: float | None = None,
+    evaluate: Any = None,
+    overwrite: bool = False,
+    verbose: bool = True,
+    **options: Any,
+) -> Export | None:
+    """Writes a model with its tables as a SavedModel that answers as `model(x, training=False)` does.
+
+        het_tf.export(model, "models/clicks/1")
+        tf.saved_model.load("models/clicks/1").signatures["serving_default"](item=..., user=...)
+
+    What caches hold back is sent first. Optimizer slots never leave. Under Horovod every rank must call it:
+    all send what they hold back, rank 0 writes, and all return when it is there.
+
+    Args:
+      model: A built Keras model with layers of het_tf. Nothing in it changes.
+      path: Of the SavedModel, a local directory that is not there yet; its parents are made. It gets its name
+        when everything is written: who sees it sees all of it.
+      format: "portable": TensorFlow's own ops and variables, for TensorFlow Serving, `saved_model_cli`, the C
+        API, as they are. "native": rows in a file that is mapped into memory, shared by the serving processes
+        of a machine; needs the library of het_tf. "online": reads the parameter server.
+      signatures: What it can be asked. None: "serving_default" with the model's inputs, by their names. Else
+        a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure that the model is
+        called with), or a batch of them, or a tf.function with an input_signature that calls the model and
+        gives a dict of tensors.
+      rows: How rows are stored: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
+      unknown: What an id without a row reads: "initial": its initial row, as in training; "zeros".
+      min_count: Leaves out rows with fewer updates than this, 0 to 65535.
+      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none. "online"
+        leaves out none: there it is how many seconds a row that is served may be behind the server.
+      evaluate: A `tf.data.Dataset` of (inputs, labels 0 or 1): prints the AUC of the model with rows stored
+        in each of the four ways.
+      overwrite: Whether a SavedModel at the path may be replaced.
+      verbose: Whether to print what was exported.
+      **options: Those of the format, see docs/serving.md.
+
+    Returns:
+      What was exported; on other ranks than 0: None.
+
+    Raises:
+      TypeError: model is no Keras model; an option that the format does not have.
+      ValueError: The model has no weights yet, or no layers of het_tf; an argument is out of range.
+      FileExistsError: There is something at the path.
+      OSError: The path cannot be written; nothing is left there.
+      RuntimeError: A layer is a copy whose tables belong to another layer, which still lives.
+    """
+    asked = redirect.Options(rows, unknown)
+    layers = _check(model, format, asked, min_count, max_age, evaluate)
+    target = _check_path(path, overwrite)
+    if checks.workers() > 1:
+        flush_all()
+    error: Exception | None = None
+    result: Export | None = None
+    if checks.workers() == 1 or runtime.horovod().rank() == 0:
+        try:
+            for namespace in dict.fromkeys(layer.namespace for layer in layers):
+                native.call("HetFlush", namespace)
+            if format == "online":
+                options["max_age"] = max_age  # of the copy that serves, not of the row
+                sources = _sources(layers, Filter())
+            else:
+                sources = _sources(layers, Filter(min_count, max_age))
+            result = _export(model, target, format, signatures, asked, sources, evaluate, overwrite, options)
+        except Exception as failure:  # the others wait for rank 0
+            error = failure
+    _agree(error)
+    if verbose and result is not None:
+        print(result)
+    return result
+
+
+def _agree(error: Exception | None) -> None:
+    """Returns on every rank, or raises on every rank what rank 0 has met."""
+    of_ranks = collective.gather(None if error is None else str(error), "export")
+    if error is not None:
+        raise error
+    if of_ranks[0] is not None:
+        raise RuntimeError(f"rank 0 could not export: {of_ranks[0]}")
+
+
+def _export(
+    model: Any,
+    target: Path,
+    format: str,
+    wanted: Any,
+    asked: redirect.Options,
+    sources: list[Source],
+    evaluate: Any,
+    overwrite: bool,
+    options: dict[str, Any],
+) -> Export:
+    kind = _backend(format)
+    with _staging(target) as (staging, work):
+        try:
+            backend = kind(sources, asked, work, **options)
+        except TypeError as error:
+            if "unexpected keyword" in str(error) or "required keyword" in str(error):
+                raise TypeError(f"format={format!r}: {error}") from None
+            raise
+        functions = signatures.functions(model, wanted, backend)
+        module = tf.Module()
+        module.backend = backend.trackables()
+        module.captured = _captured(model, functions.values())
+        _check_ops(format, functions)
+        tf.saved_model.save(module, str(staging), signatures=functions)
+        sizes = backend.row_bytes()
+        summary = Export(
+            target,
+            format,
+            asked.rows,
+            asked.unknown,
+            list(functions),
+            [
+                TableSummary(
+                    source.table.name,
+                    source.namespace,
+                    source.table.dim,
+                    source.kept,
+                    source.dropped,
+                    None if sizes is None else sizes.get(source.key),
+                )
+                for source in sources
+            ],
+        )
+        backend.finish(staging)
+        del backend, module, functions
+        _record(staging, summary)
+        if evaluate is not None:
+            summary.evaluation.extend(evaluate_lib.evaluate(model, sources, asked, evaluate))
+        _publish(staging, target, overwrite)
+    return summary
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _check(
+    model: Any, format: str, asked: redirect.Options, min_count: Any, max_age: Any, evaluate: Any
+) -> list[Any]:
+    """The layers of het_tf in the model."""
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
+    for argument, value, known in (
+        ("format", format, FORMATS),
+        ("rows", asked.rows, quantise.ROWS),
+        ("unknown", asked.unknown, UNKNOWN),
+    ):
+        if value not in known:
+            raise ValueError(f"{argument} is {value!r}; give one of {known}")
+    if isinstance(min_count, bool) or not isinstance(min_count, int) or not 0 <= min_count <= 65535:
+        raise ValueError(f"min_count is {min_count!r}; give a number of updates from 0 to 65535")
+    if max_age is not None and not (isinstance(max_age, (int, float)) and max_age > 0):
+        raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
+    if format == "online" and (asked.rows != "float32" or min_count or evaluate is not None):
+        raise ValueError(
+            "format is 'online', which exports no rows; rows, min_count and evaluate go with 'portable' and "
+            "'native'"
+        )
+    if not model.built:
+        raise ValueError(
+            f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
+        )
+    layers = checks.layers(model)
+    if not layers:
+        raise ValueError(
+            f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
+        )
+    for layer in layers:
+        shared = saving.shared_tables(layer)
+        if shared:
+            raise RuntimeError(
+                f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and reads the tables "
+                f"{shared} of the layer it was made from: its rows and the copy's weights belong to "
+                "different models. Export the original, or delete it, or say that the tables are meant with "
+                "layer.share_tables()"
+            )
+    return layers
+
+
+def _check_path(path: Any, overwrite: bool) -> Path:
+    text = os.fspath(path)
+    if "://" in text:
+        raise ValueError(f"path is {text!r}; export to a local directory, and copy it from there")
+    target = Path(text).absolute()
+    if os.path.lexists(target):
+        if not overwrite:
+            raise FileExistsError(f"{target} exists; give another path, or overwrite=True to replace it")
+        if not (target / "saved_model.pb").is_file():
+            raise FileExistsError(
+                f"{target} exists and is no SavedModel, which is all that overwrite=True replaces; give "
+                "another path"
+            )
+    return target
+
+
+def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
+    """Each table of the layers once."""
+    found = {
+        (layer.namespace, table.name): Source(table, layer.namespace, which)
+        for layer in layers
+        for table in layer.tables
+    }
+    return list(found.values())
+
+
+def _backend(format: str) -> Any:
+    return importlib.import_module(f"het_tf.python.export.{format}").Backend
+
+
+def _check_ops(format: str, functions: dict[str, Any]) -> None:
+    """What reads the live tables has not been traced with the backend."""
+    allowed = {"portable": set(), "native": {"HetServe"}, "online": {"HetLookup"}}[format]
+    for name, function in functions.items():
+        graph = function.graph.as_graph_def()
+        nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
+        foreign = {node.op for node in nodes if node.op.startswith("Het")} - allowed
+        if foreign:
+            raise RuntimeError(
+                f"signature {name!r} reads the live tables (ops {sorted(foreign)}): the model calls a "
+                "tf.function that was traced before; take @tf.function off the model's methods (fit, predict "
+                "and export compile the model themselves)"
+            )
+
+
+def _captured(model: Any, functions: Any) -> list[Any]:
+    """The variables that the functions read, and the tables of the model's preprocessing layers."""
+    found: dict[int, Any] = {}
+    for function in functions:
+        found |= {id(variable): variable for variable in function.variables}
+    for layer in model._flatten_layers():
+        for value in vars(layer).values():
+            if isinstance(value, tf.saved_model.experimental.TrackableResource):
+                found[id(value)] = value
+    return list(found.values())
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _staging(target: Path) -> Iterator[tuple[Path, Path]]:
+    """Two directories beside the target, gone at the end: for the SavedModel, and for what becomes assets."""
+    base = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        base.mkdir()
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"{target} cannot be written: {error.strerror}; give a directory where you may write"
+        ) from None
+    try:
+        work = base / "work"
+        work.mkdir()
+        yield base / "model", work
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _record(staging: Path, summary: Export) -> None:
+    record = {
+        "format": summary.format,
+        "rows": summary.rows,
+        "unknown": summary.unknown,
+        "signatures": summary.signatures,
+        "het_tf": __version__,
+        "tensorflow": tf.__version__,
+        "tables": [vars(table) for table in summary.tables],
+    }
+    file = staging / RECORD
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _publish(staging: Path, target: Path, overwrite: bool) -> None:
+    """Writes out to the disk, and gives the name."""
+    for file in staging.rglob("*"):
+        _sync(file)
+    _sync(staging)
+    if overwrite and target.exists():
+        old = staging.with_name("old")
+        target.rename(old)
+        try:
+            staging.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+    else:
+        if os.path.lexists(target):
+            raise FileExistsError(f"{target} exists; it was made while the model was being exported")
+        staging.rename(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,116 @@
+"""Native export: rows in files that serving processes map, read by the op HetServe.
+
+    SavedModel/
+      assets/rows-000.het        one file a table (het_tf/core/serve/serve_format.h)
+      saved_model.pb             HetServe(ids, path of the asset): one op for all features of a layer
+
+The files are read where they lie: a SavedModel that is moved or copied as a whole goes on working, processes
+that serve the same one share one copy of its rows in memory, and rows that nobody asks for take none. Whoever
+loads it needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from het_tf.python import native, ops
+from het_tf.python.config import TableConfig
+from het_tf.python.export import redirect
+from het_tf.python.export.rows import Source
+from het_tf.python.native import tf
+
+
+class Backend(redirect.Backend):
+    """Lookups by HetServe. See `redirect.Backend`."""
+
+    format: ClassVar[str] = "native"
+
+    def __init__(self, sources: Sequence[Source], options: redirect.Options, directory: Path) -> None:
+        super().__init__(sources, options, directory)
+        self._assets: dict[tuple[str, str], Any] = {}
+        self._bytes: dict[tuple[str, str], int] = {}
+        for number, source in enumerate(sources):
+            path = directory / f"rows-{number:03d}.het"
+            written = write(path, source, options)
+            self._assets[source.key] = tf.saved_model.Asset(str(path))
+            self._bytes[source.key] = written["rows"] * written["row_bytes"]
+
+    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
+        """See `redirect.Backend`."""
+        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
+
+    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+        """One op for all features: their waits for memory overlap. See `redirect.Backend`."""
+        with tf.device("CPU:0"):
+            return list(
+                native.ops.het_serve(
+                    ids=[request.ids for request in requests],
+                    paths=[self._assets[request.key].asset_path for request in requests],
+                    hints=[ops.hint(request.table.dim) for request in requests],
+                    tables=[request.table.name for request in requests],
+                )
+            )
+
+    def trackables(self) -> Any:
+        """The files."""
+        return list(self._assets.values())
+
+    def row_bytes(self) -> dict[tuple[str, str], int]:
+        """Bytes of each table's rows, without the index."""
+        return self._bytes
+
+
+def write(path: Path, source: Source, options: redirect.Options) -> dict[str, Any]:
+    """Writes the rows of a table to a serving file, some at a time.
+
+    Args:
+      path: Where there is nothing yet.
+      source: The table, and which rows are left out; learns how many that were.
+      options: How rows are stored, and what unknown ids read.
+
+    Returns:
+      As `inspect`, and "dropped".
+
+    Raises:
+      ValueError: A value is beyond what float16 can hold.
+      LookupError: There is no such table.
+      OSError: There is something at `path`, or it cannot be written.
+    """
+    how: dict[str, Any] = {
+        "rows": options.rows,
+        "unknown": options.unknown,
+        "min_count": source.filter.min_count,
+    }
+    if source.filter.max_age is not None:
+        how["last_used"] = max(0, math.ceil(source.filter.now - source.filter.max_age))
+    text = native.call("HetServeWrite", source.namespace, source.table.name, str(path), json.dumps(how))
+    written = dict(json.loads(text))
+    source.kept, source.dropped = written["rows"], written["dropped"]
+    return written
+
+
+def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
+    """What a serving file holds.
+
+    Args:
+      path: The file.
+      verify: Whether to read all of it and compare its checksums.
+
+    Returns:
+      "spec" of the table, "rows", "row_type" ("float32", ...), "row_bytes", "unknown" ("initial" or "zeros"),
+      "bytes" of the file.
+
+    Raises:
+      LookupError: There is no file.
+      RuntimeError: It is damaged, or of a newer version.
+    """
+    return dict(json.loads(native.call("HetServeInspect", str(path), int(verify))))
+
+
+def open_files() -> int:
+    """How many serving files this process has mapped."""
+    return native.call_int("HetServeOpenFiles")

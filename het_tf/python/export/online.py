@@ -1,0 +1,170 @@
+"""Online export: the op HetLookup reads the live tables at the parameter server, through an inference cache.
+
+    saved_model.pb     HetLookup(ids), with the tables' specs, the server's address and the bound on staleness
+
+No row is in the SavedModel: it serves what training has pushed so far, at most `max_age` seconds or
+`pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Whoever loads it needs het_tf's library and
+a parameter server that has the tables; a serving process makes none there, and a user of the server who may
+only read suffices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from het_tf.python import native, ops, runtime
+from het_tf.python.config import TableConfig
+from het_tf.python.export import redirect
+from het_tf.python.export.rows import Source
+from het_tf.python.native import tf
+
+
+class Backend(redirect.Backend):
+    """Lookups by HetLookup at a parameter server. See `redirect.Backend`.
+
+    Args:
+      sources: See `redirect.Backend`. Filters of rows are refused: the table is served as it is.
+      options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
+      directory: See `redirect.Backend`.
+      ps: Address of the parameter server, "redis://HOST[:PORT][,...]" or "unix://PATH"; None: the one of
+        this process. In the serving process the environment's HET_SERVE_PS goes before it, with the login
+        where there is one: a password is not written into a SavedModel.
+      max_age: Seconds that a served row may be behind the server; or
+      pull_bound: Updates that it may be behind. One of the two is given.
+      cache_rows: Rows of each table that a serving process keeps.
+      stale_ok: What happens when the server does not answer within the deadline. False: the call fails.
+        True: rows that were read before are served as they are, counted ("stale" in `stats`) and reported
+        on stderr; a call with rows that were never read fails.
+      deadline: Seconds that a call waits for the server.
+      connections: Calls that may ask the server at once; others wait for a connection.
+
+    Raises:
+      ValueError: An argument is out of range, or does not go with this format.
+      RuntimeError: The server has no such namespace or table.
+      ConnectionError: No server answers.
+    """
+
+    format: ClassVar[str] = "online"
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: redirect.Options,
+        directory: Path,
+        *,
+        ps: str | None = None,
+        max_age: float | None = None,
+        pull_bound: int | None = None,
+        cache_rows: int = runtime.SERVER_CACHE_ROWS,
+        stale_ok: bool = False,
+        deadline: float = 2.0,
+        connections: int = 4,
+    ) -> None:
+        super().__init__(sources, options, directory)
+        _refuse(sources, options)
+        address, stored = _address(ps)
+        given = {
+            "ps": stored,
+            "max_age": max_age,
+            "pull_bound": pull_bound,
+            "cache_rows": cache_rows,
+            "stale_ok": stale_ok,
+            "deadline": deadline,
+            "connections": connections,
+        }
+        self._online = {name: value for name, value in given.items() if value is not None}
+        for namespace in dict.fromkeys(source.namespace for source in sources):
+            tables = [source.table for source in sources if source.namespace == namespace]
+            specs = self._specs(namespace, tables)
+            specs["online"] = {**self._online, "ps": address}
+            native.call("HetOnlineCheck", json.dumps(specs))
+
+    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
+        """See `redirect.Backend`."""
+        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
+
+    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+        """One op, and so one exchange with each server, for all features. See `redirect.Backend`."""
+        tables = list({request.table.name: request.table for request in requests}.values())
+        numbers = {table.name: number for number, table in enumerate(tables)}
+        specs = self._specs(requests[0].namespace, tables)
+        specs["features"] = [
+            {"table": numbers[request.table.name], "padding_id": None} for request in requests
+        ]
+        call = ops.Call(
+            tables=tuple(request.table.name for request in requests),
+            dims=tuple(request.table.dim for request in requests),
+            specs=json.dumps(specs),
+        )
+        with tf.device("CPU:0"):
+            rows, _ = ops.lookup(call, [request.ids for request in requests], tf.constant(0.0), False)
+        return list(rows)
+
+    def _specs(self, namespace: str, tables: Sequence[TableConfig]) -> dict[str, Any]:
+        """See kernels/call_spec.h."""
+        return {
+            "namespace": namespace,
+            "online": self._online,
+            "tables": [table.spec for table in tables],
+            "features": [],
+        }
+
+    def row_bytes(self) -> None:
+        """Rows are not in the export."""
+        return None
+
+
+def _refuse(sources: Sequence[Source], options: redirect.Options) -> None:
+    if options.rows != "float32":
+        raise ValueError(
+            f'rows is {options.rows!r}, and format="online" reads the rows of the server as they are; leave '
+            "it out"
+        )
+    if options.unknown != "initial":
+        raise ValueError(
+            f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its initial '
+            "row, as in training; leave it out"
+        )
+    for source in sources:
+        if source.filter.min_count or source.filter.max_age is not None:
+            raise ValueError(
+                'rows cannot be left out with format="online", which reads the server\'s table as it is; use '
+                "TableConfig's limits there (ttl, min_count), or another format"
+            )
+
+
+def _address(ps: str | None) -> tuple[str, str]:
+    """The address, and what of it may stand in a SavedModel."""
+    if ps is not None and not isinstance(ps, str):
+        raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
+    address = runtime.parameter_server() if ps is None else ps
+    if not address:
+        raise ValueError(
+            'format="online" reads the tables of a parameter server, and there is none; give ps=..., or '
+            'format="native"'
+        )
+    login, at, place = address.rpartition("@")
+    if not at or ":" not in login.partition("://")[2]:
+        return address, address
+    if ps is not None:
+        raise ValueError(
+            "ps has a password, and a SavedModel is no place for one; leave it out of ps, and give the "
+            "serving process the address with the login by the environment's HET_SERVE_PS"
+        )
+    return address, f"{login.partition('://')[0]}://{place}"
+
+
+def stats() -> list[dict[str, Any]]:
+    """What this process reads online.
+
+    Returns:
+      For each namespace and server: "namespace", "at" (the address), and how many rows were served "fresh"
+      (without asking), "confirmed" (asked, no news), "refreshed" (asked, changed), "fetched" (were not in the
+      cache) and "stale" (past the bound, since the server did not answer); "failures" (exchanges without an
+      answer in time), "emptied" (a table was loaded, or a server restarted, and what was cached was
+      forgotten), and "tables": rows, bytes and evicted rows of each table in the cache.
+    """
+    return list(json.loads(native.call("HetOnlineStats")))

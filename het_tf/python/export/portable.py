@@ -1,0 +1,136 @@
+"""The portable format: TensorFlow's own ops and variables, nothing else.
+
+Tables that are read alike (equal dim, unknown rows made by the same ops) form a group: one perfect hash with
+a region for each table (index.py), and one array of rows in the order of its slots. So all features of a
+model are usually read by one or two series of ops, however many tables it has:
+
+    ids [n], tables [n] ─► Index.find ─► slots [n] ─► RowArray.gather ─► rows [n, dim]
+                                      └► found [n] ─► unknown ids: a row of the table's own behind the last
+                                                      slot (zeros, constants), else InitialRows for those few
+
+Rows are variables, and lie in the SavedModel's variable files: no size but the disk's bounds them, and the
+graph stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.export import quantise, redirect
+from het_tf.python.export.index import Index
+from het_tf.python.export.initial import Form, InitialRows
+from het_tf.python.export.rows import Source
+from het_tf.python.native import tf
+
+
+class _Group:
+    """Tables that are read together."""
+
+    def __init__(self, members: list[tuple[Source, Form | None]], rows: str) -> None:
+        self.sources = [source for source, _ in members]
+        self.number = {source.key: number for number, source in enumerate(self.sources)}
+        self.dim = self.sources[0].table.dim
+        read = [source.read() for source in self.sources]
+        self.bytes = [len(one.keys) * quantise.row_bytes(rows, self.dim) for one in read]
+        self.index = Index([one.keys for one in read])
+        # Behind the rows: what the unknown ids of each table read.
+        self.values = quantise.RowArray(rows, self.index.slots + len(members), self.dim)
+        for number, (first, region) in enumerate(zip(self.index.first, self.index.regions, strict=True)):
+            self.values.put(first + region.slot_of, read[number].values, self.sources[number].table.name)
+            read[number] = None  # type: ignore[call-overload]
+        self.initial: InitialRows | None = None
+        forms = [form for _, form in members if form is not None]
+        if forms and forms[0].kind == "constant":
+            for number, form in enumerate(forms):
+                row = np.full((1, self.dim), form.a, np.float32)
+                self.values.put([self.index.slots + number], row, self.sources[number].table.name)
+        elif forms:
+            self.initial = InitialRows(forms, self.dim)
+        self.index.forget_regions()
+        self.values.freeze("rows")
+
+    def read(self, ids: Any, tables: Any) -> Any:
+        """float32 `ids.shape + [dim]`, as ops; tables: int32 of the ids' shape, None where there is one."""
+        with tf.device("CPU:0"):
+            return self._read(ids, tables)
+
+    def _read(self, ids: Any, tables: Any) -> Any:
+        slots, found = self.index.find(ids, tables)
+        if self.initial is None:
+            behind = self.index.slots if tables is None else self.index.slots + tf.cast(tables, tf.int64)
+            return self.values.gather(tf.where(found, slots, behind))
+        rows = self.values.gather(slots)
+        initial = self.initial
+
+        def with_initial() -> Any:
+            at = tf.where(tf.logical_not(found))
+            made = initial.make(tf.gather_nd(ids, at), None if tables is None else tf.gather_nd(tables, at))
+            return tf.tensor_scatter_nd_update(rows, at, made)
+
+        return tf.cond(tf.reduce_all(found), lambda: rows, with_initial)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        made = {"index": self.index.variables, "rows": self.values.variables}
+        return made if self.initial is None else {**made, "initial": self.initial.variables}
+
+
+class Backend(redirect.Backend):
+    """See the module, and `redirect.Backend`."""
+
+    format = "portable"
+
+    def __init__(self, sources: Sequence[Source], options: redirect.Options, directory: Path) -> None:
+        super().__init__(sources, options, directory)
+        alike: dict[tuple[int, str], list[tuple[Source, Form | None]]] = {}
+        for source in self.sources.values():
+            form = Form(source.table) if options.unknown == "initial" else None
+            kind = "zeros" if form is None else form.kind
+            alike.setdefault((source.table.dim, kind), []).append((source, form))
+        self._groups = [_Group(members, options.rows) for members in alike.values()]
+        self._group_of = {key: group for group in self._groups for key in group.number}
+
+    def lookup(self, table: Any, namespace: str, ids: Any) -> Any:
+        """See `redirect.Backend`."""
+        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
+
+    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+        """One series of ops for each group of tables."""
+        members: dict[int, list[int]] = {}
+        for number, request in enumerate(requests):
+            group = self._group_of[request.key]
+            members.setdefault(self._groups.index(group), []).append(number)
+        results: list[Any] = [None] * len(requests)
+        for of_group, numbers in members.items():
+            group = self._groups[of_group]
+            flat, split = redirect.join([requests[number].ids for number in numbers])
+            tables = None
+            if len(group.sources) > 1:
+                tables = _repeat(
+                    [group.number[requests[number].key] for number in numbers],
+                    [requests[number].ids for number in numbers],
+                )
+            rows = group.read(flat, tables)
+            for number, part in zip(numbers, split(rows, group.dim), strict=True):
+                results[number] = part
+        return results
+
+    def trackables(self) -> Any:
+        """See `redirect.Backend`."""
+        return [group.variables for group in self._groups]
+
+    def row_bytes(self) -> dict[tuple[str, str], int] | None:
+        """See `redirect.Backend`."""
+        return {key: group.bytes[number] for group in self._groups for key, number in group.number.items()}
+
+
+def _repeat(numbers: list[int], ids: list[Any]) -> Any:
+    """int32: for each id of `redirect.join(ids)` the number of the tensor that it comes from."""
+    if len(ids) == 1:
+        return tf.fill(tf.shape(ids[0]), numbers[0])
+    ends = tf.cumsum(tf.stack([tf.size(one) for one in ids]))
+    return tf.gather(tf.constant(numbers), tf.searchsorted(ends, tf.range(ends[-1]), side="right"))

@@ -1,0 +1,95 @@
+"""How rows are stored in an export: 32, 16 or 8 bits an element.
+
+    float32    as trained: predictions are those of the model, to the last bit
+    float16    11 bits of precision, up to 65504; half the bytes
+    bfloat16   8 bits of precision, the range of float32; half the bytes
+    int8       round(x / scale), with scale = max |x| / 127 of each row: a quarter, and 4 bytes a row
+
+The graph gathers the stored rows and turns those few into float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.native import FloatArray, tf
+
+ROWS = ("float32", "float16", "bfloat16", "int8")
+"""The values of `rows`."""
+
+_CHUNK = 1 << 16  # rows turned at a time
+
+
+class RowArray:
+    """Rows of equal dim, being filled, then read by ops.
+
+    Args:
+      rows: How they are stored, one of `ROWS`.
+      count: How many.
+      dim: Floats of a row.
+    """
+
+    def __init__(self, rows: str, count: int, dim: int) -> None:
+        self.rows = rows
+        self.dim = dim
+        self._values = np.zeros((count, dim), tf.as_dtype(rows).as_numpy_dtype)
+        self._scales = np.zeros(count, np.float32) if rows == "int8" else None
+        self._stored: list[Any] = []
+
+    def put(self, at: Any, values: FloatArray, table: str) -> None:
+        """Stores float32 values [n, dim] at the positions `at` [n].
+
+        Raises:
+          ValueError: A value is beyond what float16 can hold; names the table.
+        """
+        for start in range(0, len(values), _CHUNK):
+            chunk, where = values[start : start + _CHUNK], at[start : start + _CHUNK]
+            if self._scales is not None:
+                stored, self._scales[where] = to_int8(chunk)
+            else:
+                with np.errstate(over="ignore"):
+                    stored = chunk.astype(self._values.dtype)
+                if self.rows == "float16" and not np.isfinite(stored).all():
+                    raise ValueError(
+                        f"rows is 'float16', and table {table!r} has values up to {np.abs(chunk).max():g}; "
+                        "float16 ends at 65504, use rows='bfloat16'"
+                    )
+            self._values[where] = stored
+
+    def freeze(self, name: str) -> None:
+        """Makes variables of what was put."""
+        with tf.device("CPU:0"):
+            self._stored = [tf.Variable(self._values, trainable=False, name=name)]
+            if self._scales is not None:
+                self._stored.append(tf.Variable(self._scales, trainable=False, name=f"{name}_scales"))
+        del self._values, self._scales
+
+    @property
+    def variables(self) -> list[Any]:
+        """What is to be saved; after `freeze`."""
+        return self._stored
+
+    def gather(self, at: Any) -> Any:
+        """float32 `at.shape + [dim]`: the rows at the positions `at` (int64), as ops."""
+        stored = tf.gather(self._stored[0], at)
+        if self.rows == "float32":
+            return stored
+        wide = tf.cast(stored, tf.float32)
+        return wide if self.rows != "int8" else wide * tf.gather(self._stored[1], at)[..., None]
+
+
+def row_bytes(rows: str, dim: int) -> int:
+    """Bytes of one stored row."""
+    return dim * int(tf.as_dtype(rows).size) + (4 if rows == "int8" else 0)
+
+
+def to_int8(values: FloatArray) -> tuple[Any, FloatArray]:
+    """int8 [n, dim] and float32 scales [n] of float32 [n, dim]; a row of zeros has the scale 0.
+
+    Each element is off by at most half a scale.
+    """
+    scales = np.abs(values).max(1) / np.float32(127)
+    divisors = np.where(scales > 0, scales, np.float32(1))
+    return np.rint(values / divisors[:, None]).clip(-127, 127).astype(np.int8), scales

@@ -1,0 +1,213 @@
+"""The seam of export: while a model is traced for serving, its lookups go to a backend.
+
+The model's own code runs as always, with its combiners, ragged ids, weights and masks. Only the op at the
+bottom is another one:
+
+    EmbeddingCollection.call ── no backend ──► ops.lookup: the op HetLookup, live tables, gradients
+                             └─ a backend ───► redirect.lookup ─► backend.lookup_many ─► backend.lookup
+
+so a backend knows nothing of features: int64 ids in, float32 rows out.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from het_tf.python.config import FeatureConfig, TableConfig
+from het_tf.python.export.rows import Source
+from het_tf.python.native import tf
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user has asked for, checked.
+
+    Attributes:
+      rows: How rows are stored: "float32", "float16", "bfloat16" or "int8".
+      unknown: What the row of an id is that has none: "initial" or "zeros".
+    """
+
+    rows: str = "float32"
+    unknown: str = "initial"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One feature's part of a lookup.
+
+    Attributes:
+      table: Whose rows.
+      namespace: The namespace of the table.
+      ids: int64 tensor of any shape, known or not; may be empty, may hold any id.
+    """
+
+    table: TableConfig
+    namespace: str
+    ids: Any
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name: what tells tables apart."""
+        return self.namespace, self.table.name
+
+
+class Backend(abc.ABC):
+    """Answers the lookups of one exported model.
+
+    One is made for every export, and used in this order:
+
+        backend = Backend(sources, options, directory, **what the format alone knows)
+        tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup_many
+        module.backend = backend.trackables()
+        tf.saved_model.save(module, path)
+        backend.finish(path)
+
+    Caches are flushed before it is made. An exception at any point ends the export, and leaves nothing at the
+    path.
+
+    Args:
+      sources: One for each table of the model, each once. `source.read()` gives the rows.
+      options: See `Options`. A backend refuses what it cannot do with a ValueError that names the argument.
+      directory: Empty, on the file system of the export, removed after it: for files that become assets
+        (`tf.saved_model.Asset` copies them into the SavedModel).
+    """
+
+    format: ClassVar[str]
+    """The name by which `het_tf.export(format=...)` knows it."""
+
+    def __init__(self, sources: Sequence[Source], options: Options, directory: Path) -> None:
+        self.sources = {source.key: source for source in sources}
+        self.options = options
+        self.directory = directory
+
+    @abc.abstractmethod
+    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
+        """The rows of one table, as ops in the graph that is being traced.
+
+        Args:
+          table: One of the sources' tables.
+          namespace: Its namespace.
+          ids: int64 tensor of any shape, of any ids; the batch dimension is unknown.
+
+        Returns:
+          float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row, or
+          zeros, by `options.unknown`.
+        """
+
+    def lookup_many(self, requests: Sequence[Request]) -> list[Any]:
+        """The rows of all features of a layer's call, in their order.
+
+        This one makes one `lookup` of all requests of a table. A backend that can read several tables by one
+        op overrides it.
+        """
+        groups: dict[tuple[str, str], list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(request.key, []).append(number)
+        results: list[Any] = [None] * len(requests)
+        for members in groups.values():
+            first = requests[members[0]]
+            flat, split = join([requests[number].ids for number in members])
+            rows = split(self.lookup(first.table, first.namespace, flat), first.table.dim)
+            for number, part in zip(members, rows, strict=True):
+                results[number] = part
+        return results
+
+    def trackables(self) -> Any:
+        """Variables, assets and tables of the ops that `lookup` has made: a trackable, a dict or a list."""
+        return {}
+
+    def finish(self, path: Path) -> None:
+        """Called with the SavedModel written, before it gets its name: may add to `path/assets.extra`."""
+        del path
+
+    def row_bytes(self) -> dict[tuple[str, str], int] | None:
+        """Bytes that each table's rows take in the export, for the summary; None: rows are not in it."""
+        return {}
+
+
+def join(ids: Sequence[Any]) -> tuple[Any, Any]:
+    """Several tensors of ids as one.
+
+    Returns:
+      The ids: of one tensor itself, else int64 [n]; and a function from their rows and dim to a list of one
+      tensor of rows a tensor of ids, of shape `ids.shape + [dim]`.
+    """
+    if len(ids) == 1:
+        return ids[0], lambda rows, dim: [rows]
+    flat = [one if one.shape.rank == 1 else tf.reshape(one, [-1]) for one in ids]
+
+    def split(rows: Any, dim: int) -> list[Any]:
+        parts = tf.split(rows, [tf.size(one) for one in flat], num=len(flat))
+        return [
+            part if one.shape.rank == 1 else tf.reshape(part, tf.concat([tf.shape(one), [dim]], 0))
+            for part, one in zip(parts, ids, strict=True)
+        ]
+
+    return tf.concat(flat, 0), split
+
+
+_active: ContextVar[tuple[Backend, Any] | None] = ContextVar("het_tf_export_backend", default=None)
+
+
+def active() -> Backend | None:
+    """The backend that lookups go to; None outside of an export.
+
+    Raises:
+      RuntimeError: The layer is called inside of a `tf.function` of the model's own, which would keep the
+        exported rows for later calls, outside of any export.
+    """
+    found = _active.get()
+    if found is None:
+        return None
+    backend, root = found
+    graph = _graph()
+    while graph is not None and graph is not root:
+        if type(graph).__name__ == "FuncGraph":  # the bodies of cond and while have types of their own
+            raise RuntimeError(
+                f"the embeddings are called inside of {graph.name!r}, a tf.function of the model's own, "
+                "which would go on reading the exported rows after the export; take @tf.function off (fit, "
+                "predict and export compile the model themselves)"
+            )
+        graph = getattr(graph, "outer_graph", None)
+    return backend
+
+
+@contextlib.contextmanager
+def to(backend: Backend) -> Iterator[None]:
+    """Inside, layers called read from the backend, and nothing trains.
+
+    Enter it in the function that is traced, not around the `tf.function`.
+    """
+    token = _active.set((backend, _graph()))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def _graph() -> Any:
+    """The function that is being traced; None: nothing is."""
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def lookup(
+    backend: Backend, features: Sequence[FeatureConfig], namespace: str, ids: Sequence[Any]
+) -> list[Any]:
+    """What `ops.lookup` answers, from the backend: one float32 tensor `ids.shape + [dim]` a feature.
+
+    Padding ids read zeros, whatever the table has.
+    """
+    requests = [Request(feature.table, namespace, one) for feature, one in zip(features, ids, strict=True)]
+    results = []
+    for feature, one, rows in zip(features, ids, backend.lookup_many(requests), strict=True):
+        if feature.padding_id is not None:
+            rows = tf.where(tf.equal(one, feature.padding_id)[..., None], tf.zeros([], rows.dtype), rows)
+        rows.set_shape([*one.shape, feature.table.dim])
+        results.append(rows)
+    return results
