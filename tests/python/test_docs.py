@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/quickstart.md"]
-CONSOLE_PAGES = ["docs/checkpoints.md"]
+CONSOLE_PAGES = ["docs/checkpoints.md", "docs/serving.md"]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -107,14 +107,15 @@ def without_numbers(line: str) -> str:
 
 @pytest.fixture
 def commands_of_the_package(tmp_path: Path) -> str:
-    """A directory with het-ckpt and saved_model_cli, for PATH: they may not be installed."""
+    """A directory with python, het-ckpt and saved_model_cli, for PATH: they may not be installed."""
     place = tmp_path / "bin"
     place.mkdir()
-    for name, module in (
-        ("het-ckpt", "het_tf.ckpt"),
-        ("saved_model_cli", "tensorflow.python.tools.saved_model_cli"),
+    for name, arguments in (
+        ("python", ""),
+        ("het-ckpt", "-m het_tf.ckpt"),
+        ("saved_model_cli", "-m tensorflow.python.tools.saved_model_cli"),
     ):
-        (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (place / name).chmod(0o755)
     return str(place)
 
@@ -126,6 +127,7 @@ def test_console_blocks_show_what_commands_print(
 ) -> None:
     place = tmp_path / "page"
     place.mkdir()
+    (place / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "page.py").write_text("\n".join(blocks(page, "python")))
     run([sys.executable, str(tmp_path / "page.py")], place)
     expected = [one for block in blocks(page, "console") for one in shown(block)]
