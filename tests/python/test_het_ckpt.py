@@ -179,6 +179,17 @@ def test_merge_writes_a_full_checkpoint(chain, tmp_path):
     assert not [*tmp_path.glob(".tmp*")]
 
 
+def test_merged_increments_keep_what_they_remove_from_their_base(chain, tmp_path):
+    het_ckpt("merge", tmp_path / "both", chain[1], chain[2])
+    files = [RowFile(path) for path in sorted((tmp_path / "both").glob("rows*"))]
+    removed = np.concatenate([file.removed("item") for file in files])
+    assert sorted(removed) == [0, 2, 13]  # 1 was removed by the first, and came back with the second
+    keys = np.concatenate([file.column("item", "keys") for file in files])
+    assert sorted(keys) == [1, *range(10, 13), *range(14, 20), 500]
+    item, user = manifest(tmp_path / "both")["tables"]
+    assert (item["removed"], item["complete"], user["removed"], user["complete"]) == (3, False, 0, True)
+
+
 def test_merge_refuses_what_is_no_chain(chain, tmp_path):
     err = het_ckpt("merge", tmp_path / "x", chain[0], chain[2], status=1).err
     assert (
@@ -223,7 +234,7 @@ def test_inspect(chain):
     assert (item["rows"], item["own_rows"], item["own_removed"]) == (198, 3, 1)
     assert (item["ids"], item["clocks"], item["counts"]) == ([-50, 500], [1, 4], [1, 4])
     assert item["last_used"] == [1_600_000_001, 1_600_000_004] and item["row_bytes"] == 38
-    assert user["rows"] == 1 and user["complete"]
+    assert user["rows"] == 1 and user["complete"] and user["mean_count"] == 9
     assert document["dense"]["tensors"] == {"model/kernel": {"dtype": "F32", "shape": [3, 2]}}
 
 
@@ -273,9 +284,10 @@ def test_diff_sees_one_bit_and_takes_not_a_number_for_itself(tmp_path):
         1,
     )
     after[5] = (1, [float("nan"), 0, 0], [1.5], 1, 1)
+    after[6] = (2, *after[6][1:])  # its clock alone
     a, b = (write(tmp_path / name, [Table(of)]) for name, of in (("a", before), ("b", after)))
     (item,) = json.loads(het_ckpt("diff", a, b, "--json").out)["tables"]
-    assert item["changed"] == 2 and {one["id"] for one in item["examples"]} == {4, 5}
+    assert item["changed"] == 3 and {one["id"] for one in item["examples"]} == {4, 5, 6}
     assert item["largest"] == float("inf")
 
 
