@@ -132,6 +132,15 @@ def checkpoint(result: dict) -> list[str]:
     return [*lines, *footer(result)]
 
 
+def serving(result: dict) -> list[str]:
+    versions = " · ".join(f"{k} {v}" for k, v in result["versions"].items())
+    lines = [*result["table"], "", "| | goal | measured |", "|---|---|--:|"]
+    for goal in result["goals"]:
+        mark = "met" if goal["met"] else "**missed**"
+        lines.append(f"| {mark} | {goal['goal']}: at most {goal['limit']} | {goal['value']:.2f} |")
+    return [*lines, *footer({**result, "versions": {"het_tf": versions}})]
+
+
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step": ("local_step.json", local_step),
     "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
@@ -141,6 +150,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", ps_memory),
     "checkpoint": ("checkpoint.json", checkpoint),
+    "serving": ("serving.json", serving),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
 }

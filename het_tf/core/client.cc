@@ -320,6 +320,15 @@ void Client::ForgetTable(uint64_t table) {
   }
 }
 
+void Client::ForgetClean() {
+  for (auto& [table, cache] : caches_) {
+    TableCache* const lines = cache.get();
+    lines->ForEachLine([lines](uint32_t line) {
+      if (lines->pending(line) == 0) lines->Drop(line);
+    });
+  }
+}
+
 void Client::Reload() {
   CheckFork();
   if (config_.on_reload == ClientConfig::kKeep) return;

@@ -149,6 +149,8 @@ class Client {
   // The rows were changed behind the cache's back: forget them, with their unsent updates.
   void Invalidate(uint64_t table, Span<const Key> keys);
   void ForgetTable(uint64_t table);
+  // Lines without unsent updates go: what is read next comes from the store.
+  void ForgetClean();
   // Tables are about to be loaded: all caches are emptied, unsent updates discarded and told, and this client
   // is another one from now on. Nothing to do where they are to be kept (on_reload): then the new epochs
   // tell.

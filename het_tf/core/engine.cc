@@ -396,6 +396,13 @@ Status Engine::Flush() {
   }
 }
 
+Status Engine::Refresh() {
+  HET_RETURN_IF_ERROR(Flush());
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  client_->ForgetClean();
+  return Status();
+}
+
 void Engine::MarkDurable() {
   std::lock_guard<std::mutex> lock(client_mutex_);
   client_->MarkDurable();

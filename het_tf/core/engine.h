@@ -129,6 +129,9 @@ class Engine {
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
+  // Flushes and empties caches, but for what was trained meanwhile: reads give the store's rows. A copy that
+  // its worker went on training differs from them in the last bit, for it has rounded in another order.
+  Status Refresh();
   // What has been applied so far is in a checkpoint: it need not be kept for a server that loses it.
   void MarkDurable();
   // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the

@@ -6,6 +6,14 @@
 #include "het_tf/ps/client/online_store.h"
 
 namespace het {
+namespace {
+
+// TensorFlow's functions turn Unavailable into Internal: to them it means that a worker is gone.
+Status ForGraphs(const Status& status) {
+  return status.code() == Code::kUnavailable ? Status(Code::kDeadlineExceeded, status.message()) : status;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<OnlineTables>> OnlineTables::Create(const CallSpec& spec) {
   auto online = serve::ParseOnlineSpec(spec.online());
@@ -17,11 +25,11 @@ Result<OnlineTables::Resolved> OnlineTables::Resolve() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (reader_ == nullptr) {
     auto reader = OpenOnlineReader(spec_->online(), spec_->name_space());
-    if (!reader.ok()) return reader.status();
+    if (!reader.ok()) return ForGraphs(reader.status());
     std::vector<serve::OnlineTable*> tables;
     for (const Schema& schema : spec_->schemas()) {
       auto table = reader.value()->FindTable(schema);
-      if (!table.ok()) return table.status();
+      if (!table.ok()) return ForGraphs(table.status());
       tables.push_back(table.value());
     }
     tables_ = std::move(tables);

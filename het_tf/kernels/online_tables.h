@@ -26,7 +26,7 @@ class OnlineTables {
 
   // InvalidArgument: the options are none. `spec` outlives it.
   static Result<std::unique_ptr<OnlineTables>> Create(const CallSpec& spec);
-  // Unavailable: no server answers; FailedPrecondition: it has no such namespace or table. The next call
+  // DeadlineExceeded: no server answers; FailedPrecondition: it has no such namespace or table. The next call
   // tries again. Thread-safe.
   Result<Resolved> Resolve();
 

@@ -174,6 +174,10 @@ int HetFlush(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
 }
 
+int HetRefresh(const char* name_space) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Refresh(); });
+}
+
 int HetConnectWith(const char* address, const char* options) {
   return Answer([&]() -> Status {
     const std::string text = address;

@@ -64,6 +64,8 @@ HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
 HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);
+// HetFlush, and empties the caches: reads give what a scan gives, to the last bit.
+HET_EXPORT int HetRefresh(const char* name_space);
 
 // --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
 

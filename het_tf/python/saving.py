@@ -47,7 +47,11 @@ def refuse_copy(layer: Any) -> None:
     Raises:
       RuntimeError: Names the tables and the remedy.
     """
-    shared = shared_tables(layer)
+    if not layer._het_copy:
+        return
+    if _originals(layer):
+        gc.collect()  # a model that was let go may still be waiting to be collected
+    shared = _originals(layer)
     if shared:
         raise RuntimeError(
             f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and shares the tables "
@@ -57,17 +61,7 @@ def refuse_copy(layer: Any) -> None:
             "original, or "
             "say so with layer.share_tables()"
         )
-
-
-def shared_tables(layer: Any) -> list[str]:
-    """The tables that a copy shares with the layer it was made from; none once that is gone."""
-    if not layer._het_copy:
-        return []
-    if _originals(layer):
-        gc.collect()  # a model that was let go may still be waiting to be collected
-    shared = _originals(layer)
-    layer._het_copy = bool(shared)
-    return shared
+    layer._het_copy = False
 
 
 def _originals(layer: Any) -> list[str]:

@@ -406,6 +406,9 @@ TEST_F(ServeFileTest, AnIndexThatLiesIsMetByTheLookup) {
   const ServeRead bad{file.get(), {&known, 1}, out}, fine{file.get(), {&unknown, 1}, out};
   EXPECT_EQ(Lookup({&bad, 1}).code(), Code::kDataLoss);
   EXPECT_TRUE(Lookup({&fine, 1}).ok());
+  const Key no_key = 3 * (Key{1} << 32) + 3;  // as the row numbers behind the keys read
+  const ServeRead none{file.get(), {&no_key, 1}, out};
+  EXPECT_TRUE(Lookup({&none, 1}).ok());
   EXPECT_EQ(file->Verify().code(), Code::kDataLoss);
 }
 

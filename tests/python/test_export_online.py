@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from export_lib import tensors, toy_examples, trained
 
 import het_tf
 from het_tf.python.export import online
+from het_tf.python.models import DCNv2, DeepFM, WideDeep
 
 pytestmark = [
     pytest.mark.slow,
@@ -125,3 +129,229 @@ def test_rows_are_served_without_asking_as_long_as_max_age_allows(server: Any, t
     assert_equal(answer(now), wanted(model))
     step(model)
     assert_equal(answer(now), wanted(model))
+
+
+@pytest.mark.parametrize("cls", [WideDeep, DeepFM, DCNv2])
+def test_predictions_are_those_of_the_training_model(cls: Any, server: Any, tmp_path: Path) -> None:
+    connected(server)
+    rng = np.random.default_rng(0)
+    model = trained(cls, rng, staleness=0)
+    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    inputs = tensors(toy_examples(rng, 50, ids=30))  # some ids were never trained
+    (got,) = loaded.signatures["serving_default"](**inputs).values()
+    np.testing.assert_array_equal(got.numpy(), model(inputs, training=False).numpy())
+
+
+def test_two_namespaces(server: Any, tmp_path: Path) -> None:
+    connected(server)
+    models, loaded = {}, {}
+    for name in ("one", "two"):
+        with het_tf.namespace(name):
+            models[name] = make_model()
+        het_tf.export(models[name], tmp_path / name, format="online", pull_bound=0, verbose=False)
+        loaded[name] = tf.saved_model.load(str(tmp_path / name))
+    for steps, model in enumerate(models.values(), 1):
+        for _ in range(steps):
+            step(model)
+    for name, model in models.items():
+        assert_equal(answer(loaded[name]), wanted(model))
+    assert not np.array_equal(answer(loaded["one"])["id"], answer(loaded["two"])["id"])
+    for name in models:
+        het_tf.reset(name)
+
+
+def test_a_table_that_was_cleared_empties_the_cache(server: Any, tmp_path: Path) -> None:
+    connected(server)
+    model = make_model()
+    step(model)
+    het_tf.export(model, tmp_path / "m", format="online", max_age=1e6, verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    trained_rows = answer(loaded)
+    het_tf.table("item").clear()
+    assert_equal(answer(loaded), trained_rows)  # within max_age nobody asks
+    call = loaded.signatures["serving_default"]
+    many = np.arange(1000, 3000).reshape(-1, 1)
+    call(id=tf.constant(many[:, 0]), past=tf.constant(np.repeat(many, 3, 1)))  # every partition is asked
+    assert_equal(answer(loaded), wanted(model))
+    assert stats()["emptied"] == 1
+
+
+SERVE = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import het_tf
+loaded = tf.saved_model.load(sys.argv[1])
+for line in sys.stdin:
+    ids = np.array(json.loads(line))
+    past = np.stack([ids, ids[::-1], np.full(len(ids), -1)], 1)
+    try:
+        out = loaded.signatures["serving_default"](id=tf.constant(ids), past=tf.constant(past))
+        print(json.dumps({name: value.numpy().tolist() for name, value in out.items()}), flush=True)
+    except tf.errors.OpError as error:
+        print(json.dumps({"error": type(error).__name__, "message": error.message}), flush=True)
+"""
+
+
+class Serving:
+    """A process that serves an export: one line of ids in, one line of outputs back."""
+
+    def __init__(self, path: Path, **environment: str) -> None:
+        source = str(Path(het_tf.__file__).parents[1])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": source, **environment},
+        )
+
+    def ask(self, ids: Any = IDS) -> dict[str, Any]:
+        self.process.stdin.write(json.dumps(np.asarray(ids).tolist()) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()[-2000:]
+        said = json.loads(line)
+        return said if "error" in said else {name: np.float32(rows) for name, rows in said.items()}
+
+    def __enter__(self) -> Serving:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.errors = self.process.communicate(timeout=60)[1]
+        self.process.stdout.close()
+
+
+def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path) -> None:
+    """It needs no more than the rights that the manual names, and makes nothing at the server."""
+    connected(server, deadline=1.0)
+    model = make_model()
+    step(model)
+    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
+    rights = [
+        "~het:*",
+        "+het.read",
+        "+het.stat",
+        "+hget",
+        "+cluster|slots",
+        "+asking",
+        "+auth",
+        "+hello",
+        "+ping",
+    ]
+    assert server.command("ACL", "SETUSER", "reader", "on", ">secret", *rights).startswith(b"+OK")
+    address = server.address.replace("unix://", "unix://reader:secret@")
+    try:
+        with Serving(tmp_path / "m", HET_SERVE_PS=address) as serving:
+            assert_equal(serving.ask(), wanted(model))
+            step(model)
+            assert_equal(serving.ask(), wanted(model))
+            assert server.command("FLUSHALL").startswith(b"+OK")
+            assert "DeadlineExceededError" in serving.ask()["error"]
+        assert server.command("DBSIZE") == b":0\r\n"
+        with Serving(tmp_path / "m", HET_SERVE_PS=address) as serving:
+            said = serving.ask()
+            assert said["error"] == "FailedPreconditionError" and "no namespace ''" in said["message"]
+        assert server.command("DBSIZE") == b":0\r\n"
+        nowhere = f"unix://{tmp_path}/none.sock"
+        with Serving(tmp_path / "m", HET_SERVE_PS=nowhere) as serving:
+            said = serving.ask()
+            assert said["error"] == "DeadlineExceededError" and "none.sock" in said["message"]
+        with Serving(tmp_path / "m", HET_SERVE_PS=address.replace("secret", "guess")) as serving:
+            assert "WRONGPASS" in serving.ask()["message"]
+    finally:
+        assert server.command("ACL", "DELUSER", "reader").startswith(b":1")
+        with contextlib.suppress(Exception):
+            het_tf.reset()
+
+
+def test_tables_that_are_not_there(server: Any, tmp_path: Path) -> None:
+    connected(server)
+    model = make_model()
+    other = make_model("other")
+    step(other)
+    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
+    het_tf.table("item").drop()
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    with pytest.raises(
+        tf.errors.FailedPreconditionError, match=r"no table 'item'.*'other'.*never makes a table"
+    ):
+        answer(loaded)
+    del model
+    with pytest.raises(RuntimeError, match="no table 'item'"):
+        het_tf.export(make_gone("item"), tmp_path / "n", format="online", pull_bound=0, verbose=False)
+    assert not (tmp_path / "n").exists()
+
+
+def make_gone(name: str) -> Any:
+    """A model whose table somebody has dropped."""
+    model = make_model(name)
+    het_tf.table(name).drop()
+    return model
+
+
+def test_a_server_that_goes_and_comes_back(tmp_path: Path) -> None:
+    with redis_lib.running(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always") as server:
+        connected(server)
+        model = make_model()
+        step(model)
+        options = {"format": "online", "pull_bound": 0, "deadline": 0.5, "verbose": False}
+        het_tf.export(model, tmp_path / "strict", **options)
+        het_tf.export(model, tmp_path / "lenient", stale_ok=True, **options)
+        with Serving(tmp_path / "strict") as strict, Serving(tmp_path / "lenient") as lenient:
+            first = wanted(model)
+            assert_equal(strict.ask(), first)
+            assert_equal(lenient.ask(), first)
+            server.kill()
+            said = strict.ask()
+            assert said["error"] == "DeadlineExceededError"
+            assert str(server.socket) in said["message"] and "stale_ok" in said["message"]
+            assert_equal(lenient.ask(), first)
+            assert "never read" in lenient.ask([*IDS, 1000])["message"]
+            server.start()
+            step(model)
+            assert_equal(strict.ask(), wanted(model))
+            until = time.monotonic() + 60
+            while not np.array_equal(lenient.ask()["id"], wanted(model)["id"]):
+                assert time.monotonic() < until, "the lenient one has not come back"
+                time.sleep(0.1)  # it leaves the server alone for as long as its deadline
+        assert lenient.errors.count("stale_ok") >= 1
+        assert "stale_ok" not in strict.errors
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, "one of max_age .* and pull_bound"),
+        ({"max_age": 1.0, "pull_bound": 1}, "one of max_age .* and pull_bound"),
+        ({"pull_bound": -1}, "pull_bound is -1"),
+        ({"pull_bound": 0.5}, "pull_bound is 0.5"),
+        ({"pull_bound": 0, "cache_rows": -1}, "cache_rows is -1"),
+        ({"pull_bound": 0, "deadline": 0}, "deadline is 0"),
+        ({"pull_bound": 0, "connections": 0}, "connections is 0"),
+        ({"pull_bound": 0, "stale_ok": "yes"}, "stale_ok is"),
+        ({"pull_bound": 0, "ps": 6379}, "ps is 6379"),
+        ({"pull_bound": 0, "ps": "nonsense"}, "nonsense"),
+        ({"pull_bound": 0, "ps": "redis://me:secret@localhost"}, "password.*HET_SERVE_PS"),
+        ({"pull_bound": 0, "unknown": "zeros"}, "unknown is 'zeros'"),
+        ({"pull_bound": 0, "rows": "int8"}, "rows"),
+        ({"pull_bound": 0, "min_count": 2}, "min_count"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str, server: Any, tmp_path: Path) -> None:
+    connected(server)
+    model = make_model()
+    with pytest.raises(ValueError, match=message):
+        het_tf.export(model, tmp_path / "m", format="online", verbose=False, **options)
+    assert not (tmp_path / "m").exists()
+
+
+def test_tables_in_this_process_are_not_online(tmp_path: Path) -> None:
+    model = make_model()
+    with pytest.raises(ValueError, match="there is none; give ps="):
+        het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)

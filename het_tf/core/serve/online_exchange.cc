@@ -60,6 +60,7 @@ Status OnlineExchange::Run(Vector<Question>* questions, double until) {
 
 Status OnlineExchange::Converse(double until) {
   const double began = clock_();
+  const double patience = (until - began) / 4;
   std::vector<Transport::Event> events;
   while (open_ > 0) {
     double now = clock_();
@@ -69,6 +70,12 @@ Status OnlineExchange::Converse(double until) {
     for (Ask& ask : asks_) {
       if (ask.done) continue;
       if (ask.request_id == 0 && now >= ask.not_before) Send(&ask);
+      if (ask.request_id != 0 && now - ask.sent_at >= patience &&
+          now - transport_->LastMoved(ask.partition) >= patience) {
+        // Whoever is silent for so long may be gone without a word: there is time for another try.
+        transport_->Reset(ask.partition);
+        Failed(&ask, "no answer for " + Seconds(patience));
+      }
       if (ask.request_id != 0) {
         expects = true;
       } else {
@@ -89,7 +96,12 @@ Status OnlineExchange::Converse(double until) {
 void OnlineExchange::Send(Ask* ask) {
   ask->sections.clear();
   for (size_t i : ask->questions) {
-    const Question& question = (*questions_)[i];
+    Question& question = (*questions_)[i];
+    // What comes back belongs to the life of now, before any epoch is read: a life that another call ends
+    // meanwhile takes this answer along.
+    const uint32_t life = question.table->life(ask->partition);
+    question.check = question.check && question.life == life;
+    question.life = life;
     auto section = std::find_if(ask->sections.begin(), ask->sections.end(),
                                 [&](const Section& one) { return one.table == question.table; });
     if (section == ask->sections.end()) {
@@ -228,7 +240,6 @@ void OnlineExchange::TakeRows(const Ask& ask, const Reply& reply) {
       question.clock = clock;
       question.when = ask.sent_at;
       question.value = values_.size();
-      question.life = section.table->life(ask.partition);
       values_.resize(values_.size() + schema.dim());
       if (clock == 0) {  // the store has no row
         schema.InitValue(question.key, values_.data() + question.value);
@@ -278,7 +289,7 @@ Status OnlineExchange::TooLate(double began) {
     text += " " + PartitionNames(partitions) + what.second + ": " + what.first + ";";
     if (text.size() > 600) break;
   }
-  return Status(Code::kUnavailable,
+  return Status(Code::kDeadlineExceeded,
                 "a lookup waited for " + Seconds(clock_() - began) + " for the parameter server;" + text +
                     " look at the servers, or export with a longer deadline, or with stale_ok=True");
 }

@@ -22,9 +22,9 @@ struct Question {
   OnlineTable* table;
   Key key;
   uint64_t hash;
-  uint32_t life;
-  bool check;   // else fetch
-  Clock clock;  // what is cached; then what the store has
+  uint32_t life;  // of what is cached; then of the answer
+  bool check;     // else fetch
+  Clock clock;    // what is cached; then what the store has
 
   enum Answer { kNone, kNoNews, kRow };
   Answer answer = kNone;
@@ -37,7 +37,7 @@ class OnlineExchange {
   // `partitions` learns what answers tell. The transport is used until the exchange ends.
   OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound, std::function<double()> clock);
 
-  // Answers all questions. Unavailable: not all were answered by `until`; FailedPrecondition: the store
+  // Answers all questions. DeadlineExceeded: not all were answered by `until`; FailedPrecondition: the store
   // refuses. Throws std::bad_alloc. Rows that were answered stand in values().
   Status Run(Vector<Question>* questions, double until);
   const Vector<float>& values() const { return values_; }

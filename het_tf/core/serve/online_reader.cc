@@ -137,13 +137,14 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   const size_t absent = open.places.size() - old;
   if (config_.stale_ok && absent == 0 && began < ask_again_) return Fallback(Status(), old, 0);
   auto taken = Take(began + config_.deadline);
-  if (!taken.ok()) return Fallback(taken.status(), old, absent);
+  if (taken.status().code() == Code::kDeadlineExceeded) return Fallback(taken.status(), old, absent);
+  if (!taken.ok()) return taken.status();
   Lease lease(this, std::move(taken.value()));
   OnlineExchange exchange(lease.get(), &partitions_, config_.pull_bound.value_or(0), clock_);
   const Status status = exchange.Run(&open.questions, began + config_.deadline);
   counters_.emptied += exchange.emptied();
   lease.keep = true;
-  if (status.code() == Code::kUnavailable) return Fallback(status, old, absent);
+  if (status.code() == Code::kDeadlineExceeded) return Fallback(status, old, absent);
   HET_RETURN_IF_ERROR(status);
   ask_again_ = 0;
 
@@ -191,10 +192,10 @@ Result<std::unique_ptr<Transport>> OnlineReader::Take(double until) {
   while (idle_.empty() && transports_ >= std::max<size_t>(1, config_.connections)) {
     const double left = until - clock_();
     if (left <= 0) {
-      return Status(Code::kUnavailable, "a lookup waited for " + Seconds(config_.deadline) + " for one of " +
-                                            std::to_string(config_.connections) + " connections to " +
-                                            store_->Where() +
-                                            "; look at the servers, or allow more connections");
+      return Status(Code::kDeadlineExceeded, "a lookup waited for " + Seconds(config_.deadline) +
+                                                 " for one of " + std::to_string(config_.connections) +
+                                                 " connections to " + store_->Where() +
+                                                 "; look at the servers, or allow more connections");
     }
     returned_.wait_for(lock, std::chrono::duration<double>(std::min(left, 1.0)));
   }
@@ -206,8 +207,10 @@ Result<std::unique_ptr<Transport>> OnlineReader::Take(double until) {
   ++transports_;
   lock.unlock();
   auto connected = store_->Connect();
-  if (!connected.ok()) Return(nullptr);
-  return connected;
+  if (connected.ok()) return connected;
+  Return(nullptr);
+  if (connected.status().code() != Code::kUnavailable) return connected;
+  return Status(Code::kDeadlineExceeded, connected.status().message());
 }
 
 // Null: it is gone.

@@ -95,8 +95,9 @@ class OnlineReader {
   // The table, which lives as long as the reader. The store is asked the first time. FailedPrecondition: it
   // has no such table, or one whose rows would mean something else (dim, initializer, seed).
   Result<OnlineTable*> FindTable(const Schema& schema);
-  // Unavailable: the store did not answer in time. FailedPrecondition: it refuses, until somebody changes
-  // something. Throws std::bad_alloc.
+  // DeadlineExceeded: the store did not answer in time. FailedPrecondition: it refuses, until somebody
+  // changes something. (Never Unavailable, which TensorFlow's functions turn into Internal.) Throws
+  // std::bad_alloc.
   Status Lookup(Span<const OnlineRead> reads);
 
   const OnlineCounters& counters() const { return counters_; }

@@ -150,7 +150,7 @@ def export(
     if checks.workers() == 1 or runtime.horovod().rank() == 0:
         try:
             for namespace in dict.fromkeys(layer.namespace for layer in layers):
-                native.call("HetFlush", namespace)
+                native.call("HetRefresh", namespace)  # the model goes on with the rows that are exported
             if format == "online":
                 options["max_age"] = max_age  # of the copy that serves, not of the row
                 sources = _sources(layers, Filter())
@@ -262,14 +262,13 @@ def _check(
             f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
         )
     for layer in layers:
-        shared = saving.shared_tables(layer)
-        if shared:
+        try:
+            saving.refuse_copy(layer)
+        except RuntimeError as error:
             raise RuntimeError(
-                f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and reads the tables "
-                f"{shared} of the layer it was made from: its rows and the copy's weights belong to "
-                "different models. Export the original, or delete it, or say that the tables are meant with "
-                "layer.share_tables()"
-            )
+                f"the rows that model {model.name!r} reads belong to another model than its weights do. "
+                f"Export that one, or: {error}"
+            ) from None
     return layers
 
 

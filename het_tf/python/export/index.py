@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.export import arrays
 from het_tf.python.export.uint64 import UInt64, reduce, shift, u64, xor
 from het_tf.python.native import Int64Array, tf
 
@@ -40,6 +41,7 @@ IDS_A_BUCKET = 2.0
 LOAD = 0.94
 PILOTS = 1 << 16
 SEEDS = 32
+_CHUNK = 1 << 18  # buckets placed at a time
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -122,26 +124,27 @@ def _try(ids: Int64Array, seed: int, limit: int) -> Region | None:
     free = np.ones(slots, bool)
     claim = np.empty(slots, np.int32)
     for size in range(int(sizes.max()), 0, -1):
-        members = np.flatnonzero(sizes == size)
-        pilot = np.zeros(members.size, np.uint64)
-        while members.size:
-            at = starts[members][:, None] + np.arange(size)
-            wanted = _slot(h[at], pilot[:, None], u64(slots)).astype(np.int64)
-            fits = free[wanted].all(1)
-            if size > 1:
-                ordered = np.sort(wanted, 1)
-                fits &= (ordered[:, 1:] != ordered[:, :-1]).all(1)
-            candidates = np.flatnonzero(fits)
-            # Of buckets that want the same slot the last one wins, if it wins all of its slots.
-            claim[wanted[candidates]] = candidates[:, None]
-            winners = candidates[(claim[wanted[candidates]] == candidates[:, None]).all(1)]
-            free[wanted[winners]] = False
-            pilots[members[winners]] = pilot[winners]
-            slot_of[order[at[winners]]] = wanted[winners]
-            left = np.ones(members.size, bool)
-            left[winners] = False
-            members, pilot = members[left], pilot[left] + np.uint64(1)
-            if pilot.size and int(pilot.max()) >= limit:
+        of_size = np.flatnonzero(sizes == size)
+        for begin in range(0, of_size.size, _CHUNK):
+            members = of_size[begin : begin + _CHUNK]
+            for pilot in range(limit):
+                if not members.size:
+                    break
+                at = starts[members][:, None] + np.arange(size)
+                wanted = _slot(h[at], np.array([pilot], np.uint64), u64(slots)).astype(np.int64)
+                fits = free[wanted].all(1)
+                if size > 1:
+                    ordered = np.sort(wanted, 1)
+                    fits &= (ordered[:, 1:] != ordered[:, :-1]).all(1)
+                candidates = np.flatnonzero(fits)
+                # Of buckets that want the same slot the last one wins, if it wins all of its slots.
+                claim[wanted[candidates]] = candidates[:, None]
+                winners = candidates[(claim[wanted[candidates]] == candidates[:, None]).all(1)]
+                free[wanted[winners]] = False
+                pilots[members[winners]] = pilot
+                slot_of[order[at[winners]]] = wanted[winners]
+                members = np.delete(members, winners)
+            if members.size:
                 return None
     return Region(seed, pilots, slot_of, slots, ids[0])
 
@@ -162,16 +165,17 @@ class Index:
         self.regions = [build(one) for one in ids]
         self.first = np.cumsum([0, *(region.slots for region in self.regions)])[:-1]
         self.slots = sum(region.slots for region in self.regions)
-        keys = np.empty(self.slots, np.int64)
+        keys = arrays.zeros((self.slots,), np.int64)
         for region, first, of_table in zip(self.regions, self.first, ids, strict=True):
             part = keys[first : first + region.slots]
             part[:] = region.filler
             part[region.slot_of] = of_table
-        pilots = [region.pilots for region in self.regions]
-        first_bucket = np.cumsum([0, *(one.size for one in pilots)])[:-1]
-        with tf.device("CPU:0"):
-            self.keys = tf.Variable(keys, trainable=False, name="keys")
-            self.pilots = tf.Variable(np.concatenate(pilots), trainable=False, name="pilots")
+        parts = [region.pilots for region in self.regions]
+        first_bucket = np.cumsum([0, *(one.size for one in parts)])[:-1]
+        pilots = arrays.zeros((sum(one.size for one in parts),), np.uint16)
+        np.concatenate(parts, out=pilots)
+        self.keys = arrays.variable(keys, "keys")
+        self.pilots = arrays.variable(pilots, "pilots")
         # Columns: seed, buckets, first bucket, slots, first slot.
         self._numbers = np.array(
             [

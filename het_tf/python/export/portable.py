@@ -30,11 +30,11 @@ from het_tf.python.native import tf
 class _Group:
     """Tables that are read together."""
 
-    def __init__(self, members: list[tuple[Source, Form | None]], rows: str) -> None:
+    def __init__(self, members: list[tuple[Source, Form | None]], rows: str, work: Path) -> None:
         self.sources = [source for source, _ in members]
         self.number = {source.key: number for number, source in enumerate(self.sources)}
         self.dim = self.sources[0].table.dim
-        read = [source.read() for source in self.sources]
+        read = [source.read(work) for source in self.sources]
         self.bytes = [len(one.keys) * quantise.row_bytes(rows, self.dim) for one in read]
         self.index = Index([one.keys for one in read])
         # Behind the rows: what the unknown ids of each table read.
@@ -91,7 +91,7 @@ class Backend(redirect.Backend):
             form = Form(source.table) if options.unknown == "initial" else None
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
-        self._groups = [_Group(members, options.rows) for members in alike.values()]
+        self._groups = [_Group(members, options.rows, directory) for members in alike.values()]
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, table: Any, namespace: str, ids: Any) -> Any:

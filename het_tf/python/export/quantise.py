@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python.export import arrays
 from het_tf.python.native import FloatArray, tf
 
 ROWS = ("float32", "float16", "bfloat16", "int8")
@@ -34,8 +35,8 @@ class RowArray:
     def __init__(self, rows: str, count: int, dim: int) -> None:
         self.rows = rows
         self.dim = dim
-        self._values = np.zeros((count, dim), tf.as_dtype(rows).as_numpy_dtype)
-        self._scales = np.zeros(count, np.float32) if rows == "int8" else None
+        self._values = arrays.zeros((count, dim), tf.as_dtype(rows).as_numpy_dtype)
+        self._scales = arrays.zeros((count,), np.float32) if rows == "int8" else None
         self._stored: list[Any] = []
 
     def put(self, at: Any, values: FloatArray, table: str) -> None:
@@ -60,10 +61,9 @@ class RowArray:
 
     def freeze(self, name: str) -> None:
         """Makes variables of what was put."""
-        with tf.device("CPU:0"):
-            self._stored = [tf.Variable(self._values, trainable=False, name=name)]
-            if self._scales is not None:
-                self._stored.append(tf.Variable(self._scales, trainable=False, name=f"{name}_scales"))
+        self._stored = [arrays.variable(self._values, name)]
+        if self._scales is not None:
+            self._stored.append(arrays.variable(self._scales, f"{name}_scales"))
         del self._values, self._scales
 
     @property

@@ -72,7 +72,7 @@ class Backend(abc.ABC):
     path.
 
     Args:
-      sources: One for each table of the model, each once. `source.read()` gives the rows.
+      sources: One for each table of the model, each once. `source.read(directory)` gives the rows.
       options: See `Options`. A backend refuses what it cannot do with a ValueError that names the argument.
       directory: Empty, on the file system of the export, removed after it: for files that become assets
         (`tf.saved_model.Asset` copies them into the SavedModel).

@@ -1,15 +1,25 @@
-"""The rows of a table at one moment, without slots, as an export writes them."""
+"""The rows of a table at one moment, without slots, as an export takes them.
+
+They come by way of a row file (core/checkpoint/row_file.h), which the core writes some rows at a time,
+wherever the table is, and which is mapped here: a table is not in memory a second time.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from het_tf.python import native
 from het_tf.python.config import TableConfig
-from het_tf.python.table import Table
+
+_TYPES = {"I64": np.int64, "F32": np.float32, "U32": np.uint32, "U16": np.uint16}
+_CHUNK = 1 << 16  # rows copied at a time
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,7 @@ class Filter:
 
     min_count: int = 0
     max_age: float | None = None
-    now: float = field(default_factory=time.time)
+    now: float = field(default_factory=lambda: time.time())
 
 
 @dataclass(frozen=True)
@@ -63,15 +73,50 @@ class Source:
         """Namespace and name."""
         return self.namespace, self.table.name
 
-    def read(self) -> Rows:
-        """All rows that the filter lets pass, with everything that was trained so far."""
-        columns = Table(self.table.name, self.namespace).scan()
+    def read(self, directory: Path) -> Rows:
+        """All rows that the filter lets pass. What caches hold back is to be sent before.
+
+        Args:
+          directory: Where there is room for the table with its slots, which is taken for a moment.
+        """
+        path = directory / "rows.safetensors"
+        store = json.loads(native.call("HetStoreInfo", self.namespace))
+        request = {"tables": [self.table.name], "partitions": list(range(store["partitions"])), "since": None}
+        try:
+            native.call("HetSaveRows", self.namespace, str(path), json.dumps(request))
+            columns = _map(path, self.table.name)
+        finally:
+            path.unlink(missing_ok=True)  # what is mapped stays until it is let go
+        keys, values = columns["keys"], columns["values"]
+        keep = np.flatnonzero(self._keep(columns))
+        self.kept, self.dropped = keep.size, keys.size - keep.size
+        if self.dropped == 0:
+            return Rows(keys, values)
+        kept = np.empty((keep.size, self.table.dim), np.float32)
+        for start in range(0, keep.size, _CHUNK):
+            kept[start : start + _CHUNK] = values[keep[start : start + _CHUNK]]
+        return Rows(keys[keep], kept)
+
+    def _keep(self, columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
         keep = columns["counts"] >= self.filter.min_count
         if self.filter.max_age is not None:
             keep &= columns["last_used"] >= self.filter.now - self.filter.max_age
-        self.kept = int(keep.sum())
-        self.dropped = int(keep.size) - self.kept
-        values = columns["rows"][:, : self.table.dim]
-        if self.dropped == 0:
-            return Rows(columns["ids"], np.ascontiguousarray(values))
-        return Rows(columns["ids"][keep], values[keep])
+        return keep
+
+
+def _map(path: Path, table: str) -> dict[str, npt.NDArray[Any]]:
+    """The columns of a table in a row file, mapped."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    if path.stat().st_size == 8 + size:
+        data = np.empty(0, np.uint8)  # no rows at all, and nothing can be mapped
+    else:
+        data = np.memmap(path, np.uint8, "r", 8 + size)
+    return {
+        name.removeprefix(f"{table}/"): data[slice(*tensor["data_offsets"])]
+        .view(_TYPES[tensor["dtype"]])
+        .reshape(tensor["shape"])
+        for name, tensor in header.items()
+        if name.startswith(f"{table}/")
+    }

@@ -1,0 +1,42 @@
+"""Large variables out of arrays, without a second copy in memory.
+
+TensorFlow copies an array of numpy into a tensor. It takes a buffer over as it is by DLPack, if that begins
+at a multiple of 64 bytes; and a variable made of a tensor shares its buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.native import tf
+
+_ALIGNMENT = 64
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+    """An array of zeros that `variable` takes over."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + size].view(dtype).reshape(shape)
+
+
+def variable(array: npt.NDArray[Any], name: str) -> Any:
+    """A variable that has the array, which is not to be written to any more.
+
+    Args:
+      array: Made by `zeros`.
+      name: Of the variable.
+    """
+    bfloat16 = tf.bfloat16.as_numpy_dtype
+    with tf.device("CPU:0"):
+        if array.size == 0:
+            return tf.Variable(array, trainable=False, name=name)
+        if array.dtype == bfloat16:  # numpy cannot hand it over
+            shared = tf.experimental.dlpack.from_dlpack(array.view(np.uint16).__dlpack__())
+            return tf.Variable(tf.bitcast(shared, tf.bfloat16), trainable=False, name=name)
+        shared = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+        return tf.Variable(shared, trainable=False, name=name)
