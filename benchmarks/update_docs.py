@@ -112,6 +112,26 @@ def ps_memory(result: dict) -> list[str]:
     return [*result["table"], "", *ps_goals(result)]
 
 
+def checkpoint(result: dict) -> list[str]:
+    one, far = result["increment"], result.get("remote")
+    size = result["rows"] * sum(result["row_bytes"].values())
+    lines = [f"{result['rows']:,} rows, {size / 1e6:,.0f} MB:", "", *result["table"], ""]
+    lines += [
+        f"An increment after an update of {one['changed']:.0%} of the rows: {one['seconds']:.2f} s and"
+        f" {one['bytes'] / 1e6:.1f} MB, {one['of_full_seconds']:.2f} of the time and"
+        f" {one['of_full_bytes']:.3f} of the bytes of a full save; the full one and it are restored in"
+        f" {one['restore_seconds']:.2f} s.",
+        "",
+    ]
+    if far:
+        lines += [f"At one Redis server, {far['rows']:,} rows:", "", *far["table"], ""]
+    lines += ["| | goal | measured |", "|---|---|--:|"]
+    for goal in result["goals"]:
+        mark = "met" if goal["met"] else "**missed**"
+        lines.append(f"| {mark} | {goal['goal']}: at most {goal['limit']} | {goal['value']:.2f} |")
+    return [*lines, *footer(result)]
+
+
 def serving(result: dict) -> list[str]:
     versions = " · ".join(f"{k} {v}" for k, v in result["versions"].items())
     lines = [*result["table"], "", "| | goal | measured |", "|---|---|--:|"]
@@ -129,6 +149,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "criteo_like": ("criteo_like.json", criteo_like),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", ps_memory),
+    "checkpoint": ("checkpoint.json", checkpoint),
     "serving": ("serving.json", serving),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),

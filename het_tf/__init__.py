@@ -27,10 +27,11 @@ from typing import Any as _Any
 
 from het_tf._version import __version__
 
-# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported, and het-ps
-# also runs on machines that have servers and no TensorFlow.
+# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported; het-ps and
+# het-ckpt also run on machines that have servers, or files, and no TensorFlow.
 _PROGRAM = _sys.argv[0].rpartition("/")[2] if _sys.argv else ""
-_ALONE = _PROGRAM == "het-ps" or (_PROGRAM == "-m" and {"het_tf.doctor", "het_tf.ps"} & {*_sys.orig_argv})
+_MODULES = {"het_tf.doctor", "het_tf.ps", "het_tf.ckpt"}
+_ALONE = _PROGRAM in ("het-ps", "het-ckpt") or (_PROGRAM == "-m" and _MODULES & {*_sys.orig_argv})
 
 if _TYPE_CHECKING or not _ALONE:
     from het_tf.python import callbacks, initializers, optimizers

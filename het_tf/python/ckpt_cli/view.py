@@ -1,0 +1,259 @@
+"""The rows that a checkpoint means: its own, and those of its bases that no later increment has touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.checkpoint import directory
+from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.rowfile import Array, RowFile
+
+Keys = npt.NDArray[np.int64]
+NO_KEYS: Keys = np.empty(0, np.int64)
+
+
+def partition_of(keys: Keys, partitions: int, hash_seed: int) -> npt.NDArray[np.int64]:
+    """The partition of each key: PartitionOf(HashKey(key, seed)) of core/hash.h."""
+    x = keys.view(np.uint64) ^ np.uint64(hash_seed)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xFF51AFD7ED558CCD)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xC4CEB9FE1A85EC53)
+    x ^= x >> np.uint64(33)
+    return (((x >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(partitions)) >> np.uint64(16)).view(
+        np.int64
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some partitions of a store: the keys that one file holds."""
+
+    partitions: frozenset[int]
+    of: int  # partitions of the store
+    hash_seed: int
+
+    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        """Which keys belong to it."""
+        wanted = np.zeros(self.of, bool)
+        wanted[list(self.partitions)] = True
+        return wanted[partition_of(keys, self.of, self.hash_seed)]
+
+
+@dataclass
+class Level:
+    """One checkpoint of a chain, with its files open."""
+
+    manifest: Manifest
+    files: list[tuple[Group, RowFile]]
+
+    @classmethod
+    def open(cls, manifest: Manifest) -> Level:
+        """Opens the files; their headers are checked, their tensors are not."""
+        store = manifest.document["store"]
+        of, seed = store["partitions"], store["hash_seed"]
+        if not (1 <= of <= 65536 and seed.isdecimal() and int(seed) < 1 << 64):
+            raise ValueError(f"{manifest.path} is no valid checkpoint: its manifest's store is {store}")
+        listed = sorted(one for entry in manifest.files for one in entry["partitions"])
+        if listed != list(range(of)) and (listed or manifest.tables):
+            raise ValueError(
+                f"{manifest.path} is no valid checkpoint: by its manifest the store has {of} partitions, and"
+                f" the files have {listed}"
+            )
+        files = [
+            (Group(frozenset(entry["partitions"]), of, int(seed)), RowFile(manifest.path / entry["name"]))
+            for entry in manifest.files
+        ]
+        return cls(manifest, files)
+
+
+@dataclass
+class TableView:
+    """One table of a chain: blocks of the rows that are current, each row once.
+
+    Attributes:
+        document: What the newest manifest says of the table.
+        levels: From the last complete one to the newest; each with the files that have the table.
+        whole: Whether the oldest of them is complete. Only parts of a chain are not.
+    """
+
+    name: str
+    document: dict[str, Any]
+    levels: list[list[tuple[Group, RowFile]]]
+    whole: bool
+    _touched: list[Keys] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        try:
+            #: Floats of a value, and of the slots of a row.
+            self.dim = int(self.document["spec"]["dim"])
+            self.slot_floats = sum(int(floats) for _, floats in self.document["slots"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"the manifest says too little of table {self.name!r}: {self.document}"
+            ) from None
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes in a file."""
+        return 8 + 8 + 4 * (self.dim + self.slot_floats) + 4 + 2
+
+    def touched(self, level: int) -> Keys:
+        """Keys, sorted, of which a later level than this one has the row or the removal."""
+        if not self._touched:
+            later = NO_KEYS
+            found = [later]
+            for files in reversed(self.levels[1:]):
+                own = [
+                    keys for _, file in files for keys in (keys_of(file, self.name), file.removed(self.name))
+                ]
+                later = np.unique(np.concatenate([later, *own]))
+                found.append(later)
+            self._touched = found[::-1]
+        return self._touched[level]
+
+    def removed(self, group: Group | None = None) -> Keys:
+        """Keys, sorted, that the levels together remove: of a part of a chain, from what it builds on."""
+        found = NO_KEYS
+        for files in self.levels:
+            for _, file in files:
+                found = np.union1d(found, file.removed(self.name))
+        for part in self.blocks((), group):
+            found = found[~_among(found, np.sort(part["keys"]))]
+        return found[group.has(found)] if group else found
+
+    def parts(
+        self, columns: Sequence[str], group: Group | None = None
+    ) -> Iterator[tuple[RowFile, npt.NDArray[np.int64], dict[str, Array]]]:
+        """As `blocks`, each with the file that it is from and the numbers of its rows there."""
+        for number, files in enumerate(self.levels):
+            touched = self.touched(number)
+            for of, file in files:
+                filtered = group is not None
+                if group and (group.of, group.hash_seed) == (of.of, of.hash_seed):
+                    if not group.partitions & of.partitions:
+                        continue
+                    filtered = not of.partitions <= group.partitions
+                begin = 0
+                for block in file.blocks(self.name, ("keys", *columns)):
+                    keys = block["keys"]
+                    rows = np.arange(begin, begin + len(keys))
+                    begin += len(keys)
+                    keep = ~_among(keys, touched)
+                    if filtered and group:
+                        keep &= group.has(keys)
+                    if not keep.all():
+                        rows = rows[keep]
+                        block = {name: column[keep] for name, column in block.items()}
+                    if len(rows):
+                        yield file, rows, block
+
+    def blocks(self, columns: Sequence[str], group: Group | None = None) -> Iterator[dict[str, Array]]:
+        """The current rows, some megabytes at a time, in the order of the files.
+
+        Args:
+            columns: Of rowfile.COLUMNS; "keys" always comes along.
+            group: The partitions that are wanted; None: all.
+
+        Yields:
+            Arrays of equal length by column.
+        """
+        for _, _, block in self.parts(columns, group):
+            yield block
+
+    def count(self, group: Group | None = None) -> int:
+        """Number of current rows."""
+        if len(self.levels) == 1 and group is None:
+            return sum(file.tables[self.name].rows for _, file in self.levels[0])
+        return sum(len(block["keys"]) for block in self.blocks((), group))
+
+
+class View:
+    """What one checkpoint, or several that follow one another, hold together.
+
+    Args:
+        chain: Manifests, the oldest first; each builds on the one before it.
+
+    Raises:
+        ValueError: A file is damaged, or lacks what the manifest says.
+        OSError: A file cannot be read.
+    """
+
+    def __init__(self, chain: Sequence[Manifest]) -> None:
+        self.levels = [Level.open(manifest) for manifest in chain]
+        self.manifest = chain[-1]
+        self.tables = {name: self._table(name) for name in self.manifest.tables}
+
+    @classmethod
+    def open(cls, path: str | Path) -> View:
+        """The checkpoint at `path`, or the newest in the directory `path`, with all that it builds on."""
+        return cls(directory.chain(directory.resolve(path)))
+
+    @property
+    def chain(self) -> list[Manifest]:
+        """The manifests, the oldest first."""
+        return [level.manifest for level in self.levels]
+
+    @property
+    def groups(self) -> list[Group]:
+        """The partitions of each file of the newest checkpoint."""
+        return [group for group, _ in self.levels[-1].files]
+
+    def select(self, table: str | None) -> list[TableView]:
+        """All tables, or the one of that name.
+
+        Raises:
+            ValueError: There is none of that name.
+        """
+        if table is None:
+            return list(self.tables.values())
+        if table not in self.tables:
+            names = ", ".join(repr(name) for name in self.tables) or "none"
+            raise ValueError(f"{self.manifest.path} has no table {table!r}; its tables: {names}")
+        return [self.tables[table]]
+
+    def _table(self, name: str) -> TableView:
+        levels = []
+        whole = False
+        for level in reversed(self.levels):
+            levels.append([(group, file) for group, file in level.files if name in file.tables])
+            document = level.manifest.tables.get(name)
+            if document is None:
+                raise ValueError(
+                    f"{level.manifest.path} has no table {name!r}, whose rows {self.manifest.path} builds on"
+                )
+            if document["complete"]:
+                whole = True
+                break
+        return self._checked(TableView(name, self.manifest.tables[name], levels[::-1], whole))
+
+    def _checked(self, table: TableView) -> TableView:
+        """Its files have rows of the width that its spec says."""
+        for files in table.levels:
+            for _, file in files:
+                of = file.tables[table.name]
+                if (of.dim, of.slot_floats) != (table.dim, table.slot_floats):
+                    raise file.damaged(
+                        f"rows of table {table.name!r} have {of.dim} floats and {of.slot_floats} of slots,"
+                        f" and by the manifest {table.dim} and {table.slot_floats}"
+                    )
+        return table
+
+
+def keys_of(file: RowFile, table: str) -> Keys:
+    """All keys that a file has rows of, in its order."""
+    return np.concatenate([NO_KEYS, *(block["keys"] for block in file.blocks(table, ("keys",)))])
+
+
+def _among(keys: Keys, ordered: Keys) -> npt.NDArray[np.bool_]:
+    """Which keys are among those of a sorted array."""
+    if not len(ordered):
+        return np.zeros(len(keys), bool)
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return ordered[place] == keys
