@@ -224,7 +224,7 @@ class Serving:
         self.process.stdout.close()
 
 
-def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path) -> None:
+def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no more than the rights that the manual names, and makes nothing at the server."""
     connected(server, deadline=1.0)
     model = make_model()
@@ -251,16 +251,15 @@ def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path) -> None:
             assert server.command("FLUSHALL").startswith(b"+OK")
             assert "DeadlineExceededError" in serving.ask()["error"]
         assert server.command("DBSIZE") == b":0\r\n"
-        with Serving(tmp_path / "m", HET_SERVE_PS=address) as serving:
-            said = serving.ask()
-            assert said["error"] == "FailedPreconditionError" and "no namespace ''" in said["message"]
+        for other, error, message in (
+            (address, tf.errors.FailedPreconditionError, "no namespace ''"),
+            (f"unix://{tmp_path}/none.sock", tf.errors.DeadlineExceededError, r"none\.sock"),
+            (address.replace("secret", "guess"), tf.errors.DeadlineExceededError, "WRONGPASS"),
+        ):
+            monkeypatch.setenv("HET_SERVE_PS", other)
+            with pytest.raises(error, match=message):
+                answer(tf.saved_model.load(str(tmp_path / "m")))
         assert server.command("DBSIZE") == b":0\r\n"
-        nowhere = f"unix://{tmp_path}/none.sock"
-        with Serving(tmp_path / "m", HET_SERVE_PS=nowhere) as serving:
-            said = serving.ask()
-            assert said["error"] == "DeadlineExceededError" and "none.sock" in said["message"]
-        with Serving(tmp_path / "m", HET_SERVE_PS=address.replace("secret", "guess")) as serving:
-            assert "WRONGPASS" in serving.ask()["message"]
     finally:
         assert server.command("ACL", "DELUSER", "reader").startswith(b":1")
         with contextlib.suppress(Exception):
@@ -292,7 +291,7 @@ def make_gone(name: str) -> Any:
     return model
 
 
-def test_a_server_that_goes_and_comes_back(tmp_path: Path) -> None:
+def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with redis_lib.running(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always") as server:
         connected(server)
         model = make_model()
@@ -300,25 +299,27 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path) -> None:
         options = {"format": "online", "pull_bound": 0, "deadline": 0.5, "verbose": False}
         het_tf.export(model, tmp_path / "strict", **options)
         het_tf.export(model, tmp_path / "lenient", stale_ok=True, **options)
-        with Serving(tmp_path / "strict") as strict, Serving(tmp_path / "lenient") as lenient:
-            first = wanted(model)
-            assert_equal(strict.ask(), first)
-            assert_equal(lenient.ask(), first)
-            server.kill()
-            said = strict.ask()
-            assert said["error"] == "DeadlineExceededError"
-            assert str(server.socket) in said["message"] and "stale_ok" in said["message"]
-            assert_equal(lenient.ask(), first)
-            assert "never read" in lenient.ask([*IDS, 1000])["message"]
-            server.start()
-            step(model)
-            assert_equal(strict.ask(), wanted(model))
-            until = time.monotonic() + 60
-            while not np.array_equal(lenient.ask()["id"], wanted(model)["id"]):
-                assert time.monotonic() < until, "the lenient one has not come back"
-                time.sleep(0.1)  # it leaves the server alone for as long as its deadline
-        assert lenient.errors.count("stale_ok") >= 1
-        assert "stale_ok" not in strict.errors
+        strict, lenient = (tf.saved_model.load(str(tmp_path / name)) for name in ("strict", "lenient"))
+        first = wanted(model)
+        assert_equal(answer(strict), first)
+        assert_equal(answer(lenient), first)
+        server.kill()
+        with pytest.raises(tf.errors.DeadlineExceededError, match=r"redis\.sock(.|\n)*stale_ok"):
+            answer(strict)
+        assert "rows are served that may be older" not in capfd.readouterr().err
+        assert_equal(answer(lenient), first)
+        assert "rows are served that may be older" in capfd.readouterr().err
+        with pytest.raises(tf.errors.DeadlineExceededError, match="never read"):
+            lenient.signatures["serving_default"](
+                id=tf.constant([1000], tf.int64), past=tf.constant([[5, -1, -1]], tf.int64)
+            )
+        server.start()
+        step(model)
+        assert_equal(answer(strict), wanted(model))
+        until = time.monotonic() + 60
+        while not np.array_equal(answer(lenient)["id"], wanted(model)["id"]):
+            assert time.monotonic() < until, "the lenient one has not come back"
+            time.sleep(0.1)  # it leaves the server alone for as long as its deadline
 
 
 # --- what is refused ----------------------------------------------------------------------------------------
