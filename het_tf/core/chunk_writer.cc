@@ -170,7 +170,7 @@ void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint
   chunk->resize(head + which.size() * row_bytes);
   uint8_t* at = chunk->data() + head;
   const auto put = [&at](const void* data, size_t size) {
-    std::memcpy(at, data, size);
+    if (size > 0) std::memcpy(at, data, size);  // no slots: null
     at += size;
   };
   for (const uint32_t i : which) {

@@ -68,9 +68,8 @@ class RowBatch {
     clocks_[size_] = meta.clock;
     last_used_[size_] = meta.last_used;
     counts_[size_] = meta.count;
-    std::memcpy(values_.data() + size_ * dim_, row, dim_ * sizeof(float));
-    std::memcpy(slots_.data() + size_ * slot_floats_, static_cast<const float*>(row) + dim_,
-                slot_floats_ * sizeof(float));
+    CopyFloats(row, dim_, values_.data() + size_ * dim_);
+    CopyFloats(static_cast<const float*>(row) + dim_, slot_floats_, slots_.data() + size_ * slot_floats_);
     ++size_;
   }
   // Appends row i of `other`, which is of the same widths; there must be room.
@@ -79,18 +78,22 @@ class RowBatch {
     clocks_[size_] = other.clocks_[i];
     last_used_[size_] = other.last_used_[i];
     counts_[size_] = other.counts_[i];
-    std::memcpy(values_.data() + size_ * dim_, other.values() + i * dim_, dim_ * sizeof(float));
-    std::memcpy(slots_.data() + size_ * slot_floats_, other.slots() + i * slot_floats_,
-                slot_floats_ * sizeof(float));
+    CopyFloats(other.values() + i * dim_, dim_, values_.data() + size_ * dim_);
+    CopyFloats(other.slots() + i * slot_floats_, slot_floats_, slots_.data() + size_ * slot_floats_);
     ++size_;
   }
   // Row i as a store keeps it; `row` has room for dim + slot_floats floats.
   void CopyRow(size_t i, float* row) const {
-    std::memcpy(row, values() + i * dim_, dim_ * sizeof(float));
-    std::memcpy(row + dim_, slots() + i * slot_floats_, slot_floats_ * sizeof(float));
+    CopyFloats(values() + i * dim_, dim_, row);
+    CopyFloats(slots() + i * slot_floats_, slot_floats_, row + dim_);
   }
 
  private:
+  // A table without slots has no memory for them, and memcpy takes no null.
+  static void CopyFloats(const void* from, size_t floats, float* to) {
+    if (floats > 0) std::memcpy(to, from, floats * sizeof(float));
+  }
+
   size_t dim_;
   size_t slot_floats_;
   size_t capacity_;

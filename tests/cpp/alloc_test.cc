@@ -47,7 +47,9 @@ TEST(Alloc, BlocksOfAnySize) {
     SetAllocLimit(SIZE_MAX);
     EXPECT_EQ(AllocatedBytes(), before) << bytes;
   }
+  SetAllocLimit(before + 1000);
   EXPECT_THROW(AllocateBlock(SIZE_MAX - 100), std::bad_alloc);
+  SetAllocLimit(SIZE_MAX);
   ReleaseBlock(nullptr, 5 << 20);
 }
 
