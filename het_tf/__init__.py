@@ -49,7 +49,7 @@ if _TYPE_CHECKING or not _ALONE:
 
     from het_tf import horovod, keras
 
-_LAZY = ("data", "models")  # not every program needs them
+_LAZY = ("checkpoint", "data", "models")  # not every program needs them
 
 
 def __getattr__(name: str) -> _Any:
@@ -68,6 +68,7 @@ __all__ = [
     "__version__",
     "build_info",
     "callbacks",
+    "checkpoint",
     "data",
     "export",
     "flush",
