@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,8 +100,9 @@ def make_cluster(servers: list) -> None:
         for _ in range(600):
             if "cluster_state:ok" in cli(server.port, "CLUSTER", "INFO"):
                 break
+            time.sleep(0.05)
         else:
-            raise RuntimeError("the cluster does not come up")
+            raise RuntimeError("the cluster does not come up in 30 s")
 
 
 def load(clients: int, servers: int, dim: int, seconds: float) -> float:
