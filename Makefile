@@ -76,7 +76,8 @@ train: plugin ## train Wide & Deep on the census data, from nothing
 
 # --- test -----------------------------------------------------------------------------------------
 .PHONY: test test-fast test-all test-cpp test-sanitizers test-tf215
-PYTEST := -m pytest
+# A file of tests stays in one process: its tests share a server.
+PYTEST := -m pytest -n $(JOBS) --dist loadfile
 
 test-cpp: build
 	@$(STAGE) ctest "C++ tests, release" ctest --preset release -j $(JOBS)
