@@ -533,6 +533,25 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     train(made, 10, 11)
 
 
+def test_a_load_that_the_user_interrupts_can_be_done_again(tmp_path, monkeypatch):
+    train(layer("t"))
+    saved = tables()
+    path = checkpoint.save(tmp_path)
+    call = native.call
+
+    def interrupt(function, *arguments):
+        if function == "HetLoadRows":
+            raise KeyboardInterrupt
+        return call(function, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(native, "call", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.restore(path)
+    checkpoint.restore(path)
+    same(tables(), saved)
+
+
 def memory(which: str) -> int:
     """VmRSS, now, or VmHWM, the most since `reset_peak`, in bytes."""
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(which)]

@@ -150,10 +150,12 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
                 parts = ranks.share(stage)
                 ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
         ranks.first("end the load", commit)
-    except Exception as error:
+    except BaseException as error:  # also Ctrl-C: a load that nobody ends would refuse the next one
         if ranks.rank == 0:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 native.call("HetLoadAbort", namespace)
+        if not isinstance(error, Exception):
+            raise
         kind = (
             type(error) if isinstance(error, (ConnectionError, TimeoutError, MemoryError)) else RuntimeError
         )
