@@ -554,6 +554,21 @@ def test_arrays_keep_the_rows_as_long_as_they_live():
     assert_equal(everything(), saved)
 
 
+def test_a_forked_process_leaves_the_rows_of_its_parent():
+    model = make_model()
+    train(model)
+    saved, weights = everything(), model.get_weights()
+    child = os.fork()
+    if child == 0:
+        weights.clear()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    train(model)
+    model.set_weights(weights)
+    assert_equal(everything(), saved)
+
+
 def test_numbers_that_stand_for_nothing():
     model = make_model()
     train(model)
