@@ -28,9 +28,11 @@ struct TableRows {
 // What a store knows of a table, besides its rows.
 struct TableState {
   TableLimits limits;
-  Clock clock_floor = 0;         // the highest of its partitions (shard.h)
-  std::vector<uint64_t> rows;    // of each partition
-  std::vector<uint64_t> epochs;  // of each partition
+  Clock clock_floor = 0;       // the highest of its partitions (shard.h)
+  std::vector<uint64_t> rows;  // of each partition
+  // Of each partition: another number after all that may have changed rows whose clocks say nothing of it: a
+  // load, a clear, a server that was restarted.
+  std::vector<uint64_t> epochs;
 };
 
 class TableStore {

@@ -169,6 +169,45 @@ TEST_F(CheckpointStore, AnIncrementWithoutAChainIsEverything) {
   EXPECT_TRUE(file.value()->tables()[0].increment);
 }
 
+// Rows come while others are saved: none of those that were there before may go missing for them.
+TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
+  class Growing : public LocalStore {
+   public:
+    using LocalStore::LocalStore;
+    Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
+                    RowBatch* batch) override {
+      for (int i = 0; i < 300; ++i, ++next_) {
+        const std::vector<float> row(schema.row_floats(), 2);
+        EXPECT_TRUE(Assign(schema, Span<const Key>(&next_, 1), row.data(), true).ok());
+      }
+      return LocalStore::ScanSome(schema, partition, cursor, batch);
+    }
+
+   private:
+    Key next_ = 1000;
+  };
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  LocalService service(4, 5);
+  Growing store(&service);
+  ASSERT_TRUE(store.CreateTable(schema).ok());
+  for (Key key = 0; key < 200; ++key) {
+    const std::vector<float> row(schema->row_floats(), 1);
+    ASSERT_TRUE(store.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+  }
+  for (bool increment : {false, true}) {
+    const std::string path = In(increment ? "increment" : "full");
+    ASSERT_TRUE(SaveRows(&store, path, {{schema, increment, {}}}, {0, 1, 2, 3}).ok());
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok());
+    const RowTable& table = file.value()->tables()[0];
+    std::vector<Key> keys(table.rows);
+    ASSERT_TRUE(file.value()->Read(table, kKeysColumn, 0, table.rows, keys.data()).ok());
+    const std::set<Key> saved(keys.begin(), keys.end());
+    for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
+    EXPECT_EQ(saved.size(), keys.size());
+  }
+}
+
 TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   const Schema schema = MakeSchema("a", 3, "adam");
   Embedded first(2, 5, {schema});

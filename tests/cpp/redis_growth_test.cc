@@ -198,7 +198,8 @@ TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
   EXPECT_EQ(store().Stat("loading"), "");
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok());
   EXPECT_EQ(store().Stat("loading").find("job-7 "), 0u);
-  for (const Arguments& command : {Arguments{"HET.STEP", "p", step}, Arguments{"HET.READ", "p", read}}) {
+  for (const Arguments& command : {Arguments{"HET.STEP", "p", step}, Arguments{"HET.READ", "p", read},
+                                   Arguments{"HET.SCAN", "p", "0"}}) {
     const RedisReply refused = Command(command);
     EXPECT_TRUE(refused.StartsWith("LOADING p is being loaded by job-7 since ")) << refused.text;
   }

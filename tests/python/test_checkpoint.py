@@ -12,8 +12,8 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python import native
-from het_tf.python.checkpoint import rowfile, rows, writing
+from het_tf.python import native, runtime
+from het_tf.python.checkpoint import reading, rowfile, rows, writing
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
@@ -531,6 +531,50 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     checkpoint.restore(path)
     same(tables(), saved)
     train(made, 10, 11)
+
+
+def test_a_rank_that_fails_at_the_end_of_a_load_tells_the_others(tmp_path, monkeypatch):
+    """Else they wait for it in the next exchange."""
+    train(layer("t"))
+    path = checkpoint.save(tmp_path)
+    said = []
+
+    class Two:
+        rank = staticmethod(lambda: 0)
+        size = staticmethod(lambda: 2)
+
+        @staticmethod
+        def allgather_object(value, name=None):
+            said.append(value[1])
+            return [value, (value[0], None)]
+
+    def gone(_):
+        raise ConnectionError("the server is gone")
+
+    monkeypatch.setattr(runtime._settings, "hvd", Two)
+    monkeypatch.setattr(reading, "store_info", gone)
+    with pytest.raises(ConnectionError, match="is gone"):
+        checkpoint.restore(path)
+    assert said[-1] is not None and "is gone" in said[-1][1]
+
+
+def test_a_load_that_the_user_interrupts_can_be_done_again(tmp_path, monkeypatch):
+    train(layer("t"))
+    saved = tables()
+    path = checkpoint.save(tmp_path)
+    call = native.call
+
+    def interrupt(function, *arguments):
+        if function == "HetLoadRows":
+            raise KeyboardInterrupt
+        return call(function, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(native, "call", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.restore(path)
+    checkpoint.restore(path)
+    same(tables(), saved)
 
 
 def memory(which: str) -> int:

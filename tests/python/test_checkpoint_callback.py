@@ -96,3 +96,19 @@ def test_an_error_of_the_save_ends_the_fit(tmp_path):
         made.fit(x, y, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path / "file")])
     assert (tmp_path / "file").read_text() == "precious"
     made.fit(x, y, verbose=0)
+
+
+def test_a_directory_of_later_steps_is_refused_before_training(tmp_path):
+    x, y = data()
+    made = model()
+    made.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path)])
+    het_tf.reset()
+    made = model()
+    before = tables()
+    saver = het_tf.callbacks.Checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="ckpt-00000008 is there, and the optimizer has made 0 steps"):
+        made.fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[saver])
+    same(tables(), before)
+    checkpoint.restore(tmp_path, made)
+    made.fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[saver])
+    assert steps(tmp_path) == [4, 8, 12]

@@ -200,6 +200,30 @@ def test_two_cannot_save_into_one_directory_at_once(tmp_path):
     directory.Pending(tmp_path, 2).abandon()
 
 
+def test_a_process_that_is_forked_meanwhile_does_not_keep_the_lock(tmp_path):
+    pending = directory.Pending(tmp_path, 1)
+    end, wait = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(wait)
+        os.read(end, 1)
+        os._exit(0)
+    pending.abandon()
+    try:
+        directory.Pending(tmp_path, 1).abandon()
+    finally:
+        os.close(wait)
+        os.waitpid(child, 0)
+        os.close(end)
+
+
+def test_a_save_leaves_what_others_write_beside_it(tmp_path):
+    """Such as `het-ckpt merge`, into the directory of checkpoints."""
+    theirs = directory.beside(tmp_path / "ckpt-00000005")
+    directory.Pending(tmp_path, 1).abandon()
+    assert theirs.is_dir()
+
+
 def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")

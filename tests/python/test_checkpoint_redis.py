@@ -198,3 +198,32 @@ def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, s
         saved = tables()
         break
     assert saved is not None and len(saved["t"]["ids"])
+
+
+def test_an_increment_after_a_server_came_back_from_an_older_state(tmp_path):
+    """The lost updates come again with other gradients: the clocks are the base's, the rows are not."""
+    with store(tmp_path / "server", 1) as server:
+        made = layer("t")
+        step(made, [1, 2, 3], 1)
+        assert server.command("SAVE").startswith(b"+OK")
+        step(made, [1, 2, 3], 2)
+        base = checkpoint.save(tmp_path / "c")
+        server.kill()
+        server.start()
+        step(made, [1, 2, 3], 3)
+        after = checkpoint.save(tmp_path / "c", since=base)
+        saved = tables()
+        checkpoint.restore(after)
+        same(tables(), saved)
+
+
+def test_what_is_half_loaded_is_not_saved(tmp_path, server):
+    """Another process has begun a load: a save waits for it."""
+    het_tf.init(ps=server.address, timeout=1, deadline=1)
+    train(layer("t"), end=3)
+    keys = [word for word in server.command("KEYS", "*").decode().split() if word[:1] not in "$*"]
+    loading = [server.command("HET.TABLE", key, "BEGIN", "other", "60").startswith(b"+OK") for key in keys]
+    assert any(loading)
+    with pytest.raises((ConnectionError, TimeoutError), match="is being loaded by other"):
+        checkpoint.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []

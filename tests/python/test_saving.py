@@ -391,6 +391,21 @@ def test_a_file_without_rows_and_one_of_another_table(tmp_path):
     assert_equal(everything(), before)
 
 
+def test_a_file_that_somebody_else_has_open_is_loaded_every_time(tmp_path):
+    """HDF5 then takes the second opening for the first one."""
+    model = build(shared=True)
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    model.save_weights(path)
+    saved, want = everything("a/b c"), predictions(model)
+    with h5py.File(path):
+        for _ in range(2):
+            train(model)
+            model.load_weights(path)
+            assert_equal(everything("a/b c"), saved)
+            np.testing.assert_array_equal(predictions(model), want)
+
+
 @pytest.mark.parametrize("damage", ["a bit", "a slice"])
 def test_a_damaged_file_is_refused(tmp_path, damage):
     model = make_model()
@@ -536,6 +551,21 @@ def test_arrays_keep_the_rows_as_long_as_they_live():
     assert not directory.exists()
     with pytest.raises(ValueError, match="stands for no rows that this process has kept"):
         model.set_weights(plain)
+    assert_equal(everything(), saved)
+
+
+def test_a_forked_process_leaves_the_rows_of_its_parent():
+    model = make_model()
+    train(model)
+    saved, weights = everything(), model.get_weights()
+    child = os.fork()
+    if child == 0:
+        weights.clear()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    train(model)
+    model.set_weights(weights)
     assert_equal(everything(), saved)
 
 

@@ -9,6 +9,8 @@ namespace het {
 namespace {
 
 constexpr size_t kSomeKeys = 65536;
+// How often a file is begun again with more room, because rows have come while it was written.
+constexpr int kMostTries = 4;
 
 // What the file may hold of one table.
 Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions) {
@@ -28,8 +30,9 @@ Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vec
   return plan;
 }
 
+// *full: there was no room for all rows, so that some are missing that have been there all the while.
 Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions,
-                 size_t number, RowWriter* writer) {
+                 size_t number, RowWriter* writer, bool* full) {
   const TableSchema& schema = *table.schema;
   Chain chain(*store, partitions);
   for (const std::string& path : table.since) {
@@ -40,14 +43,14 @@ Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<u
   RowBatch scanned(schema, kBatchBytes);
   RowBatch changed(schema, table.increment ? kBatchBytes : 0);
   const auto write = [&](RowBatch* rows) {
-    // Rows that have come since the beginning have no place.
-    rows->set_size(static_cast<size_t>(std::min<uint64_t>(rows->size(), writer->RowsLeft(number))));
+    *full = *full || rows->size() > writer->RowsLeft(number);
+    if (*full) rows->Clear();
     const Status status = writer->Append(number, *rows);
     rows->Clear();
     return status;
   };
   for (uint32_t p : partitions) {
-    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned && !*full;) {
       HET_RETURN_IF_ERROR(store->ScanSome(schema, p, &cursor, &scanned));
       if (!table.increment) {
         if (scanned.left() == 0) HET_RETURN_IF_ERROR(write(&scanned));
@@ -62,7 +65,7 @@ Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<u
     }
   }
   HET_RETURN_IF_ERROR(write(table.increment ? &changed : &scanned));
-  if (!table.increment) return Status();
+  if (!table.increment || *full) return Status();
   Vector<Key> keys;
   bool more = true;
   for (uint64_t cursor = 0; more; keys.clear()) {
@@ -84,18 +87,26 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
                            std::to_string(store->partitions() - 1));
   }
   try {
-    std::vector<RowTable> plans;
-    for (const SavedTable& table : tables) {
-      auto plan = Plan(store, table, partitions);
-      if (!plan.ok()) return plan.status();
-      plans.push_back(std::move(plan.value()));
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      std::vector<RowTable> plans;
+      for (const SavedTable& table : tables) {
+        auto plan = Plan(store, table, partitions);
+        if (!plan.ok()) return plan.status();
+        plans.push_back(std::move(plan.value()));
+        // Room that stays empty costs time, no space: the columns are moved together.
+        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kSomeKeys) << tries;
+      }
+      auto writer = RowWriter::Create(path, std::move(plans));
+      if (!writer.ok()) return writer.status();
+      bool full = false;
+      for (size_t t = 0; t < tables.size() && !full; ++t) {
+        HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.value().get(), &full));
+      }
+      if (!full) return writer.value()->Finish();
     }
-    auto writer = RowWriter::Create(path, std::move(plans));
-    if (!writer.ok()) return writer.status();
-    for (size_t t = 0; t < tables.size(); ++t) {
-      HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.value().get()));
-    }
-    return writer.value()->Finish();
+    return FailedPrecondition("rows were added faster than they were saved to '" + path +
+                              "', several times over; save while training pauses, or fewer partitions into "
+                              "one file");
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted, "out of memory while rows were saved to '" + path +
                                                 "'; save fewer partitions into one file");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "het_tf/core/chunk.h"
+#include "het_tf/core/hash.h"
 #include "het_tf/ps/client/redis_store.h"
 
 namespace het {
@@ -10,12 +11,23 @@ namespace {
 // Chunks that travel together: a server has them in memory beside its rows.
 constexpr size_t kTogetherBytes = size_t{4} << 20;
 
+// Of what HET.STAT answers without TABLES: names, each followed by its value.
+uint64_t IncarnationOf(const RedisReply& stat) {
+  for (size_t i = 0; i + 1 < stat.array.size(); i += 2) {
+    if (stat.array[i].text() == "incarnation")
+      return std::strtoull(stat.array[i + 1].text().c_str(), nullptr, 10);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<TableState> RedisStore::State(const TableSchema& schema) {
   const std::string& name = schema.spec().name;
   const auto lists = AskAll("HET.STAT", {"TABLES"});
   if (!lists.ok()) return lists.status();
+  const auto stats = AskAll("HET.STAT", {});
+  if (!stats.ok()) return stats.status();
   TableState state;
   for (const RedisReply& list : lists.value()) {
     const auto table = std::find_if(list.array.begin(), list.array.end(), [&](const RedisReply& t) {
@@ -31,7 +43,10 @@ Result<TableState> RedisStore::State(const TableSchema& schema) {
     const auto spec = ParseTableSpec(table->array[1].text());
     if (!spec.ok()) return spec.status();
     state.limits = spec.value().limits.value_or(TableLimits());
-    state.epochs.push_back(std::strtoull(table->array[2].text().c_str(), nullptr, 10));
+    // A partition that came to life again may have lost the newest updates, and then rows reach clocks that
+    // they had before with other content. So its tables go on as others, though their epochs are saved.
+    const uint64_t life = IncarnationOf(stats.value()[state.rows.size()]);
+    state.epochs.push_back(std::strtoull(table->array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
     state.rows.push_back(static_cast<uint64_t>(table->array[3].integer));
     state.clock_floor = std::max<Clock>(state.clock_floor, table->array[5].integer);
   }

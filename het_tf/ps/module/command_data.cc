@@ -69,6 +69,7 @@ int RunScan(RedisModuleCtx* ctx, Args args) {
   const Key key(ctx, args[1], kRead);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
+  if (ReplyLoading(ctx, args[1], *partition)) return kOk;
   Bytes chunk;
   std::string next = "0";
   if (ScanRows(*partition, &at, rows, kMaxChunkBytes, &chunk)) {

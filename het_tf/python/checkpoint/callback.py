@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.save import save
 from het_tf.python.horovod import callbacks
 
@@ -53,6 +54,20 @@ class Checkpoint(callbacks.Checkpoint):
         super().__init__(f"{path}.keras" if self._het_directory else path, **options)
         self.filepath = path
         self._het_keep, self._het_full_every, self._het_saves = keep, full_every, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Refuses a directory whose checkpoints are of later steps now, not when the first save is due."""
+        super().on_epoch_begin(epoch, logs)
+        if not self._het_directory or self._het_saves:
+            return
+        newest = directories.latest(self.filepath)
+        steps = int(self.model.optimizer.iterations)
+        if newest is not None and directories.number_of(newest) > steps:
+            raise ValueError(
+                f"{newest} is there, and the optimizer has made {steps} steps: what training saves now would "
+                "come before it. Restore it first, remove the checkpoints that are not wanted any more, or "
+                "give another directory"
+            )
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
         if not self._het_directory:

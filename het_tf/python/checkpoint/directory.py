@@ -195,7 +195,10 @@ class Pending:
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)  # and with it the lock goes
+            # Closing alone would not do where a process was forked meanwhile: it has the file open, too.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+            os.close(self._lock)
         self._lock = None
 
 
@@ -258,7 +261,8 @@ def beside(target: Path) -> Path:
     if target.exists() or target.is_symlink():
         raise FileExistsError(f"{target} is there already; remove it first, or give another name")
     make(target.parent)
-    path = _temporary(target)
+    # Not named as a leftover of a save is: a save into this directory removes those.
+    path = target.with_name(f"{_TEMPORARY}beside-{target.name}-{secrets.token_hex(4)}")
     path.mkdir()
     return path
 

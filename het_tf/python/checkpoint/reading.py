@@ -138,9 +138,12 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
         floors = {name: newest[name]["clock_floor"] for name in reading.tables}
         native.call("HetLoadCommit", namespace, json.dumps({"clock_floors": floors, "applies": applies}))
 
+    epochs: dict[str, list[str]] = {}
+
     def count() -> None:
         for name, number in applies.items() if ranks.rank > 0 else ():  # rank 0 has, when it ended the load
             native.call("HetSetApplies", namespace, name, number)
+        epochs.update({name: live["epochs"] for name, live in store_info(namespace)["tables"].items()})
 
     ranks.first("begin to load", begin)
     try:
@@ -150,10 +153,12 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
                 parts = ranks.share(stage)
                 ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
         ranks.first("end the load", commit)
-    except Exception as error:
+    except BaseException as error:  # also Ctrl-C: a load that nobody ends would refuse the next one
         if ranks.rank == 0:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 native.call("HetLoadAbort", namespace)
+        if not isinstance(error, Exception):
+            raise
         kind = (
             type(error) if isinstance(error, (ConnectionError, TimeoutError, MemoryError)) else RuntimeError
         )
@@ -163,7 +168,6 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
             f"used ({error})"
         ) from error
     ranks.together("count updates", count)
-    epochs = {name: live["epochs"] for name, live in store_info(namespace)["tables"].items()}
     for name in reading.tables:
         if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
             sources[namespace, name] = (reading.chain[-1].id, epochs[name])

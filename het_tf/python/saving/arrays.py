@@ -10,6 +10,7 @@ The rows are kept as long as the array is (or one made from it). A number says n
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import sys
@@ -34,7 +35,7 @@ class Taken:
         self.layer: str = layer.name
         self.keys: list[str] = []
         self.directory = Path(tempfile.mkdtemp(prefix="het_tf-weights-"))
-        self._end = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        self._end = weakref.finalize(self, _remove, self.directory, os.getpid())
         for number, (key, table) in enumerate(layer._het_table_keys().items()):
             self.keys.append(key)
             moment.take(self.directory / str(number), layer.namespace, table)
@@ -52,6 +53,12 @@ class Taken:
         shared = copies.shared_tables(layer)
         for number, table in enumerate(tables.values()):
             copies.put_back(layer, self.directory / str(number), table, shared)
+
+
+def _remove(directory: Path, process: int) -> None:
+    """A process that was forked has the objects too, and lets the directory be."""
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _taken: weakref.WeakValueDictionary[int, Taken] = weakref.WeakValueDictionary()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
+import weakref
 from typing import Any
 
 import h5py
@@ -45,6 +46,7 @@ def load(layer: Any, store: Any) -> None:
     """
     restores = workers.restores(layer)
     shared = copies.shared_tables(layer)
+    loaded: set[tuple[str, str, str]] | None = None
     for key, table in _tables(layer):
         place = store
         if f"{key}/{_SHARED}" in store:
@@ -55,7 +57,8 @@ def load(layer: Any, store: Any) -> None:
                 "was written by a het_tf that did not save tables yet"
             )
         what = (f"{_group(place).name}/{key}", layer.namespace, table)
-        if not restores or what in _loaded_of(place):
+        loaded = _loaded_of(place, layer) if loaded is None else loaded
+        if not restores or what in loaded:
             continue  # in the second case a layer that shares the table was before
 
         def get(name: str, dtype: Any, place: Any = place, key: str = key) -> Any:
@@ -63,7 +66,7 @@ def load(layer: Any, store: Any) -> None:
 
         with moment.workspace() as directory:
             copies.put_back(layer, pack.directory(get, directory / "rows"), table, shared)
-        _loaded_of(place).add(what)
+        loaded.add(what)
 
 
 def _tables(layer: Any) -> list[tuple[str, str]]:
@@ -107,16 +110,28 @@ def _first(store: Any, path: str) -> tuple[Any, str]:
     return _file(store)[group], key
 
 
-# Of the file that was read last: which tables have got the rows of which place in it.
-_loaded: tuple[int, set[tuple[str, str, str]]] = (-1, set())
+class _Load:
+    """One load of a file: its layers so far, and which tables have got the rows of which place in it."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self.layers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.tables: set[tuple[str, str, str]] = set()
 
 
-def _loaded_of(place: Any) -> set[tuple[str, str, str]]:
-    """That of the file of `place`."""
-    global _loaded
-    if _file(place) is None:
+_load = _Load(-1)
+
+
+def _loaded_of(store: Any, layer: Any) -> set[tuple[str, str, str]]:
+    """That of the load which the layer is a part of; a layer that comes again begins another one.
+
+    The number of a file alone does not tell: a file that somebody else has open keeps it.
+    """
+    global _load
+    if _file(store) is None:
         return set()
-    number = h5py.h5o.get_info(_group(place).id).fileno  # another one each time that a file is opened
-    if _loaded[0] != number:
-        _loaded = (number, set())
-    return _loaded[1]
+    number = h5py.h5o.get_info(_group(store).id).fileno  # another one each time that a file is opened
+    if _load.file != number or layer in _load.layers:
+        _load = _Load(number)
+    _load.layers.add(layer)
+    return _load.tables
