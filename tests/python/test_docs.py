@@ -31,7 +31,7 @@ import het_tf
 
 item = tf.keras.Input((), dtype="int64", name="item")
 rows = het_tf.keras.Embedding(8, name="items")(item)
-model = tf.keras.Model({"item": item}, tf.keras.layers.Dense(1)(rows))
+model = tf.keras.Model({"item": item}, tf.keras.layers.Dense(1, activation="sigmoid")(rows))
 model.compile("adam", "binary_crossentropy")
 ids = np.random.default_rng(0).integers(0, 100, 512)
 dataset = tf.data.Dataset.from_tensor_slices(({"item": ids}, ids % 2)).batch(64)

@@ -13,7 +13,11 @@ import het_tf
 from het_tf.python.export import signatures
 from het_tf.python.models import DCNv2, DeepFM, WideDeep
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [
+    pytest.mark.tf215,
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
 
 keras = tf.keras
 

@@ -18,7 +18,11 @@ from het_tf.python import native as library
 from het_tf.python.export import native
 from het_tf.python.models import DCNv2, DeepFM, WideDeep
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [
+    pytest.mark.tf215,
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
 
 keras = tf.keras
 LOWEST = -(2**63)

@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing()),
     pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 
 keras = tf.keras

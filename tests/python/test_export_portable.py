@@ -16,7 +16,11 @@ import het_tf
 from het_tf.python.export import arrays, index, initial
 from het_tf.python.models import WideDeep
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [
+    pytest.mark.tf215,
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
 
 keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))

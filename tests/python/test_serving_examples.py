@@ -123,7 +123,7 @@ def exported(fresh, tmp_path):
         "history": het_tf.FeatureConfig(het_tf.TableConfig("serving_history", 4), combiner="mean"),
     })(inputs)  # fmt: skip
     joined = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
-    model = tf.keras.Model(inputs, {"click": tf.keras.layers.Dense(1)(joined)})
+    model = tf.keras.Model(inputs, {"click": tf.keras.layers.Dense(1, activation="sigmoid")(joined)})
     path = tmp_path / "models/clicks/1"
     het_tf.export(model, path, verbose=False)
     return model, path

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.export import redirect
+from het_tf.python.export import exact, redirect
 from het_tf.python.native import tf
 
 DEFAULT = "serving_default"
@@ -208,10 +208,8 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
     @tf.autograph.experimental.do_not_convert
     def serve(**given: Any) -> dict[str, Any]:
         inputs = tf.nest.pack_sequence_as(specs, [make(given) for make in makers])
-        with redirect.to(backend):
-            outputs = outputs_of(model, model(inputs, training=False))
-        _keep_order_of_sums()
-        return outputs
+        with redirect.to(backend), exact.kept():
+            return outputs_of(model, model(inputs, training=False))
 
     return tf.function(serve).get_concrete_function(**plain)
 
@@ -228,10 +226,8 @@ def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
 
     @functools.wraps(python_function)  # for the names of its arguments
     def serve(*args: Any) -> Any:
-        with redirect.to(backend):
-            outputs = python_function(*args)
-        _keep_order_of_sums()
-        return outputs
+        with redirect.to(backend), exact.kept():
+            return python_function(*args)
 
     return tf.function(serve, input_signature=signature).get_concrete_function()
 
@@ -245,25 +241,3 @@ def outputs_of(model: Any, outputs: Any) -> dict[str, Any]:
     if len(names) != len(flat) or len(set(names)) != len(names):
         names = [f"output_{number}" for number in range(len(flat))]
     return dict(zip(names, flat, strict=True))
-
-
-_PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv1D", "Conv2D")
-_SUMS = ("Add", "AddV2", "AddN", "BiasAdd", "Sub")
-
-
-def _keep_order_of_sums() -> None:
-    """Makes sums in the graph that is being traced those of an eager call, to the last bit.
-
-    Of `(x @ w + b) + y` Grappler and oneDNN make one kernel that adds y before b, of `a + (b + c)` a sum in
-    another order, if they know that the shapes are equal: predictions would differ in the last bit from those
-    of `model(x)`. A placeholder with a default, which they leave alone, stands between such sums. What else
-    they fuse (a product with its bias and activation) changes no bit.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    for op in graph.get_operations():
-        if op.type not in _SUMS or op.type == "BiasAdd" or not op.outputs[0].dtype.is_floating:
-            continue
-        for number, x in enumerate(op.inputs):
-            with_bias = len(op.inputs) == 2 and op.inputs[1 - number].shape.rank == 1
-            if x.op.type in _SUMS or (x.op.type in _PRODUCTS and not with_bias):
-                op._update_input(number, tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape))
