@@ -307,6 +307,7 @@ def test_a_model_without_inputs_says_what_to_give(tmp_path):
         ({"min_count": 70000}, "min_count is 70000"),
         ({"min_count": True}, "min_count is True"),
         ({"max_age": 0}, "max_age is 0"),
+        ({"max_age": True}, "max_age is True"),
         ({"max_age": float("nan")}, "max_age is nan"),
         ({"format": "online", "rows": "int8"}, "exports no rows"),
     ],
@@ -318,8 +319,12 @@ def test_bad_arguments(options, message, tmp_path):
 
 
 def test_an_option_that_the_format_lacks(tmp_path):
-    with pytest.raises(TypeError, match=r"format='portable'.*staleness"):
+    with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
         het_tf.export(one_table(), tmp_path / "1", staleness=3)
+    with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
+        het_tf.export(one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
+    with pytest.raises(TypeError, match="path is None; give a path"):
+        het_tf.export(one_table(), None)
     assert not list(tmp_path.iterdir())
 
 
