@@ -52,6 +52,26 @@ def test_only_ops_of_tensorflow_are_inside(rng, tmp_path):
     assert not [op for op in lib.ops_of(tmp_path / "1") if op.startswith("Het")]
 
 
+@pytest.mark.tf215
+@pytest.mark.parametrize("batch", [5, 64])
+def test_activations_are_those_of_an_eager_call(rng, tmp_path, batch):
+    """oneDNN has curves of its own for what it makes one kernel of: 1e-7 from TensorFlow's."""
+    config = het_tf.TableConfig("item", 16)
+    ids = keras.Input((), dtype="int64", name="ids")
+    rows = het_tf.keras.EmbeddingCollection({"ids": het_tf.FeatureConfig(config)})({"ids": ids})["ids"]
+    curves = ["sigmoid", "tanh", "elu", "selu", "gelu", "swish", "softplus", "softsign", "exponential", "relu"]
+    outputs = [keras.layers.Dense(9, curve, name=curve)(rows) for curve in curves]
+    outputs.append(keras.layers.Dense(1, "sigmoid", name="click")(keras.layers.Concatenate()(outputs)))
+    model = keras.Model(ids, outputs)
+    het_tf.table("item").assign(np.arange(50), rng.normal(0, 2, (50, 16)).astype(np.float32))
+    sample = tf.constant(rng.integers(0, 60, batch))
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    got = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](ids=sample)
+    wanted = signatures.outputs_of(model, model(sample, training=False))
+    assert sorted(got) == sorted(wanted) and len(got) == len(curves) + 1
+    assert not [name for name in got if not np.array_equal(got[name].numpy(), wanted[name].numpy())]
+
+
 def test_sums_keep_the_order_of_an_eager_call(rng, tmp_path):
     """Grappler would add the bias last, and the numbers would differ in the last bit."""
     table = het_tf.TableConfig("item", 16)

@@ -126,7 +126,11 @@ def serve_check(
     if verbose:
         print(table)
     if not all(check.ok for check in checks):
-        raise RuntimeError(f"an export does not answer as it should:\n{table}")
+        raise RuntimeError(
+            f"an export does not answer as it should:\n{table}\n"
+            "If the model has trained since, export again. If the difference is some 1e-7, it is of the last bits, by "
+            "which kernels differ: tolerance=1e-6 allows it"
+        )
     return checks
 
 

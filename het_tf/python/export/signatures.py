@@ -210,7 +210,7 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
         inputs = tf.nest.pack_sequence_as(specs, [make(given) for make in makers])
         with redirect.to(backend):
             outputs = outputs_of(model, model(inputs, training=False))
-        _keep_order_of_sums()
+        _keep_bits()
         return outputs
 
     return tf.function(serve).get_concrete_function(**plain)
@@ -230,7 +230,7 @@ def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
     def serve(*args: Any) -> Any:
         with redirect.to(backend):
             outputs = python_function(*args)
-        _keep_order_of_sums()
+        _keep_bits()
         return outputs
 
     return tf.function(serve, input_signature=signature).get_concrete_function()
@@ -249,18 +249,26 @@ def outputs_of(model: Any, outputs: Any) -> dict[str, Any]:
 
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "Conv1D", "Conv2D")
 _SUMS = ("Add", "AddV2", "AddN", "BiasAdd", "Sub")
+# Of gelu and swish these are parts.
+_CURVES = ("Sigmoid", "Tanh", "Elu", "Selu", "Erf", "Erfc", "Softplus", "Exp")
 
 
-def _keep_order_of_sums() -> None:
-    """Makes sums in the graph that is being traced those of an eager call, to the last bit.
+def _keep_bits() -> None:
+    """Makes sums and activations in the graph that is being traced those of an eager call, to the last bit.
 
     Of `(x @ w + b) + y` Grappler and oneDNN make one kernel that adds y before b, of `a + (b + c)` a sum in
     another order, if they know that the shapes are equal: predictions would differ in the last bit from those
-    of `model(x)`. A placeholder with a default, which they leave alone, stands between such sums. What else
-    they fuse (a product with its bias and activation) changes no bit.
+    of `model(x)`. A product with its bias and its activation becomes one kernel too, and oneDNN's sigmoid, tanh
+    and the like are 1e-7 from TensorFlow's. A placeholder with a default, which they leave alone, stands between
+    such sums, before such an activation, and before a constant that is divided by, whose reciprocal they would
+    multiply by. What else they fuse (a product with its bias and relu) changes no bit.
     """
     graph = tf.compat.v1.get_default_graph()
     for op in graph.get_operations():
+        curve, quotient = op.type in _CURVES, op.type == "RealDiv" and op.inputs[1].op.type == "Const"
+        if (curve or quotient) and op.outputs[0].dtype.is_floating:
+            x = op.inputs[int(quotient)]
+            op._update_input(int(quotient), tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape))
         if op.type not in _SUMS or op.type == "BiasAdd" or not op.outputs[0].dtype.is_floating:
             continue
         for number, x in enumerate(op.inputs):
