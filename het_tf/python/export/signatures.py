@@ -258,10 +258,10 @@ def _keep_bits() -> None:
 
     Of `(x @ w + b) + y` Grappler and oneDNN make one kernel that adds y before b, of `a + (b + c)` a sum in
     another order, if they know that the shapes are equal: predictions would differ in the last bit from those
-    of `model(x)`. A product with its bias and its activation becomes one kernel too, and oneDNN's sigmoid, tanh
-    and the like are 1e-7 from TensorFlow's. A placeholder with a default, which they leave alone, stands between
-    such sums, before such an activation, and before a constant that is divided by, whose reciprocal they would
-    multiply by. What else they fuse (a product with its bias and relu) changes no bit.
+    of `model(x)`. A product with its bias and its activation becomes one kernel too, and oneDNN's sigmoid,
+    tanh and the like are 1e-7 from TensorFlow's. A placeholder with a default, which they leave alone, stands
+    between such sums, before such an activation, and before a constant that is divided by, whose reciprocal
+    they would multiply by. What else they fuse (a product with its bias and relu) changes no bit.
     """
     graph = tf.compat.v1.get_default_graph()
     for op in graph.get_operations():
