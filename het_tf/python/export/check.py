@@ -128,8 +128,8 @@ def serve_check(
     if not all(check.ok for check in checks):
         raise RuntimeError(
             f"an export does not answer as it should:\n{table}\n"
-            "If the model has trained since, export again. A difference of some 1e-7 is of the last bits, by which "
-            "kernels differ: tolerance=1e-6 allows it"
+            "If the model has trained since, export again. A difference of some 1e-7 is of the last bits, by "
+            "which kernels differ: tolerance=1e-6 allows it"
         )
     return checks
 
