@@ -207,12 +207,12 @@ def test_merge_gives_damage_no_new_checksum(chain, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("where", ["fsync", "rename"])
+@pytest.mark.parametrize("where", ["fsync", "rename", "append"])
 def test_a_merge_that_fails_leaves_nothing(chain, tmp_path, monkeypatch, where):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, where, full)
+    monkeypatch.setattr(RowWriter if where == "append" else os, where, full)
     err = het_ckpt("merge", tmp_path / "x", chain[2], status=1).err
     assert "No space left on device" in err and str(tmp_path) in err
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
