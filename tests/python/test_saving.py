@@ -407,7 +407,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
         del file[found[0]]
         file[found[0]] = values if damage == "a bit" else values[:-1]
     before = everything()
-    with pytest.raises(ValueError, match="table 't' is as it was: (.|\n)*t/values") as refused:
+    with pytest.raises(ValueError, match=r"table 't' is as it was: (.|\n)*t/values") as refused:
         model.load_weights(path)
     assert ".het_tf-" not in str(refused.value)
     assert_equal(everything(), before)
