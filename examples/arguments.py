@@ -183,6 +183,18 @@ def parser(description: str) -> Parser:
         metavar="DIR",
         help="write TensorBoard logs there, for example runs/wide_deep; default none",
     )
+    output.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="save a checkpoint there after every epoch; if there is one, go on from the newest",
+    )
+    output.add_argument(
+        "--export",
+        type=Path,
+        metavar="DIR",
+        help="write the trained model there, with its tables, as a SavedModel; must not exist",
+    )
     return result
 
 
@@ -192,4 +204,6 @@ def parse(arguments: Parser, argv: Sequence[str] | None = None) -> argparse.Name
     for name, value in dataclasses.asdict(DEFAULTS[options.data.partition(":")[0]]).items():
         if getattr(options, name, None) is None:
             setattr(options, name, value)
+    if options.export is not None and options.embedding != "het":
+        arguments.error("--export: goes with --embedding het; Keras' own tables need model.export of Keras")
     return options

@@ -55,6 +55,7 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
         fail(arguments, str(error))
 
     try:
+        check_outputs(options)
         hvd = horovod()
         het_tf.init(hvd=hvd)
         first = hvd is None or hvd.rank() == 0
@@ -66,16 +67,24 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
             train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
             splits = splits._replace(train=train, valid=valid)
             model = het_tf.horovod.distribute(model)
+        compile_model(model, dense_optimizer(options))
+        resumed = resume(model, splits, options)
+        if resumed and first:
+            print(f"goes on from {resumed}")
     except (ValueError, OSError, RuntimeError) as error:
         fail(arguments, str(error))
     try:
         train_model(model, splits, options, verbose=None if first else 0)
         if hvd is not None:
             het_tf.horovod.flush_all()  # rank 0 tests what all have learned
+        if options.export is not None:
+            het_tf.export(model, options.export, verbose=False)  # every rank calls it, rank 0 writes
         if not first:
             return
         auc, loss, rows = evaluate(model, splits.test, options.batch_size)
     except Exception as error:
+        if isinstance(error, OSError):  # a disk is full, ...
+            fail(arguments, str(error))
         # What a reader of data raises inside of tf.data comes wrapped, with the traceback in its text.
         found = re.search(r"^(?:ValueError|FileNotFoundError|OSError): (.+)$", str(error), re.MULTILINE)
         if not found:
@@ -84,6 +93,11 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
     if options.embedding == "het":
         rich.print(table_statistics(model))
     print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.label})")
+    if options.checkpoint is not None:
+        newest = het_tf.checkpoint.latest(options.checkpoint)
+        print(f"checkpoint: {newest} (python -m het_tf.ckpt inspect {options.checkpoint} shows it)")
+    if options.export is not None:
+        print(f"SavedModel: {options.export} (saved_model_cli show --all --dir {options.export} shows it)")
 
 
 def horovod() -> Any:
@@ -102,25 +116,71 @@ def fail(arguments: Parser, message: str) -> NoReturn:
     sys.exit(2)
 
 
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuses before the training what could not be written after it.
+
+    Raises:
+      OSError: The checkpoints or the SavedModel cannot be written where they should be.
+    """
+    for name, place in (
+        ("--checkpoint", options.checkpoint),
+        ("--export", options.export and options.export.absolute().parent),
+    ):
+        if place is None:
+            continue
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"cannot be made: {error.strerror}"
+            raise OSError(f"{name}: {place} {why}; give another directory") from None
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(f"{name}: {place} cannot be written; give another directory")
+    if options.export is not None and os.path.lexists(options.export):
+        raise FileExistsError(f"--export: {options.export} exists; give another path, or remove it")
+
+
+def resume(model: Any, splits: Any, options: argparse.Namespace) -> Path | None:
+    """Restores the newest checkpoint of --checkpoint, if there is one, and returns its path.
+
+    Under Horovod every rank calls it: all load a part of the rows.
+    """
+    import het_tf
+
+    if options.checkpoint is None:
+        return None
+    path = het_tf.checkpoint.latest(options.checkpoint)
+    if path is None:
+        return None
+    # Weights exist when the model has seen a batch; it may be any.
+    model(next(iter(splits.train.to_tf(1)))[0], training=False)
+    try:
+        het_tf.checkpoint.restore(path, model)
+    except ValueError as error:
+        if "is damaged" in str(error):
+            raise
+        line = str(error).splitlines()[0].partition(";")[0]
+        remedy = "give the arguments with which it was saved, or another directory"
+        raise ValueError(f"--checkpoint: {line}; {remedy}") from None
+    model.optimizer.learning_rate = options.dense_learning_rate  # restored too; the command line's holds
+    return Path(path)
+
+
 def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: int | None = None) -> Any:
-    """Compiles and fits the model; returns Keras' History.
+    """Fits the model; returns Keras' History.
 
     Args:
-      model: A model of het_tf.models, adapted.
+      model: A model of het_tf.models, adapted and compiled.
       splits: From het_tf.data.load.
       options: From `parse`.
       verbose: Of `fit`; None: a progress bar on a terminal, else a line an epoch.
     """
-    import tensorflow as tf
     from report import scalar_logs
 
     import het_tf
 
-    keras = tf.keras
-    optimizer = keras.optimizers.get(options.dense_optimizer)
-    optimizer.learning_rate = options.dense_learning_rate
-    compile_model(model, optimizer)
     callbacks = [*ranks_callbacks()]
+    if options.checkpoint is not None:
+        callbacks.append(het_tf.callbacks.Checkpoint(options.checkpoint, keep=3))  # on every rank
     if options.log_dir is not None:
         callbacks.append(het_tf.horovod.on_rank_zero(scalar_logs(options.log_dir, options.embedding)))
     if verbose is None:
@@ -152,6 +212,15 @@ def ranks_callbacks() -> list[Any]:
     from het_tf import callbacks
 
     return [callbacks.Broadcast(), callbacks.MetricAverage(), callbacks.LearningRateScaling()]
+
+
+def dense_optimizer(options: argparse.Namespace) -> Any:
+    """Returns the optimizer of the dense weights."""
+    import tensorflow as tf
+
+    optimizer = tf.keras.optimizers.get(options.dense_optimizer)
+    optimizer.learning_rate = options.dense_learning_rate
+    return optimizer
 
 
 def compile_model(model: Any, optimizer: Any) -> None:

@@ -83,7 +83,7 @@ Status Engine::BeginLoad(const BeginRequest& request) {
   std::unique_lock<std::shared_mutex> lock(load_mutex_);
   if (!loader_.empty()) {
     return FailedPrecondition("namespace '" + name_ + "' is being loaded by '" + loader_ +
-                              "'; wait until it is done, or end it with HetLoadAbort");
+                              "'; wait until it is done");
   }
   SetLoading(true);
   {

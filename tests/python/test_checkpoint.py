@@ -603,3 +603,51 @@ def test_a_table_is_streamed(tmp_path):
         action()
         assert memory("VmHWM") - before < allowed, (memory("VmHWM") - before, allowed)
     assert table.size == 10 * rows_of_piece
+
+
+@pytest.mark.parametrize("function", ["HetLoadBegin", "HetLoadClear", "HetLoadRows", "HetLoadCommit"])
+def test_after_a_load_that_was_interrupted_this_process_can_load_again(tmp_path, monkeypatch, function):
+    a = layer("a")
+    train(a)
+    saved = tables()
+    checkpoint.save(tmp_path)
+    call = native.call
+
+    def interrupted(name, *arguments):
+        answer = call(name, *arguments)
+        if name == function:
+            monkeypatch.setattr(native, "call", call)
+            raise KeyboardInterrupt  # Python raises it when the call is over
+        return answer
+
+    monkeypatch.setattr(native, "call", interrupted)
+    told = None if function == "HetLoadBegin" else "restore again before"
+    with pytest.raises(KeyboardInterrupt, match=told):
+        checkpoint.restore(tmp_path)
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)
+    train(a, 10, 12)
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_what_is_no_path_is_named(value):
+    layer("a")
+    with pytest.raises(TypeError, match=f"directory is {value}; give a path"):
+        checkpoint.save(value)
+    with pytest.raises(TypeError, match=f"path is {value}; give a path"):
+        checkpoint.restore(value)
+    with pytest.raises(TypeError, match=f"filepath is {value}; give a path"):
+        het_tf.callbacks.Checkpoint(value)
+
+
+def test_tables_that_differ_get_the_remedy_that_fits(tmp_path):
+    a = layer("a")
+    train(a)
+    checkpoint.save(tmp_path)
+    layer("b")
+    with pytest.raises(ValueError, match="only this process has 'b'; give strict=False"):
+        checkpoint.restore(tmp_path)
+    het_tf.reset()
+    layer("b")
+    with pytest.raises(ValueError, match="make the layers that use them first, with the same names, or give"):
+        checkpoint.restore(tmp_path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.python import native
 from het_tf.python.checkpoint import manifest as manifests
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -238,3 +242,20 @@ def test_a_directory_that_is_read_only(tmp_path):
         train(made, 2, 3)
         checkpoint.restore(disk / "c")  # reading needs no writing
         same(tables(), before)
+
+
+def test_a_file_that_this_user_may_not_read():
+    with tempfile.TemporaryDirectory() as name:  # pytest's own directories are closed to other users anyway
+        path = Path(name)
+        path.chmod(0o755)
+        file = path / "rows.safetensors"
+        file.write_bytes(b"")
+        file.chmod(0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)  # root may read everything
+        try:
+            with pytest.raises(OSError, match=r"Permission denied .*Let this user read it"):
+                native.call("HetVerifyRows", str(file), "")
+        finally:
+            os.seteuid(user)

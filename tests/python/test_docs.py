@@ -87,7 +87,7 @@ def run(
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")))
-    output = run([sys.executable, str(script)]).stdout
+    output = run([sys.executable, str(script)], cwd=tmp_path).stdout
     assert "rows" in output
 
 

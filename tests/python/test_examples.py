@@ -100,6 +100,7 @@ def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
         ("wide_deep", ["--dropout", "1"], "from 0 to 0.99"),
         ("dcn", ["--cross-rank", "0"], "--cross-rank: '0'"),
         ("dcn", ["--structure", "serial"], "invalid choice: 'serial'"),
+        ("wide_deep", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("wide_deep", ["--cross-rank", "1"], "unrecognized arguments: --cross-rank 1"),
         ("compare_with_keras", ["--optimizer", "adam"], "invalid choice: 'adam'"),
         ("compare_with_keras", ["--data", "criteo_like"], "invalid choice: 'criteo_like'"),
@@ -195,6 +196,32 @@ def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
         }
     assert {"epoch/loss", "epoch/auc"} <= set(tags["train"]) and "epoch/auc" in tags["validation"]
     assert tags["tables"]["dcn/deep/hit_rate"] > 0 and tags["tables"]["dcn/deep/rows"] > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.tf215
+def test_save_go_on_and_export(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    checkpoints, place = tmp_path / "runs", tmp_path / "models" / "1"
+    arguments = ["--data", "criteo_like:3000", "--hidden", "8", "--checkpoint", checkpoints]
+    output = succeed("wide_deep", *arguments, "--epochs", 2)
+    (_, last) = sorted(path.name for path in checkpoints.iterdir())
+    assert (
+        f"checkpoint: {checkpoints / last} (python -m het_tf.ckpt inspect {checkpoints} shows it)" in output
+    )
+    assert "goes on from" not in output and "SavedModel" not in output
+
+    output = succeed("wide_deep", *arguments, "--epochs", 1, "--export", place)
+    assert f"goes on from {checkpoints / last}" in output
+    steps = int(last.removeprefix("ckpt-"))
+    assert checkpoints / f"ckpt-{steps + steps // 2:08d}" in checkpoints.iterdir()
+    assert f"SavedModel: {place} (saved_model_cli show --all --dir {place} shows it)" in output
+    assert "serving_default" in tf.saved_model.load(str(place)).signatures
+
+    assert f"--export: {place} exists" in fails("wide_deep", *arguments, "--export", place)
+    assert "give the arguments with which it was saved" in fails("deepfm", *arguments)
+    assert "cannot be made" in fails("wide_deep", *arguments[:-1], place / "saved_model.pb")
 
 
 @pytest.mark.slow

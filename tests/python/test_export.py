@@ -56,6 +56,26 @@ def test_only_ops_of_tensorflow_are_inside(rng, tmp_path):
     assert not [op for op in lib.ops_of(tmp_path / "1") if op.startswith("Het")]
 
 
+@pytest.mark.tf215
+@pytest.mark.parametrize("batch", [5, 64])
+def test_activations_are_those_of_an_eager_call(rng, tmp_path, batch):
+    """oneDNN has curves of its own for what it makes one kernel of: 1e-7 from TensorFlow's."""
+    config = het_tf.TableConfig("item", 16)
+    ids = keras.Input((), dtype="int64", name="ids")
+    rows = het_tf.keras.EmbeddingCollection({"ids": het_tf.FeatureConfig(config)})({"ids": ids})["ids"]
+    curves = ["sigmoid", "tanh", "elu", "selu", "gelu", "swish", "softplus", "exponential", "relu"]
+    outputs = [keras.layers.Dense(9, curve, name=curve)(rows) for curve in curves]
+    outputs.append(keras.layers.Dense(1, "sigmoid", name="click")(keras.layers.Concatenate()(outputs)))
+    model = keras.Model(ids, outputs)
+    het_tf.table("item").assign(np.arange(50), rng.normal(0, 2, (50, 16)).astype(np.float32))
+    sample = tf.constant(rng.integers(0, 60, batch))
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    got = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](ids=sample)
+    wanted = signatures.outputs_of(model, model(sample, training=False))
+    assert sorted(got) == sorted(wanted) and len(got) == len(curves) + 1
+    assert not [name for name in got if not np.array_equal(got[name].numpy(), wanted[name].numpy())]
+
+
 def test_sums_keep_the_order_of_an_eager_call(rng, tmp_path):
     """Grappler would add the bias last, and the numbers would differ in the last bit."""
     table = het_tf.TableConfig("item", 16)
@@ -311,6 +331,7 @@ def test_a_model_without_inputs_says_what_to_give(tmp_path):
         ({"min_count": 70000}, "min_count is 70000"),
         ({"min_count": True}, "min_count is True"),
         ({"max_age": 0}, "max_age is 0"),
+        ({"max_age": True}, "max_age is True"),
         ({"max_age": float("nan")}, "max_age is nan"),
         ({"format": "online", "rows": "int8"}, "exports no rows"),
     ],
@@ -322,8 +343,12 @@ def test_bad_arguments(options, message, tmp_path):
 
 
 def test_an_option_that_the_format_lacks(tmp_path):
-    with pytest.raises(TypeError, match=r"format='portable'.*staleness"):
+    with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
         het_tf.export(one_table(), tmp_path / "1", staleness=3)
+    with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
+        het_tf.export(one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
+    with pytest.raises(TypeError, match="path is None; give a path"):
+        het_tf.export(one_table(), None)
     assert not list(tmp_path.iterdir())
 
 

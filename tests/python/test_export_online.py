@@ -20,6 +20,7 @@ from export_lib import tensors, toy_examples, trained
 import het_tf
 from het_tf.python.export import online
 from het_tf.python.models import DCNv2, DeepFM, WideDeep
+from het_tf.python.ps import conf
 
 pytestmark = [
     pytest.mark.slow,
@@ -231,17 +232,7 @@ def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path, monkeypatch:
     model = make_model()
     step(model)
     het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
-    rights = [
-        "~het:*",
-        "+het.read",
-        "+het.stat",
-        "+hget",
-        "+cluster|slots",
-        "+asking",
-        "+auth",
-        "+hello",
-        "+ping",
-    ]
+    rights = conf.users()["het-serving"].split()
     assert server.command("ACL", "SETUSER", "reader", "on", ">secret", *rights).startswith(b"+OK")
     address = server.address.replace("unix://", "unix://reader:secret@")
     try:

@@ -207,12 +207,12 @@ def test_merge_gives_damage_no_new_checksum(chain, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("where", ["fsync", "rename"])
+@pytest.mark.parametrize("where", ["fsync", "rename", "append"])
 def test_a_merge_that_fails_leaves_nothing(chain, tmp_path, monkeypatch, where):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, where, full)
+    monkeypatch.setattr(RowWriter if where == "append" else os, where, full)
     err = het_ckpt("merge", tmp_path / "x", chain[2], status=1).err
     assert "No space left on device" in err and str(tmp_path) in err
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
@@ -325,7 +325,36 @@ def test_to_npz_of_one_table_without_slots(chain, tmp_path):
     assert (tmp_path / "x.npz").read_bytes() == before
     assert "is a directory" in het_ckpt("to-npz", chain[0], tmp_path, status=1).err
     err = het_ckpt("to-npz", chain[0], tmp_path / "none/x.npz", status=1).err
-    assert "No such file or directory" in err and "none" in err
+    assert "there is no directory" in err and "none" in err and ".tmp-" not in err
+
+
+@pytest.mark.parametrize("command", ["to-npz", "to-parquet"])
+def test_what_is_no_plain_file_is_never_replaced(chain, tmp_path, command):
+    pytest.importorskip("pyarrow", reason="pyarrow is missing")
+    pipe = tmp_path / "pipe.parquet"
+    os.mkfifo(pipe)
+    for force in ([], ["--force"]):
+        err = het_ckpt(command, chain[2], pipe, "--table", "item", *force, status=1).err
+        assert "is no plain file" in err
+        assert pipe.is_fifo()
+
+
+def test_to_parquet_needs_a_directory(chain, tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is missing")
+    (tmp_path / "rows.pq").write_text("kept")
+    assert "give a directory" in het_ckpt("to-parquet", chain[2], tmp_path / "rows.pq", status=1).err
+    assert (tmp_path / "rows.pq").read_text() == "kept"
+
+
+@pytest.mark.parametrize("command", ["to-npz", "to-parquet"])
+def test_damaged_rows_are_not_converted(chain, tmp_path, command):
+    pytest.importorskip("pyarrow", reason="pyarrow is missing")
+    path = next(chain[0].glob("rows-*"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert "is damaged" in het_ckpt(command, chain[2], tmp_path / "out.npz", status=1).err
+    assert not (tmp_path / "out.npz").exists()
 
 
 def test_to_parquet(chain, tmp_path, monkeypatch):

@@ -55,8 +55,14 @@ def test_kubernetes():
     assert [f"$(ip {n}):6379" in loop for n in range(4)] == [True] * spec["replicas"] + [False]
 
 
-def test_the_manual_names_the_rights_of_a_worker():
-    assert conf.WORKER_RIGHTS in (ROOT / "docs/parameter-server.md").read_text().splitlines()
+def test_the_manual_names_the_rights_of_workers_and_of_serving():
+    lines = (ROOT / "docs/parameter-server.md").read_text().splitlines()
+    assert conf.WORKER_RIGHTS in lines
+    assert conf.SERVING_RIGHTS in lines
+    assert (
+        f"user het-serving on >CHANGE-ME ~het:* resetchannels -@all {conf.SERVING_RIGHTS}"
+        in het_ps("conf").out
+    )
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@
 namespace het {
 namespace {
 
+constexpr char kOpening[] = "cannot open";  // to read
+
 Status FromErrno(int error, const std::string& during, const std::string& path) {
   std::string text =
       during + " '" + path + "': " + std::strerror(error) + " (errno " + std::to_string(error) + ")";
@@ -25,7 +27,8 @@ Status FromErrno(int error, const std::string& during, const std::string& path) 
     case EACCES:
     case EPERM:
     case EROFS:
-      text += ". Choose a directory that this user may write to";
+      text +=
+          during == kOpening ? ". Let this user read it" : ". Choose a directory that this user may write to";
       break;
     case EEXIST:
       text += ". Nothing is overwritten: choose another name, or remove it";
@@ -69,7 +72,7 @@ Result<File> File::Open(const std::string& path) {
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file.fd_ < 0) {
     const Code code = errno == ENOENT ? Code::kNotFound : Code::kFile;
-    return Status(code, file.Error("cannot open").message());
+    return Status(code, file.Error(kOpening).message());
   }
   return Result<File>(std::move(file));
 }

@@ -40,6 +40,8 @@ class Checkpoint(callbacks.Checkpoint):
         full_every: int = 1,
         **options: Any,
     ) -> None:
+        if not isinstance(filepath, (str, os.PathLike)):
+            raise TypeError(f"filepath is {filepath!r}; give a path")
         path = os.fspath(filepath)
         self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
         if self._het_directory and "{" in path:

@@ -78,10 +78,11 @@ def match(
     only_there = tuple(name for name in wanted if name not in live)
     only_here = tuple(name for name in wanted if name not in there)
     if strict and (only_there or only_here):
+        make = "make the layers that use them first, with the same names, or " if only_there else ""
         raise ValueError(
             f"the checkpoint {manifest.path} and this process do not have the same tables: only the "
-            f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; make the "
-            "layers that use them first, or give strict=False to load those that both have"
+            f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
+            f"{make}give strict=False to load those that both have"
         )
     common = [name for name in wanted if name in there and name in live]
     problems = [_problem(name, there[name], live[name], slots) for name in common]

@@ -168,6 +168,7 @@ def verify(path: Path, entry: dict[str, Any]) -> None:
         if size != entry["bytes"]:
             raise ValueError(
                 f"{path} is damaged: it has {size} bytes, and the manifest says {entry['bytes']}"
+                f"{manifests.AGAIN}"
             )
         crc = 0
         while chunk := file.read(_CHUNK):
@@ -175,6 +176,7 @@ def verify(path: Path, entry: dict[str, Any]) -> None:
     if f"{crc:08x}" != entry["crc32c"]:
         raise ValueError(
             f"{path} is damaged: its checksum is {crc:08x}, and the manifest says {entry['crc32c']}"
+            f"{manifests.AGAIN}"
         )
 
 

@@ -31,6 +31,17 @@ _LEFTOVER = ".tmp-ckpt-"  # of a save into the directory; others may write besid
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
+def path_of(argument: str, value: object) -> Path:
+    """The absolute path that an argument is.
+
+    Raises:
+      TypeError: It is no path.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{argument} is {value!r}; give a path")
+    return Path(os.path.abspath(value))
+
+
 def name_of(number: int) -> str:
     """Name of the checkpoint of a step."""
     return f"ckpt-{number:08d}"

@@ -19,6 +19,7 @@ from het_tf.python.checkpoint.crc32c import crc32c
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
 VERSION = 1
+AGAIN = "; restore another checkpoint, or get this file again"
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     try:
         document = json.loads(text)
     except ValueError as error:  # of JSON, or of UTF-8
-        raise ValueError(f"{file} is damaged: it is not JSON ({error})") from None
+        raise ValueError(f"{file} is damaged: it is not JSON ({error}){AGAIN}") from None
     _check(document, file)
     return Manifest(directory, document)
 
@@ -167,7 +168,7 @@ def _check(document: Any, file: Path) -> None:
         )
     found, said = checksum(document), document.get("crc32c")
     if found != said:
-        raise ValueError(f"{file} is damaged: its checksum is {found}, and it says {said!r}")
+        raise ValueError(f"{file} is damaged: its checksum is {found}, and it says {said!r}{AGAIN}")
     problem = _problem(document)
     if problem:
         raise ValueError(f"{file} is no valid manifest: {problem}")

@@ -98,7 +98,10 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
     def verify(one: tuple[Path, dict[str, Any]]) -> None:
         path, entry = one
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing, and the manifest of the checkpoint names it")
+            raise FileNotFoundError(
+                f"{path} is missing, and the manifest of the checkpoint names it; copy all of the checkpoint "
+                "again, or restore another one"
+            )
         native.call("HetVerifyRows", str(path), json.dumps(entry))
 
     in_parallel(verify, files)
@@ -110,7 +113,8 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
     Until all of it is done no other worker can read or write the tables.
 
     Raises:
-      RuntimeError, OSError, ConnectionError, TimeoutError: It was given up half-way; the message says so.
+      RuntimeError, OSError, ConnectionError, TimeoutError, KeyboardInterrupt: It was given up half-way; the
+        message says so.
     """
     if not reading.tables:
         return
@@ -145,7 +149,18 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
             native.call("HetSetApplies", namespace, name, number)
         epochs.update({name: live["epochs"] for name, live in store_info(namespace)["tables"].items()})
 
-    ranks.first("begin to load", begin)
+    def give_up() -> None:
+        if ranks.rank == 0:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                native.call("HetLoadAbort", namespace)
+
+    try:
+        ranks.first("begin to load", begin)
+    except KeyboardInterrupt:  # Python tells it when the call is over, which may have begun the load
+        with contextlib.suppress(Exception):
+            begin()  # refused if another one loads: that load is not ours to give up
+            give_up()
+        raise
     try:
         with _renewed(begin) if ranks.rank == 0 else contextlib.nullcontext():
             ranks.first("empty the tables", clear)
@@ -153,19 +168,16 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
                 parts = ranks.share(stage)
                 ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
         ranks.first("end the load", commit)
-    except BaseException as error:  # also Ctrl-C: a load that nobody ends would refuse the next one
-        if ranks.rank == 0:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                native.call("HetLoadAbort", namespace)
-        if not isinstance(error, Exception):
+    except BaseException as error:  # Ctrl-C too: else nobody could load or train in this process any more
+        give_up()
+        passed_on = (ConnectionError, TimeoutError, MemoryError, KeyboardInterrupt)
+        if not isinstance(error, (Exception, KeyboardInterrupt)):
             raise
-        kind = (
-            type(error) if isinstance(error, (ConnectionError, TimeoutError, MemoryError)) else RuntimeError
-        )
+        kind = type(error) if isinstance(error, passed_on) else RuntimeError
         raise kind(
             f"loading {reading.chain[-1].path} was given up half-way, and the tables "
             f"{', '.join(map(repr, reading.tables))} may hold a part of it: restore again before they are "
-            f"used ({error})"
+            f"used ({error or type(error).__name__})"
         ) from error
     ranks.together("count updates", count)
     for name in reading.tables:

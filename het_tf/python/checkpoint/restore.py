@@ -68,7 +68,9 @@ def restore(
       Under Horovod an error of one rank is raised on all.
     """
     ranks = Ranks()
-    chosen = ranks.together("begin", lambda: (os.path.abspath(path), namespace_of(model, namespace)))
+    chosen = ranks.together(
+        "begin", lambda: (str(directories.path_of("path", path)), namespace_of(model, namespace))
+    )
     place, name = chosen[ranks.rank]
     ranks.agree("arguments", {"path": place, "namespace": name, "strict": strict, "slots": slots,
                               "model": model is not None})  # fmt: skip

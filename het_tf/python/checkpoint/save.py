@@ -135,7 +135,7 @@ def _checked(
         raise ValueError(f'since is {since!r}; give the path or Manifest of a checkpoint, or "latest"')
     if model is not None:
         dense.variables_of(model)
-    where = Path(os.path.abspath(directory))
+    where = directories.path_of("directory", directory)
     return where, namespace_of(model, namespace), None if step is None else int(step)
 
 

@@ -149,7 +149,7 @@ def show(what: object) -> None:
 
 
 def _checked(view: View, what: str) -> View:
-    """What is written anew gets new checksums: damage must not get one that fits."""
+    """What is written anew looks sound: damage must not get a checksum that fits, or lose its own."""
     with bar(f"checksums of {what}") as progress:
         progress.begin(verify.total_bytes(view.chain))
         faults = verify.checksums(view.chain, progress.advance)
@@ -219,7 +219,9 @@ def run_diff(options: argparse.Namespace) -> int:
 
 def run_to_npz(options: argparse.Namespace) -> int:
     """het-ckpt to-npz."""
-    tables = View.open(options.path).select(options.table)
+    view = View.open(options.path)
+    tables = view.select(options.table)
+    _checked(view, "what is converted")
     with bar("rows") as progress:
         rows = convert.to_npz(
             options.out, tables, options.slots, options.force, progress.begin, progress.advance
@@ -231,8 +233,12 @@ def run_to_npz(options: argparse.Namespace) -> int:
 def run_to_parquet(options: argparse.Namespace) -> int:
     """het-ckpt to-parquet."""
     convert.pyarrow()
-    tables = View.open(options.path).select(options.table)
+    view = View.open(options.path)
+    tables = view.select(options.table)
     targets = [convert.parquet_path(options.out, tables, table) for table in tables]
+    if options.out not in targets and options.out.exists() and not options.out.is_dir():
+        raise FileExistsError(f"{options.out} is a file; give a directory, or one file called *.parquet")
+    _checked(view, "what is converted")
     if options.out not in targets:
         options.out.mkdir(parents=True, exist_ok=True)
     for table, target in zip(tables, targets, strict=True):

@@ -48,12 +48,17 @@ def appearing(path: Path, force: bool) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place when the block ends well.
 
     Raises:
-        FileExistsError: There is something of that name, and `force` is false.
+        FileExistsError: There is something of that name, and `force` is false or it is no plain file.
+        FileNotFoundError: Its directory is missing.
     """
     if path.is_dir():
         raise FileExistsError(f"{path} is a directory; give the name of a file")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is no plain file, and would be replaced by one; give another name")
     if path.exists() and not force:
         raise FileExistsError(f"{path} is there already; --force overwrites it")
+    if not path.parent.exists():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} into; make it")
     temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
     try:
         with manifests.naming(path):

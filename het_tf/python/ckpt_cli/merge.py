@@ -123,13 +123,16 @@ def _write_file(
     try:
         for name, table in view.tables.items():
             for block in table.blocks(_OF_ROWS, group):
-                writer.append(name, block)
+                with manifests.naming(path):
+                    writer.append(name, block)
                 advance(len(block["keys"]))
             if (keys := gone[name]) is not None:
-                writer.append(name, {"removed": keys})
+                with manifests.naming(path):
+                    writer.append(name, {"removed": keys})
                 removed[name] += len(keys)
             rows[name] += shape[name][0]
-        return writer.close()
+        with manifests.naming(path):
+            return writer.close()
     except BaseException:
         writer.abandon()
         raise

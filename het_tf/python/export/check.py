@@ -28,6 +28,7 @@ import json, pathlib, sys
 sys.modules["het_tf"] = None  # importing it is an ImportError
 import tensorflow as tf
 here = pathlib.Path(sys.argv[1])
+sys.excepthook = lambda kind, error, _: (here / "error").write_text(f"{kind.__name__}: {error}")
 request = json.loads((here / "request.json").read_text())
 if request["library"]:
     tf.load_op_library(request["library"])
@@ -125,7 +126,11 @@ def serve_check(
     if verbose:
         print(table)
     if not all(check.ok for check in checks):
-        raise RuntimeError(f"an export does not answer as it should:\n{table}")
+        raise RuntimeError(
+            f"an export does not answer as it should:\n{table}\n"
+            "If the model has trained since, export again. A difference of some 1e-7 is of the last bits, by "
+            "which kernels differ: tolerance=1e-6 allows it"
+        )
     return checks
 
 
@@ -211,7 +216,9 @@ def _ask(path: Path, record: Mapping[str, Any], feed: Mapping[str, Any], signatu
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{path} has not answered within {TIMEOUT:g} seconds") from None
         if done.returncode != 0:
-            said = "\n".join(done.stdout.strip().splitlines()[-5:])
+            error = here / "error"
+            said = error.read_text() if error.exists() else done.stdout
+            said = "\n".join(said.strip().splitlines()[-5:])
             raise RuntimeError(f"{path} does not load or does not answer in a process of its own:\n{said}")
         answer = json.loads((here / "answer.json").read_text())
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
 import os
 import secrets
@@ -144,6 +145,7 @@ def export(
     writes = checks.workers() == 1 or runtime.horovod().rank() == 0
     with _together("export_check"):
         layers = _check(model, format, asked, min_count, max_age, evaluate)
+        _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
     if checks.workers() > 1:
         flush_all()
@@ -192,12 +194,7 @@ def _export(
 ) -> Export:
     kind = _backend(format)
     with _staging(target) as (staging, work):
-        try:
-            backend = kind(sources, asked, work, **options)
-        except TypeError as error:
-            if "unexpected keyword" in str(error) or "required keyword" in str(error):
-                raise TypeError(f"format={format!r}: {error}") from None
-            raise
+        backend = kind(sources, asked, work, **options)
         functions = signatures.functions(model, wanted, backend)
         module = tf.Module()
         module.backend = backend.trackables()
@@ -250,7 +247,9 @@ def _check(
             raise ValueError(f"{argument} is {value!r}; give one of {known}")
     if isinstance(min_count, bool) or not isinstance(min_count, int) or not 0 <= min_count <= 65535:
         raise ValueError(f"min_count is {min_count!r}; give a number of updates from 0 to 65535")
-    if max_age is not None and not (isinstance(max_age, (int, float)) and max_age > 0):
+    if max_age is not None and not (
+        isinstance(max_age, (int, float)) and max_age is not True and max_age > 0
+    ):
         raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
     if format == "online" and (asked.rows != "float32" or min_count or evaluate is not None):
         raise ValueError(
@@ -277,7 +276,21 @@ def _check(
     return layers
 
 
+def _check_options(format: str, options: dict[str, Any]) -> None:
+    """A format takes as options what its backend takes by keyword alone."""
+    parameters = inspect.signature(_backend(format).__init__).parameters.values()
+    known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} - {"max_age"}
+    foreign = sorted(set(options) - known)
+    if foreign:
+        has = ", ".join(sorted(known)) or "none"
+        raise TypeError(
+            f"format={format!r} has no option {', '.join(map(repr, foreign))}; those of its own are: {has}"
+        )
+
+
 def _check_path(path: Any, overwrite: bool) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path is {path!r}; give a path")
     text = os.fspath(path)
     if "://" in text:
         raise ValueError(f"path is {text!r}; export to a local directory, and copy it from there")

@@ -26,6 +26,8 @@ WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.stat +hset +hsetnx +hget"
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
+# What a process sends that serves an online export (docs/serving.md): it changes nothing.
+SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +ping"
 # What het-ps sends.
 OPERATOR_RIGHTS = (
     "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
@@ -40,6 +42,7 @@ def users() -> dict[str, str]:
     """The rules of each user, as ACL SETUSER takes them, without on, off and passwords."""
     return {
         "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS}",
+        "het-serving": f"{KEYS} resetchannels -@all {SERVING_RIGHTS}",
         "het-operator": f"{KEYS} resetchannels -@all {OPERATOR_RIGHTS}",
         "het-replica": f"resetchannels -@all {REPLICA_RIGHTS}",
     }
@@ -55,7 +58,7 @@ def lines(
       cluster: With the settings of a cluster's node.
       maxmemory: Of a server.
       appendfsync: always, everysec or no.
-      acl: With users of its own for workers, for het-ps and for replicas.
+      acl: With users of its own for workers, for online serving, for het-ps and for replicas.
     """
     out = ["# Settings of a Redis (>= 7.0) or Valkey (>= 7.2) server that holds tables of het_tf.", ""]
 

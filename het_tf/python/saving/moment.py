@@ -64,11 +64,16 @@ def put_back(directory: Path, namespace: str, table: str) -> None:
     Raises:
       ValueError: The directory holds a table of another spec, or is damaged; the table is as it was.
     """
-    if table in manifests.read_manifest(directory).tables:
-        read_tables(directory, namespace, [table])
-    else:
-        with workspace() as place:
-            read_tables(_renamed(directory, place / "rows", table), namespace, [table])
+    with workspace() as place:
+        source = directory
+        try:
+            if table not in manifests.read_manifest(directory).tables:
+                source = _renamed(directory, place / "rows", table)
+            read_tables(source, namespace, [table])
+        except ValueError as error:  # names a file of ours, which nobody knows, and what nobody can give here
+            text = str(error).replace(f"the checkpoint {source}", "what was saved").replace(f"{source}/", "")
+            text = text.replace(", or give slots=False: values stay, and slots begin anew", "")
+            raise ValueError(f"table {table!r} is as it was: {text}") from None
 
 
 def same(directory: Path, namespace: str, table: str) -> bool:
