@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import het_tf
 

@@ -104,7 +104,7 @@ def restore(
             dense.verify(target / chain[-1].dense["name"], chain[-1].dense)
 
     ranks.together("verify its share of the files", verify)
-    with Progress(progress and ranks.rank == 0, f"restoring {target}", loads.size // ranks.size) as bar:
+    with Progress(progress and ranks.rank == 0, f"restoring {target.name}", loads.size // ranks.size) as bar:
         reading.load(loads, ranks, bar)
     if pairs is not None:
         file = target / chain[-1].dense["name"]

@@ -106,7 +106,7 @@ def save(
         plan = ranks.first("begin to save", begin)
         numbers_of_files = ranks.share(list(range(len(plan.groups))))
         size = plan.size // ranks.size
-        with Progress(progress and ranks.rank == 0, f"saving into {where}", size) as bar:
+        with Progress(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as bar:
             written = ranks.together(
                 "write its share",
                 lambda: writing.write_files(
