@@ -6,14 +6,13 @@ checksum.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cli_lib import Done, run
 
 from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.ckpt_cli import cli
@@ -195,22 +194,6 @@ def rows(
     }
 
 
-class Done:
-    """What a command answered."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
 def het_ckpt(*words: object, status: int = 0) -> Done:
     """Runs `het-ckpt WORDS` and checks its exit status."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            got = cli.main([str(word) for word in words])
-        except SystemExit as end:
-            got = end.code
-    done = Done(got, out.getvalue(), err.getvalue())
-    assert got == status, f"het-ckpt {words}: {got}\n{done.out}\n{done.err}"
-    assert "Traceback" not in done.err
-    return done
+    return run("het-ckpt", cli.main, words, status)

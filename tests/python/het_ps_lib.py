@@ -14,31 +14,16 @@ from typing import Any
 
 import numpy as np
 import redis_lib
+from cli_lib import Done, run
 
 import het_tf
 from het_tf.python.ps import address, cli, layout
 from het_tf.python.ps.node import Node
 
 
-class Done:
-    """What a command answered."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
 def het_ps(*words: object, status: int = 0) -> Done:
     """Runs `het-ps WORDS` and checks its exit status."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            got = cli.main([str(word) for word in words])
-        except SystemExit as end:
-            got = end.code
-    done = Done(got, out.getvalue(), err.getvalue())
-    assert got == status, f"het-ps {words}: {got}\n{done.out}\n{done.err}"
-    assert "Traceback" not in done.err
-    return done
+    return run("het-ps", cli.main, words, status)
 
 
 def picture(*words: object, status: int = 0) -> dict[str, Any]:
