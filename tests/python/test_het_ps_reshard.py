@@ -13,7 +13,7 @@ import redis_lib
 from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
 
 import het_tf
-from het_tf.python.ps import address, cluster, conf, redis_server, reshard
+from het_tf.python.ps import address, cluster, conf, redis_server, reshard, status
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.redis_server import LocalServer
 
@@ -219,14 +219,19 @@ def test_plans_are_even():
         plan_of({"a": [1]}, {1: 1}, "a")
 
 
+def view_of(nodes: str, place: Place) -> cluster.View:
+    """What CLUSTER NODES at `place` answers."""
+    return cluster.View(type("N", (), {"ask": lambda *_: nodes, "place": place})())
+
+
 def test_cluster_nodes_are_read():
     text = (
         "07c3 127.0.0.1:30004@31004,host4 slave e7d1 0 1426238317239 4 connected\n"
         "67ed [::1]:30002@31002 master,fail? - 0 1426238316232 2 disconnected 5461-10922 11000\n"
         "e7d1 :30001@31001,, myself,master - 0 0 1 connected 0-5460 [77->-67ed] [93-<-07c3]\n"
     )
-    fake = type("N", (), {"ask": lambda *_: text, "place": Place("h", 1)})()
-    view = cluster.View(fake)
+    view = view_of(text, Place("h", 1))
+    assert view.epoch == 4
     assert view.peers["07c3"].place == Place("127.0.0.1", 30004) and view.peers["07c3"].primary == "e7d1"
     assert view.peers["07c3"].bus == 31004
     assert view.peers["67ed"].place == Place("::1", 30002) and view.peers["67ed"].failed
@@ -236,11 +241,33 @@ def test_cluster_nodes_are_read():
     assert [peer.id for peer in view.primaries] == ["e7d1", "67ed"]
 
 
+def test_shards_just_after_a_failover():
+    """One server knows already that b replaced a, the other one does not."""
+    late = (
+        "aaaa 127.0.0.1:1@11 master,fail? - 0 0 1 disconnected 0-99\n"
+        "bbbb 127.0.0.1:2@12 slave aaaa 0 0 1 connected\n"
+        "cccc 127.0.0.1:3@13 myself,master - 0 0 2 connected 100-16383\n"
+    )
+    early = (
+        "aaaa 127.0.0.1:1@11 master,fail - 0 0 1 disconnected\n"
+        "bbbb 127.0.0.1:2@12 myself,master - 0 0 3 connected 0-99\n"
+        "cccc 127.0.0.1:3@13 master - 0 0 2 connected 100-16383\n"
+    )
+    dead, heir, other = (status.Server(Place("127.0.0.1", port)) for port in (1, 2, 3))
+    other.view, heir.view = view_of(late, other.place), view_of(early, heir.place)
+    status.number_shards([dead, other, heir])
+    assert (dead.shard, heir.shard, other.shard) == (None, 0, 1)
+
+
 @contextlib.contextmanager
 def servers_of_conf(directory: Path, count: int):
     """Servers that run with nothing but the lines of `het-ps conf --cluster`, and a port each."""
     text = het_ps("conf", "--cluster", "--maxmemory", "100mb", "--appendfsync", "no").out
-    assert text.count("CHANGE-ME") == 4
+    users = [
+        line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
+    ]
+    assert users == ["het-worker", "het-serving", "het-operator", "het-replica"]
+    assert text.count("CHANGE-ME") == len(users) + 1  # and masterauth
     first = free_ports(count)
     processes = []
     try:

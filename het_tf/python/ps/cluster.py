@@ -29,6 +29,7 @@ class Peer:
       bus: The port where the other servers reach it.
       flags: Such as myself, master, slave, fail?, fail, handshake, noaddr.
       primary: The id of its primary; "" if it is one.
+      epoch: Of its claim to its slots: the larger one holds. A replica has that of its primary.
       connected: Whether the one who tells has a link to it.
       slots: Those that it owns.
       migrating, importing: Open slots, and the id of the other side. Only a server itself tells its own.
@@ -39,6 +40,7 @@ class Peer:
     bus: int
     flags: frozenset[str]
     primary: str
+    epoch: int
     connected: bool
     slots: set[int] = field(default_factory=set)
     migrating: dict[int, str] = field(default_factory=dict)
@@ -73,13 +75,18 @@ class View:
         return sorted(found, key=lambda peer: (min(peer.slots, default=SLOTS), str(peer.place)))
 
     @property
+    def epoch(self) -> int:
+        """The newest claim to slots that the server knows of: after a failover the larger one is right."""
+        return max(peer.epoch for peer in self.peers.values())
+
+    @property
     def uncovered(self) -> list[int]:
         """Slots that nobody owns."""
         return sorted(set(range(SLOTS)).difference(*(peer.slots for peer in self.peers.values())))
 
 
 def _peer(line: str, asked: Place) -> Peer:
-    name, where, flags, primary, _, _, _, link, *slots = line.split()
+    name, where, flags, primary, _, _, epoch, link, *slots = line.split()
     reach, _, bus = where.partition(",")[0].partition("@")
     host, _, port = reach.rpartition(":")
     here = "myself" in flags.split(",") and (asked.path or not host)
@@ -89,6 +96,7 @@ def _peer(line: str, asked: Place) -> Peer:
         int(bus or 0),
         frozenset(flags.split(",")),
         "" if primary == "-" else primary,
+        int(epoch),
         link == "connected",
     )
     for word in slots:

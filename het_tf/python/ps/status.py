@@ -178,7 +178,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
         for place in _others(known):
             ask(place)
     found = list(servers.values())
-    _number_shards(found)
+    number_shards(found)
     _measure_lag(found)
     found.sort(key=lambda s: (s.shard is None, s.shard, s.role != "primary", s.name, str(s.place)))
     return Picture(found, list(_faults(found)), list(_notes(found)), time.monotonic())
@@ -196,8 +196,10 @@ def _others(server: Server) -> Iterator[Place]:
         yield Place(server.info["master_host"], int(server.info["master_port"]))
 
 
-def _number_shards(servers: list[Server]) -> None:
-    view = next((server.view for server in servers if server.view), None)
+def number_shards(servers: list[Server]) -> None:
+    """Fills in `shard`, and what the cluster says of servers that did not answer."""
+    # Just after a failover not everyone knows of it yet.
+    view = max((server.view for server in servers if server.view), key=lambda v: v.epoch, default=None)
     if view is None:
         for server in servers:
             server.shard = 0
