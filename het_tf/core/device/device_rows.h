@@ -1,0 +1,73 @@
+// What a client does for caches that are elsewhere than in its TableCaches: in the memory of a device
+// (kernels/cuda/device_cache.h). The cache on the device keeps rows, clocks and unsent updates; the client
+// keeps what the protocol needs between a device and the store: numbered frames, their resending, and what
+// they hold.
+//
+//   wanted (keys, bases) ─► Client::ReadForDevice ─► rows with every own frame on top that the store did not
+//                                                     know; the device puts its unsent update on top of that
+//   due, victims         ─► Client::PushForDevice ─► frames; Client::WaitForDevice: until they are applied
+//
+// What happens to rows behind the cache's back reaches it through a DeviceLines.
+#ifndef HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
+#define HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
+
+#include <cstdint>
+
+#include "het_tf/core/alloc.h"
+#include "het_tf/core/frame.h"
+#include "het_tf/core/span.h"
+
+namespace het {
+
+constexpr Clock kNoBase = -1;  // the row is not there, or its base is not to be trusted
+
+// Rows of one table and partition that a device wants.
+struct DeviceRead {
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t n;
+    const Key* keys;     // different ones
+    const Clock* bases;  // kNoBase: fetch; else: check, and fetch if it is past the pull bound
+    // Out, n elements each, for those that came; a caller gives the room.
+    uint8_t* came;   // 0: the copy may stay as it is (checks alone)
+    uint8_t* admit;  // fetches of a training read: may it enter the cache? (CacheConfig::admit_after)
+    Clock* clocks;   // the new base
+    float* rows;     // n * row_floats; row i at i * row_floats
+  };
+  Vector<Part> parts;
+};
+
+// Updates of one table that left a device.
+struct DevicePush {
+  struct Part {
+    uint64_t table;
+    size_t n;
+    const Key* keys;        // of any partitions
+    const uint32_t* ticks;  // > 0
+    const float* updates;   // n * row_floats, laid out like rows
+    bool evicted;           // counted as evict_push, else as bound_push
+  };
+  Vector<Part> parts;
+};
+
+// A cache on a device, as the client sees it. Called with the engine's lock on the client held, in the middle
+// of any call of the client; what is called for may be put off until that call has returned, but comes before
+// rows of it are installed.
+class DeviceLines {
+ public:
+  virtual ~DeviceLines() = default;
+  // Bases of rows of this partition are not to be trusted any more; unsent updates stay.
+  virtual void Invalidate(uint32_t partition) = 0;
+  // Rows of this partition go, with their unsent updates.
+  virtual void Drop(uint32_t partition) = 0;
+  virtual void DropKeys(Span<const Key> keys) = 0;
+  // Rows without unsent updates go.
+  virtual void DropClean() = 0;
+  // This process is a fork: what the device holds is the parent's.
+  virtual void Forsake() = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
