@@ -90,7 +90,7 @@ def ps_goals(result: dict) -> list[str]:
     lines = ["| | goal | measured |", "|---|---|--:|"]
     for goal in result["goals"]:
         mark = "met" if goal["met"] else "**missed**"
-        sign = "at most" if "memory" in goal["goal"] else "at least"
+        sign = "at most" if "memory" in goal["goal"] or "longest" in goal["goal"] else "at least"
         lines.append(f"| {mark} | {goal['goal']}: {sign} {goal['limit']} | {goal['value']:.2f} |")
     return lines
 
@@ -108,7 +108,7 @@ def ps_throughput(result: dict) -> list[str]:
     ]
 
 
-def ps_memory(result: dict) -> list[str]:
+def table_and_goals(result: dict) -> list[str]:
     return [*result["table"], "", *ps_goals(result)]
 
 
@@ -148,7 +148,8 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
-    "ps_memory": ("ps_memory.json", ps_memory),
+    "ps_memory": ("ps_memory.json", table_and_goals),
+    "ps_sweep": ("ps_sweep.json", table_and_goals),
     "checkpoint": ("checkpoint.json", checkpoint),
     "serving": ("serving.json", serving),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),

@@ -96,6 +96,7 @@ TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
   ASSERT_EQ(Limit(R"({"ttl":1})").text, "77");
   ASSERT_TRUE(AwaitRows(0)) << RowsOf() << server().Log();
   EXPECT_EQ(server().Info("het", "het_swept_ttl"), 100);
+  EXPECT_GT(server().Info("het", "het_sweep_longest_us"), 0);
   Push(1000, 3);  // from the clock floor on
   ASSERT_EQ(Limit(R"({"min_count":2,"min_count_ttl":1})").text, "77");
   Push(1000, 1);

@@ -60,6 +60,7 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows_removed", stats.rows_removed);
   add("clients_forgotten", stats.swept.clients);
   add("sweeps", stats.sweeps);
+  add("sweep_longest_us", stats.sweep_longest_us);
   auto refused = [&](const char* name, FrameStatus status) {
     add(name, stats.by_status[static_cast<size_t>(status)]);
   };

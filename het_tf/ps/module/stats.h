@@ -14,16 +14,17 @@
 namespace het::module {
 
 struct Stats {
-  uint64_t frames = 0;           // of HET.STEP and HET.READ
-  uint64_t pushes_applied = 0;   // frames whose push part was applied
-  uint64_t pulls = 0;            // frames that asked for rows and got an answer
-  uint64_t rows_pulled = 0;      // rows in replies
-  uint64_t bytes_in = 0;         // of request frames
-  uint64_t bytes_out = 0;        // of reply frames
-  uint64_t refused_loading = 0;  // frames that came while a load was going on
-  Swept swept;                   // by sweeps of this server; a replica is told what its primary swept
-  uint64_t rows_removed = 0;     // by HET.LOAD, from a user or from the primary
-  uint64_t sweeps = 0;           // steps of the timer that looked at rows
+  uint64_t frames = 0;            // of HET.STEP and HET.READ
+  uint64_t pushes_applied = 0;    // frames whose push part was applied
+  uint64_t pulls = 0;             // frames that asked for rows and got an answer
+  uint64_t rows_pulled = 0;       // rows in replies
+  uint64_t bytes_in = 0;          // of request frames
+  uint64_t bytes_out = 0;         // of reply frames
+  uint64_t refused_loading = 0;   // frames that came while a load was going on
+  Swept swept;                    // by sweeps of this server; a replica is told what its primary swept
+  uint64_t rows_removed = 0;      // by HET.LOAD, from a user or from the primary
+  uint64_t sweeps = 0;            // steps of the timer that looked at rows
+  uint64_t sweep_longest_us = 0;  // the main thread's own time in the longest of them
   // Frames by their answer.
   std::array<uint64_t, static_cast<size_t>(FrameStatus::kOutOfMemory) + 1> by_status{};
 };
