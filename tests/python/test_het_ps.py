@@ -16,7 +16,8 @@ import redis_lib
 from het_ps_lib import ask, check, free_ports, het_ps, kill, picture, pids, train, up
 
 import het_tf
-from het_tf.python.ps import address, layout, redis_server, show, status
+from het_tf.python.ps import address, layout, redis_server, servers, show, status
+from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.redis_server import LocalServer
 
 ROOT = Path(het_tf.__file__).parents[1]
@@ -314,6 +315,21 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     assert "none.so is missing" in het_ps("up", "--dir", tmp_path / "new", status=1).err
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "apt-get install redis-server" in het_ps("up", "--dir", tmp_path / "new", status=1).err
+
+
+def test_two_that_make_servers_in_one_directory(tmp_path):
+    directory = tmp_path / "ps"
+    first, second = (
+        servers.prepare(directory, shards=1, port=free_ports(1), bind="127.0.0.1") for _ in range(2)
+    )
+    assert first.port != second.port
+    try:
+        servers.up(first, 30, lambda _: None)
+        with pytest.raises(ServerError, match=r"another het-ps .* meanwhile: 1 shards"):
+            servers.up(second, 30, lambda _: None)
+        assert layout.load(directory).port == first.port
+    finally:
+        het_ps("down", "--dir", directory)
 
 
 def test_a_server_that_does_not_start_quotes_its_log(tmp_path):

@@ -95,6 +95,13 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
     """
     program = redis_server.find_server()
     with locked(layout.directory):
+        recorded = load(layout.directory)
+        fixed = (*_SHAPE, "password")
+        if recorded and any(getattr(recorded, name) != getattr(layout, name) for name in fixed):
+            raise ServerError(
+                f"another het-ps has made servers in {layout.directory} meanwhile: {recorded.shards} shards"
+                f" with {recorded.replicas} replicas each. Run `het-ps up --dir {layout.directory}` for those"
+            )
         down = [member for member in layout.members if not member.pid()]
         check_ports(layout, down)
         layout.write()
