@@ -158,16 +158,20 @@ void Client::HandleEvent(Transport::Event* event) {
   if (event->kind == Transport::Event::kClosed) return Failed(link, event->reason, true);
   if (event->kind == Transport::Event::kReplicas || event->kind == Transport::Event::kUncounted)
     return HandleReplicas(link, *event);
-  // What was sent before this call may have been rejected for a reason that is gone by now: it is tried
-  // again.
-  if (event->kind == Transport::Event::kRejected && !link->outstanding.empty() &&
-      link->outstanding.front().sent_at >= waiting_since_) {
-    rejected_ = FailedPrecondition(event->reason);
-  }
   if (event->kind == Transport::Event::kRefused || event->kind == Transport::Event::kRejected) {
-    if (!link->outstanding.empty()) {
-      Requeue(link, std::move(link->outstanding.front().part));
-      link->outstanding.pop_front();
+    // Requests of a partition that moves may be at two servers: the later one may be answered first.
+    const auto refused = std::find_if(
+        link->outstanding.begin(), link->outstanding.end(), [&](const Link::Outstanding& request) {
+          return event->request_id == 0 || request.request_id == event->request_id;
+        });
+    if (refused != link->outstanding.end()) {
+      // What was sent before this call may have been rejected for a reason that is gone by now: it is tried
+      // again.
+      if (event->kind == Transport::Event::kRejected && refused->sent_at >= waiting_since_) {
+        rejected_ = FailedPrecondition(event->reason);
+      }
+      Requeue(link, std::move(refused->part));
+      link->outstanding.erase(refused);
     }
     return Failed(link, event->reason, false);
   }

@@ -34,6 +34,7 @@ uint32_t Narrow(uint64_t value, bool* ok) {
   return static_cast<uint32_t>(value);
 }
 
+constexpr size_t kRequestIdAt = 8;
 constexpr size_t kSeqAt = 48;
 
 // At least what the frame takes: of heads, and of 10 bytes for any varint of 64 bits and 5 for one of 32.
@@ -110,6 +111,12 @@ uint64_t SeqOf(Span<const uint8_t> frame) {
   uint64_t seq = 0;
   if (frame.size() >= kSeqAt + sizeof(seq)) std::memcpy(&seq, frame.data() + kSeqAt, sizeof(seq));
   return seq;
+}
+
+uint32_t RequestIdOf(Span<const uint8_t> frame) {
+  uint32_t id = 0;
+  if (frame.size() >= kRequestIdAt + sizeof(id)) std::memcpy(&id, frame.data() + kRequestIdAt, sizeof(id));
+  return id;
 }
 
 Status Decode(Span<const uint8_t> bytes, Request* q) {

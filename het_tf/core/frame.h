@@ -125,6 +125,8 @@ void Encode(const Reply& reply, Bytes* out);
 void EncodePush(const Request& request, Bytes* out);
 // The seq of an encoded request; 0 for what is too short to be one.
 uint64_t SeqOf(Span<const uint8_t> frame);
+// Its request_id; the same.
+uint32_t RequestIdOf(Span<const uint8_t> frame);
 // InvalidArgument for anything that Encode cannot have written. Throws std::bad_alloc, at most in proportion
 // to the size of the frame.
 Status Decode(Span<const uint8_t> bytes, Request* request);

@@ -36,7 +36,8 @@ class Transport {
     Kind kind = kReply;
     uint32_t partition = 0;
     Bytes bytes;
-    std::string reason;  // for people; of all but kReply and kReplicas
+    std::string reason;       // for people; of all but kReply and kReplicas
+    uint32_t request_id = 0;  // of kRefused and kRejected: the request's; 0: of the oldest one on its way
     uint64_t seq = 0;
     uint32_t replicas = 0;
   };

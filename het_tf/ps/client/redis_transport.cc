@@ -101,18 +101,22 @@ void RedisTransport::SendNow(Server* server, uint32_t partition, Bytes frame) {
     server->connection->Enqueue({"ASKING"});
     server->owed.push_back({Owed::kAsking, partition, {}});
   }
-  const bool push = SeqOf(Span<const uint8_t>(frame.data(), frame.size())) != 0;
+  const Span<const uint8_t> head(frame.data(), frame.size());
+  const bool push = SeqOf(head) != 0;
+  const uint32_t request_id = RequestIdOf(head);
   server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
-  server->owed.push_back({Owed::kFrame, partition, {}, !push, push ? 0 : server->pull_bytes});
+  server->owed.push_back({Owed::kFrame, partition, {}, !push, push ? 0 : server->pull_bytes, request_id});
   server->owed_bytes += server->owed.back().bytes;
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
 }
 
-void RedisTransport::Refused(uint32_t partition, const ServerNode& node, const std::string& error) {
+void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std::string& error) {
+  const uint32_t partition = owed.partition;
   Event event;
   event.kind = Event::kRefused;
   event.partition = partition;
+  event.request_id = owed.request_id;
   event.reason = node.ToString() + ": " + error;
   Redirect redirect;
   if (ParseRedirect(error, node, &redirect)) {
@@ -152,14 +156,13 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
     }
     server->owed_bytes -= owed.bytes;
     if (owed.pull) server->pull_bytes = (3 * server->pull_bytes + reply.bytes.size()) / 4;
-    const uint32_t partition = owed.partition;
     if (reply.kind == RedisReply::kString) {
       Event event;
-      event.partition = partition;
+      event.partition = owed.partition;
       event.bytes = std::move(reply.bytes);
       events_.push_back(std::move(event));
     } else {
-      Refused(partition, server->connection->node(),
+      Refused(owed, server->connection->node(),
               reply.kind == RedisReply::kError ? reply.text() : "an answer that is no frame");
     }
   }

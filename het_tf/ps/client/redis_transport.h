@@ -63,6 +63,7 @@ class RedisTransport : public Transport {
     std::vector<Mark> marks;  // of kWait
     bool pull = false;        // a frame without a push
     size_t bytes = 0;         // that the answer to it is expected to take
+    uint32_t request_id = 0;
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
@@ -86,7 +87,7 @@ class RedisTransport : public Transport {
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
-  void Refused(uint32_t partition, const ServerNode& node, const std::string& error);
+  void Refused(const Owed& owed, const ServerNode& node, const std::string& error);
   void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
 
   int process_;
