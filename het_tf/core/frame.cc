@@ -186,7 +186,7 @@ void Encode(const Reply& p, Bytes* out) {
     const size_t row_bytes = t.row_floats * sizeof(float);
     uint8_t* at = w.Append(t.stored_rows.size() * row_bytes);
     for (const float* row : t.stored_rows) {
-      std::memcpy(at, row, row_bytes);
+      if (row_bytes > 0) std::memcpy(at, row, row_bytes);  // no floats: null, perhaps
       at += row_bytes;
     }
     w.Varint(t.lag_histogram.size());

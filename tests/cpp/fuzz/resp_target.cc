@@ -111,7 +111,8 @@ std::vector<Bytes> Seeds() {
           Text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n"),
           Text("*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:"
                "2\r\n"),
-          Text("$20\r\ntoo short")};
+          Text("$20\r\ntoo short"),
+          Text("$40\r\nlonger than two pieces of those that we.\r\n:1\r\n")};
 }
 
 }  // namespace het::fuzz
