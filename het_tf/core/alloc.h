@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace het {
@@ -53,6 +54,27 @@ struct Allocator {
 
 template <typename T>
 using Vector = std::vector<T, Allocator<T>>;
+
+// Elements that are made without a value have none: resize(n) leaves what it adds unwritten, for a caller
+// that writes it next. resize(n, value) is as everywhere.
+template <typename T>
+struct UnwrittenAllocator : Allocator<T> {
+  template <typename U>
+  struct rebind {
+    using other = UnwrittenAllocator<U>;
+  };
+  UnwrittenAllocator() = default;
+  template <typename U>
+  UnwrittenAllocator(const UnwrittenAllocator<U>&) {}  // NOLINT: rebinding
+  template <typename U, typename... Args>
+  void construct(U* p, Args&&... args) {
+    if constexpr (sizeof...(Args) == 0) {
+      ::new (static_cast<void*>(p)) U;
+    } else {
+      ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+    }
+  }
+};
 
 }  // namespace het
 

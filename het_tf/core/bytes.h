@@ -15,7 +15,8 @@ namespace het {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little-endian and written by memcpy");
 
-using Bytes = Vector<uint8_t>;
+// Bytes(n) and resize(n) leave the new bytes unwritten.
+using Bytes = std::vector<uint8_t, UnwrittenAllocator<uint8_t>>;
 
 inline uint64_t ZigZag(int64_t v) { return (static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63); }
 inline int64_t UnZigZag(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
@@ -29,8 +30,13 @@ class Writer {
     Raw(&value, sizeof(value));
   }
   void Raw(const void* data, size_t size) {
-    const auto* bytes = static_cast<const uint8_t*>(data);
-    out_->insert(out_->end(), bytes, bytes + size);
+    if (size > 0) std::memcpy(Append(size), data, size);
+  }
+  // The next `size` bytes, for the caller to write before anything else is written.
+  uint8_t* Append(size_t size) {
+    const size_t at = out_->size();
+    out_->resize(at + size);
+    return out_->data() + at;
   }
   void Varint(uint64_t value) {
     while (value >= 0x80) {
@@ -78,6 +84,19 @@ class Reader {
     return bytes;
   }
   uint64_t Varint() {
+    // Without a branch on the length, which nobody can predict where keys are a hundred apart.
+    if (left() >= sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, at_, sizeof(word));
+      const uint64_t ends = ~word & 0x8080808080808080;
+      if (ends != 0) {
+        at_ += __builtin_ctzll(ends) / 8 + 1;
+        word &= ends ^ (ends - 1);  // nothing behind the first end
+        word = ((word & 0x7f007f007f007f00) >> 1) | (word & 0x007f007f007f007f);
+        word = ((word & 0x3fff00003fff0000) >> 2) | (word & 0x00003fff00003fff);
+        return ((word & 0x0fffffff00000000) >> 4) | (word & 0x000000000fffffff);
+      }
+    }
     uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
       if (at_ == end_) break;
@@ -99,12 +118,15 @@ class Reader {
     keys->clear();
     if (count > left()) ok_ = false;
     if (!ok_) return;
-    keys->reserve(count);
+    keys->resize(count);
+    Reader r = *this;  // in registers
     uint64_t before = 0;
-    for (size_t i = 0; i < count && ok_; ++i) {
-      before += static_cast<uint64_t>(UnZigZag(Varint()));
-      keys->push_back(static_cast<int64_t>(before));
+    for (size_t i = 0; i < count && r.ok_; ++i) {
+      before += static_cast<uint64_t>(UnZigZag(r.Varint()));
+      (*keys)[i] = static_cast<int64_t>(before);
     }
+    *this = r;
+    if (!ok_) keys->clear();
   }
 
  private:

@@ -52,7 +52,7 @@ size_t SizeBound(const Reply& p) {
   size_t bytes = 48 + p.message.size();
   for (const TableReply& t : p.tables) {
     bytes += 80 + 10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size()) +
-             5 * t.refreshed.size() + sizeof(float) * t.rows.size();
+             5 * t.refreshed.size() + sizeof(float) * (t.rows.size() + t.stored_rows.size() * t.row_floats);
   }
   return bytes;
 }
@@ -190,6 +190,12 @@ void Encode(const Reply& p, Bytes* out) {
     w.Varint(t.fetched_clocks.size());
     WriteClocks(t.fetched_clocks, &w);
     w.Raw(t.rows.data(), t.rows.size() * sizeof(float));
+    const size_t row_bytes = t.row_floats * sizeof(float);
+    uint8_t* at = w.Append(t.stored_rows.size() * row_bytes);
+    for (const float* row : t.stored_rows) {
+      if (row_bytes > 0) std::memcpy(at, row, row_bytes);  // no floats: null, perhaps
+      at += row_bytes;
+    }
     w.Varint(t.lag_histogram.size());
     for (uint64_t count : t.lag_histogram) w.Varint(count);
   }

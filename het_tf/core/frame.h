@@ -101,6 +101,8 @@ struct TableReply {
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
   Vector<float> rows;
+  // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves it empty.
+  Vector<const float*> stored_rows;
   Vector<uint64_t> lag_histogram;  // see LagBucket
 };
 

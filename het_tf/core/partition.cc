@@ -160,12 +160,8 @@ void Partition::Answer(const Request& q, Reply* p) {
     answer.table = t.table;
     answer.epoch = shard->epoch();
     answer.row_floats = static_cast<uint32_t>(store.row_floats());
-    auto add_row = [&](uint32_t row) {
-      const float* data = store.data(row);
-      answer.rows.insert(answer.rows.end(), data, data + store.row_floats());
-    };
-
-    answer.rows.reserve(t.fetch_keys.size() * store.row_floats());
+    answer.stored_rows.reserve(t.fetch_keys.size());
+    answer.fetched_clocks.reserve(t.fetch_keys.size());
     Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
     Vector<uint32_t> rows(hashes.size());
     auto find = [&](const Vector<Key>& keys) {
@@ -186,13 +182,13 @@ void Partition::Answer(const Request& q, Reply* p) {
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
       answer.refreshed_clocks.push_back(clock);
-      if (clock != 0) add_row(rows[k]);
+      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
     }
     find(t.fetch_keys);
     for (size_t k = 0; k < t.fetch_keys.size(); ++k) {
       const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
       answer.fetched_clocks.push_back(clock);
-      if (clock != 0) add_row(rows[k]);
+      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
     }
   }
 }
@@ -247,7 +243,7 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handlin
       }
     }
     Encode(reply, bytes);
-    for (const TableReply& t : reply.tables) handled.rows += t.rows.size() / std::max(1u, t.row_floats);
+    for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
   } catch (const std::bad_alloc&) {
     // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded
     // before anything is allocated, so the client is known.

@@ -125,6 +125,7 @@ class Partition {
   Swept SweepPushed(const Request& request, const Handling& how);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
+  // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
 
   PartitionId id_;

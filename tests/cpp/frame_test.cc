@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 #include "tests/cpp/testing/random.h"
 
@@ -128,6 +129,65 @@ TEST(Frame, RepliesRoundTrip) {
       EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
     }
     EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), r.Below(bytes.size())), &q).ok());
+  }
+}
+
+// Rows that stand elsewhere make the same frame as rows that the reply has.
+TEST(Frame, StoredRowsAreRows) {
+  for (uint32_t floats : {0u, 1u, 16u}) {
+    Reply reply;
+    reply.tables.resize(2);
+    Reply stored = reply;
+    std::vector<float> rows(3 * floats);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    for (Reply* r : {&reply, &stored}) {
+      TableReply& t = r->tables[0];
+      t.row_floats = floats;
+      t.refreshed = {4};
+      t.refreshed_clocks = {9};
+      t.fetched_clocks = {2, 0, 3};
+    }
+    for (size_t row : {2u, 0u, 1u}) {
+      const float* begin = rows.data() + row * floats;
+      reply.tables[0].rows.insert(reply.tables[0].rows.end(), begin, begin + floats);
+      stored.tables[0].stored_rows.push_back(begin);
+    }
+    Bytes expected;
+    Bytes bytes;
+    Encode(reply, &expected);
+    Encode(stored, &bytes);
+    EXPECT_EQ(bytes, expected) << floats;
+    Reply decoded;
+    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &decoded).ok());
+    EXPECT_EQ(decoded.tables[0].rows, reply.tables[0].rows);
+  }
+}
+
+// Against the definition, byte by byte; with few bytes behind and with many.
+TEST(Frame, VarintsOfAnyLengthAndWherever) {
+  for (uint64_t seed = 1; seed <= Scaled(2000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    std::vector<uint8_t> bytes(1 + r.Below(24));
+    for (uint8_t& byte : bytes) {
+      const uint64_t kind = r.Below(8);
+      byte = kind == 0 ? 0x80 : kind == 1 ? 0xff : static_cast<uint8_t>(r.Next());
+      if (kind > 1 && r.Chance(0.5)) byte |= 0x80;
+    }
+    Reader reader({bytes.data(), bytes.size()});
+    for (size_t at = 0; at < bytes.size();) {
+      uint64_t expected = 0;
+      bool ends = false;
+      for (int shift = 0; shift < 64 && at < bytes.size() && !ends; shift += 7, ++at) {
+        expected |= static_cast<uint64_t>(bytes[at] & 0x7f) << shift;
+        ends = bytes[at] < 0x80;
+      }
+      const uint64_t value = reader.Varint();
+      ASSERT_EQ(reader.ok(), ends);
+      if (!ends) break;
+      ASSERT_EQ(value, expected);
+      ASSERT_EQ(reader.left(), bytes.size() - at);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "tests/cpp/testing/fake_server.h"
+#include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"
 
 namespace het::testing {
@@ -307,6 +308,37 @@ TEST_F(TransportTest, MoreAnswersThanQuestions) {
   ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
   ASSERT_EQ(replies.size(), keys_.size());
   for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
+}
+
+// Long strings are read in place, and what comes with their ends is not lost.
+TEST_F(TransportTest, AnswersOfAnyLengthInOneStream) {
+  FakeServer server(&service_, keys_);
+  server.SetScript([](const FakeServer::Command& command) -> std::string {
+    const size_t size = std::stoul(command.words[1]);
+    if (command.words[0] == "NUMBER") return ":" + command.words[1];
+    return "$" + command.words[1] + "\r\n" + std::string(size, static_cast<char>('a' + size % 26));
+  });
+  BytePool pool;
+  RedisConnection connection(server.address().nodes[0], "", "", &pool);
+  std::vector<std::vector<std::string>> commands;
+  Random r(1);
+  for (int i = 0; i < 200; ++i) {
+    const size_t most = r.Chance(0.5) ? 100 : r.Chance(0.7) ? 3 * RedisConnection::kDirectBytes : 2000000;
+    commands.push_back({r.Chance(0.3) ? "NUMBER" : "STRING", std::to_string(r.Below(most))});
+  }
+  std::vector<RedisReply> replies;
+  const Status status = connection.Ask(commands, 20, &replies);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(replies.size(), commands.size());
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const size_t size = std::stoul(commands[i][1]);
+    if (commands[i][0] == "NUMBER") {
+      EXPECT_EQ(replies[i].integer, static_cast<int64_t>(size)) << i;
+    } else {
+      EXPECT_TRUE(replies[i].text() == std::string(size, static_cast<char>('a' + size % 26))) << i;
+    }
+    pool.Give(std::move(replies[i].bytes));
+  }
 }
 
 // --- replicas

@@ -194,7 +194,12 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
   }
   buffer_.resize(kReadBytes);
   for (;;) {
-    const ssize_t got = recv(fd_, buffer_.data(), buffer_.size(), 0);
+    // A frame that has begun to come goes where it stays; what the buffer gets is copied.
+    Span<uint8_t> room = reader_.Room();
+    if (room.size() < kDirectBytes) room = {};
+    const size_t behind = room.size() == 0 ? kReadBytes : kBehindBytes;
+    const iovec parts[] = {{room.data(), room.size()}, {buffer_.data(), behind}};
+    const ssize_t got = readv(fd_, parts, 2);
     if (got == 0) return Close(node_.ToString() + " closed the connection");
     if (got < 0) {
       if (errno == EINTR) continue;
@@ -203,7 +208,9 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
     }
     moved_at_ = Now();
     const size_t before = replies->size();
-    if (!reader_.Feed({buffer_.data(), static_cast<size_t>(got)}, replies)) {
+    const size_t direct = std::min(static_cast<size_t>(got), room.size());
+    reader_.Took(direct);
+    if (!reader_.Feed({buffer_.data(), static_cast<size_t>(got) - direct}, replies)) {
       return Close(node_.ToString() + " sent what is no reply: " + reader_.error());
     }
     if (awaits_auth_ && replies->size() > before) {
@@ -215,7 +222,7 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
         return Close(node_.ToString() + " refuses the login: " + login.text());
       }
     }
-    if (static_cast<size_t>(got) < buffer_.size()) return;
+    if (static_cast<size_t>(got) < room.size() + behind) return;
   }
 }
 

@@ -4,7 +4,8 @@
 //   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► ReplyReader ──► replies, oldest first
 //
 // A command is a short head and, for frames, a body that is handed over and never copied. Reads ask for
-// kReadBytes at a time. Whatever goes wrong closes the connection for good; the owner makes a new one.
+// kReadBytes at a time, or for the rest of a frame, into its own memory, and a little behind it. Whatever
+// goes wrong closes the connection for good; the owner makes a new one.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CONNECTION_H_
@@ -25,6 +26,8 @@ namespace het {
 class RedisConnection {
  public:
   static constexpr size_t kReadBytes = 256 * 1024;
+  static constexpr size_t kDirectBytes = 8 * 1024;  // of a frame, at least, for a read of its own
+  static constexpr size_t kBehindBytes = 4 * 1024;  // the beginning of the next reply
 
   // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given: memory of
   // answers comes out of it, and that of bodies that were sent goes there; it outlives the connection.

@@ -10,6 +10,7 @@ namespace {
 
 // A string's memory is taken as its bytes come once it is longer than this: a length is only a claim.
 constexpr size_t kReserveAtOnce = size_t{16} << 20;
+constexpr size_t kLineEnd = 2;
 
 // --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others by their
 // parent
@@ -132,18 +133,34 @@ bool ReplyReader::Begin(Span<const uint8_t>* bytes) {
   } else {
     string_.bytes.reserve(reserved);
   }
-  missing_ = size + 2;
+  missing_ = size + kLineEnd;
   in_string_ = true;
   *bytes = {bytes->data() + at + 2, bytes->size() - at - 2};
   return true;
 }
 
+Span<uint8_t> ReplyReader::Room() {
+  Took(0);
+  if (!in_string_ || missing_ <= kLineEnd) return {};
+  const size_t have = string_.bytes.size();
+  const size_t room = std::min(missing_ - kLineEnd, kReserveAtOnce);
+  string_.bytes.resize(have + room);
+  room_ = room;
+  return {string_.bytes.data() + have, room_};
+}
+
+void ReplyReader::Took(size_t size) {
+  string_.bytes.resize(string_.bytes.size() - room_ + size);
+  missing_ -= size;
+  room_ = 0;
+}
+
 bool ReplyReader::Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* replies) {
   const size_t take = std::min(bytes->size(), missing_);
-  const size_t of_string = std::min(take, missing_ - std::min<size_t>(missing_, 2));
+  const size_t of_string = std::min(take, missing_ - std::min(missing_, kLineEnd));
   string_.bytes.insert(string_.bytes.end(), bytes->data(), bytes->data() + of_string);
   for (size_t i = of_string; i < take; ++i) {
-    if ((*bytes)[i] != (missing_ - i == 2 ? '\r' : '\n')) {
+    if ((*bytes)[i] != (missing_ - i == kLineEnd ? '\r' : '\n')) {
       error_ = "a string does not end where it says";
       return false;
     }

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "het_tf/ps/client/cluster.h"
+#include "het_tf/ps/client/reply_reader.h"
 #include "tests/cpp/fuzz/target.h"
 
 namespace het::fuzz {
@@ -67,6 +69,32 @@ class Server {
   Bytes answer_;
 };
 
+// The strings and the order of what came, in pieces; `direct`: what the reader has room for goes there.
+std::string ReadPieces(Span<const uint8_t> input, size_t piece, bool direct) {
+  ReplyReader reader;
+  std::vector<RedisReply> replies;
+  std::string all;
+  for (size_t at = 0; at < input.size();) {
+    Span<const uint8_t> bytes = input.subspan(at, std::min(piece, input.size() - at));
+    at += bytes.size();
+    if (direct) {
+      const Span<uint8_t> room = reader.Room();
+      const size_t size = std::min(room.size(), bytes.size());
+      std::copy_n(bytes.begin(), size, room.begin());
+      reader.Took(size);
+      bytes = bytes.subspan(size, bytes.size() - size);
+    }
+    if (!reader.Feed(bytes, &replies)) {
+      all = "failed behind ";
+      break;
+    }
+  }
+  for (const RedisReply& reply : replies) {
+    all += std::to_string(reply.kind) + ":" + std::to_string(reply.bytes.size()) + ":" + reply.text();
+  }
+  return all;
+}
+
 Bytes Text(const std::string& text) { return Bytes(text.begin(), text.end()); }
 
 }  // namespace
@@ -83,7 +111,8 @@ std::vector<Bytes> Seeds() {
           Text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n"),
           Text("*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:"
                "2\r\n"),
-          Text("$20\r\ntoo short")};
+          Text("$20\r\ntoo short"),
+          Text("$40\r\nlonger than two pieces of those that we.\r\n:1\r\n")};
 }
 
 }  // namespace het::fuzz
@@ -101,6 +130,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (cluster.Refresh(0.5).ok()) {
       for (uint32_t slot : {0u, 8192u, 16383u}) static_cast<void>(cluster.NodeOf(slot).ToString());
     }
+  }
+  for (size_t piece : {size_t{1}, size_t{7}, size}) {
+    if (ReadPieces({data, size}, piece, true) != ReadPieces({data, size}, piece, false))
+      Fail("what is read in place is something else");
   }
   const std::string text(reinterpret_cast<const char*>(data), size);
   Redirect redirect;
