@@ -9,8 +9,9 @@
 //
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
 //
-// Order: rows of a read are installed before anything else of their table is pushed. A row of an answer lacks
-// what was pushed after the read.
+// Order: rows of a read are installed before anything else of their table is pushed, and no row that the
+// answer has leaves to make room for another one of it: a row of an answer lacks what was pushed after it
+// came.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
 #define HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
 
