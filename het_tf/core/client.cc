@@ -271,10 +271,6 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
 Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   CheckFork();
   for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
-  for (const CachedWrite::Part& part : write->parts) {
-    const TableCache& cache = *caches_.at(part.table);
-    if (cache.device() != nullptr) return LinesAreElsewhere(cache);
-  }
   HET_RETURN_IF_ERROR(FetchMissing(write, token));
   for (CachedWrite::Part& part : write->parts) {
     TableCache* cache = caches_.at(part.table).get();

@@ -139,7 +139,7 @@ class Client {
   Status Write(CachedWrite* write, uint64_t token, ThreadPool* pool);
   // The token's rows may be evicted again. Unknown tokens are fine.
   void Unpin(uint64_t token);
-  // Pushes everything and waits until it is applied.
+  // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was given.
   Status Flush();
   // All applied frames are durable: they need not be kept.
   void MarkDurable();

@@ -7,10 +7,66 @@
 // the partition came to life again, the table was loaded, or the row was pushed, the whole part is asked anew
 // (AskAnew), as fetches.
 #include <algorithm>
+#include <utility>
 
 #include "het_tf/core/client.h"
 
 namespace het {
+namespace {
+
+// What a push makes of one partition.
+struct NewFrames {
+  std::vector<PushFrame> frames;
+  size_t bytes = 0;  // of the last one's rows
+};
+
+// Adds the rows of a part to the frames of their partitions.
+void Sort(const DevicePush::Part& part, TableCache* cache, size_t max_frame_bytes, Vector<NewFrames>* made) {
+  const auto partitions = static_cast<uint32_t>(made->size());
+  const Optimizer& optimizer = cache->schema().optimizer();
+  const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
+
+  Vector<uint32_t> partition_of(part.n);
+  Vector<size_t> end(partitions);
+  for (size_t i = 0; i < part.n; ++i) {
+    partition_of[i] = PartitionOf(cache->lines().Hash(part.keys[i]), partitions);
+    ++end[partition_of[i]];
+  }
+  size_t sum = 0;
+  for (size_t& count : end) count = std::exchange(sum, sum + count);
+  Vector<uint32_t> order(part.n);
+  for (uint32_t i = 0; i < part.n; ++i) order[end[partition_of[i]]++] = i;
+
+  size_t next = 0;
+  for (uint32_t p = 0; p < partitions; ++p) {
+    auto& [frames, bytes] = (*made)[p];
+    while (next < end[p]) {
+      // A key has one place in a frame: more of the same table begins another.
+      if (frames.empty() || frames.back().Of(cache) != nullptr || bytes + row_bytes > max_frame_bytes) {
+        frames.emplace_back();
+        bytes = 0;
+      }
+      const size_t fit = max_frame_bytes > bytes ? (max_frame_bytes - bytes) / row_bytes : 0;
+      const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
+      PushFrame::Section section{cache, {}, {}, {}, {}};
+      section.keys.reserve(rows);
+      section.ticks.reserve(rows);
+      section.wire.reserve(rows * optimizer.wire_floats());
+      for (const size_t stop = next + rows; next < stop; ++next) {
+        const uint32_t i = order[next];
+        section.keys.push_back(part.keys[i]);
+        section.ticks.push_back(part.ticks[i]);
+        const float* update = part.updates + i * optimizer.row_floats();
+        section.wire.insert(section.wire.end(), update + optimizer.wire_begin(),
+                            update + optimizer.row_floats());
+      }
+      frames.back().sections.push_back(std::move(section));
+      bytes += rows * row_bytes;
+    }
+  }
+}
+
+}  // namespace
 
 Status Client::AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines) {
   CheckFork();
@@ -163,65 +219,13 @@ void Client::AskAnew(Link* link, bool answered_alone) {
 
 Status Client::PushForDevice(const DevicePush& push) {
   for (const DevicePush::Part& part : push.parts) HET_RETURN_IF_ERROR(CheckDevice(part.table));
-  struct Making {
-    std::vector<PushFrame> frames;
-    size_t bytes = 0;  // of the last one
-  };
-  const auto partitions = static_cast<uint32_t>(links_.size());
-  std::vector<Making> made(partitions);
-  Vector<uint32_t> order;  // positions by partition
-  Vector<uint32_t> partition_of;
-  Vector<size_t> end(partitions);
-  for (const DevicePush::Part& part : push.parts) {
-    TableCache* cache = caches_.at(part.table).get();
-    const Optimizer& optimizer = cache->schema().optimizer();
-    const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
-
-    std::fill(end.begin(), end.end(), 0);
-    partition_of.resize(part.n);
-    for (size_t i = 0; i < part.n; ++i) {
-      partition_of[i] = PartitionOf(cache->lines().Hash(part.keys[i]), partitions);
-      ++end[partition_of[i]];
-    }
-    size_t sum = 0;
-    for (size_t& count : end) count = std::exchange(sum, sum + count);
-    order.resize(part.n);
-    for (uint32_t i = 0; i < part.n; ++i) order[end[partition_of[i]]++] = i;
-
-    size_t next = 0;
-    for (uint32_t p = 0; p < partitions; ++p) {
-      auto& [frames, bytes] = made[p];
-      while (next < end[p]) {
-        // A key has one place in a frame: a second part of the table, or its second frame, begins another.
-        if (frames.empty() || frames.back().Of(cache) != nullptr ||
-            bytes + row_bytes > config_.max_frame_bytes) {
-          frames.emplace_back();
-          bytes = 0;
-        }
-        const size_t fit =
-            config_.max_frame_bytes > bytes ? (config_.max_frame_bytes - bytes) / row_bytes : 0;
-        const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
-        PushFrame::Section section{cache, {}, {}, {}, {}};
-        section.keys.reserve(rows);
-        section.ticks.reserve(rows);
-        section.wire.reserve(rows * optimizer.wire_floats());
-        for (const size_t stop = next + rows; next < stop; ++next) {
-          const uint32_t i = order[next];
-          section.keys.push_back(part.keys[i]);
-          section.ticks.push_back(part.ticks[i]);
-          const float* update = part.updates + i * optimizer.row_floats();
-          section.wire.insert(section.wire.end(), update + optimizer.wire_begin(),
-                              update + optimizer.row_floats());
-        }
-        frames.back().sections.push_back(std::move(section));
-        bytes += rows * row_bytes;
-      }
-    }
-  }
+  Vector<NewFrames> made(links_.size());
+  for (const DevicePush::Part& part : push.parts)
+    Sort(part, caches_.at(part.table).get(), config_.max_frame_bytes, &made);
   // If memory ends in here, numbered frames stay empty, and that changes nothing.
   std::vector<std::pair<PushFrame*, PushFrame*>> numbered;
-  for (uint32_t p = 0; p < partitions; ++p) {
-    for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(&links_[p]), &frame);
+  for (Link& link : links_) {
+    for (PushFrame& frame : made[link.partition].frames) numbered.emplace_back(NewFrame(&link), &frame);
   }
   for (auto& [frame, content] : numbered) frame->sections.swap(content->sections);
 
@@ -230,8 +234,8 @@ Status Client::PushForDevice(const DevicePush& push) {
     (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
   }
   // Rows of answers from before this push lack it.
-  for (uint32_t p = 0; p < partitions; ++p) {
-    if (!made[p].frames.empty()) AskAnew(&links_[p], /*answered_alone=*/true);
+  for (Link& link : links_) {
+    if (!made[link.partition].frames.empty()) AskAnew(&link, /*answered_alone=*/true);
   }
   try {
     Progress(0);
