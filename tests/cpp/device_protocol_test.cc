@@ -5,13 +5,13 @@ namespace het::testing {
 namespace {
 
 TEST(DeviceProtocol, OneWorker) {
-  RunSchedules(1500, 40, false, [](WorldConfig* c) { c->devices = 1; });
+  RunSchedules(800, 40, false, [](WorldConfig* c) { c->devices = 1; });
 }
 
 TEST(DeviceProtocol, OneWorkerEveryOptimizerFaults) {
   for (const std::string& name : Optimizer::Names()) {
     SCOPED_TRACE(name);
-    RunSchedules(150, 40, true, [&](WorldConfig* c) {
+    RunSchedules(80, 40, true, [&](WorldConfig* c) {
       c->devices = 1;
       c->optimizer = name;
       c->dim = 1 + static_cast<uint32_t>(c->seed % 7);
@@ -27,17 +27,17 @@ void Mixed(WorldConfig* c) {
   c->devices = 1 + static_cast<uint32_t>(c->seed / 3 % c->workers);
 }
 
-TEST(DeviceProtocol, SeveralWorkers) { RunSchedules(1500, 60, false, Mixed); }
+TEST(DeviceProtocol, SeveralWorkers) { RunSchedules(800, 60, false, Mixed); }
 
 TEST(DeviceProtocol, Faults) {
-  RunSchedules(1500, 60, false, [](WorldConfig* c) {
+  RunSchedules(800, 60, false, [](WorldConfig* c) {
     Mixed(c);
     c->faults = Faults::Some(0.05);
   });
 }
 
 TEST(DeviceProtocol, RestartsLoseNothing) {
-  RunSchedules(1500, 60, true, [](WorldConfig* c) {
+  RunSchedules(800, 60, true, [](WorldConfig* c) {
     Mixed(c);
     c->faults = Faults::Some(0.03);
     c->client.durability = Durability::kCheckpoint;
@@ -45,7 +45,7 @@ TEST(DeviceProtocol, RestartsLoseNothing) {
 }
 
 TEST(DeviceProtocol, FailoversToAReplicaLoseNothing) {
-  RunSchedules(1000, 60, true, [](WorldConfig* c) {
+  RunSchedules(600, 60, true, [](WorldConfig* c) {
     Mixed(c);
     c->faults = Faults::Some(0.03);
     c->client.durability = Durability::kReplicated;
@@ -55,7 +55,7 @@ TEST(DeviceProtocol, FailoversToAReplicaLoseNothing) {
 }
 
 TEST(DeviceProtocol, FailoversThatLoseFrames) {
-  RunSchedules(1000, 60, true, [](WorldConfig* c) {
+  RunSchedules(600, 60, true, [](WorldConfig* c) {
     Mixed(c);
     c->faults = Faults::Some(0.03);
   });
