@@ -24,6 +24,7 @@
 #include "tests/cpp/testing/faulty_transport.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"
+#include "tests/cpp/testing/toy_device.h"
 #include "tests/cpp/testing/world_config.h"
 
 namespace het::testing {
@@ -56,6 +57,8 @@ class World {
   const Schema& schema(size_t table) const { return schemas_[table]; }
   FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
   Client& client(size_t w) { return *workers_[w].client; }
+  // Null: the worker's caches are where the client is.
+  ToyDevice* device(size_t w) { return workers_[w].device.get(); }
   Random& random() { return random_; }
   const std::vector<std::string>& errors() const { return errors_; }
   std::string FirstError() const {
@@ -78,11 +81,12 @@ class World {
 
   Status Read(size_t w, TestStep* step, bool training = true) {
     step->token = training ? NewToken() : 0;
-    const Status status = client(w).Read(step->MakeRead(), step->token);
+    const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
+                                               : client(w).Read(step->MakeRead(), step->token);
     if (status.ok()) CheckRead(w, step);
     return status;
   }
-  // A read that other calls may overtake; CheckRead when it is finished.
+  // A read that other calls may overtake: FinishRead ends it.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training) {
     step->token = training ? NewToken() : 0;
     for (auto& [where, p] : step->parts()) {
@@ -92,7 +96,13 @@ class World {
         for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
       }
     }
-    return client(w).BeginRead(step->MakeRead(), step->token);
+    return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
+                                : client(w).BeginRead(step->MakeRead(), step->token);
+  }
+  Status FinishRead(size_t w, ReadOp* op, TestStep* step) {
+    const Status status = device(w) != nullptr ? device(w)->FinishRead(op) : client(w).FinishRead(op);
+    if (status.ok()) CheckRead(w, step);
+    return status;
   }
   // Gives every touched key a tick.
   Status Write(size_t w, TestStep* step) {
@@ -108,7 +118,9 @@ class World {
       }
     }
     const uint64_t before = Ticks(w);
-    const Status status = client(w).Write(step->MakeWrite(learning_rate()), step->token, nullptr);
+    CachedWrite* write = step->MakeWrite(learning_rate());
+    const Status status = device(w) != nullptr ? device(w)->Write(write, step->token)
+                                               : client(w).Write(write, step->token, nullptr);
     if (!status.ok()) blocked_ = true;
     if (Ticks(w) != before) {
       for (auto& [key, g] : gradients) Issue(w, key, g);
@@ -117,11 +129,10 @@ class World {
     return status;
   }
   Status Flush(size_t w) {
-    const Status status = client(w).Flush();
+    const Status status = device(w) != nullptr ? device(w)->Flush() : client(w).Flush();
     if (!status.ok()) return status;
     for (auto& [key, issued] : issued_) {
-      if (client(w).UnappliedTicks(key.first, key.second) != 0)
-        Error("unapplied ticks after a flush", w, key);
+      if (UnappliedTicks(w, key) != 0) Error("unapplied ticks after a flush", w, key);
     }
     return status;
   }
@@ -160,6 +171,8 @@ class World {
           found[{schema->id(), cache->lines().meta(line).key}] += cache->pending(line);
         });
         for (const TableCache::Queued& q : cache->queue()) found[{schema->id(), q.key}] += q.ticks;
+        if (device(w) == nullptr) continue;
+        for (auto& [key, row] : device(w)->rows(schema->id())) found[{schema->id(), key}] += row.ticks;
       }
       for (uint32_t p = 0; p < service_.partitions(); ++p) {
         const Link& link = client(w).link(p);
@@ -227,6 +240,10 @@ class World {
     return Status();
   }
 
+  uint64_t UnappliedTicks(size_t w, const TableKey& key) {
+    return device(w) != nullptr ? device(w)->UnappliedTicks(key.first, key.second)
+                                : client(w).UnappliedTicks(key.first, key.second);
+  }
   int64_t ServerClock(const TableKey& key) {
     Clock clock = 0;
     OnServer(key, [&](const RowStore& rows, uint32_t row) { clock = rows.meta(row).clock; });
@@ -267,6 +284,7 @@ class World {
   struct Worker {
     std::unique_ptr<FaultyTransport> transport;
     std::unique_ptr<Client> client;
+    std::unique_ptr<ToyDevice> device;
   };
 
   static void Require(const Status& status) {
@@ -282,7 +300,13 @@ class World {
       return true;
     };
     worker.client = std::make_unique<Client>(worker.transport.get(), config_.client);
-    for (const Schema& schema : schemas_) Require(worker.client->AddTable(schema, config_.cache));
+    if (workers_.size() < config_.devices) {
+      worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
+    }
+    for (const Schema& schema : schemas_) {
+      Require(worker.device != nullptr ? worker.device->AddTable(schema, config_.cache)
+                                       : worker.client->AddTable(schema, config_.cache));
+    }
     workers_.push_back(std::move(worker));
   }
   uint64_t Ticks(size_t w) {
@@ -330,7 +354,7 @@ class World {
   void Compare(const char* what, const TableKey& key, const float* value) {
     const float* expected = Mirror(key);
     for (uint32_t i = 0; i < SchemaOf(key.first)->dim(); ++i) {
-      if (std::abs(value[i] - expected[i]) <= 1e-5f + 1e-5f * std::abs(expected[i])) continue;
+      if (std::abs(value[i] - expected[i]) <= config_.tolerance * (1 + std::abs(expected[i]))) continue;
       Error(std::string(what) + ": " + std::to_string(value[i]) + ", one process has " +
                 std::to_string(expected[i]),
             0, key);
@@ -370,6 +394,14 @@ class World {
       }
       if (v != w) unseen += std::max<int64_t>(before - count, 0);
     }
+    if (device(w) != nullptr) {
+      const ToyDevice::Row* row = device(w)->Find(key, step.token);
+      if (row != nullptr && row->x.data() == value && !row->invalid && row->base + row->ticks != contained) {
+        Error("base " + std::to_string(row->base) + " + " + std::to_string(row->ticks) +
+                  ", but the row contains " + std::to_string(contained) + " ticks",
+              w, key);
+      }
+    }
     const uint32_t line = cache->lines().Find(key.second);
     if (line != kNoRow && cache->lines().data(line) == value && !cache->invalid(line)) {
       if (cache->base(line) + cache->pending(line) != contained) {
@@ -396,7 +428,7 @@ class World {
     for (auto& [where, p] : step->parts()) {
       for (size_t u = 0; u < p.keys.size(); ++u) {
         if (!p.touched[u]) continue;
-        const uint64_t unapplied = client(w).UnappliedTicks(p.table, p.keys[u]);
+        const uint64_t unapplied = UnappliedTicks(w, {p.table, p.keys[u]});
         if (unapplied <= static_cast<uint64_t>(config_.cache.push_bound)) continue;
         Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, {p.table, p.keys[u]});
       }

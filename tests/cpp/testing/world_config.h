@@ -16,18 +16,21 @@ constexpr float kInitial = 2;  // of every value of a counting table
 struct WorldConfig {
   uint64_t seed = 1;
   uint32_t workers = 1;
+  uint32_t devices = 0;  // the first so many workers keep their caches on toy devices
   uint32_t partitions = 1;
   uint32_t tables = 1;
   std::string optimizer = "sgd";
   uint32_t dim = 0;                   // 0: workers + 1
   std::optional<TableLimits> limits;  // rows that go are not the oracle's: Abandon such a world
+  float tolerance = 1e-5f;            // of values, with another optimizer than sgd
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
 
   std::string ToString() const {
     auto bound = [](int64_t b) { return b == kUnbounded ? std::string("unbounded") : std::to_string(b); };
-    return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) + ", partitions " +
+    return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) +
+           (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +
            std::to_string(partitions) + ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " +
            std::to_string(dim) + ", " + cache.policy + ", capacity " + std::to_string(cache.capacity) +
            ", admit_after " + std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) +
