@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from traffic_streams import best_static, make_stream  # noqa: E402
+from traffic_streams import FORMAT, best_static, make_stream  # noqa: E402
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
@@ -44,8 +44,8 @@ class Run:
 
     Attributes:
       stream: criteo_scaled, criteo_like, changed, census or movielens (traffic_streams.py).
-      samples: how many, of all workers together; the first quarter warms up and is not counted, except for
-        "changed".
+      samples: how many, of all workers together; the first quarter warms up and is not counted (of "changed"
+        all are).
       workers: N.
       dim: floats a row.
       bound: s, of pulls and of pushes.
@@ -91,23 +91,21 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     shares = (0.01, 0.1) if quick else (0.01, 0.03, 0.05, 0.1, 0.15)
     dims = (16, 128) if quick else (16, 32, 64, 128)
     result = {
-        "staleness": [change(base, bound=bound, cache=cache) for cache in (0.1, 1) for bound in bounds],
         "dims": [change(base, bound=bound, dim=dim) for bound in ("10", "100") for dim in dims],
+        "staleness": [change(base, bound=bound, cache=cache) for cache in (0.1, 1) for bound in bounds],
         "workers": [change(base, bound="10", workers=n, cache=cache) for cache in (0.1, 1) for n in counts],
-        "cache": [
-            change(base, cache=share, policy=policy)
-            for policy in ("lru", "lfu", "light_lfu")
-            for share in (shares if policy != "light_lfu" else (0.01, 0.1))
-        ],
-        "admission": [
-            change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)
-        ],
         "partitions": [change(base, partitions=count) for count in (1, 16, 64)],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)
             for policy in ("lru", "lfu", "light_lfu")
             for admit in (1, 2)
         ],
+        "cache": [
+            change(base, cache=share, policy=policy)
+            for policy in ("lru", "lfu", "light_lfu")
+            for share in (shares if policy != "light_lfu" else (0.01, 0.1))
+        ],
+        "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
     }
     if quick:
         return {name: runs for name, runs in result.items() if name not in ("admission", "partitions")}
@@ -119,10 +117,13 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
 
 
 def all_runs(of: dict[str, list[Run]]) -> list[Run]:
-    """Returns each run of the sweeps once, and the run without a cache that it is compared with."""
-    runs = dict.fromkeys(run for sweep in of.values() for run in sweep)
-    baselines = dict.fromkeys(run.baseline() for run in runs if run.stream != "changed")
-    return list(baselines | runs)
+    """Returns each run of the sweeps once, and before it the run without a cache that it is compared with."""
+    runs: dict[Run, None] = {}
+    for run in (run for sweep in of.values() for run in sweep):
+        if run.stream != "changed":
+            runs[run.baseline()] = None
+        runs[run] = None
+    return list(runs)
 
 
 def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]:
@@ -190,10 +191,27 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
     return figures
 
 
+def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
+    """Adds to `result` the sweeps of `before` that it lacks, if both are of the same stream."""
+    if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
+        raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
+    result["sweeps"] = before["sweeps"] | result["sweeps"]
+    known = [
+        {name: run[name] for name in ("stream", "samples", "dim", "partitions")}
+        for run in result["baselines"]
+    ]
+    for run in before["baselines"]:
+        if {name: run[name] for name in ("stream", "samples", "dim", "partitions")} not in known:
+            result["baselines"].append(run)
+
+
 def main() -> None:
     """Runs the sweeps and writes the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer points, 65,536 samples; half a minute")
+    parser.add_argument(
+        "--only", nargs="+", metavar="SWEEP", help="these sweeps; of the others the JSON is kept"
+    )
     parser.add_argument("--samples", type=int, help="of the Criteo-like stream; default 524,288")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs at a time")
     parser.add_argument("--program", type=Path, default=PROGRAM, help="default build/release/traffic")
@@ -210,11 +228,16 @@ def main() -> None:
     begin = time.monotonic()
 
     of = sweeps(samples, arguments.quick)
+    unknown = set(arguments.only or ()) - set(of)
+    if unknown:
+        raise SystemExit(f"--only: there is no sweep {sorted(unknown)}; give some of {list(of)}")
+    of = {name: runs for name, runs in of.items() if name in (arguments.only or of)}
     runs = all_runs(of)
     paths = {}
-    for kind in dict.fromkeys((run.stream, run.samples) for run in runs):
+    base = Run("criteo_scaled", samples)
+    for kind in dict.fromkeys((run.stream, run.samples) for run in [base, *runs]):
         paths[kind] = make_stream(PLACE, *kind, SEED)
-    version = hashlib.sha256(program.read_bytes()).hexdigest()
+    version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {FORMAT} {SEED}"
     results = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         waiting = {
@@ -226,21 +249,20 @@ def main() -> None:
             print(f"{len(results)}/{len(runs)} {time.monotonic() - begin:.0f} s {run}", flush=True)
 
     shares = (0.01, 0.03, 0.05, 0.1, 0.15)
-    base = paths["criteo_scaled", samples]
-    result = {
+    result: dict[str, Any] = {
         "command": "python benchmarks/traffic.py" + (" --quick" if arguments.quick else ""),
         "samples": samples,
         "seed": SEED,
         "batch": BATCH,
-        "best_static": best_static(base, BATCH, shares, samples // 4),
-        "baselines": [
-            summary(run, results[run], results[run]) for run in runs if run.cache == 0 and run.bound == "0"
-        ],
+        "best_static": best_static(paths[base.stream, samples], BATCH, shares, samples // 4),
+        "baselines": [summary(run, results[run], results[run]) for run in runs if run.cache == 0],
         "sweeps": {
             name: [summary(run, results[run], results.get(run.baseline())) for run in sweep]
             for name, sweep in of.items()
         },
     }
+    if arguments.only and out.exists():
+        keep_others(result, json.loads(out.read_text()))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {out}, {time.monotonic() - begin:.0f} s")

@@ -1,6 +1,6 @@
 """Draws the figures of docs/benchmarks.md from benchmarks/results/traffic.json; needs matplotlib.
 
-    python benchmarks/traffic_figures.py [RESULT.json] [FOLDER]
+python benchmarks/traffic_figures.py [RESULT.json] [FOLDER]
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from traffic_tables import (  # noqa: E402
+import matplotlib.pyplot as plt
+from traffic_tables import (
     CLASSES,
     HET_CACHE,
     HET_ROWS,
@@ -46,7 +46,11 @@ def draw_staleness(result: Figures, axes: Any) -> None:
     axes.plot(bounds, saved(of_cache(runs, 1)), label="rows, all rows cached", color="tab:gray", **STYLE)
     axes.plot(bounds, saved(of_cache(runs, 0.1)), label="rows, cache of 10 %", color="tab:blue", **STYLE)
     axes.plot(
-        bounds, saved(of_cache(runs, 0.1), "bytes_saved"), label="bytes, 16 floats", color="tab:orange", **STYLE
+        bounds,
+        saved(of_cache(runs, 0.1), "bytes_saved"),
+        label="bytes, 16 floats",
+        color="tab:orange",
+        **STYLE,
     )
     axes.plot(list(HET_ROWS), list(HET_ROWS.values()), label="rows, HET (model)", marker="*", **HET)
     axes.set(xlabel="s", ylabel="saved of no cache, %", ylim=(0, 100), title="8 workers, LFU")
@@ -143,7 +147,7 @@ def draw(result: Figures, folder: Path) -> list[Path]:
     """Draws every figure whose sweep was run; returns the files."""
     files = []
     for name, fill in DRAW.items():
-        sweep = {"observed": "staleness", "bytes": "staleness", "real": "census"}.get(name, name)
+        sweep = {"observed": "staleness", "bytes": "staleness", "real": "movielens"}.get(name, name)
         if sweep not in result["sweeps"]:
             continue
         figure, axes = plt.subplots(figsize=SIZE, layout="constrained")

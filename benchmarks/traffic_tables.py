@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Figures = dict[str, Any]
 
-# What HET reaches in the model of its traffic (8 workers, 128 floats, cache of 10 %), where one step is one tick
+# What HET reaches in a model of its traffic (8 workers, 128 floats, cache of 10 %), if one step is one tick
 # and the policy is LFU: percent of rows saved.
 HET_ROWS = {"10": 67.9, "100": 86.9, "unbounded": 89.7}
 HET_CACHE = {0.01: 80.6, 0.03: 84.8, 0.05: 85.8, 0.1: 86.9, 0.15: 87.4}
@@ -51,7 +52,7 @@ def steady_rate(rates: list[float]) -> float:
 
 
 def back_after(rates: list[float]) -> tuple[int | None, int | None]:
-    """Returns after how many steps the hit rate is at 90 % of steady: of an empty cache, and after the change."""
+    """Returns the steps until the hit rate is at 90 % of steady: of an empty cache, and after the change."""
     middle = len(rates) // 2
     steady = steady_rate(rates)
 
@@ -62,7 +63,7 @@ def back_after(rates: list[float]) -> tuple[int | None, int | None]:
 
 
 def goals(result: Figures) -> list[Figures]:
-    """Returns what is judged: {goal, limit, value, met, het}; values are percent, points, bytes or batches."""
+    """Returns what is judged: {goal, limit, value, met, het}, in percent, points, bytes or batches."""
     sweeps = result["sweeps"]
     entries: list[Figures] = []
 
@@ -72,16 +73,14 @@ def goals(result: Figures) -> list[Figures]:
             {"goal": goal, "value": value, "limit": limit, "at_least": at_least, "met": met, "het": het}
         )
 
-    dims, workers = sweeps["dims"], sweeps["workers"]
+    dims, workers = sweeps["dims"], sweeps.get("workers", [])
     for bound, limit in (("10", 66), ("100", 88)):
         run = find(dims, bound=bound, dim=128)
         judge(f"rows saved, s={bound}, %", 100 * run["rows_saved"], limit, het=HET_ROWS[bound])
     for dim, limit in ((16, 90), (128, 93)):
         run = find(dims, bound="100", dim=dim)
-        judge(
-            f"bytes saved, s=100, {dim} floats, %", 100 * run["bytes_saved"], limit, het=HET_BYTES.get(dim)
-        )
-    for count in (2, 8):
+        judge(f"bytes saved, s=100, {dim} floats, %", 100 * run["bytes_saved"], limit, het=HET_BYTES.get(dim))
+    for count in (2, 8) if workers else ():
         own, limit_run = (find(workers, workers=count, cache=cache) for cache in (0.1, 1))
         gap = 100 * (limit_run["rows_saved"] - own["rows_saved"])
         of_het = HET_WORKERS_ALL[count] - HET_WORKERS[count]
@@ -110,7 +109,7 @@ def goal_table(result: Figures) -> list[str]:
 
 def footer(result: Figures) -> list[str]:
     cpu = sum(run["seconds"] for sweep in result["sweeps"].values() for run in sweep)
-    base = result["sweeps"]["staleness"][0]
+    base = result["sweeps"]["dims"][0]
     return [
         "",
         f"`{result['command']}`: {result['samples']:,} samples of stream {result['seed']}, "
@@ -131,10 +130,19 @@ def staleness(result: Figures) -> list[str]:
         seen, allowed = run["staleness"], missed_at_most(run)
         classes = [f"{run['rows_by_class'][name]:.0f}" for name in CLASSES]
         lines.append(
-            [run["bound"], percent(run["rows_saved"]), percent(best["rows_saved"])]
-            + [percent(run["bytes_saved"]), *classes, f"{run['checks']:.0f}", f"{seen['mean']:.1f}"]
-            + [f"{seen['p99']}", f"{seen['max']}", "-" if allowed is None else f"{allowed}"]
-            + [f"{run['round_trips']:.2f}"]
+            [
+                run["bound"],
+                percent(run["rows_saved"]),
+                percent(best["rows_saved"]),
+                percent(run["bytes_saved"]),
+                *classes,
+                f"{run['checks']:.0f}",
+                f"{seen['mean']:.1f}",
+                f"{seen['p99']}",
+                f"{seen['max']}",
+                "-" if allowed is None else f"{allowed}",
+                f"{run['round_trips']:.2f}",
+            ]
         )
     return table(head, lines)
 
@@ -142,13 +150,24 @@ def staleness(result: Figures) -> list[str]:
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
     runs = result["sweeps"]["staleness"]
-    without = find(result["baselines"], dim=16, stream="criteo_scaled", samples=result["samples"], partitions=64)
-    lines = [["no cache", f"{without['bytes']:,.0f}", *(f"{without['bytes_by_class'][n]:,.0f}" for n in names)]]
+    without = find(
+        result["baselines"], dim=16, stream="criteo_scaled", samples=result["samples"], partitions=64
+    )
+    lines = [
+        ["no cache", f"{without['bytes']:,.0f}", *(f"{without['bytes_by_class'][n]:,.0f}" for n in names)]
+    ]
     for run in runs:
         if run["cache"] == 0.1:
             cells = [f"{run['bytes_by_class'][name]:,.0f}" for name in names]
             lines.append([f"s={run['bound']}", f"{run['bytes']:,.0f}", *cells])
-    head = ["", "all", *(name.replace("_", " ") for name in CLASSES), "keys, clocks, ticks", "checks", "heads"]
+    head = [
+        "",
+        "all",
+        *(name.replace("_", " ") for name in CLASSES),
+        "keys, clocks, ticks",
+        "checks",
+        "heads",
+    ]
     return table(head, lines)
 
 
@@ -176,7 +195,15 @@ def workers(result: Figures) -> list[str]:
             + [f"{of.get(run['workers'], '-')}" for of in (HET_WORKERS, HET_WORKERS_ALL)]
             + [percent(run["bytes_saved"]), f"{seen['mean']:.1f}", f"{seen['p99']}", f"{seen['max']}"]
         )
-    head = ["N", "rows saved", "all rows cached", "points below", "HET", "HET, all rows cached", "bytes saved"]
+    head = [
+        "N",
+        "rows saved",
+        "all rows cached",
+        "points below",
+        "HET",
+        "HET, all rows cached",
+        "bytes saved",
+    ]
     return table([*head, "missed: mean", "p99", "max"], lines)
 
 
@@ -189,7 +216,9 @@ def cache(result: Figures) -> list[str]:
         lines.append([policy, *(of.get(share, "-") for share in shares)])
     admitted = {run["admit"] for run in result["sweeps"].get("admission", [])} - {1}
     for admit in sorted(admitted):
-        of = {r["cache"]: percent(r["rows_saved"]) for r in result["sweeps"]["admission"] if r["admit"] == admit}
+        of = {
+            r["cache"]: percent(r["rows_saved"]) for r in result["sweeps"]["admission"] if r["admit"] == admit
+        }
         lines.append([f"lfu, admitted at step {admit}", *(of.get(share, "-") for share in shares)])
     static = result["best_static"]
     lines.append(["best static cache, s unbounded", *(percent(static[str(share)]) for share in shares)])
@@ -201,8 +230,13 @@ def partitions(result: Figures) -> list[str]:
     lines = []
     for run in result["sweeps"].get("partitions", []):
         lines.append(
-            [str(run["partitions"]), percent(run["bytes_saved"]), f"{run['bytes']:,.0f}"]
-            + [f"{run['bytes_by_class']['heads']:,.0f}", f"{run['frames'] / 2:.1f}"]
+            [
+                str(run["partitions"]),
+                percent(run["bytes_saved"]),
+                f"{run['bytes']:,.0f}",
+                f"{run['bytes_by_class']['heads']:,.0f}",
+                f"{run['frames'] / 2:.1f}",
+            ]
         )
     return table(["partitions", "bytes saved", "bytes a step", "of these heads", "requests a step"], lines)
 
@@ -212,8 +246,14 @@ def unscaled(result: Figures) -> list[str]:
     for run in [*result["sweeps"].get("unscaled", []), find(result["sweeps"]["dims"], bound="100", dim=16)]:
         classes = [f"{run['rows_by_class'][name]:.0f}" for name in ("miss_pull", "evict_push")]
         lines.append(
-            [run["stream"], f"{run['samples']:,}", f"{run['distinct']:,}"]
-            + [percent(run["rows_saved"]), percent(run["bytes_saved"]), *classes]
+            [
+                run["stream"],
+                f"{run['samples']:,}",
+                f"{run['distinct']:,}",
+                percent(run["rows_saved"]),
+                percent(run["bytes_saved"]),
+                *classes,
+            ]
         )
     head = ["stream", "samples", "distinct rows", "rows saved", "bytes saved", "miss pull", "evict push"]
     return table(head, lines)
@@ -225,8 +265,16 @@ def real(result: Figures) -> list[str]:
         for run in result["sweeps"].get(name, []):
             seen = run["staleness"]
             lines.append(
-                [name, run["bound"], percent(run["rows_saved"]), percent(run["bytes_saved"])]
-                + [percent(run["hit_rate"]), f"{seen['mean']:.1f}", f"{seen['p99']}", f"{seen['max']}"]
+                [
+                    name,
+                    run["bound"],
+                    percent(run["rows_saved"]),
+                    percent(run["bytes_saved"]),
+                    percent(run["hit_rate"]),
+                    f"{seen['mean']:.1f}",
+                    f"{seen['p99']}",
+                    f"{seen['max']}",
+                ]
             )
     head = ["stream", "s", "rows saved", "bytes saved", "hit rate", "missed: mean", "p99", "max"]
     return table(head, lines)
@@ -248,15 +296,39 @@ def changed(result: Figures) -> list[str]:
     return table(head, lines)
 
 
-WRITERS = {
-    "goals": goal_table,
-    "staleness": staleness,
-    "bytes": byte_classes,
-    "dims": dims,
-    "workers": workers,
-    "cache": cache,
-    "partitions": partitions,
-    "unscaled": unscaled,
-    "real": real,
-    "changed": changed,
+# The sweep that each table needs, and its figures: {name in docs/img/traffic_NAME.png: what it shows}.
+NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
+    "goals": (goal_table, "dims", {}),
+    "staleness": (
+        staleness,
+        "staleness",
+        {
+            "staleness": "rows and bytes saved, by bound",
+            "observed": "updates that reads missed, by bound",
+        },
+    ),
+    "bytes": (byte_classes, "staleness", {"bytes": "bytes of a step by class, by bound"}),
+    "dims": (dims, "dims", {"dims": "rows and bytes saved, by floats a row"}),
+    "workers": (workers, "workers", {"workers": "rows saved, by number of workers"}),
+    "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
+    "partitions": (partitions, "partitions", {}),
+    "unscaled": (unscaled, "unscaled", {}),
+    "real": (real, "movielens", {"real": "rows and bytes saved on real streams, by bound"}),
+    "changed": (changed, "changed", {"changed": "hit rate around a change of all ids"}),
 }
+
+
+def writer(name: str) -> Callable[[Figures], list[str]]:
+    """Returns what writes the table `name` and links its figures, or says how to run what is missing."""
+    write, sweep, figures = NEEDS[name]
+
+    def lines(result: Figures) -> list[str]:
+        if sweep not in result["sweeps"]:
+            return [f"Not run yet: `python benchmarks/traffic.py --only {sweep}`."]
+        images = [f"![{text}](img/traffic_{image}.png)" for image, text in figures.items()]
+        return [*write(result), *([""] if images else []), *images]
+
+    return lines
+
+
+WRITERS = {name: writer(name) for name in NEEDS}

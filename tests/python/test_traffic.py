@@ -1,4 +1,4 @@
-"""benchmarks/traffic: does it count right? Streams so small that every row, byte and wait is known by hand."""
+"""benchmarks/traffic: does it count right? Streams so small that rows, bytes and waits are known by hand."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def benchmark(name: str) -> ModuleType:
 
 streams = benchmark("traffic_streams")
 traffic = benchmark("traffic")
+tables = benchmark("traffic_tables")
 
 
 def run_program(*words: object) -> subprocess.CompletedProcess[str]:
@@ -247,3 +248,43 @@ def test_damaged_streams_are_refused(tmp_path: Path) -> None:
         stream.write_bytes(damage)
         done = run_program("--stream", stream)
         assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+def test_every_table_has_its_place_in_the_docs_and_says_when_it_was_not_run() -> None:
+    text = (BENCHMARKS.parent / "docs/benchmarks.md").read_text()
+    sweeps = traffic.sweeps(65_536, quick=False)
+    for name, write in tables.WRITERS.items():
+        assert f"<!-- traffic {name} -->" in text
+        assert write({"sweeps": {}})[0].startswith("Not run yet: `python benchmarks/traffic.py --only ")
+        assert tables.NEEDS[name][1] in sweeps
+
+
+def test_back_after_counts_the_batches_until_the_hit_rate_is_back() -> None:
+    rates = [0.0, 0.5, 0.95] + [1.0] * 37 + [0.0, 0.2, 0.8, 0.89, 0.9] + [1.0] * 35
+    assert tables.back_after(rates) == (2, 4)
+    assert tables.back_after([1.0] * 40 + [0.5] * 40) == (0, None)
+
+
+def test_what_reads_may_miss() -> None:
+    run = {"bound": "10", "workers": 8}
+    assert tables.missed_at_most(run) == 10 + 7 * 11  # I3
+    assert tables.missed_at_most(run | {"bound": "unbounded"}) is None
+
+
+@pytest.mark.slow
+def test_a_small_sweep_from_its_runs_to_its_table(tmp_path: Path) -> None:
+    out = tmp_path / "traffic.json"
+    words = ["--quick", "--only", "dims", "--samples", "32768", "--out", str(out)]
+    command = [sys.executable, str(BENCHMARKS / "traffic.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    low, high = (tables.find(result["sweeps"]["dims"], bound=bound, dim=16) for bound in ("10", "100"))
+    assert 0 < low["rows_saved"] < high["rows_saved"] < 1
+    assert low["bytes_saved"] < tables.find(result["sweeps"]["dims"], bound="10", dim=128)["bytes_saved"]
+    for name in ("goals", "dims"):
+        assert len(tables.WRITERS[name](result)) > 3
+    judged = {entry["goal"]: entry["value"] for entry in tables.goals(result)}
+    assert judged["rows saved, s=10, %"] == pytest.approx(100 * low["rows_saved"])
+    unknown = subprocess.run([*command[:3], "--only", "speed"], capture_output=True, text=True, timeout=300)
+    assert unknown.returncode == 1 and "there is no sweep ['speed']" in unknown.stderr
