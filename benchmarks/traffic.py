@@ -92,8 +92,11 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     dims = (16, 128) if quick else (16, 32, 64, 128)
     result = {
         "dims": [change(base, bound=bound, dim=dim) for bound in ("10", "100") for dim in dims],
-        "staleness": [change(base, bound=bound, cache=cache) for cache in (0.1, 1) for bound in bounds],
         "workers": [change(base, bound="10", workers=n, cache=cache) for cache in (0.1, 1) for n in counts],
+        "staleness": [
+            *(change(base, bound=bound) for bound in bounds),
+            *(change(base, bound=bound, cache=1) for bound in ("0", "10", "100", "unbounded")),
+        ],
         "partitions": [change(base, partitions=count) for count in (1, 16, 64)],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)

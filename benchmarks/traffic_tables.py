@@ -126,14 +126,14 @@ def staleness(result: Figures) -> list[str]:
     for run in runs:
         if run["cache"] == 1:
             continue
-        best = find(runs, bound=run["bound"], cache=1)
+        best = [percent(of["rows_saved"]) for of in runs if of["cache"] == 1 and of["bound"] == run["bound"]]
         seen, allowed = run["staleness"], missed_at_most(run)
         classes = [f"{run['rows_by_class'][name]:.0f}" for name in CLASSES]
         lines.append(
             [
                 run["bound"],
                 percent(run["rows_saved"]),
-                percent(best["rows_saved"]),
+                *(best or ["-"]),
                 percent(run["bytes_saved"]),
                 *classes,
                 f"{run['checks']:.0f}",
@@ -149,17 +149,15 @@ def staleness(result: Figures) -> list[str]:
 
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
-    runs = result["sweeps"]["staleness"]
-    without = find(
-        result["baselines"], dim=16, stream="criteo_scaled", samples=result["samples"], partitions=64
-    )
-    lines = [
-        ["no cache", f"{without['bytes']:,.0f}", *(f"{without['bytes_by_class'][n]:,.0f}" for n in names)]
-    ]
-    for run in runs:
-        if run["cache"] == 0.1:
-            cells = [f"{run['bytes_by_class'][name]:,.0f}" for name in names]
-            lines.append([f"s={run['bound']}", f"{run['bytes']:,.0f}", *cells])
+    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "partitions": 64}
+    without = find(result["baselines"], **kind)
+    runs = [run for run in result["sweeps"]["staleness"] if run["cache"] == 0.1]
+    lines = []
+    for label, run in [("no cache", without), *((f"s={run['bound']}", run) for run in runs)]:
+        of = run["bytes_by_class"]
+        free = (0, of["heads"], of["heads"] + of["checks"])
+        saved = [percent(1 - (run["bytes"] - less) / without["bytes"]) for less in free]
+        lines.append([label, f"{run['bytes']:,.0f}", *(f"{of[name]:,.0f}" for name in names), *saved])
     head = [
         "",
         "all",
@@ -168,7 +166,7 @@ def byte_classes(result: Figures) -> list[str]:
         "checks",
         "heads",
     ]
-    return table(head, lines)
+    return table([*head, "saved", "if heads were free", "and checks"], lines)
 
 
 def dims(result: Figures) -> list[str]:
