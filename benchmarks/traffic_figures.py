@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 Figures = dict[str, Any]
 STYLE = {"marker": "o", "markersize": 4, "linewidth": 1.5}
 HET = {"color": "black", "linestyle": "none", "markersize": 7}
-SIZE = (6.4, 4.0)
+SIZE = (7.0, 4.2)
 
 
 def saved(runs: list[Figures], what: str = "rows_saved") -> list[float]:
@@ -48,9 +48,9 @@ def draw_staleness(result: Figures, axes: Any) -> None:
     axes.plot(
         [run["bound"] for run in every],
         saved(every),
+        "s",
         label="rows, all rows cached",
         color="tab:gray",
-        **STYLE,
     )
     axes.plot(
         bounds,
@@ -113,7 +113,8 @@ def draw_cache(result: Figures, axes: Any) -> None:
     runs = result["sweeps"]["cache"]
     for policy in dict.fromkeys(run["policy"] for run in runs):
         of = sorted((run for run in runs if run["policy"] == policy), key=lambda run: run["cache"])
-        axes.plot([100 * run["cache"] for run in of], saved(of), label=policy, **STYLE)
+        line = STYLE if len(of) > 2 else {"marker": "x", "linestyle": "none"}
+        axes.plot([100 * run["cache"] for run in of], saved(of), label=policy, **line)
     static = {float(share): 100 * value for share, value in result["best_static"].items()}
     axes.plot([100 * share for share in static], list(static.values()), "k--", label="best static, unbounded")
     axes.plot([100 * s for s in HET_CACHE], list(HET_CACHE.values()), label="HET (model)", marker="*", **HET)
@@ -160,6 +161,7 @@ def draw(result: Figures, folder: Path) -> list[Path]:
         figure, axes = plt.subplots(figsize=SIZE, layout="constrained")
         fill(result, axes)
         axes.grid(alpha=0.3)
+        axes.tick_params(axis="x", labelsize=9)
         axes.legend(fontsize=8)
         files.append(folder / f"traffic_{name}.png")
         figure.savefig(files[-1], dpi=110, metadata={"Software": None})

@@ -108,13 +108,12 @@ def goal_table(result: Figures) -> list[str]:
 
 
 def footer(result: Figures) -> list[str]:
-    cpu = sum(run["seconds"] for sweep in result["sweeps"].values() for run in sweep)
     base = result["sweeps"]["dims"][0]
     return [
         "",
         f"`{result['command']}`: {result['samples']:,} samples of stream {result['seed']}, "
         f"{base['distinct']:,} distinct rows, {base['unique_ids']:.0f} unique ids in a batch of "
-        f"{result['batch']}; {cpu / 60:.0f} minutes of runs.",
+        f"{result['batch']}.",
     ]
 
 
