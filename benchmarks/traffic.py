@@ -75,7 +75,8 @@ class Run:
         """The program's arguments, for the stream in a file with so many distinct rows."""
         warm = 0 if self.stream == "changed" else self.samples // 4
         settings = {
-            "stream": path, "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
+            "stream": path,  # the first, see measure
+            "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": self.bound,
             "push": self.bound, "policy": self.policy, "admit": self.admit,
         }  # fmt: skip
@@ -134,13 +135,13 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
     with path.open("rb") as file:
         file.seek(24)
         distinct = int.from_bytes(file.read(8), "little")
-    key = json.dumps([dataclasses.astuple(run), version])
+    arguments = run.arguments(path, distinct)
+    key = json.dumps([path.name, arguments[2:], version])
     kept = PLACE / "runs" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if kept.exists():
         return dict(json.loads(kept.read_text()))
     begin = time.monotonic()
-    command = [str(program), *run.arguments(path, distinct)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=3600)
     if done.returncode != 0:
         raise RuntimeError(f"{run}: {done.stderr.strip()}")
     result = json.loads(done.stdout)
@@ -148,7 +149,9 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
     if run.stream != "changed":
         del result["hit_rate"]
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(result))
+    partial = kept.with_suffix(".part")
+    partial.write_text(json.dumps(result))
+    partial.rename(kept)
     return dict(result)
 
 
@@ -190,7 +193,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         figures["rows_saved"] = 1 - by * rows / sum(before[name]["rows"] for name in CLASSES)
         figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
     if run.stream == "changed":
-        figures["hit_rates"] = result["hit_rate"]
+        figures["hit_rates"] = [round(rate, 4) for rate in result["hit_rate"]]
     return figures
 
 
