@@ -187,6 +187,21 @@ def test_streams_hold_the_ids_of_the_generator(tmp_path: Path, sample: np.ndarra
         assert len(distinct) == len(np.unique(keys))
 
 
+def test_rare_ids_are_joined_and_frequent_ones_are_not(sample: np.ndarray) -> None:
+    ranks = streams.scaled_rank(np.arange(1 << 20))
+    np.testing.assert_array_equal(ranks[: streams.HEAD], np.arange(streams.HEAD))
+    assert set(np.diff(ranks)) == {0, 1}
+    sizes = np.bincount(ranks)[:-1]
+    assert sizes.max() == sizes[-1] == streams.JOIN
+    scaled = streams.criteo_scaled_keys(4096, seed=3)
+    for column, joined in zip(sample.T, scaled.T, strict=True):
+        # One id of the stream is one joined id: as many as before, or fewer.
+        assert len(np.unique(np.stack([column, joined]), axis=1).T) == len(np.unique(column))
+    assert len(np.unique(scaled)) < len(np.unique(sample))
+    batches = [len(np.unique(scaled[at : at + 128])) for at in range(0, 4096, 128)]
+    assert 1480 < np.mean(batches) < 1590  # Criteo has 1,534
+
+
 def test_the_best_static_cache_holds_the_rows_of_most_batches(tmp_path: Path) -> None:
     path = tmp_path / "static.bin"
     # In batches of two: row 1 is in three of them, the others in one.
