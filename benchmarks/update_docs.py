@@ -3,7 +3,7 @@
     python benchmarks/update_docs.py
 
 A marker is `<!-- NAME -->` ... `<!-- end -->`; what stands between is replaced. So no figure there is made by
-hand.
+hand. Figures go into docs/img/.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+
+import traffic_tables
 
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parent / "docs/benchmarks.md"
@@ -141,6 +143,18 @@ def serving(result: dict) -> list[str]:
     return [*lines, *footer({**result, "versions": {"het_tf": versions}})]
 
 
+def draw_figures() -> None:
+    """Draws the figures of the traffic, where matplotlib is there."""
+    path = HERE / "results/traffic.json"
+    try:
+        import traffic_figures
+    except ModuleNotFoundError as error:
+        print(f"{error}: the figures stay as they are; pip install 'het-tf[plot]' draws them")
+        return
+    if path.exists():
+        traffic_figures.draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
+
+
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step": ("local_step.json", local_step),
     "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
@@ -154,6 +168,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "serving": ("serving.json", serving),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
+    **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
 }
 
 
@@ -170,6 +185,7 @@ def main() -> None:
         if not found:
             print(f"{DOCUMENT} has no marker <!-- {name} -->")
     DOCUMENT.write_text(text)
+    draw_figures()
 
 
 if __name__ == "__main__":

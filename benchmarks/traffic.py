@@ -1,0 +1,278 @@
+"""How much travels between workers with caches and their parameter server, and how stale are their reads?
+
+    make build                                    # with build/release/traffic
+    python benchmarks/traffic.py [--quick] [--samples N] [--jobs K] [--program FILE] [--out FILE]
+    python benchmarks/update_docs.py              # tables and figures
+
+Every run is a process of benchmarks/traffic/: N workers in lock-step, each with the client and the cache that
+training uses, before one service; bytes are those of the frames as they were encoded. A run is a function of
+its settings: two give the same figures. Runs that are done are kept in build/traffic until the program, or
+their settings, change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from traffic_streams import FORMAT, best_static, make_stream  # noqa: E402
+
+PROGRAM = ROOT / "build/release/traffic"
+PLACE = ROOT / "build/traffic"
+BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
+CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
+BATCH = 128
+SEED = 1
+REAL = {"census": 262_144, "movielens": 262_144}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The settings of one run.
+
+    Attributes:
+      stream: criteo_scaled, criteo_like, changed, census or movielens (traffic_streams.py).
+      samples: how many, of all workers together; the first quarter warms up and is not counted (of "changed"
+        all are).
+      workers: N.
+      dim: floats a row.
+      bound: s, of pulls and of pushes.
+      cache: rows that a worker may cache, of the distinct rows of the stream; 0: no cache; 1: all.
+      policy, admit: of the cache.
+      partitions: of the store; a namespace at a parameter server has 64.
+    """
+
+    stream: str
+    samples: int
+    workers: int = 8
+    dim: int = 16
+    bound: str = "100"
+    cache: float = 0.1
+    policy: str = "lfu"
+    admit: int = 1
+    partitions: int = 64
+
+    def baseline(self) -> Run:
+        """The same without a cache: every batch pulls its rows and pushes their updates.
+
+        Always of 8 workers: the batches are the same ones however many workers take them.
+        """
+        return Run(self.stream, self.samples, dim=self.dim, bound="0", cache=0, partitions=self.partitions)
+
+    def arguments(self, path: Path, distinct: int) -> list[str]:
+        """The program's arguments, for the stream in a file with so many distinct rows."""
+        warm = 0 if self.stream == "changed" else self.samples // 4
+        settings = {
+            "stream": path,  # the first, see measure
+            "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
+            "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": self.bound,
+            "push": self.bound, "policy": self.policy, "admit": self.admit,
+        }  # fmt: skip
+        return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
+
+
+def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
+    """Returns the runs of every sweep; several sweeps may have a run in common."""
+    base = Run("criteo_scaled", samples)
+    change = dataclasses.replace
+    bounds = ("0", "10", "100", "unbounded") if quick else BOUNDS
+    counts = (2, 8) if quick else (1, 2, 4, 8, 16, 32)
+    shares = (0.01, 0.1) if quick else (0.01, 0.03, 0.05, 0.1, 0.15)
+    dims = (16, 128) if quick else (16, 32, 64, 128)
+    result = {
+        "dims": [change(base, bound=bound, dim=dim) for bound in ("10", "100") for dim in dims],
+        "workers": [change(base, bound="10", workers=n, cache=cache) for cache in (0.1, 1) for n in counts],
+        "staleness": [
+            *(change(base, bound=bound) for bound in bounds),
+            *(change(base, bound=bound, cache=1) for bound in ("0", "10", "100", "unbounded")),
+        ],
+        "partitions": [change(base, partitions=count) for count in (1, 16, 64)],
+        "changed": [
+            Run("changed", samples // 2, policy=policy, admit=admit)
+            for policy in ("lru", "lfu", "light_lfu")
+            for admit in (1, 2)
+        ],
+        "cache": [
+            change(base, cache=share, policy=policy)
+            for policy in ("lru", "lfu", "light_lfu")
+            for share in (shares if policy != "light_lfu" else (0.01, 0.1))
+        ],
+        "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
+    }
+    if quick:
+        return {name: runs for name, runs in result.items() if name not in ("admission", "partitions")}
+    result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
+    for name, size in REAL.items():
+        real = Run(name, size)
+        result[name] = [change(real, bound=bound) for bound in bounds]
+    return result
+
+
+def all_runs(of: dict[str, list[Run]]) -> list[Run]:
+    """Returns each run of the sweeps once, and before it the run without a cache that it is compared with."""
+    runs: dict[Run, None] = {}
+    for run in (run for sweep in of.values() for run in sweep):
+        if run.stream != "changed":
+            runs[run.baseline()] = None
+        runs[run] = None
+    return list(runs)
+
+
+def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]:
+    """Runs the program, unless its result is kept; returns what it printed."""
+    with path.open("rb") as file:
+        file.seek(24)
+        distinct = int.from_bytes(file.read(8), "little")
+    arguments = run.arguments(path, distinct)
+    key = json.dumps([path.name, arguments[2:], version])
+    kept = PLACE / "runs" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+    if kept.exists():
+        return dict(json.loads(kept.read_text()))
+    begin = time.monotonic()
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=3600)
+    if done.returncode != 0:
+        raise RuntimeError(f"{run}: {done.stderr.strip()}")
+    result = json.loads(done.stdout)
+    result["seconds"] = time.monotonic() - begin
+    if run.stream != "changed":
+        del result["hit_rate"]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(".part")
+    partial.write_text(json.dumps(result))
+    partial.rename(kept)
+    return dict(result)
+
+
+def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -> dict[str, Any]:
+    """Returns a run's settings and its figures for each step of one worker, as they go into the JSON."""
+    counts = result["counts"]
+    steps = result["steps"] * run.workers  # of all workers
+    rows = sum(counts[name]["rows"] for name in CLASSES)
+    size = counts["bytes_in"] + counts["bytes_out"]
+    figures: dict[str, Any] = {
+        **dataclasses.asdict(run),
+        "distinct": result["distinct"],
+        "steps": result["steps"],
+        "unsent_rows": result["unsent_rows"] / run.workers,
+        "unique_ids": result["reads"] / steps,
+        "hit_rate": result["hits"] / result["reads"],
+        "rows": rows / steps,
+        "bytes": size / steps,
+        "rows_by_class": {name: counts[name]["rows"] / steps for name in CLASSES},
+        "bytes_by_class": {
+            **{name: counts[name]["row_bytes"] / steps for name in CLASSES},
+            "keys": sum(counts[name]["key_bytes"] for name in CLASSES) / steps,
+            "checks": counts["check_bytes"] / steps,
+            "heads": counts["head_bytes"] / steps,
+        },
+        "checks": counts["checks"] / steps,
+        "bytes_a_check": counts["check_bytes"] / max(1, counts["checks"]),
+        "key_bytes_a_row": sum(counts[name]["key_bytes"] for name in CLASSES) / max(1, rows),
+        "frames": counts["heads"] / steps,
+        "round_trips": counts["round_trips"] / steps,
+        "reads_that_waited": result["reads_that_waited"] / steps,
+        "writes_that_waited": result["writes_that_waited"] / steps,
+        "staleness": result["staleness"],
+        "seconds": result["seconds"],
+        "memory_mb": result["memory_mb"],
+    }
+    if baseline is not None:
+        before, by = baseline["counts"], baseline["reads"] / result["reads"]
+        figures["rows_saved"] = 1 - by * rows / sum(before[name]["rows"] for name in CLASSES)
+        figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
+    if run.stream == "changed":
+        figures["hit_rates"] = [round(rate, 4) for rate in result["hit_rate"]]
+    return figures
+
+
+def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
+    """Adds to `result` the sweeps of `before` that it lacks, if both are of the same stream."""
+    if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
+        raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
+    result["sweeps"] = before["sweeps"] | result["sweeps"]
+    known = [
+        {name: run[name] for name in ("stream", "samples", "dim", "partitions")}
+        for run in result["baselines"]
+    ]
+    for run in before["baselines"]:
+        if {name: run[name] for name in ("stream", "samples", "dim", "partitions")} not in known:
+            result["baselines"].append(run)
+
+
+def main() -> None:
+    """Runs the sweeps and writes the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer points, 65,536 samples; half a minute")
+    parser.add_argument(
+        "--only", nargs="+", metavar="SWEEP", help="these sweeps; of the others the JSON is kept"
+    )
+    parser.add_argument("--samples", type=int, help="of the Criteo-like stream; default 524,288")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs at a time")
+    parser.add_argument("--program", type=Path, default=PROGRAM, help="default build/release/traffic")
+    parser.add_argument("--out", type=Path, help="the JSON file")
+    arguments = parser.parse_args()
+    program = arguments.program
+    if not program.exists():
+        raise SystemExit(f"{program} is missing; run `make build`, or give --program")
+    name = "traffic_quick.json" if arguments.quick else "traffic.json"
+    out = arguments.out or (PLACE if arguments.quick else ROOT / "benchmarks/results") / name
+    samples = arguments.samples or (65_536 if arguments.quick else 524_288)
+    if samples % 16 or samples < 32_768:
+        raise SystemExit(f"--samples is {samples}; give a multiple of 16 of at least 32,768")
+    begin = time.monotonic()
+
+    of = sweeps(samples, arguments.quick)
+    unknown = set(arguments.only or ()) - set(of)
+    if unknown:
+        raise SystemExit(f"--only: there is no sweep {sorted(unknown)}; give some of {list(of)}")
+    of = {name: runs for name, runs in of.items() if name in (arguments.only or of)}
+    runs = all_runs(of)
+    paths = {}
+    base = Run("criteo_scaled", samples)
+    for kind in dict.fromkeys((run.stream, run.samples) for run in [base, *runs]):
+        paths[kind] = make_stream(PLACE, *kind, SEED)
+    version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {FORMAT} {SEED}"
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        waiting = {
+            pool.submit(measure, run, paths[run.stream, run.samples], program, version): run for run in runs
+        }
+        for done in concurrent.futures.as_completed(waiting):
+            run = waiting[done]
+            results[run] = done.result()
+            print(f"{len(results)}/{len(runs)} {time.monotonic() - begin:.0f} s {run}", flush=True)
+
+    shares = (0.01, 0.03, 0.05, 0.1, 0.15)
+    result: dict[str, Any] = {
+        "command": "python benchmarks/traffic.py" + (" --quick" if arguments.quick else ""),
+        "samples": samples,
+        "seed": SEED,
+        "batch": BATCH,
+        "best_static": best_static(paths[base.stream, samples], BATCH, shares, samples // 4),
+        "baselines": [summary(run, results[run], results[run]) for run in runs if run.cache == 0],
+        "sweeps": {
+            name: [summary(run, results[run], results.get(run.baseline())) for run in sweep]
+            for name, sweep in of.items()
+        },
+    }
+    if arguments.only and out.exists():
+        keep_others(result, json.loads(out.read_text()))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {out}, {time.monotonic() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+// A network that counts: it hands frames to a LocalService, and says which class every byte belonged to.
+//
+// Time: a request reaches the store at once. Its reply arrives when the client waits for it, which is one
+// round trip for all requests that are on their way, or else before the client's next call (Arrive). So a
+// push that nobody waits for costs no round trip, and frames are on their way while later rows are read, as
+// over a network.
+//
+// Every frame is decoded once more and taken apart: the sizes of all sections, computed from their contents,
+// and of the heads must add up to the frame, or the program ends.
+#ifndef HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
+#define HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
+
+#include <boost/unordered/unordered_flat_set.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/local_service.h"
+#include "het_tf/core/table_cache.h"
+#include "het_tf/core/transport.h"
+
+namespace het::traffic {
+
+// What the rows of one class cost: floats, and the keys, clocks and ticks that belong to them.
+struct ClassBytes {
+  uint64_t rows = 0;
+  uint64_t absent = 0;  // of these: rows that the store did not have yet, so that no floats came
+  uint64_t row_bytes = 0;
+  uint64_t key_bytes = 0;
+};
+
+struct Counts {
+  ClassBytes miss_pull, update_pull, bound_push, evict_push;
+  uint64_t checks = 0;
+  uint64_t check_bytes = 0;  // keys, clocks, and the histogram of lags that answers them
+  uint64_t heads = 0;        // frames, both ways
+  uint64_t head_bytes = 0;
+  uint64_t bytes_out = 0;  // of frames as they were encoded
+  uint64_t bytes_in = 0;
+  uint64_t round_trips = 0;
+
+  uint64_t class_bytes() const;  // of all classes, checks and heads
+  // fn(name, field) for every number above, by a name such as "miss_pull.rows".
+  void ForEach(const std::function<void(const std::string&, uint64_t*)>& fn);
+  Counts& operator-=(Counts earlier);
+  Counts& operator+=(Counts other);
+};
+
+class CountingTransport : public Transport {
+ public:
+  explicit CountingTransport(LocalService* service) : service_(service) {}
+
+  const Counts& counts() const { return counts_; }
+  // Replies that are on their way arrive.
+  void Arrive();
+  bool on_the_way() const { return !on_their_way_.empty() || !arrived_.empty(); }
+  // The keys of the step that is being written: what is pushed of others has left the cache.
+  using Keys = boost::unordered_flat_set<Key, KeyHash>;
+  Keys* written() { return &written_; }
+
+  uint32_t partitions() const override { return service_->partitions(); }
+  PartitionId id(uint32_t partition) const override { return service_->id(partition); }
+  void Send(uint32_t partition, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t) override {}
+  uint64_t Connection(uint32_t) override { return 1; }
+  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}
+  void Sleep(double seconds) override { now_ += seconds; }
+  double Now() override { return now_; }
+
+ private:
+  void CountRequest(Span<const uint8_t> frame);
+  void CountReply(Span<const uint8_t> frame);
+
+  LocalService* const service_;
+  Counts counts_;
+  Keys written_;
+  std::vector<Event> on_their_way_;
+  std::vector<Event> arrived_;
+  double now_ = 0;
+};
+
+}  // namespace het::traffic
+
+#endif  // HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_

@@ -1,0 +1,80 @@
+// N workers in lock-step over one stream: each a real client with a real cache, all before one LocalService.
+//
+//   step t:  every worker reads the rows of its batch  ──►  every worker writes one tick to each of them
+//
+// Worker w's batch of step t is the samples [(t * N + w) * B, ... + B), so every N sees the same samples.
+//
+// The oracle: rows start at 0, the gradient is -1 and the rate 1, so a row's value is the number of ticks
+// that it contains, exactly. What a read missed is the number of ticks that were made by anyone, less the
+// value that the worker got: no clock of the protocol, and no bound, is believed.
+#ifndef HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
+#define HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/traffic/counting_transport.h"
+#include "benchmarks/traffic/stream.h"
+#include "het_tf/core/batch_plan.h"
+#include "het_tf/core/client.h"
+
+namespace het::traffic {
+
+struct Settings {
+  uint32_t workers = 8;
+  uint32_t dim = 16;
+  uint32_t batch = 128;
+  uint32_t partitions = 64;
+  size_t warm_samples = 0;  // steps before this one's end are not counted
+  bool rows_exist = true;   // every row of the stream is at the store before the first step
+  CacheConfig cache;
+};
+
+struct Outcome {
+  size_t steps = 0;  // that were counted
+  uint64_t reads = 0;
+  uint64_t hits = 0;
+  Counts counts;                    // of all workers, in the counted steps
+  Counts all;                       // and in every step
+  std::vector<uint64_t> staleness;  // [lag] = unique keys that were read while missing so many foreign ticks
+  std::vector<double> hit_rate;     // of every step
+  // Of the client's own counters, over every step: they must agree with ours.
+  uint64_t client_bytes = 0;
+  uint64_t client_rows = 0;
+  uint64_t busy_writes = 0;  // writes that had to wait for the store
+  uint64_t busy_reads = 0;
+  size_t cached_rows = 0;  // of all workers, at the end
+  size_t unsent_rows = 0;  // that a flush would push then
+};
+
+class Simulation {
+ public:
+  Simulation(const Stream& stream, const Settings& settings);
+  ~Simulation();
+
+  // InvalidArgument when the stream is too short for one counted step.
+  Result<Outcome> Run();
+
+ private:
+  struct Worker;
+
+  void MakeRows();
+  Status Read(Worker* worker, size_t step, bool counted);
+  Status Write(Worker* worker);
+
+  const Stream& stream_;
+  const Settings settings_;
+  LocalService service_;
+  Schema schema_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  ThreadPool pool_;
+  std::vector<uint32_t> ticks_;  // made by anyone, of every id
+  Vector<float> sums_;
+  Vector<uint8_t> touched_;
+  Outcome outcome_;
+};
+
+}  // namespace het::traffic
+
+#endif  // HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
