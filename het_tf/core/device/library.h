@@ -38,7 +38,6 @@ namespace het {
   X(HetDevForget)               \
   X(HetDevForgetKeys)
 
-
 // Its functions under their own names: library->HetDevLookup(...).
 class DeviceLibrary {
  public:
