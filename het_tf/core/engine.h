@@ -152,6 +152,8 @@ class Engine {
   // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the
   // new bound; an error of that leaves the bounds as they were. Nothing to do for a direct table.
   Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
+  // For tests.
+  DeviceTables* device() { return device_.get(); }
   // Whether tables live elsewhere than in this process.
   bool remote() const { return service_ == nullptr; }
 

@@ -123,7 +123,9 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   }
   std::lock_guard<std::mutex> lock(tables_mutex_);
   if (on_device) {
-    HET_RETURN_IF_ERROR(device_->ConnectWithClient(id, *options.cache));
+    const Status connected = device_->ConnectWithClient(id, *options.cache);
+    if (!connected.ok()) device_->Remove(id);
+    HET_RETURN_IF_ERROR(connected);
   } else if (options.cache) {
     HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
   }

@@ -52,7 +52,7 @@ class DeviceCalls {
   bool stamps_used_up() const { return stamp_ >= kLastStamp; }
   // All stamps begin again: no row with an older one may be left. Kept steps are forgotten.
   void StartStampsAgain();
-  void set_stamp_for_test(uint64_t stamp) { stamp_ = stamp; }
+  void set_stamp(uint64_t stamp) { stamp_ = stamp; }  // for tests
 
   // The context is about to end; or (null) it is not this process's.
   void Clear(const DeviceLibrary* library, HetDevContext* context);

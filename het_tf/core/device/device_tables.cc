@@ -42,8 +42,8 @@ Status DeviceTables::Open() {
   if (!library.ok()) return library.status();
   const auto device = library.value()->Describe();
   if (!device.ok()) return device.status();
-  HET_RETURN_IF_ERROR(
-      library.value()->ToStatus(library.value()->HetDevCreateContext(0, &context_), "opening the GPU"));
+  HET_RETURN_IF_ERROR(library.value()->ToStatus(
+      library.value()->HetDevCreateContext(library.value()->device(), &context_), "opening the GPU"));
   library_ = library.value();
   return Status();
 }
@@ -124,8 +124,8 @@ Status DeviceTables::Failed(int answer, const std::string& doing) {
 }
 
 Status DeviceTables::Begin(HetDevStream stream, bool* went) {
-  HET_RETURN_IF_ERROR(lost_);
   PushExports();
+  HET_RETURN_IF_ERROR(lost_);
   DestroyDoomed();
   return CatchUp(stream, went);
 }

@@ -73,7 +73,9 @@ class DeviceTables {
   };
   Result<TableStats> Stats(uint64_t table);
 
-  void set_stamp_for_test(uint64_t stamp) { calls_.set_stamp_for_test(stamp); }
+  // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.
+  void set_stamp(uint64_t stamp) { calls_.set_stamp(stamp); }
+  void FailAllocation(uint64_t n) { library_->HetDevFailAllocation(context_, n); }
 
  private:
   struct Batch;

@@ -55,18 +55,28 @@ Status DeviceLibrary::Open(const std::string& path) {
                             ". Build both from the same sources");
 }
 
-Status DeviceLibrary::Load(const std::string& given) {
+Status DeviceLibrary::Load(const std::string& given, int device) {
   const std::string path = RealPath(given);
   Loaded& loaded = GetLoaded();
   std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (device < 0) {
+    return InvalidArgument("device is " + std::to_string(device) +
+                           "; give the number of a GPU that this process sees, from 0");
+  }
   if (loaded.library != nullptr) {
-    if (loaded.library->path() == path) return Status();
+    if (loaded.library->path() == path && loaded.library->device() == device) return Status();
+    if (loaded.library->path() == path) {
+      return FailedPrecondition("this process has caches in the memory of GPU " +
+                                std::to_string(loaded.library->device()) + ", and cannot use GPU " +
+                                std::to_string(device) + " too. Start a process for each GPU");
+    }
     return FailedPrecondition("this process uses the library " + loaded.library->path() +
                               " for caches in GPU memory, and cannot use " + path +
                               " too. Start another process");
   }
   auto library = std::make_unique<DeviceLibrary>();
   HET_RETURN_IF_ERROR(library->Open(path));
+  library->device_ = device;
   loaded.library = std::move(library);
   return Status();
 }
@@ -82,7 +92,7 @@ Result<const DeviceLibrary*> DeviceLibrary::Get() {
 
 Result<HetDevInfo> DeviceLibrary::Describe() const {
   HetDevInfo info = {};
-  HET_RETURN_IF_ERROR(ToStatus(HetDevDescribe(0, &info), "looking for a GPU"));
+  HET_RETURN_IF_ERROR(ToStatus(HetDevDescribe(device_, &info), "looking for a GPU"));
   return info;
 }
 
