@@ -1,4 +1,5 @@
-// The algebra of updates (core/optimizer.h) on the device. (Interface; branch k-apply writes what is behind it.)
+// The algebra of updates (core/optimizer.h) on the device. (Interface; branch k-apply writes what is behind
+// it.)
 #ifndef HET_TF_KERNELS_CUDA_COMPOSE_H_
 #define HET_TF_KERNELS_CUDA_COMPOSE_H_
 

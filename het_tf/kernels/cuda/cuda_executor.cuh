@@ -47,7 +47,8 @@ class Tile {
   static_assert(kWidth == 4 || kWidth == 8 || kWidth == 16 || kWidth == 32);
 
  public:
-  __device__ Tile() : lanes_(cooperative_groups::tiled_partition<kWidth>(cooperative_groups::this_thread_block())) {}
+  __device__ Tile()
+      : lanes_(cooperative_groups::tiled_partition<kWidth>(cooperative_groups::this_thread_block())) {}
 
   template <typename F>
   HET_DEV void ForEach(uint64_t n, F f) const {
