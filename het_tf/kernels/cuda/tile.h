@@ -12,6 +12,8 @@
 //   tile.Once(f)            f() on one lane
 //   tile.One(f)             the same, and all lanes get what f returned
 //   tile.Any(n, f)          is f(i) true for any i < n? For all lanes
+//   tile.Sum8(f)            the sum of f(0) .. f(7), which are float, in the order of core's mean square:
+//                           ((0+4) + (2+6)) + ((1+5) + (3+7)). For all lanes
 //   tile.Sync()             what lanes of the tile wrote before it, all of them see after it
 //   tile.Match32(d, digest) bit i: d[i] == digest; 32 bytes, aligned to 32
 //   tile.ArgMin32(mask, f)  the i, of the bits of mask, with the smallest f(i); f returns something with <.
