@@ -82,7 +82,13 @@ struct Setting {
   const char* policy;
 };
 
-class DeviceSchedules : public ::testing::TestWithParam<Setting> {};
+class DeviceSchedules : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+  }
+};
 
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
@@ -460,7 +466,7 @@ TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
 }
 
 TEST_F(DeviceEngine, AForkCannotUseTheDeviceAndItsParentCan) {
-  Create("t", 2, CacheOf("gpu", 100, 5, 5));
+  Create("t", 2, CacheOf("gpu", 100, kUnbounded, 5));
   Create("h", 2, CacheOf("cpu", 100, 5, 5));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
   const pid_t child = fork();
@@ -674,6 +680,46 @@ TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
     for (size_t k = 0; k < rows.keys.size(); ++k) {
       ASSERT_EQ(rows.rows[2 * k], ticks[rows.keys[k]][0] + ticks[rows.keys[k]][1]) << rows.keys[k];
     }
+  }
+}
+
+// Frames reach the store when somebody waits.
+class LazyTransport : public LocalTransport {
+ public:
+  using LocalTransport::LocalTransport;
+  void Send(uint32_t partition, Bytes frame) override { frames_.push_back({partition, std::move(frame)}); }
+  bool Poll(double seconds, std::vector<Event>* events) override {
+    if (seconds > 0) {
+      for (auto& [partition, frame] : frames_) LocalTransport::Send(partition, std::move(frame));
+      frames_.clear();
+    }
+    return LocalTransport::Poll(seconds, events);
+  }
+
+ private:
+  std::vector<std::pair<uint32_t, Bytes>> frames_;
+};
+
+TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
+  for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
+    LocalService service(8, 0);
+    Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
+                  ClientConfig());
+    ASSERT_TRUE(worker.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
+    std::vector<Key> ids(40);  // of which 8 stay with the call, and leave with their tick
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    LocalStore store(&service);
+    const TableSchema& schema = *worker.Find("t").value()->schema;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : bound == 1 ? 8u : 0u) << bound;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    const TableRows rows = store.Scan(schema).value();
+    if (bound != kUnbounded) {
+      ASSERT_EQ(rows.keys.size(), 40u);
+      for (const float value : rows.rows) EXPECT_EQ(value, 2);
+    }
+    ASSERT_TRUE(worker.Flush().ok());
+    EXPECT_EQ(store.CountRows(schema).value(), 40u);
   }
 }
 
