@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "het_tf/core/alloc.h"
 #include "het_tf/core/client.h"
@@ -413,6 +415,15 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
+    // What is active is said, not found out.
+    merged.tables[0].active = 0;
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
+    std::fill(merged.tables[0].sums.begin(), merged.tables[0].sums.end(), 0.0f);
+    merged.tables[0].active = 1;
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 6);
+    EXPECT_EQ(engine_.Find(device).value()->applies.load(), 2);
   }
 }
 
@@ -574,6 +585,28 @@ TEST_F(DeviceEngine, HostMemoryThatEndsAnywhereLosesNoUpdate) {
   EXPECT_GT(failed, 5);
 }
 
+TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
+  Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  DeviceLibrary failing = *DeviceLibrary::Get().value();
+  failing.HetDevError = [] { return "kernel het_tick: an illegal address"; };
+  failing.HetDevTick = [](HetDevContext*, HetDevCall*, const HetDevBatch*, HetDevStream, HetDevExport*) {
+    return int{HET_DEV_FAILED};
+  };
+  engine_.device()->set_library(&failing);
+  const Status status = Train(&engine_, {{"t", {1}}});
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("HetApplyGrad of table 't': kernel het_tick"));
+  EXPECT_THAT(status.message(), HasSubstr("5 ticks that had not been sent"));
+  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 2);
+  StepOf later(&engine_, {{"t", {1}}});
+  EXPECT_EQ(later.Lookup(true).message(), status.message());
+  EXPECT_EQ(engine_.Flush().message(), status.message());
+  EXPECT_EQ(engine_.Stats("t").status().message(), status.message());
+  engine_.device()->set_library(DeviceLibrary::Get().value());
+}
+
 // --- figures and files
 
 TEST_F(DeviceEngine, CountersTellWhatHappened) {
@@ -644,6 +677,28 @@ TEST_F(DeviceEngine, SeveralEnginesDoNotMeet) {
   EXPECT_EQ(Values(&other, "t", {1})[0], -5);
 }
 
+TEST_F(DeviceEngine, ThreadsShareATable) {
+  Create("t", 2, CacheOf("gpu", 64, 2, 2));
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (Key first = 0; first < 3; ++first) {
+    threads.emplace_back([&, first] {
+      std::vector<Key> ids;
+      for (Key id = first; id < 120; id += 2) ids.push_back(id);
+      for (int i = 0; i < 50; ++i) failed += !Train(&engine_, {{"t", ids}}).ok();
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    failed += !engine_.Stats("t").ok();
+    failed += !engine_.Flush().ok();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed.load(), 0);
+  EXPECT_EQ(Value("t", 0), 50);
+  EXPECT_EQ(Value("t", 1), 50);
+  EXPECT_EQ(Value("t", 2), 100);
+}
+
 // Two workers at one store, one with its cache on the device and one without. A row's value is its ticks.
 TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
   for (const auto& [pull, push] : {std::pair<int64_t, int64_t>(0, 0), {0, 3}, {2, 0}, {3, 2}}) {
@@ -680,6 +735,38 @@ TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
     for (size_t k = 0; k < rows.keys.size(); ++k) {
       ASSERT_EQ(rows.rows[2 * k], ticks[rows.keys[k]][0] + ticks[rows.keys[k]][1]) << rows.keys[k];
     }
+  }
+}
+
+// Its rows go while they are looked up: the store answers that the table is a new one.
+TEST_F(DeviceEngine, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+  for (const auto& [training, pull] :
+       {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
+    LocalService service(4, 0);
+    std::vector<std::unique_ptr<Engine>> workers;
+    for (const char* device : {"gpu", "cpu"}) {
+      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
+                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
+      ASSERT_TRUE(workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 100, pull, 2)).ok());
+    }
+    const std::vector<Key> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    ASSERT_TRUE(Train(workers[0].get(), {{"t", ids}}).ok());
+    StepOf before(workers[0].get(), {{"t", ids}});
+    ASSERT_TRUE(before.Lookup(true).ok());
+    ASSERT_EQ(before.rows[0][0], 1);
+    ASSERT_TRUE(workers[1]->Clear("t").ok());
+    // Rows that are not asked about have been given when an answer about others tells.
+    std::vector<Key> more = ids;
+    for (Key id = 100; id < 140; ++id) more.push_back(id);
+    StepOf after(workers[0].get(), {{"t", more}});
+    const Status status = after.Lookup(training);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const float value : after.rows[0]) EXPECT_EQ(value, 0);
+    ASSERT_TRUE(before.Apply(before.Gradients(-1)).ok());
+    EXPECT_EQ(Values(workers[0].get(), "t", {5})[0], 1);
+    EXPECT_EQ(CacheStats(workers[0].get(), "t")["discarded_ticks"], 9);
+    ASSERT_TRUE(workers[0]->Flush().ok());
+    EXPECT_EQ(Values(workers[1].get(), "t", {5})[0], 1);
   }
 }
 
