@@ -2,6 +2,8 @@
 #ifndef HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
 #define HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -122,6 +124,27 @@ inline nlohmann::json CacheStats(Engine* engine, const std::string& table) {
   return stats.ok() ? nlohmann::json::parse(stats.value())["cache"]
                     : nlohmann::json{{"error", stats.status().message()}};
 }
+
+// With the library loaded, and an engine whose tables are in this process.
+class DeviceEngine : public ::testing::Test {
+ protected:
+  DeviceEngine() : engine_("test", 1) {}
+  void SetUp() override {
+    const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+  }
+  void Create(const std::string& name, uint32_t dim, const TableOptions& options,
+              const std::string& optimizer = "sgd") {
+    const Status created = engine_.CreateTable(SpecOf(name, dim, optimizer), options);
+    ASSERT_TRUE(created.ok()) << created.message();
+  }
+  float Value(const std::string& table, Key id) {
+    const std::vector<float> values = Values(&engine_, table, {id});
+    return values.empty() ? -99999.0f : values[0];
+  }
+
+  Engine engine_;
+};
 
 }  // namespace het::testing
 
