@@ -457,7 +457,7 @@ TEST_F(DeviceSumTest, TickMustFollowItsSum) {
   EXPECT_EQ(HetDevTick(context_, other, &batch_, nullptr, &due), HET_DEV_INVALID);
   HetDevDestroyCall(context_, other);
   Sum();
-  SetBatch({{{1}}});
+  features_[0].n = 1;
   EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_INVALID);
   EXPECT_THAT(HetDevError(), HasSubstr("same batch"));
   EXPECT_EQ(Inspect(1).state.ticks, 1u);
@@ -471,8 +471,12 @@ TEST_F(DeviceSumTest, GradientsMustBeGiven) {
   EXPECT_THAT(HetDevError(), HasSubstr("feature 0 has no gradients"));
 }
 
+// Scratch memory is taken in blocks, so a batch has to be large to need more than the first one.
 TEST_F(DeviceSumTest, OutOfMemoryChangesNothing) {
-  uint64_t failed = 0;
+  constexpr int64_t kKeys = 20000;
+  std::vector<Feature> features = {{{1, 2}, 0}, {{}, 1}};
+  for (int64_t key = 0; key < kKeys; ++key) features[1].ids.push_back(key);
+  uint64_t failed[2] = {0, 0};
   for (const bool in_tick : {false, true}) {
     for (uint64_t n = 1;; ++n) {
       TearDown();
@@ -480,39 +484,39 @@ TEST_F(DeviceSumTest, OutOfMemoryChangesNothing) {
       configs_.clear();
       uses_.clear();
       SetUp();
-      MakeTables({3, 16});
+      MakeTables({3, 16}, 4 * kKeys);
       uses_[1].push_bound = 0;
-      std::vector<Feature> features = {{{1, 2}, 0}, {Keys(200, 3), 1}};
-      std::vector<std::vector<float>> gradients;
       SetBatch(features);
-      for (const Feature& feature : features) gradients.push_back(RandomGradients(feature));
-      SetGradients(gradients);
-      InstallZeros({{0, 1}, {0, 2}, {1, 3}}, true);
+      SetGradients({std::vector<float>(6, 1.0f), std::vector<float>(kKeys * 16, 1.0f)});
+      std::vector<std::pair<uint32_t, int64_t>> missing;
+      for (const int64_t key : features[0].ids) missing.emplace_back(0, key);
+      for (const int64_t key : features[1].ids) missing.emplace_back(1, key);
+      InstallZeros(missing, true);
+      if (in_tick) Sum();
       Result result;
       HetDevExport due = {};
-      if (in_tick) Sum();
       HetDevFailAllocation(context_, n);
-      int code = HET_DEV_OK;
-      if (in_tick) {
-        code = HetDevTick(context_, call_, &batch_, nullptr, &due);
-      } else {
-        code = TrySum(1, nullptr, &result);
-      }
+      const int code =
+          in_tick ? HetDevTick(context_, call_, &batch_, nullptr, &due) : TrySum(1, nullptr, &result);
       HetDevFailAllocation(context_, 0);
       if (code == HET_DEV_OK) break;
-      ++failed;
+      ++failed[in_tick];
       ASSERT_EQ(code, HET_DEV_OUT_OF_MEMORY) << HetDevError();
       EXPECT_THAT(HetDevError(), HasSubstr("memory"));
       EXPECT_EQ(Inspect(1, 0).state.ticks, 0u);
-      EXPECT_EQ(Inspect(3, 1).state.base, 5);
-      EXPECT_EQ(Inspect(3, 1).row, std::vector<float>(16));
+      for (const int64_t key : {int64_t{0}, kKeys - 1}) {
+        EXPECT_EQ(Inspect(key, 1).state.base, 5);
+        EXPECT_EQ(Inspect(key, 1).row, std::vector<float>(16));
+      }
       // The step can be done all the same.
-      EXPECT_EQ(Sum().due, 1u);
-      EXPECT_EQ(Tick().size(), 1u);
+      EXPECT_EQ(Sum().due, static_cast<uint64_t>(kKeys));
+      EXPECT_EQ(Tick().size(), static_cast<size_t>(kKeys));
       EXPECT_EQ(Inspect(1, 0).state.ticks, 1u);
+      EXPECT_EQ(Inspect(0, 1).state.base, 6);
     }
   }
-  EXPECT_GT(failed, 1u);
+  EXPECT_GT(failed[0], 0u);
+  EXPECT_GT(failed[1], 0u);
 }
 
 }  // namespace
