@@ -461,6 +461,9 @@ TEST_F(DeviceSumTest, TickMustFollowItsSum) {
   Lookup(0);
   refused();  // something came in between
   Sum();
+  Sum();
+  HetDevResetCall(context_, call_);
+  refused();
   HetDevCall* other = nullptr;
   ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
   EXPECT_EQ(HetDevTick(context_, other, &batch_, nullptr, &due), HET_DEV_INVALID);

@@ -194,4 +194,5 @@ void HetDevResetCall(HetDevContext* /*context*/, HetDevCall* call) {
   call->rows.n = 0;
   call->floats_used = 0;
   call->looked_up = false;
+  call->summed_at = 0;
 }
