@@ -1,28 +1,15 @@
 // HetDevTick: one tick for each row that HetDevSum has summed, one tile a row. Updates that leave are written
 // to where they leave from, and nowhere else.
+#include <utility>
+
 #include "het_tf/kernels/cuda/batch.h"
-#include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/optimizer_tick.h"
-#include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/sum_view.h"
 #include "het_tf/kernels/cuda/tile.h"
+#include "het_tf/kernels/cuda/updates.h"
 
 namespace het::dev {
 namespace {
-
-// keys[i] = uses[order[i]]
-struct UsesInOrderKernel {
-  Dev<uint32_t> uses;
-  Dev<uint32_t> order;
-  Dev<uint64_t> keys;
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    tile.Once([&] {
-      static_cast<uint64_t*>(keys)[i] = static_cast<uint32_t*>(uses)[static_cast<uint32_t*>(order)[i]];
-    });
-  }
-};
 
 // rank_at[entry] = the place in the export of the row whose segment begins there
 struct RankKernel {
@@ -48,6 +35,8 @@ struct DueView {
   Dev<float> updates;
 };
 
+// Of rows whose optimizer is of this kind.
+template <int kKind>
 struct TickKernel {
   BatchView batch;
   Segments segments;
@@ -55,9 +44,10 @@ struct TickKernel {
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
-    if (!BeginsSegment(segments, entry)) return;
+    if (!BeginsSegment(segments, batch, entry)) return;
     const Place place = PlaceAt(segments, batch, entry);
     const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
+    if (use.table.optimizer.kind != kKind) return;
     const RowRef ref = RowAt(batch, place.use, place.row);
     const uint32_t ticks = ref.slot->ticks;
     const bool leaves = WillLeave(use, place, ticks);
@@ -73,7 +63,7 @@ struct TickKernel {
       rank = static_cast<uint32_t*>(due.rank_at)[entry];
       row.update = static_cast<float*>(due.updates) + begin[1] + (rank - begin[0]) * use.table.row_floats;
     }
-    TickRowOnce(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
+    TickRowOnce<kKind>(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
     tile.Sync();  // all lanes have read the slot
     tile.Once([&] {
       ref.slot->ticks = leaves ? 0 : ticks + 1;
@@ -113,16 +103,7 @@ class Due {
       const uint64_t n = sums.due_of_use[u], first = begins[2 * u];
       if (n > 0) list_[filled++] = {u, n, keys_ + first, ticks_ + first, updates_ + begins[2 * u + 1]};
     }
-    Dev<uint32_t> order = Numbers(context, n_);
-    Dev<uint64_t> keys = context.Scratch<uint64_t>(n_);
-    context.CopyWithin(keys, sums.due_keys, n_);
-    SortPairs(context, &keys, &order, n_);
-    if (sums.n_uses > 1) {
-      int bits = 1;
-      while (sums.n_uses >> bits != 0) ++bits;
-      Launch<4>(context, "uses of what is due", n_, UsesInOrderKernel{sums.due_uses, order, keys});
-      SortPairs(context, &keys, &order, n_, bits);
-    }
+    const Dev<uint32_t> order = OrderByUseAndKey(context, sums.due_keys, sums.due_uses, n_, sums.n_uses);
     Launch<4>(context, "ranks of what is due", n_, RankKernel{sums.due, order, view_.rank_at});
   }
   void Copy(Context& context) {
@@ -145,6 +126,15 @@ class Due {
   HetDevUpdates* list_ = nullptr;
 };
 
+template <int... kKinds>
+void TickKinds(Context& context, const BatchView& view, const SumView& sums, const DueView& due,
+               uint32_t kinds, std::integer_sequence<int, kKinds...>) {
+  const auto tick = [&](const auto& kernel, int kind) {
+    if ((kinds >> kind & 1) != 0) Launch<8>(context, "ticks", sums.positions, kernel);
+  };
+  (tick(TickKernel<kKinds>{view, SegmentsOf(sums), due}, kKinds), ...);
+}
+
 void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream,
           HetDevExport* due) {
   *due = HetDevExport{};
@@ -166,12 +156,9 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   }
   Due leaving;
   leaving.Reserve(context, batch, sums);
-  const TickKernel kernel{view, SegmentsOf(sums), leaving.view()};
-  if (sums.sum_stride <= 16) {
-    Launch<4>(context, "ticks", sums.positions, kernel);
-  } else {
-    Launch<8>(context, "ticks", sums.positions, kernel);
-  }
+  uint32_t kinds = 0;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) kinds |= 1u << batch.uses[u].table->view.optimizer.kind;
+  TickKinds(context, view, sums, leaving.view(), kinds, std::make_integer_sequence<int, HET_DEV_FTRL + 1>());
   if (!leaving.any()) {
     context.End();
     return;
