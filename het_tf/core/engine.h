@@ -6,8 +6,7 @@
 //   cached     an embedding cache with per-row clocks stands before the store (client.h), as before a remote
 //              one
 //   on device  the same, with the cache in the memory of a device (device/device_tables.h). Its calls take
-//   ids,
-//              rows and gradients there, or in this process's memory as all others do
+//              ids, rows and gradients there, or in this process's memory as all others do
 // Tables of the last kind and of the other two do not go into one call.
 //
 // Concurrency: every method is thread-safe. Lookups of direct tables run side by side (a partition's mutex is
