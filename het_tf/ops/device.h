@@ -16,8 +16,8 @@ extern "C" {
 // in use, or the library is of another version. NotFound: it cannot be loaded.
 HET_EXPORT int HetLoadDeviceLibrary(const char* path, int device);
 // Text: one JSON object: "library", "device", and of HetDevInfo "executor", "built", "name",
-// "compute_capability", "driver_version", "runtime_version", "multiprocessors", "memory_bytes", "free_bytes". FailedPrecondition: there is no device, no library, or the driver is too old;
-// the text has the remedy.
+// "compute_capability", "driver_version", "runtime_version", "multiprocessors", "memory_bytes", "free_bytes".
+// FailedPrecondition: there is no device, no library, or the driver is too old; the text has the remedy.
 HET_EXPORT int HetDescribeDevice();
 
 // The most rows whose cache takes at most `bytes`: of device memory where the cache is on the device, of this
