@@ -11,14 +11,19 @@
 
 extern "C" {
 
-// The library that works the device (kernels/cuda/device_cache.h), by path. Once a process; an equal second
-// call is fine. FailedPrecondition: another one is in use, or it is of another version. NotFound: it cannot
-// be loaded.
-HET_EXPORT int HetLoadDeviceLibrary(const char* path);
-// Text: one JSON object: "executor", "built", "name", "compute_capability", "driver_version", "memory_bytes",
-// "free_bytes" (HetDevInfo). FailedPrecondition: there is no device, no library, or the driver is too old;
-// the text has the remedy.
+// The library that works the device (kernels/cuda/device_cache.h), by path; and the device, a number among
+// those that this process sees. Once a process; an equal second call is fine. FailedPrecondition: others are
+// in use, or the library is of another version. NotFound: it cannot be loaded.
+HET_EXPORT int HetLoadDeviceLibrary(const char* path, int device);
+// Text: one JSON object: "library", "device", and of HetDevInfo "executor", "built", "name",
+// "compute_capability", "driver_version", "runtime_version", "multiprocessors", "memory_bytes", "free_bytes".
+// FailedPrecondition: there is no device, no library, or the driver is too old; the text has the remedy.
 HET_EXPORT int HetDescribeDevice();
+
+// The most rows whose cache takes at most `bytes`: of device memory where the cache is on the device, of this
+// process's elsewhere. spec: as of HetCreateTable. cache: the JSON object "cache" of its options, without
+// "capacity". InvalidArgument: not even the smallest one fits; the text says what that takes.
+HET_EXPORT int HetCacheRows(const char* spec, const char* cache, int64_t bytes, int64_t* rows);
 
 // What a HetLookup or HetApplyGrad node is about: its attributes (kernels/call_spec.h). InvalidArgument as at
 // the CPU's.

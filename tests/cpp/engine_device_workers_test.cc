@@ -1,0 +1,129 @@
+// Workers at one store, one of them with its cache on a device: bounds, waiting, and tables that others
+// clear.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/local_store.h"
+#include "het_tf/core/local_transport.h"
+#include "tests/cpp/testing/device_engine.h"
+
+namespace het::testing {
+namespace {
+
+// Two workers at one store, one with its cache on the device and one without. A row's value is its ticks.
+TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
+  for (const auto& [pull, push] : {std::pair<int64_t, int64_t>(0, 0), {0, 3}, {2, 0}, {3, 2}}) {
+    LocalService service(8, 0);
+    std::vector<std::unique_ptr<Engine>> workers;
+    for (const char* device : {"gpu", "cpu"}) {
+      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
+                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
+      const Status created = workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 40, pull, push));
+      ASSERT_TRUE(created.ok()) << created.message();
+    }
+    std::mt19937_64 random(3);
+    std::map<Key, std::map<size_t, float>> ticks;  // of each worker
+    for (int i = 0; i < 300; ++i) {
+      const size_t w = random() % 2;
+      std::vector<Key> ids(1 + random() % 60);
+      for (Key& id : ids) id = static_cast<Key>(random() % 80);
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      StepOf step(workers[w].get(), {{"t", ids}});
+      ASSERT_TRUE(step.Lookup(true).ok());
+      for (size_t k = 0; k < ids.size(); ++k) {
+        const float own = ticks[ids[k]][w], others = ticks[ids[k]][1 - w], seen = step.rows[0][2 * k];
+        ASSERT_GE(seen, own + std::max<float>(0, others - static_cast<float>(pull + push)))
+            << "bounds " << pull << " and " << push << ", step " << i << ", id " << ids[k];
+        ASSERT_LE(seen, own + others);
+      }
+      ASSERT_TRUE(step.Apply(step.Gradients(-1)).ok());
+      for (const Key id : ids) ++ticks[id][w];
+    }
+    for (auto& worker : workers) ASSERT_TRUE(worker->Flush().ok());
+    const TableRows rows = workers[0]->Scan("t").value();
+    ASSERT_EQ(rows.keys.size(), ticks.size());
+    for (size_t k = 0; k < rows.keys.size(); ++k) {
+      ASSERT_EQ(rows.rows[2 * k], ticks[rows.keys[k]][0] + ticks[rows.keys[k]][1]) << rows.keys[k];
+    }
+  }
+}
+
+// Its rows go while they are looked up: the store answers that the table is a new one.
+TEST_F(DeviceEngine, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+  for (const auto& [training, pull] :
+       {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
+    LocalService service(4, 0);
+    std::vector<std::unique_ptr<Engine>> workers;
+    for (const char* device : {"gpu", "cpu"}) {
+      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
+                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
+      ASSERT_TRUE(workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 100, pull, 2)).ok());
+    }
+    const std::vector<Key> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    ASSERT_TRUE(Train(workers[0].get(), {{"t", ids}}).ok());
+    StepOf before(workers[0].get(), {{"t", ids}});
+    ASSERT_TRUE(before.Lookup(true).ok());
+    ASSERT_EQ(before.rows[0][0], 1);
+    ASSERT_TRUE(workers[1]->Clear("t").ok());
+    // Rows that are not asked about have been given when an answer about others tells.
+    std::vector<Key> more = ids;
+    for (Key id = 100; id < 140; ++id) more.push_back(id);
+    StepOf after(workers[0].get(), {{"t", more}});
+    const Status status = after.Lookup(training);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const float value : after.rows[0]) EXPECT_EQ(value, 0);
+    ASSERT_TRUE(before.Apply(before.Gradients(-1)).ok());
+    EXPECT_EQ(Values(workers[0].get(), "t", {5})[0], 1);
+    EXPECT_EQ(CacheStats(workers[0].get(), "t")["discarded_ticks"], 9);
+    ASSERT_TRUE(workers[0]->Flush().ok());
+    EXPECT_EQ(Values(workers[1].get(), "t", {5})[0], 1);
+  }
+}
+
+// Frames reach the store when somebody waits.
+class LazyTransport : public LocalTransport {
+ public:
+  using LocalTransport::LocalTransport;
+  void Send(uint32_t partition, Bytes frame) override { frames_.push_back({partition, std::move(frame)}); }
+  bool Poll(double seconds, std::vector<Event>* events) override {
+    if (seconds > 0) {
+      for (auto& [partition, frame] : frames_) LocalTransport::Send(partition, std::move(frame));
+      frames_.clear();
+    }
+    return LocalTransport::Poll(seconds, events);
+  }
+
+ private:
+  std::vector<std::pair<uint32_t, Bytes>> frames_;
+};
+
+TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
+  for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
+    LocalService service(8, 0);
+    Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
+                  ClientConfig());
+    ASSERT_TRUE(worker.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
+    std::vector<Key> ids(40);  // of which 8 stay with the call, and leave with their tick
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    LocalStore store(&service);
+    const TableSchema& schema = *worker.Find("t").value()->schema;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : bound == 1 ? 8u : 0u) << bound;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    const TableRows rows = store.Scan(schema).value();
+    if (bound != kUnbounded) {
+      ASSERT_EQ(rows.keys.size(), 40u);
+      for (const float value : rows.rows) EXPECT_EQ(value, 2);
+    }
+    ASSERT_TRUE(worker.Flush().ok());
+    EXPECT_EQ(store.CountRows(schema).value(), 40u);
+  }
+}
+
+}  // namespace
+}  // namespace het::testing
