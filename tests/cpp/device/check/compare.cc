@@ -107,6 +107,7 @@ void ExpectSameSums(const Reply& tested, const Reply& reference) {
   ExpectEqual(tested.bad_key, reference.bad_key, "Sum: key of the first sum that is not finite");
   Expect(tested.active == reference.active, "Sum: active features differ");
   ExpectEqual(tested.uniques, reference.uniques, "Sum: uniques");
+  Expect(tested.ticks == reference.ticks, "Sum: ticks of uses differ");
   ExpectEqual(tested.due, reference.due, "Sum: due");
 }
 

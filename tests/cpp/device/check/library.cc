@@ -22,14 +22,13 @@ std::unique_ptr<Library> Library::Open(const std::string& path, std::string* err
   }
   HET_DEVICE_FUNCTIONS(HET_DEVICE_LOAD)
 #undef HET_DEVICE_LOAD
-  if (library->Describe(0, &library->info) != HET_DEV_OK) {
-    *error = path + ": " + library->Error();
+  if (library->AbiVersion() != HET_DEV_ABI_VERSION) {
+    *error = path + " is of ABI version " + std::to_string(library->AbiVersion()) + "; this program is of " +
+             std::to_string(HET_DEV_ABI_VERSION) + ": build both from the same sources";
     return nullptr;
   }
-  if (library->info.abi_version != HET_DEV_ABI_VERSION) {
-    *error = path + " is of ABI version " + std::to_string(library->info.abi_version) +
-             "; this program is of " + std::to_string(HET_DEV_ABI_VERSION) +
-             ": build both from the same sources";
+  if (library->Describe(0, &library->info) != HET_DEV_OK) {
+    *error = path + ": " + library->Error();
     return nullptr;
   }
   return library;

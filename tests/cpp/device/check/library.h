@@ -11,6 +11,7 @@ namespace het::device_check {
 
 #define HET_DEVICE_FUNCTIONS(X) \
   X(Error)                      \
+  X(AbiVersion)                 \
   X(Describe)                   \
   X(CreateContext)              \
   X(DestroyContext)             \

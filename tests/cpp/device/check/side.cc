@@ -244,6 +244,7 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
   if (wanted.n > 0) return reply;
   reply.uniques = summed.uniques;
   reply.due = summed.due;
+  if (summed.ticks != nullptr) reply.ticks.assign(summed.ticks, summed.ticks + call.uses.size());
   if (summed.active != nullptr) reply.active.assign(summed.active, summed.active + call.features.size());
   for (uint8_t& flag : reply.active) flag = flag != 0;
   reply.non_finite = summed.non_finite != 0;

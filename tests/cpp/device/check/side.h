@@ -60,6 +60,7 @@ struct Reply {
   std::vector<uint64_t> reads, hits;
   std::vector<Updates> updates;  // by use
   uint64_t uniques = 0, due = 0, discarded = 0;
+  std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;
   bool non_finite = false;
   uint32_t bad_use = 0;
@@ -78,6 +79,7 @@ class Side {
   Side& operator=(const Side&) = delete;
 
   const Library& library() const { return library_; }
+  size_t tables() const { return tables_.size(); }
 
   Reply CreateTable(const HetDevTableConfig& config);
   // What a call needs is in two parts, so that allocations that fail are the library's and not the test's.

@@ -58,6 +58,7 @@ class World {
     bool outstanding = false;
     bool own_rows = false;  // the call holds rows that are not in the cache
     bool stale = false;     // rows of its own are too old
+    bool mixed = false;     // another step came in between: its rows are from before and after that
     Step step;
   };
 
@@ -108,7 +109,9 @@ class World {
   void ExpectUntouched();
   // Rows of calls other than `slot` are too old from now on.
   void AgeOthers(size_t slot);
+  // Ends a step first, where there are as many as there may be.
   size_t FreeSlot();
+  std::vector<size_t> Outstanding() const;
 
   WorldOptions options_;
   Tally* tally_;
@@ -117,7 +120,8 @@ class World {
   std::vector<Table> tables_;
   std::vector<Slot> slots_;
   uint64_t stamp_;
-  uint64_t looks_ = 0;  // calls for ExpectUntouched: after one of them a sum is no more
+  size_t most_outstanding_;  // steps
+  uint64_t looks_ = 0;       // calls for ExpectUntouched: after one of them a sum is no more
   double fail_allocations_ = 0;
   bool wild_ = false;  // gradients at the edge of float32
   std::deque<std::string> log_;

@@ -22,13 +22,20 @@ KeysOfUses Keys(const Step& step) {
 
 }  // namespace
 
-size_t World::FreeSlot() {
+std::vector<size_t> World::Outstanding() const {
+  std::vector<size_t> slots;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].outstanding) slots.push_back(slot);
+  }
+  return slots;
+}
+
+size_t World::FreeSlot() {
+  const std::vector<size_t> outstanding = Outstanding();
+  if (outstanding.size() >= most_outstanding_) Finish(random_.Pick(outstanding));
+  for (size_t slot = 0;; ++slot) {
     if (!slots_[slot].outstanding) return slot;
   }
-  const size_t slot = random_.Below(slots_.size());
-  Finish(slot);
-  return slot;
 }
 
 void World::Repin(Step* step) const {
@@ -55,11 +62,11 @@ void World::TrainLookup() {
   const Reply looked = LookupBoth(number, true);
   // Others may come between a lookup and the answers to it. Its rows are pinned, as long as it is one of
   // eight.
-  size_t outstanding = 0;
-  for (const Slot& other : slots_) outstanding += other.outstanding;
-  if (outstanding <= 8 && random_.Chance(0.1)) {
-    const size_t other = random_.Below(slots_.size());
-    if (other != number && slots_[other].outstanding) Finish(other);
+  const std::vector<size_t> outstanding = Outstanding();
+  const size_t other = random_.Pick(outstanding);
+  if (outstanding.size() <= 8 && other != number && random_.Chance(0.2)) {
+    Finish(other);
+    slot.mixed = true;
   }
   InstallBoth(number, looked.wanted);
   GatherBoth(number, looked.wanted);
@@ -138,7 +145,8 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
     const bool old = one.base == HET_DEV_NO_BASE || clock - one.base > table.pull_bound;
     if (old || random_.Chance(0.05)) of_use[one.use].push_back(one);
   }
-  const double admit = random_.Chance(0.2) ? random_.Unit() : 1;
+  // A read that is no training pins nothing. What entered could drive out a row that it has still to gather.
+  const double admit = !slot.outstanding ? 0 : random_.Chance(0.2) ? random_.Unit() : 1;
   std::vector<Answer> answers;
   for (auto& [use, all] : of_use) {
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_.Below(i)]);
@@ -227,7 +235,7 @@ void World::CheckRows(size_t number, const std::vector<Wanted>& left_out) {
       if (!padding && absent.count({feature.use, key}) != 0) continue;
       ToyStore::Row initial;
       Held* held = nullptr;
-      if (table.exact && !padding) {
+      if (table.exact && !padding && !slots_[number].mixed) {
         initial = table.store->Initial(key);
         held = &table.ledger->At(key);
       }

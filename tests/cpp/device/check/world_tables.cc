@@ -61,6 +61,7 @@ World::World(const Library& tested, const Library& reference, const WorldOptions
       slots_(kCalls) {
   // Stamps end below 2^32.
   stamp_ = random_.Chance(0.1) ? (uint64_t{1} << 32) - 100000 : 1 + random_.Below(100);
+  most_outstanding_ = random_.Pick(std::vector<size_t>{1, 1, 2, 3, 8, kCalls});
   fail_allocations_ = random_.Chance(0.3) ? 0.2 : 0;
   wild_ = random_.Chance(0.1);
   MakeTables();
@@ -79,7 +80,7 @@ void World::MakeTables() {
     config.row_floats = RowFloats(config.optimizer, config.dim);
     config.policy = static_cast<int>(random_.Below(3));
     config.capacity = random_.Chance(0.3) ? 1 + random_.Below(32)
-                                          : 1 + random_.Below(1 + static_cast<uint64_t>(400 * options_.size));
+                                          : 1 + random_.Below(1 + static_cast<uint64_t>(800 * options_.size));
     DrawParams(&random_, &config);
     if (!table.exact && random_.Chance(0.25)) config.l2 = random_.Unit() * 0.1;
     if (!table.exact && config.optimizer != HET_DEV_FTRL && random_.Chance(0.25)) {
@@ -88,7 +89,7 @@ void World::MakeTables() {
     config.keep_updates = random_.Chance(0.75);
     config.hash_seed = random_.Chance(0.3) ? 0 : random_.Next();
     config.partitions = random_.Pick(std::vector<uint32_t>{1, 3, 64, 65536});
-    const std::vector<int64_t> bounds = {0, 0, 1, 3, 10, kHighest};
+    const std::vector<int64_t> bounds = {0, 1, 3, 10, kHighest, kHighest};
     table.pull_bound = random_.Pick(bounds);
     table.push_bound = config.keep_updates ? random_.Pick(bounds) : 0;
     table.shared = random_.Chance(0.6);
@@ -146,7 +147,7 @@ void World::RefuseBadTables() {
 }
 
 std::vector<int64_t> World::DrawPool() {
-  const size_t n = 1 + random_.Below(1 + static_cast<uint64_t>(900 * options_.size));
+  const size_t n = 1 + random_.Below(1 + static_cast<uint64_t>(800 * options_.size));
   std::vector<int64_t> pool = {0, -1, 1, kLowest, kHighest, kLowest + 1, kHighest - 1, int64_t{1} << 32};
   const bool dense = random_.Chance(0.5);
   const int64_t first = random_.Between(-100, 100);
@@ -176,7 +177,7 @@ Step World::DrawStep() {
   numbers.resize(1 + random_.Below(numbers.size()));
   for (const uint32_t t : numbers) {
     const Table& table = tables_[t];
-    const bool check = table.pull_bound != kHighest && random_.Chance(0.9);
+    const bool check = table.pull_bound != kHighest && random_.Chance(0.8);
     step.uses.push_back({t, check, 0, 0, table.push_bound, table.learning_rate});
   }
   const size_t features = random_.Chance(0.02) ? 0 : 1 + random_.Below(6);
@@ -187,8 +188,8 @@ Step World::DrawStep() {
     feature.wants_rows = random_.Chance(0.95);
     feature.has_padding = random_.Chance(0.3);
     feature.padding_id = random_.Chance(0.7) ? random_.Pick(table.pool) : random_.Between(-2, 2);
-    size_t n = random_.Chance(0.1) ? 0 : 1 + random_.Below(1 + static_cast<uint64_t>(150 * options_.size));
-    if (random_.Chance(0.05)) n *= 10;
+    size_t n = random_.Chance(0.1) ? 0 : 1 + random_.Below(1 + static_cast<uint64_t>(60 * options_.size));
+    if (random_.Chance(0.05)) n *= 20;
     const bool one = random_.Chance(0.03);  // the same id all over
     const int64_t same = DrawKey(table);
     for (size_t i = 0; i < n; ++i) feature.ids.push_back(one ? same : DrawKey(table));
