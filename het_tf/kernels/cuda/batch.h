@@ -1,37 +1,18 @@
-// A HetDevBatch, checked and put where kernels see it; and rows of a call. Host side.
+// A HetDevBatch, checked and put where kernels see it, and the list of rows that a call wants. Host side.
 #ifndef HET_TF_KERNELS_CUDA_BATCH_H_
 #define HET_TF_KERNELS_CUDA_BATCH_H_
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/layout.h"
-
-struct HetDevTable {
-  std::string name;
-  uint64_t capacity;
-  het::dev::TableView view;
-  het::dev::Block memory;
-  bool keep_updates;
-  uint64_t first_uses;  // since frequencies were halved
-  uint64_t inserts;
-  uint64_t evictions;
-};
-
-struct HetDevCall {
-  het::dev::CallRows rows;  // what the blocks hold
-  het::dev::Block index, slots, uses, begins, floats;
-  uint64_t floats_used;
-  // Of the last HetDevLookup: 1 for each position whose row was left out.
-  het::dev::Block left_out;
-  uint64_t positions;
-};
+#include "het_tf/kernels/cuda/table.h"
 
 namespace het::dev {
 
-// Checks the batch and puts it into device memory; HET_DEV_INVALID. After context.Begin(). `gradients`: they are
-// needed (HetDevSum).
+// Checks the batch and puts it into device memory; HET_DEV_INVALID. After context.Begin(). `gradients`: they
+// are needed (HetDevSum).
 BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch, bool gradients);
 
-// A set of (use, key) that are missing, for HetDevWanted: each once, however many positions have it.
+// Rows that are wanted, for HetDevWanted; a set keeps each (use, key) once, however many positions have it.
 struct WantedView {
   Dev<uint32_t> set;  // positions; mask + 1 entries
   uint32_t mask;

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@
 
 #include "het_tf/kernels/cuda/dev_ptr.h"
 #include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/kernels/cuda/runtime.h"
 
 namespace het::dev {
 
@@ -61,6 +63,11 @@ class Block {
     return Dev<T>(static_cast<T*>(address_));
   }
   void* address() const { return address_; }
+  void* Release() {
+    void* address = address_;
+    address_ = nullptr;
+    return address;
+  }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -94,6 +101,10 @@ struct HetDevContext {
 
   // What follows is put on `stream`, after all that was asked for before. Scratch memory is free again.
   void Begin(HetDevStream stream);
+  // The same, but scratch memory of the call before stays as it is.
+  void Continue(HetDevStream stream);
+  // How many calls there were.
+  uint64_t calls() const { return calls_; }
   HetDevStream stream() const { return stream_; }
   // Until everything on the stream is done.
   void Wait();
@@ -110,52 +121,66 @@ struct HetDevContext {
   T* HostScratch(size_t n) {
     return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
   }
-  // Memory that stays. `what` it is for, in the message.
+  // Memory of the device that stays. `what` it is for, in the message.
   het::dev::Block Allocate(size_t bytes, const std::string& what);
   het::dev::Block AllocateLocked(size_t bytes);
 
-  // On the stream. Host memory is to be HostScratch or Stage memory.
+  // On the stream; of host memory the caller's, HostScratch's or Stage's.
   template <typename T>
   void CopyIn(het::dev::Dev<T> to, const T* from, size_t n) {
-    CopyBytes(const_cast<void*>(static_cast<const void*>(to.raw())), from, n * sizeof(T), kIn);
+    Copy(to.raw(), from, n * sizeof(T), het::dev::runtime::Direction::kIn);
   }
   template <typename T>
   void CopyOut(T* to, het::dev::Dev<T> from, size_t n) {
-    CopyBytes(to, from.raw(), n * sizeof(T), kOut);
+    Copy(to, from.raw(), n * sizeof(T), het::dev::runtime::Direction::kOut);
   }
   template <typename T>
   void CopyWithin(het::dev::Dev<T> to, het::dev::Dev<T> from, size_t n) {
-    CopyBytes(to.raw(), from.raw(), n * sizeof(T), kWithin);
+    Copy(to.raw(), from.raw(), n * sizeof(T), het::dev::runtime::Direction::kWithin);
   }
   // Sets every byte.
   template <typename T>
   void Fill(het::dev::Dev<T> to, uint8_t byte, size_t n) {
-    FillBytes(to.raw(), byte, n * sizeof(T));
+    if (n > 0) het::dev::runtime::Fill(to.raw(), byte, n * sizeof(T), stream_);
+  }
+  // host -> device scratch memory, of an array in any host memory.
+  template <typename T>
+  het::dev::Dev<T> Upload(const T* from, size_t n) {
+    const het::dev::Dev<T> to = Scratch<T>(n);
+    T* locked = HostScratch<T>(n);
+    if (n > 0) std::memcpy(static_cast<void*>(locked), from, n * sizeof(T));
+    CopyIn(to, locked, n);
+    return to;
   }
 
   // Throws HET_DEV_FAILED with the kernel's name.
   void CheckLaunch(const char* kernel);
 
-  // Number of the call, for Slot::visit; never 0.
+  // Number of the call, for Slot::visit; never 0. (It comes again after 2^32 calls. A row that nobody has met
+  // in all of these would then not be counted, or not be looked at, once.)
   uint32_t NextVisit();
 
+  int device() const { return device_; }
   void* Stage(size_t bytes);
   void FailAllocation(uint64_t n) { fail_allocation_ = n; }
 
  private:
-  enum Direction { kIn, kOut, kWithin };
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
-  void Rewind(het::dev::Arena* arena, bool locked);
-  void CopyBytes(void* to, const void* from, size_t bytes, Direction direction);
-  void FillBytes(void* to, uint8_t byte, size_t bytes);
+  void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
+    if (bytes > 0) het::dev::runtime::Copy(to, from, bytes, direction, stream_);
+  }
+
+  enum class State { kIdle, kInCall, kBehindEvent };
 
   const int device_;
   HetDevStream stream_ = nullptr;
-  bool busy_ = false;  // work of an earlier call may still be on a stream: event_ comes after it
+  State state_ = State::kIdle;  // what a Begin has to wait for
   void* event_ = nullptr;
+  const char* last_kernel_ = "none";
   het::dev::Arena scratch_;
   het::dev::Arena host_scratch_;
   het::dev::Block stage_;
+  uint64_t calls_ = 0;
   uint32_t visit_ = 0;
   uint64_t fail_allocation_ = 0;
 };

@@ -47,7 +47,8 @@ class Tile {
   static_assert(kWidth == 4 || kWidth == 8 || kWidth == 16 || kWidth == 32);
 
  public:
-  __device__ Tile() : lanes_(cooperative_groups::tiled_partition<kWidth>(cooperative_groups::this_thread_block())) {}
+  __device__ Tile()
+      : lanes_(cooperative_groups::tiled_partition<kWidth>(cooperative_groups::this_thread_block())) {}
 
   template <typename F>
   HET_DEV void ForEach(uint64_t n, F f) const {
@@ -70,6 +71,19 @@ class Tile {
     return lanes_.any(any);
   }
   HET_DEV void Sync() const { lanes_.sync(); }
+  // Lanes beyond the eighth do the same as those of the first eight; of a sum both ends get the same bits.
+  template <typename F>
+  HET_DEV float Sum8(F f) const {
+    const uint32_t lane = lanes_.thread_rank() % 8;
+    float sum = f(lane);
+    if constexpr (kWidth < 8) {
+      sum += f(lane + 4);
+    } else {
+      sum += lanes_.shfl_xor(sum, 4);
+    }
+    sum += lanes_.shfl_xor(sum, 2);
+    return sum + lanes_.shfl_xor(sum, 1);
+  }
 
   // Each lane compares 32 / kWidth digests, four at a time, and packs the results to bits.
   HET_DEV uint32_t Match32(const uint8_t* digests, uint8_t digest) const {

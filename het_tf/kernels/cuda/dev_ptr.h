@@ -1,8 +1,9 @@
 // What every file here is built on: marks of functions, and pointers into the memory of the device.
 //
-// One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks what
-// runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code that reads
-// device memory, and the host executor keeps device memory at addresses that cannot be read (host_memory.h).
+// One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks
+// what runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code
+// that reads device memory, and the host executor keeps device memory at addresses that cannot be read
+// (host_memory.h).
 #ifndef HET_TF_KERNELS_CUDA_DEV_PTR_H_
 #define HET_TF_KERNELS_CUDA_DEV_PTR_H_
 

@@ -79,6 +79,12 @@ class Tile {
     return any;
   }
   void Sync() const {}
+  template <typename F>
+  float Sum8(F f) const {
+    float lane[8];
+    for (uint32_t j = 0; j < 8; ++j) lane[j] = f(j);
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  }
 
   uint32_t Match32(const uint8_t* digests, uint8_t digest) const {
     uint32_t mask = 0;

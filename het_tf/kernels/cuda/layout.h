@@ -4,12 +4,15 @@
 //
 //   digests   B x 32 bytes: 0 for a free slot, else 8 bits of the key's hash. One sector of memory a bucket
 //   slots     B x 32 Slots of 32 bytes, a sector each
-//   values    B x 32 x value_stride floats; the stride is dim rounded up to 16 bytes
-//   states    B x 32 x state_floats floats: the optimizer's slots
-//   updates   B x 32 x row_floats floats [dv | a]; with keep_updates alone
+//   values    B x 32 x value_stride floats
+//   states    B x 32 x state_stride floats: the optimizer's slots
+//   updates   B x 32 x update_stride floats [dv | a]; with keep_updates alone. Garbage while the row has no
+//   ticks
 //
-// A key lives in its home bucket or nowhere. So a lookup reads a sector of digests, a Slot for each digest that
-// agrees (1.1 on average) and a value.
+// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes; but one float stays one.
+//
+// A key lives in its home bucket or nowhere. So a lookup reads a sector of digests, a Slot for each digest
+// that agrees (1.1 on average) and a value.
 //
 // A row's number is its place: bucket * 32 + slot. Rows of a call have kOfCall set and are numbered from 0.
 #ifndef HET_TF_KERNELS_CUDA_LAYOUT_H_
@@ -25,6 +28,17 @@ constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
 constexpr uint64_t kNowhere = ~uint64_t{0};  // the number of no row
 constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
+
+HET_HOST_DEVICE inline uint64_t BucketOf(uint64_t hash, uint64_t buckets) {
+  return ((hash >> 32) * buckets) >> 32;
+}
+HET_HOST_DEVICE inline uint8_t DigestOf(uint64_t hash) {
+  const uint8_t digest = static_cast<uint8_t>(hash);
+  return digest == 0 ? 1 : digest;
+}
+HET_HOST_DEVICE inline uint32_t StrideOf(uint32_t floats) {
+  return floats <= 1 ? floats : (floats + 3) / 4 * 4;
+}
 
 struct alignas(32) Slot {
   static constexpr uint8_t kInvalid = 1;
@@ -52,17 +66,25 @@ struct TableView {
   uint32_t dim;
   uint32_t row_floats;
   uint32_t value_stride;
-  uint32_t state_floats;
+  uint32_t state_floats;  // row_floats - dim
+  uint32_t state_stride;
+  uint32_t update_stride;
   int policy;
   OptimizerView optimizer;
 };
+
+// Floats of a row of a call: [value | state], with both at multiples of 16 bytes.
+HET_HOST_DEVICE inline uint64_t FloatsInCall(const TableView& table) {
+  return table.value_stride + (uint64_t{table.state_floats} + 3) / 4 * 4;
+}
 
 // A row's floats. Where they are the row's alone, update is null.
 struct RowRef {
   Slot* slot;
   float* value;
   float* state;
-  float* update;  // [dv | a], contiguous; null: none is kept (the table's keep_updates is 0, or a row of a call)
+  float*
+      update;  // [dv | a], contiguous; null: none is kept (the table's keep_updates is 0, or a row of a call)
 };
 
 // Rows that stay with a call: a hash set of (use, key) that gives row numbers, and rows of any width.
@@ -70,7 +92,7 @@ struct CallRows {
   Dev<uint32_t> index;  // mask + 1 entries of row numbers; kEmpty: free. null: there are no rows
   Dev<Slot> slots;
   Dev<uint32_t> uses;
-  Dev<uint64_t> begins;  // of each row in `floats`: [value: value_stride | state: state_floats]
+  Dev<uint64_t> begins;  // of each row in `floats`, which takes FloatsInCall()
   Dev<float> floats;
   uint32_t mask;
   uint32_t n;
@@ -142,8 +164,9 @@ HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
   RowRef ref;
   ref.slot = static_cast<Slot*>(table.slots) + row;
   ref.value = static_cast<float*>(table.values) + row * table.value_stride;
-  ref.state = static_cast<float*>(table.states) + row * table.state_floats;
-  ref.update = table.updates.null() ? nullptr : static_cast<float*>(table.updates) + row * table.row_floats;
+  ref.state = static_cast<float*>(table.states) + row * table.state_stride;
+  ref.update =
+      table.updates.null() ? nullptr : static_cast<float*>(table.updates) + row * table.update_stride;
   return ref;
 }
 

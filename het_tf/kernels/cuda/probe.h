@@ -7,13 +7,6 @@
 
 namespace het::dev {
 
-HET_DEV uint64_t BucketOf(const TableView& table, uint64_t hash) {
-  return ((hash >> 32) * table.buckets) >> 32;
-}
-HET_DEV uint8_t DigestOf(uint64_t hash) {
-  const uint8_t digest = static_cast<uint8_t>(hash);
-  return digest == 0 ? 1 : digest;
-}
 HET_DEV uint64_t HashInCall(uint32_t use, int64_t key) {
   return Mix64(static_cast<uint64_t>(key) + (use + 1) * 0x9e3779b97f4a7c15ULL);
 }
@@ -22,7 +15,7 @@ HET_DEV uint64_t HashInCall(uint32_t use, int64_t key) {
 template <typename Tile>
 HET_DEV uint64_t FindInTable(const Tile& tile, const TableView& table, int64_t key) {
   const uint64_t hash = HashKey(key, table.hash_seed);
-  const uint64_t first = BucketOf(table, hash) * kBucketSlots;
+  const uint64_t first = BucketOf(hash, table.buckets) * kBucketSlots;
   const uint8_t* digests = table.digests;
   const Slot* slots = table.slots;
   for (uint32_t mask = tile.Match32(digests + first, DigestOf(hash)); mask != 0; mask &= mask - 1) {
