@@ -96,7 +96,7 @@ class Table {
     HetDevTableConfig config = Config(dim, rows, keep_updates);
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
-    use_ = {table_, 0, 1, 1, INT64_MAX, 0.01f};
+    use_ = {table_, 0, 1, 1, keep_updates ? INT64_MAX : 0, 0.01f};
   }
   ~Table() {
     library_.DestroyCall(context_, call_);
