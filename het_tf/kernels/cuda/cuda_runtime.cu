@@ -68,7 +68,7 @@ void Describe(int device, HetDevInfo* info) {
   }
   cudaDeviceProp properties;
   Check(cudaGetDeviceProperties(&properties, device), "properties of GPU " + std::to_string(device));
-  std::snprintf(info->name, sizeof(info->name), "%s", properties.name);
+  std::snprintf(info->name, sizeof(info->name), "%.127s", properties.name);
   info->compute_capability = properties.major * 10 + properties.minor;
   info->multiprocessors = properties.multiProcessorCount;
   info->memory_bytes = properties.totalGlobalMem;

@@ -129,7 +129,7 @@ int HetDevTableBytes(const HetDevTableConfig* config, uint64_t* bytes) {
   return Guard([&] {
     *bytes = 0;
     Check(*config);
-    *bytes = Plan(*config).bytes;
+    *bytes = Plan(*config).bytes + Corrections(*config).size() * sizeof(float);
   });
 }
 
@@ -163,6 +163,14 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     view.update_stride = StrideOf(view.row_floats);
     view.policy = config->policy;
     view.optimizer = optimizer;
+    const std::vector<float> corrections = Corrections(*config);
+    if (!corrections.empty()) {
+      made->corrections = context->Allocate(corrections.size() * sizeof(float), NameOf(*config));
+      context->CopyWithin(made->corrections.as<float>(),
+                          context->Upload(corrections.data(), corrections.size()), corrections.size());
+      view.optimizer.corrections = Dev<const float>(made->corrections.as<float>().raw());
+      view.optimizer.n_corrections = static_cast<uint32_t>(corrections.size());
+    }
     context->Fill(view.digests, 0, made->capacity);
     context->Fill(view.slots, 0, made->capacity);
     context->Wait();
@@ -190,7 +198,7 @@ int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream,
     context->Wait();
     *state = HetDevTableState{};
     state->capacity = table->capacity;
-    state->bytes = table->memory.bytes();
+    state->bytes = table->memory.bytes() + table->corrections.bytes();
     for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
       state->rows += host[stripe * 3];
       state->dirty += host[stripe * 3 + 1];

@@ -7,13 +7,15 @@
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/layout.h"
+#include "het_tf/kernels/cuda/sum_view.h"
 
 struct HetDevTable {
   std::string name;
   uint64_t capacity = 0;  // as rounded
   het::dev::TableView view;
   het::dev::Block memory;
-  uint64_t first_uses = 0;  // since frequencies were halved
+  het::dev::Block corrections;  // of Adam
+  uint64_t first_uses = 0;      // since frequencies were halved
   uint64_t inserts = 0;
   uint64_t evictions = 0;
 };
@@ -28,6 +30,9 @@ struct HetDevCall {
   het::dev::Block left_out;
   uint64_t positions = 0;
   bool looked_up = false;
+  // What HetDevSum left, and which call of the context that was; 0: nothing.
+  het::dev::SumView summed;
+  uint64_t summed_at = 0;
 };
 
 namespace het::dev {
