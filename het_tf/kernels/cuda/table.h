@@ -14,8 +14,7 @@ struct HetDevTable {
   uint64_t capacity = 0;  // as rounded
   het::dev::TableView view;
   het::dev::Block memory;
-  het::dev::Block corrections;  // of Adam
-  uint64_t first_uses = 0;      // since frequencies were halved
+  uint64_t first_uses = 0;  // since frequencies were halved
   uint64_t inserts = 0;
   uint64_t evictions = 0;
 };
