@@ -70,6 +70,7 @@ World::World(const Library& tested, const Library& reference, const WorldOptions
 void World::MakeTables() {
   if (random_.Chance(0.1)) RefuseBadTables();
   tables_.resize(1 + random_.Below(4));
+  const bool same_ids = random_.Chance(0.3);  // the same keys in all tables
   for (size_t t = 0; t < tables_.size(); ++t) {
     Table& table = tables_[t];
     HetDevTableConfig& config = table.config;
@@ -96,7 +97,7 @@ void World::MakeTables() {
     table.learning_rate = table.exact            ? 1.0f
                           : random_.Chance(0.05) ? 0.0f
                                                  : static_cast<float>(random_.Unit());
-    table.pool = DrawPool();
+    table.pool = same_ids && t > 0 ? tables_[0].pool : DrawPool();
     const double exponent = random_.Chance(0.4) ? 0 : 0.5 + random_.Unit();
     double sum = 0;
     for (size_t i = 0; i < table.pool.size(); ++i) {
