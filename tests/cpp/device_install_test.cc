@@ -191,24 +191,25 @@ TEST_F(DeviceInstallTest, OwnUpdateStaysOnTopOfANewRow) {
 
 TEST_F(DeviceInstallTest, VictimsOfSeveralTablesComeByTableAndKey) {
   OneBucket(HET_DEV_LRU);
-  Train({1, 2}, 1);
-  HetDevTableConfig wide = SgdTable("wide", kRows, 6);
-  AddTable(wide);
-  Step(Range(100, 130));
+  AddTable(SgdTable("wide", kRows, 6));
+  Train({9, 5}, 1);
+  Train({2, 1}, 3, nullptr, 1);
+  Step(Range(100, 130), 0, 0);
+  Step(Range(500, 530), 0, 1);
   NewStep();
-  SetBatch({{Range(500, 532), 1}});
-  Lookup();
-  Install({{1, Range(500, 532), 0, true}});
-  NewStep();
-  SetBatch({{{600}, 1}, {{300, 301}, 0}});
+  SetBatch({{{600, 601}, 1}, {{300, 301}, 0}});
   Lookup();
   // Answers in pieces, later tables first.
   const std::vector<Update> victims =
-      Install({{1, {600}, 0, true}, {0, {301}, 0, true}, {0, {300}, 0, true}});
-  EXPECT_THAT(KeysOf(victims), ElementsAre(1, 2));
-  EXPECT_TRUE(Has(600, 1));
-  EXPECT_FALSE(Has(500, 1));
+      Install({{1, {601, 600}, 0, true}, {0, {301}, 0, true}, {0, {300}, 0, true}});
+  ASSERT_EQ(victims.size(), 4u);
+  EXPECT_EQ(victims[0], (Update{0, 5, 1, {-1, -1, -1, -1}}));
+  EXPECT_EQ(victims[1], (Update{0, 9, 1, {-1, -1, -1, -1}}));
+  EXPECT_EQ(victims[2], (Update{1, 1, 1, {-3, -3, -3, -3, -3, -3}}));
+  EXPECT_EQ(victims[3], (Update{1, 2, 1, {-3, -3, -3, -3, -3, -3}}));
   EXPECT_TRUE(Has(300) && Has(301));
+  EXPECT_TRUE(Has(600, 1) && Has(601, 1));
+  EXPECT_TRUE(Has(500, 1));
 }
 
 TEST_F(DeviceInstallTest, RowsOfTheCallGrowWithIt) {

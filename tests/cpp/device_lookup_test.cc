@@ -129,6 +129,21 @@ TEST_F(DeviceLookupTest, TablesOfDifferentWidthInOneCall) {
   EXPECT_FALSE(Has(7, 0));
 }
 
+// Enough of them that a key of one table meets itself of the other in the set of what is missing.
+TEST_F(DeviceLookupTest, TablesMayHaveTheSameKeys) {
+  AddTable(SgdTable("a", 64, 1));
+  AddTable(SgdTable("b", 64, 1));
+  for (int64_t round = 0; round < 16; ++round) {
+    NewStep();
+    Keys keys;
+    for (int64_t key = 0; key < 1000; ++key) keys.push_back(round * 1000 + key);
+    SetBatch({{keys, 0}, {keys, 1}, {keys, 0}});
+    const Wanted wanted = Lookup();
+    ASSERT_THAT(wanted.reads, ElementsAre(1000, 1000)) << "round " << round;
+    ASSERT_EQ(wanted.bases.size(), 2000u);
+  }
+}
+
 TEST_F(DeviceLookupTest, PaddingReadsZerosAndIsNoKey) {
   AddTable(SgdTable("t", 64, 3));
   NewStep();

@@ -295,6 +295,15 @@ TEST_F(DeviceSumTest, FeaturesOfZerosAreLeftOut) {
   EXPECT_EQ(Inspect(3).row, (std::vector<float>{0, 1}));
 }
 
+TEST_F(DeviceSumTest, WhatIsNotZeroCounts) {
+  MakeTables({5});
+  SetBatch({{{1}}, {{2}}, {{3, 4}}, {{5}}});
+  SetGradients({{0, 0, 0, 0, -1e-30f}, {0, kNaN, 0, 0, 0}, std::vector<float>(10), {0, 0, 2, 0, 0}});
+  const Result result = SumAll();
+  EXPECT_THAT(result.active, ElementsAre(true, true, false, true));
+  EXPECT_EQ(result.bad_key, 2);
+}
+
 TEST_F(DeviceSumTest, TheCallerMayTellWhichFeaturesCount) {
   MakeTables({2});
   SetBatch({{{1}}, {{2}}, {{4}}});
@@ -452,6 +461,9 @@ TEST_F(DeviceSumTest, TickMustFollowItsSum) {
   Lookup(0);
   refused();  // something came in between
   Sum();
+  Sum();
+  HetDevResetCall(context_, call_);
+  refused();
   HetDevCall* other = nullptr;
   ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
   EXPECT_EQ(HetDevTick(context_, other, &batch_, nullptr, &due), HET_DEV_INVALID);

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <set>
 #include <string>
 
@@ -77,11 +78,20 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
     }
     positions += feature.n;
   }
+  // Both in one copy.
+  static_assert(sizeof(UseView) % alignof(FeatureView) == 0);
+  const size_t use_bytes = uses.size() * sizeof(UseView);
+  const size_t bytes = use_bytes + features.size() * sizeof(FeatureView);
+  char* host = context.HostScratch<char>(bytes);
+  if (!uses.empty()) std::memcpy(host, static_cast<const void*>(uses.data()), use_bytes);
+  if (!features.empty()) {
+    std::memcpy(host + use_bytes, static_cast<const void*>(features.data()), bytes - use_bytes);
+  }
+  const Dev<char> device = context.Scratch<char>(bytes);
+  context.CopyIn(device, host, bytes);
   BatchView view;
-  const Dev<UseView> device_uses = context.Upload(uses.data(), uses.size());
-  const Dev<FeatureView> device_features = context.Upload(features.data(), features.size());
-  view.uses = Dev<const UseView>(device_uses.raw());
-  view.features = Dev<const FeatureView>(device_features.raw());
+  view.uses = Dev<const UseView>(reinterpret_cast<const UseView*>(device.raw()));
+  view.features = Dev<const FeatureView>(reinterpret_cast<const FeatureView*>(device.Plus(use_bytes).raw()));
   view.call = call.rows;
   view.positions = positions;
   view.n_uses = batch.n_uses;
@@ -90,28 +100,29 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
   return view;
 }
 
-WantedView MakeWanted(Context& context, const BatchView& batch) {
+WantedView MakeWanted(Context& context, const BatchView& batch, uint32_t counts) {
   uint64_t entries = 64;
   while (entries < 2 * batch.positions) entries *= 2;
   if (entries > uint64_t{1} << 32) entries = uint64_t{1} << 32;
   WantedView view;
   view.mask = static_cast<uint32_t>(entries - 1);
   view.set = context.Scratch<uint32_t>(entries);
-  view.n = context.Scratch<uint32_t>(1);
+  view.n = context.Scratch<uint32_t>(size_t{counts} + 1);
+  view.counts = counts;
   view.uses = context.Scratch<uint32_t>(batch.positions);
   view.keys = context.Scratch<int64_t>(batch.positions);
   view.bases = context.Scratch<int64_t>(batch.positions);
   context.Fill(view.set, 0xff, entries);
-  context.Fill(view.n, 0, 1);
+  context.Fill(view.n, 0, size_t{counts} + 1);
   return view;
 }
 
-void ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted) {
-  uint32_t* n = context.HostScratch<uint32_t>(1);
-  context.CopyOut(n, view.n, 1);
+const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted) {
+  uint32_t* n = context.HostScratch<uint32_t>(size_t{view.counts} + 1);
+  context.CopyOut(n, view.n, size_t{view.counts} + 1);
   context.Wait();
   *wanted = HetDevWanted{};
-  if (*n == 0) return;
+  if (*n == 0) return n + 1;
   uint32_t* uses = context.HostScratch<uint32_t>(*n);
   int64_t* keys = context.HostScratch<int64_t>(*n);
   int64_t* bases = context.HostScratch<int64_t>(*n);
@@ -123,6 +134,7 @@ void ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted) 
   wanted->use = uses;
   wanted->keys = keys;
   wanted->bases = bases;
+  return n + 1;
 }
 
 }  // namespace het::dev

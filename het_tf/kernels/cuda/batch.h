@@ -16,14 +16,16 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
 struct WantedView {
   Dev<uint32_t> set;  // positions; mask + 1 entries
   uint32_t mask;
-  Dev<uint32_t> n;
+  Dev<uint32_t> n;  // and behind it `counts` numbers of the caller's, 0 at first
+  uint32_t counts;
   Dev<uint32_t> uses;  // room for as many as there are positions
   Dev<int64_t> keys;
   Dev<int64_t> bases;
 };
-WantedView MakeWanted(Context& context, const BatchView& batch);
-// Copies the list to the host. Waits for the stream. `reads` and `hits` stay null.
-void ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted);
+WantedView MakeWanted(Context& context, const BatchView& batch, uint32_t counts = 0);
+// Copies the list to the host. Waits for the stream. `reads` and `hits` stay null. Answers the caller's
+// counts.
+const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted);
 
 }  // namespace het::dev
 

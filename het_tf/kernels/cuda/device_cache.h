@@ -256,15 +256,15 @@ typedef struct {
 } HetDevSummed;
 
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
- * for each feature whether it counts; null: find out. Where wanted->n > 0 nothing was summed: the keys are to
- * be installed (in this call), and then this is to be called again; bases are HET_DEV_NO_BASE. Changes no
- * row. */
+ * for each feature whether it counts; null: find out. Where wanted->n > 0 nothing was summed: the rows are
+ * absent or invalid, their keys are to be installed (in this call), and then this is to be called again;
+ * bases are HET_DEV_NO_BASE. Changes no row. */
 HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);
-/* One tick for every key that HetDevSum has summed, which must have been the last call with the context.
- * Updates of rows with more than push_bound ticks, and of rows of the call, are given away: base += ticks.
- * Does not wait where summed.due was 0. */
+/* One tick for every key that HetDevSum has summed: it must have been the last call with the context, with
+ * this batch, and have found no NaN or Inf. Updates of rows with more than push_bound ticks, and of rows of
+ * the call, are given away, in order of keys: base += ticks. Does not wait where summed.due was 0. */
 HET_DEV_EXPORT int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                               HetDevStream stream, HetDevExport* due);
 

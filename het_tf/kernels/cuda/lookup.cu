@@ -29,14 +29,13 @@ HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
 
 struct LookupKernel {
   BatchView batch;
-  WantedView wanted;
+  WantedView wanted;  // its counts: [kStripes][n_uses][kMetKinds]
   Dev<uint8_t> left_out;
-  Dev<uint32_t> met;  // [kStripes][n_uses][kMetKinds]
   int training;
 
   HET_DEV void Count(uint64_t position, uint32_t use, Met kind) const {
     const uint64_t stripe = position / 8 % kStripes;
-    AtomicAdd(static_cast<uint32_t*>(met) + (stripe * batch.n_uses + use) * kMetKinds + kind, 1u);
+    AtomicAdd(static_cast<uint32_t*>(wanted.n) + 1 + (stripe * batch.n_uses + use) * kMetKinds + kind, 1u);
   }
 
   template <typename Tile>
@@ -103,19 +102,15 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
     call.looked_up = false;
     call.left_out = context.Allocate(view.positions + view.positions / 4, "a call");
   }
-  const size_t counts = size_t{kStripes} * batch.n_uses * kMetKinds;
-  LookupKernel kernel{view, MakeWanted(context, view), call.left_out.as<uint8_t>(),
-                      context.Scratch<uint32_t>(counts), training};
-  uint32_t* met = context.HostScratch<uint32_t>(counts);
+  const uint32_t counts = kStripes * batch.n_uses * kMetKinds;
+  LookupKernel kernel{view, MakeWanted(context, view, counts), call.left_out.as<uint8_t>(), training};
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
 
-  context.Fill(kernel.met, 0, counts);
   Launch<8>(context, "lookup", view.positions, kernel);
   call.positions = view.positions;
   call.looked_up = true;
-  context.CopyOut(met, kernel.met, counts);
-  ReadWanted(context, kernel.wanted, wanted);
+  const uint32_t* met = ReadWanted(context, kernel.wanted, wanted);
 
   bool more_work = false;
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
@@ -194,4 +189,5 @@ void HetDevResetCall(HetDevContext* /*context*/, HetDevCall* call) {
   call->rows.n = 0;
   call->floats_used = 0;
   call->looked_up = false;
+  call->summed_at = 0;
 }

@@ -1,21 +1,21 @@
 // HetDevSum: gradients to sums, one for each row.
 //
-//   probe    a tile a position: its row's place, or that it is wanted; is the feature's gradient zero so far?
+//   probe    a tile a position: its row's place, or that it is wanted; is the gradient all zeros so far?
 //   keys     a lane a position: places of inactive features and of padding go to the end
-//   sort     of (place, position), by the bits that places have: stable, so a row's positions stay in order
-//   sum      a tile a segment (tiles at other entries stop at once): up to 64 gradients, added in order,
-//   times scale chunks   of longer segments: a tile for 64 gradients each, so that a hot id keeps nobody
-//   waiting long     their partial sums, added in order
+//   sort     of (place, position), by the bits that places have: stable, so positions of a row stay in order
+//   sum      a tile a segment (tiles at other entries stop at once): up to 64 gradients, in order
+//   chunks   of longer segments: a tile for 64 gradients each, so that a hot id keeps nobody waiting
+//   long     their partial sums, in order
 //
-// Nothing but the count of a use's keys is added up atomically, and that in stripes. Nothing of it waits for
-// the host, which reads counts and the list of wanted keys at the end.
+// There is no atomic for an occurrence, and for a key one on a striped count (two more where it is due).
+// Nothing waits for the host, which reads counts and the list of wanted keys at the end.
 //
-// Bytes for N ids of U different keys with D floats: N (8 id + 64 probe + 20 place, order, address + 24 a
-// pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D + 64 + 8 x the row's and
-// update's floats). 4096 x 26 ids at D = 16 take about 10 launches beside the sort's, most of them of a few
-// microseconds or less: launches and not bytes (some 25 MB, 6 us at 4.3 TB/s) are what such a step costs.
-// Neither has been measured on a GPU.
-#include <cmath>
+// Bytes for N ids of U different keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
+// pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
+// float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
+// puts about 14 kernels, fills and copies on the stream beside the 5 to 7 of the sort, and HetDevTick 3 where
+// nothing is due: at 1.5 us each they cost such a step more than its bytes. None of this has been measured on
+// a GPU.
 #include <string>
 
 #include "het_tf/kernels/cuda/batch.h"
@@ -31,6 +31,8 @@ namespace {
 
 constexpr uint64_t kChunk = 64;    // positions that are summed in one go (device_cache.h)
 constexpr uint32_t kStripes = 16;  // of counts that the whole device adds to
+
+constexpr int kAtOnce = 4;  // loads of one lane that do not wait for each other
 
 using GradientAddress = Dev<const float>;
 
@@ -131,6 +133,7 @@ struct Summing {
   Dev<GradientAddress> addresses;
   Counts counts;
   float scale;
+  int aligned;  // all features' gradients begin at multiples of 16 bytes
   Dev<uint32_t> due;
   Dev<uint64_t> due_keys;
   Dev<uint32_t> due_uses;
@@ -149,10 +152,17 @@ struct Summing {
     const GradientAddress* address = addresses;
     ForPacks<V>(tile, dim, [&](uint64_t i) {
       Pack<V> sum = LoadOrZero<V>(nullptr, 0);
-      for (uint64_t e = begin; e < end; ++e) {
-        const float* from = address[order[e]];
-        const Pack<V> gradient = Load<V>(from + i);
-        for (int k = 0; k < V; ++k) sum.at[k] += gradient.at[k];
+      // Several loads are on their way at a time. Zeros in place of those past the end change no sum: none is
+      // -0.
+      for (uint64_t e = begin; e < end; e += kAtOnce) {
+        Pack<V> gradient[kAtOnce];
+        for (int j = 0; j < kAtOnce; ++j) {
+          const float* from = e + j < end ? static_cast<const float*>(address[order[e + j]]) + i : nullptr;
+          gradient[j] = LoadOrZero<V>(from, 0);
+        }
+        for (int j = 0; j < kAtOnce; ++j) {
+          for (int k = 0; k < V; ++k) sum.at[k] += gradient[j].at[k];
+        }
       }
       for (int k = 0; k < V; ++k) sum.at[k] *= by;
       Store<V>(to + i, sum);
@@ -161,17 +171,7 @@ struct Summing {
   template <typename Tile>
   HET_DEV void AddGradients(const Tile& tile, uint64_t begin, uint64_t end, uint32_t dim, float by,
                             float* to) const {
-    const uint32_t* order = segments.order;
-    const GradientAddress* address = addresses;
-    // With dim a multiple of 4, gradients of a feature are all aligned if one is; features may differ.
-    bool packs = dim % 4 == 0;
-    if (packs) {
-      packs = !tile.Any(end - begin, [&](uint64_t i) {
-        const float* from = address[order[begin + i]];
-        return (reinterpret_cast<uint64_t>(from) & 15) != 0;
-      });
-    }
-    if (packs) {
+    if (aligned != 0 && dim % 4 == 0) {
       AddGradients<4>(tile, begin, end, dim, by, to);
     } else {
       AddGradients<1>(tile, begin, end, dim, by, to);
@@ -297,7 +297,12 @@ struct LongKernel {
     float* to = s.SumAt(entry);
     tile.ForEach(static_cast<const UseView*>(s.batch.uses)[at.use].table.dim, [&](uint64_t d) {
       float sum = 0.0f;
-      for (uint64_t c = 0; c < chunks; ++c) sum += partial[c * stride + d];
+      for (uint64_t c = 0; c < chunks; c += kAtOnce * kAtOnce) {
+        float some[kAtOnce * kAtOnce];
+        for (int j = 0; j < kAtOnce * kAtOnce; ++j)
+          some[j] = c + j < chunks ? partial[(c + j) * stride + d] : 0.0f;
+        for (const float x : some) sum += x;
+      }
       to[d] = sum * s.scale;
     });
     s.Finish(tile, entry, at);
@@ -340,6 +345,11 @@ class Sum {
     s_.addresses = context.Scratch<GradientAddress>(n_);
     s_.counts = counts_;
     s_.scale = scale;
+    s_.aligned = 1;
+    for (uint32_t f = 0; f < batch.n_features; ++f) {
+      const void* gradients = runtime::ForeignAddress(batch.features[f].gradients);
+      if (reinterpret_cast<uintptr_t>(gradients) % 16 != 0) s_.aligned = 0;
+    }
     s_.due = sums.due;
     s_.due_keys = sums.due_keys;
     s_.due_uses = sums.due_uses;

@@ -3,28 +3,13 @@
 #include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
-#include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/optimizer_tick.h"
-#include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/sum_view.h"
 #include "het_tf/kernels/cuda/tile.h"
+#include "het_tf/kernels/cuda/updates.h"
 
 namespace het::dev {
 namespace {
-
-// keys[i] = uses[order[i]]
-struct UsesInOrderKernel {
-  Dev<uint32_t> uses;
-  Dev<uint32_t> order;
-  Dev<uint64_t> keys;
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    tile.Once([&] {
-      static_cast<uint64_t*>(keys)[i] = static_cast<uint32_t*>(uses)[static_cast<uint32_t*>(order)[i]];
-    });
-  }
-};
 
 // rank_at[entry] = the place in the export of the row whose segment begins there
 struct RankKernel {
@@ -118,16 +103,7 @@ class Due {
       const uint64_t n = sums.due_of_use[u], first = begins[2 * u];
       if (n > 0) list_[filled++] = {u, n, keys_ + first, ticks_ + first, updates_ + begins[2 * u + 1]};
     }
-    Dev<uint32_t> order = Numbers(context, n_);
-    Dev<uint64_t> keys = context.Scratch<uint64_t>(n_);
-    context.CopyWithin(keys, sums.due_keys, n_);
-    SortPairs(context, &keys, &order, n_);
-    if (sums.n_uses > 1) {
-      int bits = 1;
-      while (sums.n_uses >> bits != 0) ++bits;
-      Launch<4>(context, "uses of what is due", n_, UsesInOrderKernel{sums.due_uses, order, keys});
-      SortPairs(context, &keys, &order, n_, bits);
-    }
+    const Dev<uint32_t> order = OrderByUseAndKey(context, sums.due_keys, sums.due_uses, n_, sums.n_uses);
     Launch<4>(context, "ranks of what is due", n_, RankKernel{sums.due, order, view_.rank_at});
   }
   void Copy(Context& context) {

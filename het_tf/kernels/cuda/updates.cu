@@ -46,6 +46,20 @@ struct CopyUpdatesKernel {
 
 }  // namespace
 
+Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_t> uses, uint64_t n,
+                               uint32_t n_uses) {
+  Dev<uint32_t> order = Numbers(context, n);
+  Dev<uint64_t> sorted = context.Scratch<uint64_t>(n);
+  context.CopyWithin(sorted, keys, n);
+  SortPairs(context, &sorted, &order, n);
+  if (n_uses < 2) return order;
+  int bits = 1;
+  while (n_uses >> bits != 0) ++bits;
+  Launch<4>(context, "uses of updates", n, UsesInOrderKernel{uses, order, sorted});
+  SortPairs(context, &sorted, &order, n, bits);
+  return order;
+}
+
 void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchView& view,
                       const DirtyRows& rows, const std::vector<uint64_t>& counts) {
   rows_ = rows;
@@ -73,14 +87,7 @@ void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchVie
                                     host_ticks_ + begins[use * 2], host_updates_ + begins[use * 2 + 1]};
   }
 
-  order_ = Numbers(context, n_);
-  Dev<uint64_t> keys = context.Scratch<uint64_t>(n_);
-  context.CopyWithin(keys, rows.keys, n_);
-  SortPairs(context, &keys, &order_, n_);
-  if (view.n_uses > 1) {
-    Launch<8>(context, "uses of updates", n_, UsesInOrderKernel{rows.uses, order_, keys});
-    SortPairs(context, &keys, &order_, n_, 32);
-  }
+  order_ = OrderByUseAndKey(context, rows.keys, rows.uses, n_, view.n_uses);
 }
 
 void Updates::Copy(Context& context, const BatchView& view) {

@@ -8,6 +8,10 @@
 
 namespace het::dev {
 
+// The numbers of n updates in order of (use, key).
+Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_t> uses, uint64_t n,
+                               uint32_t n_uses);
+
 // n rows of tables, in device memory: row i is row `rows[i]` of use `uses[i]`, whose key is keys[i].
 struct DirtyRows {
   Dev<uint64_t> keys;

@@ -2,17 +2,8 @@
 // and the core's own optimizers. The libraries that work a device are compared with it. "Device memory" is
 // memory.
 //
-// What the header leaves open and this fixes:
-//   * a key has one row: that of the table if it is there, else that of the call
-//   * HetDevInstall first renews the rows that are here, then lets the absent ones enter in order of keys;
-//   keys
-//     that it answers are no victims of it
-//   * first uses in a step are rows of the table that a training lookup finds, and rows that enter. The
-//   ageing
-//     is done at the end of the HetDevLookup or HetDevInstall in which they become 8 x capacity
-//   * HetDevTake gives the smallest keys
-//   * HetDevSum wants rows that are absent or invalid, of active features alone
-//   * after NaN or Inf there is nothing for HetDevTick
+// Where the header says no more than "a row that is here": of a key, that is the row of the table if there is
+// one, else that of the call.
 #ifndef HET_TESTS_CPP_DEVICE_REFERENCE_H_
 #define HET_TESTS_CPP_DEVICE_REFERENCE_H_
 

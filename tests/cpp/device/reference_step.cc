@@ -113,7 +113,7 @@ void HetDevDestroyCall(HetDevContext* context, HetDevCall* call) {
 }
 
 void HetDevResetCall(HetDevContext* context, HetDevCall* call) {
-  context->sums.reset();
+  if (context->sums && context->sums->call == call) context->sums.reset();
   call->own.clear();
   call->left_out.clear();
 }

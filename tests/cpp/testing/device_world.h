@@ -227,21 +227,22 @@ class DeviceWorld : public ::testing::Test {
 
   void Gather() { EXPECT_EQ(HetDevGather(context_, call_, &batch_, nullptr), HET_DEV_OK) << HetDevError(); }
 
-  // One step over these keys of the first table: all of them are here afterwards, or with the call.
-  std::vector<Update> Step(const Keys& keys, int64_t base = 0) {
+  // One step over these keys of a table: all of them are here afterwards, or with the call.
+  std::vector<Update> Step(const Keys& keys, int64_t base = 0, uint32_t use = 0) {
     NewStep();
-    SetBatch({{keys}});
-    const Keys missing = Lookup().keys();
-    std::vector<Update> victims = Install({{0, missing, base, true}});
+    SetBatch({{keys, use}});
+    const Keys missing = Lookup().keys(use);
+    std::vector<Update> victims = Install({{use, missing, base, true}});
     Gather();
     return victims;
   }
 
   // A whole step: each key gets one tick with this gradient. What was due.
-  std::vector<Update> Train(const Keys& keys, float gradient, std::vector<Update>* victims = nullptr) {
-    const std::vector<Update> left = Step(keys);
+  std::vector<Update> Train(const Keys& keys, float gradient, std::vector<Update>* victims = nullptr,
+                            uint32_t use = 0) {
+    const std::vector<Update> left = Step(keys, 0, use);
     if (victims != nullptr) *victims = left;
-    const std::vector<float> gradients(keys.size() * configs_[0].dim, gradient);
+    const std::vector<float> gradients(keys.size() * configs_[use].dim, gradient);
     const DeviceArray on_device(context_, gradients.data(), gradients.size() * sizeof(float));
     features_[0].gradients = on_device.as<float>();
     HetDevWanted wanted;
