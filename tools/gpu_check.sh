@@ -65,6 +65,9 @@ if [ "$host" = 0 ]; then
     die "nvidia-smi finds no GPU here. --build-only builds without one; --host runs everything on the host"
   fi
   [ -n "$arch" ] || arch=75
+  known="$("$nvcc" --list-gpu-arch 2>/dev/null | tr '\n' ' ')"
+  [[ " $known" == *" compute_$arch "* ]] ||
+    die "nvcc ($nvcc) does not know compute capability $arch; it knows: $known. Remedy: a newer CUDA toolkit, or --arch"
   # As they are called by hand: nvcc may be a link that leads to where its sanitizer is.
   for candidate in "$(command -v compute-sanitizer)" "$(dirname "$(readlink -f "$nvcc")")/compute-sanitizer" \
     "${CUDA_HOME:-}/bin/compute-sanitizer" /usr/local/cuda/bin/compute-sanitizer; do
