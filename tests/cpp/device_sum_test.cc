@@ -1,15 +1,12 @@
-// HetDevSum: which keys, which sums, and what it refuses; and HetDevTick after it.
+// HetDevSum: which keys, which sums, and what it refuses.
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <cstring>
 #include <limits>
-#include <set>
 
 #include "het_tf/core/batch_plan.h"
 #include "het_tf/core/row_ops.h"
-#include "tests/cpp/testing/device_world.h"
-#include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/device_sums.h"
 
 namespace het::testing {
 namespace {
@@ -21,154 +18,7 @@ using ::testing::UnorderedElementsAre;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Tables of zeros whose learning rate is -1: after a tick a row, and its update, is the sum of its key.
-class DeviceSumTest : public DeviceWorld {
- protected:
-  void TearDown() override {
-    gradients_.clear();
-    DeviceWorld::TearDown();
-  }
-
-  using Sums = std::map<std::pair<uint32_t, int64_t>, std::vector<float>>;  // by (use, key)
-
-  void MakeTables(const std::vector<uint32_t>& dims, uint64_t capacity = 4096, int keep_updates = 1) {
-    for (const uint32_t dim : dims) {
-      HetDevTableConfig config = SgdTable("t", capacity, dim);
-      config.keep_updates = keep_updates;
-      AddTable(config);
-      uses_.back().learning_rate = -1;
-    }
-    NewStep();
-  }
-
-  // gradients[f]: of feature f, on the device. Begins at 4 * shift bytes past a multiple of 16.
-  void SetGradients(const std::vector<std::vector<float>>& gradients, size_t shift = 0) {
-    gradients_.clear();
-    gradients_.reserve(gradients.size());
-    for (size_t f = 0; f < gradients.size(); ++f) {
-      std::vector<float> shifted(shift + 1, -7.0f);
-      shifted.insert(shifted.begin() + static_cast<int64_t>(shift), gradients[f].begin(), gradients[f].end());
-      gradients_.emplace_back(context_, shifted.data(), shifted.size() * sizeof(float));
-      features_[f].gradients = features_[f].n == 0 ? nullptr : gradients_.back().as<float>() + shift;
-    }
-  }
-
-  // Installs zeros for all that is missing.
-  void InstallZeros(const std::vector<std::pair<uint32_t, int64_t>>& wanted, bool admit) {
-    for (uint32_t u = 0; u < uses_.size(); ++u) {
-      Keys keys;
-      for (const auto& [use, key] : wanted) {
-        if (use == u) keys.push_back(key);
-      }
-      const std::vector<int64_t> bases(keys.size(), 5);
-      const std::vector<uint8_t> admits(keys.size(), admit);
-      const std::vector<float> rows(keys.size() * configs_[u].row_floats);
-      const HetDevAnswer answer = {u, keys.size(), keys.data(), bases.data(), admits.data(), rows.data()};
-      HetDevExport victims;
-      ASSERT_EQ(HetDevInstall(context_, call_, &batch_, &answer, 1, nullptr, &victims), HET_DEV_OK)
-          << HetDevError();
-    }
-  }
-
-  struct Result {
-    std::vector<std::pair<uint32_t, int64_t>> wanted;
-    uint64_t uniques = 0, due = 0;
-    std::vector<bool> active;
-    std::vector<uint64_t> ticks;
-    bool non_finite = false;
-    uint32_t bad_use = 0;
-    int64_t bad_key = 0;
-  };
-  int TrySum(float scale, const uint8_t* active, Result* result) {
-    HetDevWanted wanted;
-    HetDevSummed summed;
-    const int code = HetDevSum(context_, call_, &batch_, scale, active, nullptr, &wanted, &summed);
-    if (code != HET_DEV_OK) return code;
-    *result = Result();
-    for (uint64_t i = 0; i < wanted.n; ++i) {
-      EXPECT_EQ(wanted.bases[i], HET_DEV_NO_BASE);
-      result->wanted.emplace_back(wanted.use[i], wanted.keys[i]);
-    }
-    for (uint32_t f = 0; f < batch_.n_features; ++f) result->active.push_back(summed.active[f] != 0);
-    if (wanted.n > 0) return code;
-    result->uniques = summed.uniques;
-    result->due = summed.due;
-    result->ticks.assign(summed.ticks, summed.ticks + uses_.size());
-    result->non_finite = summed.non_finite != 0;
-    result->bad_use = summed.bad_use;
-    result->bad_key = summed.bad_key;
-    return code;
-  }
-  Result Sum(float scale = 1, const uint8_t* active = nullptr) {
-    Result result;
-    EXPECT_EQ(TrySum(scale, active, &result), HET_DEV_OK) << HetDevError();
-    return result;
-  }
-  // Sums; what is wanted is installed first.
-  Result SumAll(float scale = 1, const uint8_t* active = nullptr, bool admit = true) {
-    Result result = Sum(scale, active);
-    if (!result.wanted.empty()) {
-      InstallZeros(result.wanted, admit);
-      result = Sum(scale, active);
-      EXPECT_TRUE(result.wanted.empty());
-    }
-    return result;
-  }
-  std::vector<Update> Tick() {
-    HetDevExport due;
-    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_OK) << HetDevError();
-    return Copied(due);
-  }
-
-  // The rule of device_cache.h, written down plainly.
-  Sums Expected(const std::vector<Feature>& features, const std::vector<std::vector<float>>& gradients,
-                float scale, const std::vector<bool>& active) const {
-    std::map<std::pair<uint32_t, int64_t>, std::vector<const float*>> occurrences;
-    for (size_t f = 0; f < features.size(); ++f) {
-      const size_t dim = configs_[features[f].use].dim;
-      for (size_t i = 0; i < features[f].ids.size(); ++i) {
-        const int64_t id = features[f].ids[i];
-        if (!active[f] || (features[f].has_padding && id == features[f].padding_id)) continue;
-        occurrences[{features[f].use, id}].push_back(&gradients[f][i * dim]);
-      }
-    }
-    Sums sums;
-    for (const auto& [key, all] : occurrences) {
-      const size_t dim = configs_[key.first].dim;
-      std::vector<float> total(dim);
-      for (size_t begin = 0; begin < all.size(); begin += 64) {
-        std::vector<float> chunk(dim);
-        for (size_t o = begin; o < all.size() && o < begin + 64; ++o) {
-          for (size_t i = 0; i < dim; ++i) chunk[i] += all[o][i];
-        }
-        for (size_t i = 0; i < dim; ++i) total[i] += chunk[i];
-      }
-      for (float& x : total) x *= scale;
-      sums[key] = total;
-    }
-    return sums;
-  }
-  void ExpectSums(const Sums& sums) {
-    for (const auto& [key, sum] : sums) {
-      const Row row = Inspect(key.second, key.first);
-      ASSERT_TRUE(row.state.found);
-      EXPECT_EQ(row.state.ticks, 1u);
-      for (size_t i = 0; i < sum.size(); ++i) {
-        ASSERT_EQ(row.row[i], sum[i]) << "use " << key.first << ", key " << key.second << ", element " << i;
-        ASSERT_EQ(row.update[i], sum[i]);
-      }
-    }
-  }
-
-  std::vector<float> RandomGradients(const Feature& feature) {
-    std::vector<float> gradients(feature.ids.size() * configs_[feature.use].dim);
-    for (float& x : gradients) x = static_cast<float>(random_.Unit() * 2 - 1);
-    return gradients;
-  }
-
-  Random random_{5};
-  std::vector<DeviceArray> gradients_;
-};
+class DeviceSumTest : public DeviceSums {};
 
 TEST_F(DeviceSumTest, SumsInTheOrderOfTheBatch) {
   MakeTables({1, 3, 4, 16, 33});
@@ -393,142 +243,12 @@ TEST_F(DeviceSumTest, TheFirstKeyWithNaNOrInfIsNamed) {
   EXPECT_EQ(Inspect(9, 1).state.ticks, 0u);
 }
 
-TEST_F(DeviceSumTest, DueRowsOfSeveralTablesLeaveInOrder) {
-  MakeTables({3, 16, 2});
-  uses_[0].push_bound = 1;
-  uses_[2].push_bound = 0;
-  const std::vector<Feature> features = {{{5, -1, 3}, 0}, {{1, 2}, 1}, {{9, 4}, 2}, {{3}, 0}};
-  std::vector<std::vector<float>> gradients;
-  SetBatch(features);
-  for (const Feature& feature : features) gradients.push_back(RandomGradients(feature));
-  SetGradients(gradients);
-  Result result = SumAll();
-  EXPECT_EQ(result.uniques, 7u);
-  EXPECT_EQ(result.due, 2u);
-  std::vector<Update> due = Tick();
-  ASSERT_EQ(due.size(), 2u);
-  EXPECT_EQ(due[0], (Update{2, 4, 1, {gradients[2][2], gradients[2][3]}}));
-  EXPECT_EQ(due[1], (Update{2, 9, 1, {gradients[2][0], gradients[2][1]}}));
-  EXPECT_EQ(Inspect(4, 2).state.base, 6);
-  EXPECT_EQ(Inspect(4, 2).state.ticks, 0u);
-
-  const std::vector<float> update = Inspect(5, 0).update;
-  result = Sum();
-  EXPECT_EQ(result.due, 5u);
-  due = Tick();
-  ASSERT_EQ(due.size(), 5u);
-  const std::vector<std::pair<uint32_t, int64_t>> order = {{0, 3}, {0, 5}, {0, -1}, {2, 4}, {2, 9}};
-  for (size_t i = 0; i < order.size(); ++i) {
-    EXPECT_EQ(std::make_pair(due[i].use, due[i].key), order[i]);
-    EXPECT_EQ(due[i].ticks, due[i].use == 0 ? 2u : 1u);
-  }
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(due[1].update[i], update[i] + gradients[0][i]);
-  EXPECT_EQ(Inspect(5, 0).state.base, 7);
-  EXPECT_EQ(Inspect(1, 1).state.ticks, 2u);
-}
-
-TEST_F(DeviceSumTest, UpdatesOfRowsOfTheCallLeaveWithTheirTick) {
-  MakeTables({2, 3});
-  SetBatch({{{1, 2}, 0}, {{1}, 1}});
-  SetGradients({{1, 2, 3, 4}, {5, 6, 7}});
-  // 1 of the first table is in the cache, the others are with the call.
-  InstallZeros({{0, 1}}, true);
-  InstallZeros({{0, 2}, {1, 1}}, false);
-  EXPECT_EQ(Sum().due, 2u);
-  const std::vector<Update> due = Tick();
-  ASSERT_EQ(due.size(), 2u);
-  EXPECT_EQ(due[0], (Update{0, 2, 1, {3, 4}}));
-  EXPECT_EQ(due[1], (Update{1, 1, 1, {5, 6, 7}}));
-  EXPECT_EQ(Inspect(1, 0).state.ticks, 1u);
-  EXPECT_FALSE(Has(2, 0));
-}
-
-TEST_F(DeviceSumTest, TickMustFollowItsSum) {
-  MakeTables({2});
-  SetBatch({{{1, 2}}});
-  SetGradients({{1, 2, 3, 4}});
-  HetDevExport due;
-  auto refused = [&] {
-    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_INVALID);
-    EXPECT_THAT(HetDevError(), HasSubstr("sum again"));
-    EXPECT_EQ(due.n, 0u);
-  };
-  refused();
-  SumAll();
-  Tick();
-  refused();  // once
-  Sum();
-  Lookup(0);
-  refused();  // something came in between
-  Sum();
-  Sum();
-  HetDevResetCall(context_, call_);
-  refused();
-  HetDevCall* other = nullptr;
-  ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
-  EXPECT_EQ(HetDevTick(context_, other, &batch_, nullptr, &due), HET_DEV_INVALID);
-  HetDevDestroyCall(context_, other);
-  Sum();
-  features_[0].n = 1;
-  EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_INVALID);
-  EXPECT_THAT(HetDevError(), HasSubstr("same batch"));
-  EXPECT_EQ(Inspect(1).state.ticks, 1u);
-}
-
 TEST_F(DeviceSumTest, GradientsMustBeGiven) {
   MakeTables({2});
   SetBatch({{{1}}});
   Result result;
   EXPECT_EQ(TrySum(1, nullptr, &result), HET_DEV_INVALID);
   EXPECT_THAT(HetDevError(), HasSubstr("feature 0 has no gradients"));
-}
-
-// Scratch memory is taken in blocks, so a batch has to be large to need more than the first one.
-TEST_F(DeviceSumTest, OutOfMemoryChangesNothing) {
-  constexpr int64_t kKeys = 20000;
-  std::vector<Feature> features = {{{1, 2}, 0}, {{}, 1}};
-  for (int64_t key = 0; key < kKeys; ++key) features[1].ids.push_back(key);
-  uint64_t failed[2] = {0, 0};
-  for (const bool in_tick : {false, true}) {
-    for (uint64_t n = 1;; ++n) {
-      TearDown();
-      tables_.clear();
-      configs_.clear();
-      uses_.clear();
-      SetUp();
-      MakeTables({3, 16}, 4 * kKeys);
-      uses_[1].push_bound = 0;
-      SetBatch(features);
-      SetGradients({std::vector<float>(6, 1.0f), std::vector<float>(kKeys * 16, 1.0f)});
-      std::vector<std::pair<uint32_t, int64_t>> missing;
-      for (const int64_t key : features[0].ids) missing.emplace_back(0, key);
-      for (const int64_t key : features[1].ids) missing.emplace_back(1, key);
-      InstallZeros(missing, true);
-      if (in_tick) Sum();
-      Result result;
-      HetDevExport due = {};
-      HetDevFailAllocation(context_, n);
-      const int code =
-          in_tick ? HetDevTick(context_, call_, &batch_, nullptr, &due) : TrySum(1, nullptr, &result);
-      HetDevFailAllocation(context_, 0);
-      if (code == HET_DEV_OK) break;
-      ++failed[in_tick];
-      ASSERT_EQ(code, HET_DEV_OUT_OF_MEMORY) << HetDevError();
-      EXPECT_THAT(HetDevError(), HasSubstr("memory"));
-      EXPECT_EQ(Inspect(1, 0).state.ticks, 0u);
-      for (const int64_t key : {int64_t{0}, kKeys - 1}) {
-        EXPECT_EQ(Inspect(key, 1).state.base, 5);
-        EXPECT_EQ(Inspect(key, 1).row, std::vector<float>(16));
-      }
-      // The step can be done all the same.
-      EXPECT_EQ(Sum().due, static_cast<uint64_t>(kKeys));
-      EXPECT_EQ(Tick().size(), static_cast<size_t>(kKeys));
-      EXPECT_EQ(Inspect(1, 0).state.ticks, 1u);
-      EXPECT_EQ(Inspect(0, 1).state.base, 6);
-    }
-  }
-  EXPECT_GT(failed[0], 0u);
-  EXPECT_GT(failed[1], 0u);
 }
 
 }  // namespace
