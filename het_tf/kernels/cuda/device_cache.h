@@ -12,8 +12,10 @@
  *        │
  *        └► HetDevGather: the rows that HetDevLookup could not give
  *
- *   HetDevSum ──► sums of gradients per key; wanted, when rows have left since the lookup (install, and
- * again) HetDevTick ──► one tick a key; due: updates past the push bound
+ *   HetDevSum ──► sums of gradients per key
+ *        │ wanted: rows that have left since the lookup; they are installed, and HetDevSum comes again
+ *        ▼
+ *   HetDevTick ──► one tick a key; due: updates past the push bound
  *
  * A row here is [value: dim floats | slots], and has
  *   base     the store's clock that it contains; its own updates that were given away are counted in
@@ -42,8 +44,8 @@
  * order.
  *
  * Concurrency: calls with one context come one after the other, whatever thread they come from; the caller
- * locks. Work is put on the stream that is given; two calls on different streams are ordered by an event.
- * Functions that return results for the host have waited for the stream.
+ * locks. Work is put on the stream that is given, whichever stream the calls before had: a call begins by
+ * waiting for what they left. Functions that return results for the host have waited for their own stream.
  *
  * Memory: a function takes what it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all tables
  * are as they were. After HET_DEV_FAILED the device is lost, with what it held.

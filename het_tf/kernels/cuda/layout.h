@@ -6,8 +6,8 @@
 //   slots     B x 32 Slots of 32 bytes, a sector each
 //   values    B x 32 x value_stride floats
 //   states    B x 32 x state_stride floats: the optimizer's slots
-//   updates   B x 32 x update_stride floats [dv | a]; with keep_updates alone. Garbage while the row has no
-//   ticks
+//   updates   B x 32 x update_stride floats [dv | a]; with keep_updates alone. Garbage while a row has
+//             no ticks
 //
 // Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes; but one float stays one.
 //

@@ -16,13 +16,11 @@
 //                           ((0+4) + (2+6)) + ((1+5) + (3+7)). For all lanes
 //   tile.Sync()             what lanes of the tile wrote before it, all of them see after it
 //   tile.Match32(d, digest) bit i: d[i] == digest; 32 bytes, aligned to 32
-//   tile.ArgMin32(mask, f)  the i, of the bits of mask, with the smallest f(i); f returns something with <.
-//   On a
-//                           tie the smallest i. mask != 0
+//   tile.ArgMin32(mask, f)  the i, of the bits of mask, with the smallest f(i), which has <;
+//                           of equal ones the smallest i. mask != 0
 //   tile.Copy(to, from, n)  n floats, 16 bytes at a time where both are aligned
 //   tile.Fill(to, value, n)
-//   tile.Append(counter)    counter += 1 for this lane, and what it was before: to be called in Once or
-//   ForEach
+//   tile.Append(counter)    counter += 1 for this lane, and what it was before; inside Once and ForEach
 //
 // ForEach, Once, Copy and Fill do not wait for other lanes. Lambdas capture by reference; variables outside
 // of them are the same in all lanes when they were computed outside or come from One, Any, Match32 or

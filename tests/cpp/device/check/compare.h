@@ -1,0 +1,36 @@
+// Two answers to one question. What differs is thrown as a Different, with a sentence.
+#ifndef HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_
+#define HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/cpp/device/check/side.h"
+
+namespace het::device_check {
+
+struct Different : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws Different(what) unless it holds.
+void Expect(bool holds, const std::string& what);
+
+// The bits are equal, or both are NaN (of whatever payload: that is the machine's business).
+bool SameFloat(float a, float b);
+void ExpectSame(const std::vector<float>& tested, const std::vector<float>& reference,
+                const std::string& what);
+
+void ExpectSameCode(const Reply& tested, const Reply& reference, const std::string& what);
+void ExpectSameWanted(const Reply& tested, const Reply& reference);
+// In the order in which they came, or where that is nobody's promise, by key.
+void ExpectSameUpdates(const Reply& tested, const Reply& reference, bool ordered, const std::string& what);
+void ExpectSameSums(const Reply& tested, const Reply& reference);
+void ExpectSameState(const Reply& tested, const Reply& reference, const std::string& table);
+void ExpectSameRow(const Reply& tested, const Reply& reference, const std::string& table, int64_t key);
+
+}  // namespace het::device_check
+
+#endif  // HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_
