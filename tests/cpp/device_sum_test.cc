@@ -156,8 +156,8 @@ TEST_F(DeviceSumTest, WhatIsNotZeroCounts) {
 
 TEST_F(DeviceSumTest, TheCallerMayTellWhichFeaturesCount) {
   MakeTables({2});
-  SetBatch({{{1}}, {{2}}, {{4}}});
-  SetGradients({{0, 0}, {3, 3}, {5, 5}});
+  SetBatch({{{1}}, {{2}}, {{4, 5}}});
+  SetGradients({{0, 0}, {3, 3}, {5, 5, 5, 5}});
   features_[2].gradients = nullptr;  // not needed
   const uint8_t active[] = {1, 0, 0};
   const Result result = SumAll(1, active);

@@ -45,7 +45,7 @@ class Sum {
     sums.positions = n_;
     sums.n_uses = view_.n_uses;
     for (uint32_t u = 0; u < view_.n_uses; ++u) {
-      const uint32_t stride = StrideOf4(batch.uses[u].table->view.dim);
+      const uint32_t stride = StrideOf(batch.uses[u].table->view.dim);
       if (stride > sums.sum_stride) sums.sum_stride = stride;
     }
     sums.sorted = context.Scratch<uint64_t>(n_);
@@ -132,8 +132,6 @@ class Sum {
   }
 
  private:
-  static uint32_t StrideOf4(uint32_t floats) { return (floats + 3) / 4 * 4; }
-
   void MakeCounts() {
     counts_.n_uses = batch_.n_uses;
     counts_.n_features = batch_.n_features;

@@ -87,14 +87,16 @@ struct KeysKernel {
     const uint64_t none = batch.places;
     const uint32_t dim = static_cast<const UseView*>(batch.uses)[p.use].table.dim;
     uint64_t* key = static_cast<uint64_t*>(keys) + position;
-    if (static_cast<uint32_t*>(active)[p.feature] == 0) {
+    static_cast<uint32_t*>(order)[position] = static_cast<uint32_t>(position);
+    if (static_cast<uint32_t*>(active)[p.feature] == 0) {  // its gradients may be null
       *key = none;
-    } else if (*key == kNowhere) {
+      return;
+    }
+    static_cast<GradientAddress*>(addresses)[position] = feature.gradients.Plus(p.at * dim);
+    if (*key == kNowhere) {
       WantOnce(wanted, batch, position, p, HET_DEV_NO_BASE);
       *key = none;
     }
-    static_cast<uint32_t*>(order)[position] = static_cast<uint32_t>(position);
-    static_cast<GradientAddress*>(addresses)[position] = feature.gradients.Plus(p.at * dim);
   }
 
   template <typename Tile>
