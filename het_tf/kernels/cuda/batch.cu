@@ -78,6 +78,12 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
     }
     positions += feature.n;
   }
+  BatchView view;
+  view.places = 0;
+  for (UseView& use : uses) {
+    use.first_place = view.places;
+    view.places += use.table.buckets * kBucketSlots + call.rows.n;
+  }
   // Both in one copy.
   static_assert(sizeof(UseView) % alignof(FeatureView) == 0);
   const size_t use_bytes = uses.size() * sizeof(UseView);
@@ -89,7 +95,6 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
   }
   const Dev<char> device = context.Scratch<char>(bytes);
   context.CopyIn(device, host, bytes);
-  BatchView view;
   view.uses = Dev<const UseView>(reinterpret_cast<const UseView*>(device.raw()));
   view.features = Dev<const FeatureView>(reinterpret_cast<const FeatureView*>(device.Plus(use_bytes).raw()));
   view.call = call.rows;

@@ -105,6 +105,7 @@ struct UseView {
   uint32_t stamp;
   float learning_rate;
   int check;
+  uint64_t first_place;  // rows of its table, then of the call, have these numbers among all of a batch
 };
 
 struct FeatureView {
@@ -124,6 +125,7 @@ struct BatchView {
   Dev<const FeatureView> features;
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
+  uint64_t places;     // of all uses: the number after their last one
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;

@@ -13,7 +13,7 @@
 // Bytes for N ids of U different keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
 // pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
 // float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
-// puts about 14 kernels, fills and copies on the stream beside the 5 to 7 of the sort, and HetDevTick 3 where
+// puts about 10 kernels, fills and copies on the stream beside the 5 to 7 of the sort, and HetDevTick 3 where
 // nothing is due: at 1.5 us each they cost such a step more than its bytes. None of this has been measured on
 // a GPU.
 #include <string>
@@ -38,12 +38,10 @@ class Sum {
     }
     view_ = MakeBatch(context, call, batch, false);
     n_ = view_.positions;
-    wanted_ = MakeWanted(context, view_);
+    while (bits_ < 64 && view_.places >> bits_ != 0) ++bits_;
     MakeCounts();
-    MakePlaces();
     SumView& sums = call.summed;
     sums = SumView();
-    sums.places = places_;
     sums.positions = n_;
     sums.n_uses = view_.n_uses;
     for (uint32_t u = 0; u < view_.n_uses; ++u) {
@@ -83,9 +81,9 @@ class Sum {
   void Run() {
     SumView& sums = call_.summed;
     Launch<8>(context_, "probe of HetDevSum", n_,
-              ProbeKernel{view_, places_, sums.sorted, counts_, active_ == nullptr});
+              ProbeKernel{view_, sums.sorted, counts_, active_ == nullptr});
     Launch<32>(context_, "keys of HetDevSum", (n_ + 31) / 32,
-               KeysKernel{view_, wanted_, places_, sums.sorted, sums.order, s_.addresses,
+               KeysKernel{view_, wanted_, sums.sorted, sums.order, s_.addresses,
                           counts_.words.Plus(counts_.Active(0))});
     SortPairs(context_, &sums.sorted, &sums.order, n_, bits_);
     s_.segments = SegmentsOf(sums);
@@ -94,11 +92,11 @@ class Sum {
     } else {
       RunWith<8>();
     }
-    context_.CopyOut(host_counts_, counts_.words, counts_.size());
   }
 
-  // After Run, with the stream waited for.
-  void Read(HetDevSummed* summed) {
+  // After Run; waits for the stream.
+  void Read(HetDevWanted* wanted, HetDevSummed* summed) {
+    host_counts_ = ReadWanted(context_, wanted_, wanted);
     *summed = HetDevSummed{};
     uint8_t* active = context_.HostScratch<uint8_t>(batch_.n_features);
     for (uint32_t f = 0; f < batch_.n_features; ++f) active[f] = host_counts_[counts_.Active(f)] != 0;
@@ -132,7 +130,6 @@ class Sum {
     summed->bad_use = uses[first];
     summed->bad_key = static_cast<int64_t>(keys[first]);
   }
-  const WantedView& wanted() const { return wanted_; }
 
  private:
   static uint32_t StrideOf4(uint32_t floats) { return (floats + 3) / 4 * 4; }
@@ -140,24 +137,12 @@ class Sum {
   void MakeCounts() {
     counts_.n_uses = batch_.n_uses;
     counts_.n_features = batch_.n_features;
-    host_counts_ = context_.HostScratch<uint32_t>(counts_.size());
-    if (active_ == nullptr) {
-      counts_.words = context_.Scratch<uint32_t>(counts_.size());
-      context_.Fill(counts_.words, 0, counts_.size());
-    } else {
-      std::vector<uint32_t> words(counts_.size());
-      for (uint32_t f = 0; f < batch_.n_features; ++f) words[counts_.Active(f)] = active_[f] != 0;
-      counts_.words = context_.Upload(words.data(), words.size());
-    }
-  }
-
-  void MakePlaces() {
-    std::vector<uint64_t> places(1, 0);
-    for (uint32_t u = 0; u < batch_.n_uses; ++u) {
-      places.push_back(places.back() + batch_.uses[u].table->capacity + view_.call.n);
-    }
-    while (bits_ < 64 && places.back() >> bits_ != 0) ++bits_;
-    places_ = Dev<const uint64_t>(context_.Upload(places.data(), places.size()).raw());
+    wanted_ = MakeWanted(context_, view_, counts_.size());
+    counts_.words = wanted_.n.Plus(1);
+    if (active_ == nullptr) return;
+    uint32_t* active = context_.HostScratch<uint32_t>(batch_.n_features);
+    for (uint32_t f = 0; f < batch_.n_features; ++f) active[f] = active_[f] != 0;
+    context_.CopyIn(counts_.words.Plus(counts_.Active(0)), active, batch_.n_features);
   }
 
   template <int kWidth>
@@ -175,8 +160,7 @@ class Sum {
   WantedView wanted_;
   uint64_t n_ = 0;
   Counts counts_ = {};
-  uint32_t* host_counts_ = nullptr;
-  Dev<const uint64_t> places_;
+  const uint32_t* host_counts_ = nullptr;
   int bits_ = 1;
   uint64_t most_long_ = 0;
   uint64_t most_chunks_ = 0;
@@ -197,8 +181,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
     context->Begin(stream);
     sum::Sum work(*context, *call, *batch, scale, active);
     work.Run();
-    ReadWanted(*context, work.wanted(), wanted);
-    work.Read(summed);
+    work.Read(wanted, summed);
     if (wanted->n > 0) return;
     work.ReadSums(summed);
     if (summed->non_finite == 0) call->summed_at = context->calls();

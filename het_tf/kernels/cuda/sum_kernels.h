@@ -36,7 +36,6 @@ struct Counts {
 
 struct ProbeKernel {
   BatchView batch;
-  Dev<const uint64_t> places;
   Dev<uint64_t> keys;
   Counts counts;
   int find_active;
@@ -56,18 +55,18 @@ struct ProbeKernel {
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t position) const {
     const Position p = PositionAt(batch, position);
-    const TableView& table = static_cast<const UseView*>(batch.uses)[p.use].table;
-    const uint64_t* place_of_use = places;
+    const UseView& use = static_cast<const UseView*>(batch.uses)[p.use];
+    const TableView& table = use.table;
     if (find_active != 0) FindActive(tile, p, table.dim);
-    uint64_t place = place_of_use[batch.n_uses];
+    uint64_t place = batch.places;
     if (!p.padding) {
       const uint64_t row = Find(tile, batch, p.use, p.key);
       if (row == kNowhere || (RowAt(batch, p.use, row).slot->flags & Slot::kInvalid) != 0) {
         place = kNowhere;
       } else if ((row & kOfCall) != 0) {
-        place = place_of_use[p.use] + table.buckets * kBucketSlots + (row & ~kOfCall);
+        place = use.first_place + table.buckets * kBucketSlots + (row & ~kOfCall);
       } else {
-        place = place_of_use[p.use] + row;
+        place = use.first_place + row;
       }
     }
     tile.Once([&] { static_cast<uint64_t*>(keys)[position] = place; });
@@ -77,7 +76,6 @@ struct ProbeKernel {
 struct KeysKernel {
   BatchView batch;
   WantedView wanted;
-  Dev<const uint64_t> places;
   Dev<uint64_t> keys;
   Dev<uint32_t> order;
   Dev<GradientAddress> addresses;
@@ -86,7 +84,7 @@ struct KeysKernel {
   HET_DEV void Do(uint64_t position) const {
     const Position p = PositionAt(batch, position);
     const FeatureView& feature = static_cast<const FeatureView*>(batch.features)[p.feature];
-    const uint64_t none = static_cast<const uint64_t*>(places)[batch.n_uses];
+    const uint64_t none = batch.places;
     const uint32_t dim = static_cast<const UseView*>(batch.uses)[p.use].table.dim;
     uint64_t* key = static_cast<uint64_t*>(keys) + position;
     if (static_cast<uint32_t*>(active)[p.feature] == 0) {
@@ -233,7 +231,7 @@ struct SumKernel {
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
-    if (!BeginsSegment(s.segments, entry)) return;
+    if (!BeginsSegment(s.segments, s.batch, entry)) return;
     const uint64_t* sorted = s.segments.sorted;
     const uint64_t place = sorted[entry];
     if (entry + kChunk < s.segments.positions && sorted[entry + kChunk] == place) {

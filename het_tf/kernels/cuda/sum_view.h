@@ -8,15 +8,13 @@
 
 namespace het::dev {
 
-// Positions are sorted by the *place* of their row: places of use u are [places[u], places[u + 1]), rows of
-// its table first, then rows of the call; places[n_uses] stands for "no tick here". Positions of one row are
-// a *segment*, in their order in the batch. What belongs to a segment is kept at the number of its first
-// entry.
+// Positions are sorted by the *place* of their row (UseView::first_place); BatchView::places stands for "no
+// tick here". Positions of one row are a *segment*, in their order in the batch. What belongs to a segment is
+// kept at the number of its first entry.
 struct SumView {
-  Dev<uint64_t> sorted;        // places, ascending
-  Dev<uint32_t> order;         // the position of each
-  Dev<const uint64_t> places;  // of uses: n_uses + 1
-  Dev<float> sums;             // sum_stride floats an entry: summed and scaled
+  Dev<uint64_t> sorted;  // places, ascending
+  Dev<uint32_t> order;   // the position of each
+  Dev<float> sums;       // sum_stride floats an entry: summed and scaled
   uint64_t positions = 0;
   uint32_t n_uses = 0;
   uint32_t sum_stride = 0;
@@ -31,7 +29,6 @@ struct SumView {
 struct Segments {
   Dev<uint64_t> sorted;
   Dev<uint32_t> order;
-  Dev<const uint64_t> places;
   Dev<float> sums;
   uint64_t positions;
   uint32_t n_uses;
@@ -39,15 +36,14 @@ struct Segments {
 };
 
 inline Segments SegmentsOf(const SumView& view) {
-  return {view.sorted, view.order, view.places, view.sums, view.positions, view.n_uses, view.sum_stride};
+  return {view.sorted, view.order, view.sums, view.positions, view.n_uses, view.sum_stride};
 }
 
 // Does a segment begin at this entry, of a row that gets a tick?
-HET_DEV bool BeginsSegment(const Segments& s, uint64_t entry) {
+HET_DEV bool BeginsSegment(const Segments& s, const BatchView& batch, uint64_t entry) {
   const uint64_t* sorted = s.sorted;
   const uint64_t place = sorted[entry];
-  return place != static_cast<const uint64_t*>(s.places)[s.n_uses] &&
-         (entry == 0 || sorted[entry - 1] != place);
+  return place != batch.places && (entry == 0 || sorted[entry - 1] != place);
 }
 
 struct Place {
@@ -55,20 +51,20 @@ struct Place {
   uint64_t row;  // as Find gives it
 };
 HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry) {
-  const uint64_t* places = s.places;
+  const UseView* uses = batch.uses;
   const uint64_t place = static_cast<uint64_t*>(s.sorted)[entry];
   uint32_t low = 0;
   uint32_t high = s.n_uses;  // the last use that begins at or before `place`; none is empty
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (places[middle] <= place) {
+    if (uses[middle].first_place <= place) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  const uint64_t capacity = static_cast<const UseView*>(batch.uses)[low].table.buckets * kBucketSlots;
-  const uint64_t row = place - places[low];
+  const uint64_t capacity = uses[low].table.buckets * kBucketSlots;
+  const uint64_t row = place - uses[low].first_place;
   return {low, row < capacity ? row : kOfCall | (row - capacity)};
 }
 

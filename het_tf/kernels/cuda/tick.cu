@@ -44,7 +44,7 @@ struct TickKernel {
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
-    if (!BeginsSegment(segments, entry)) return;
+    if (!BeginsSegment(segments, batch, entry)) return;
     const Place place = PlaceAt(segments, batch, entry);
     const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
     if (use.table.optimizer.kind != kKind) return;
