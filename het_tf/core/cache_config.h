@@ -16,7 +16,10 @@ struct CacheConfig {
   uint32_t admit_after = 1;       // steps a key must have occurred in before it may stay
   int64_t pull_bound = 100;       // s_pull: foreign ticks that a read may miss; kUnbounded
   int64_t push_bound = 100;       // s_push: own ticks that may be unsent; kUnbounded
-  size_t write_back_rows = 4096;  // evicted rows with unsent updates that may wait
+  size_t write_back_rows = 4096;  // evicted rows with unsent updates that may wait; not on a device
+  std::string device = "cpu";     // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
+
+  bool on_device() const { return device == "gpu"; }
 };
 
 }  // namespace het

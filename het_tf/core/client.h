@@ -38,6 +38,7 @@
 #include <memory>
 #include <vector>
 
+#include "het_tf/core/device/device_rows.h"
 #include "het_tf/core/link.h"
 #include "het_tf/core/parallel.h"
 #include "het_tf/core/transport.h"
@@ -114,6 +115,7 @@ struct ReadOp {
   std::vector<ReadPartPtr> parts;
   Vector<std::pair<TableCache*, uint32_t>> pins;
   std::map<std::pair<const TableCache*, Key>, Vector<float>> fetched;  // without training
+  DeviceRead* device = nullptr;  // rows are for a device; of what is above, parts and error alone are used
 
   bool done() const { return open_parts == 0 || !error.ok(); }
 };
@@ -161,11 +163,29 @@ class Client {
   TableCache* cache(uint64_t table) { return caches_.at(table).get(); }
   const Link& link(uint32_t partition) const { return links_[partition]; }
   // Ticks of key that this worker made and that no answer has shown to be applied: in its line, queued, in
-  // frames.
+  // frames. Of a table whose cache is on a device: in frames.
   uint64_t UnappliedTicks(uint64_t table, Key key);
+
+  // --- tables whose cache is on a device (device/device_rows.h). Their TableCache has the schema, bounds,
+  // counters and admission filter, and never a line. What the protocol does not see is counted by the
+  // device's side: reads, hits, inserts, evictions, transient_rows, ticks, discarded_ticks.
+
+  Status AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
+  // Whether the device may be used for this table. FailedPrecondition: it is an ordinary one, or this process
+  // is a fork. To be asked before the device is touched; the calls below ask it, too.
+  Status CheckDevice(uint64_t table);
+  // Fills in every part. After an error nothing of it is to be used. Throws std::bad_alloc.
+  Status ReadForDevice(DeviceRead* read, bool training);
+  // Puts the updates into frames and sends what can be sent. After an error, which is CheckDevice's, and when
+  // it throws std::bad_alloc, nothing was taken; trouble of the network is WaitForDevice's to tell.
+  Status PushForDevice(const DevicePush& push);
+  // The end of a step: waits until all that was pushed of device tables with a finite push bound is applied,
+  // and makes room for frames that are kept. After an error they are kept and will be sent.
+  Status WaitForDevice();
 
   // --- the same, step by step
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
+  std::unique_ptr<ReadOp> BeginReadForDevice(DeviceRead* read, bool training);
   // Sends what can be sent and handles what has come, waiting at most so long for the first event.
   void Progress(double wait);
   // Fills in rows and values, or returns the error. Call it when the op is done, or to abandon it.

@@ -27,6 +27,7 @@ std::string TableOptions::ToJson() const {
                      {"pull_bound", BoundToJson(cache->pull_bound)},
                      {"push_bound", BoundToJson(cache->push_bound)},
                      {"write_back_rows", cache->write_back_rows}};
+    if (cache->on_device()) json["cache"]["device"] = cache->device;
   }
   return json.dump();
 }
@@ -44,6 +45,12 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
         if (name == "policy") {
           cache.policy = setting.get<std::string>();
           continue;
+        }
+        if (name == "device") {
+          cache.device = setting.is_string() ? setting.get<std::string>() : setting.dump();
+          if (cache.device == "cpu" || cache.device == "gpu") continue;
+          return InvalidArgument("cache option device is '" + cache.device +
+                                 "'; it must be \"cpu\" or \"gpu\"");
         }
         if (bound && setting.is_null()) {
           (name == "pull_bound" ? cache.pull_bound : cache.push_bound) = kUnbounded;
@@ -69,6 +76,11 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
         }
       }
       HET_RETURN_IF_ERROR(CheckPolicyName(cache.policy));
+      if (cache.on_device() && cache.capacity == 0) {
+        return InvalidArgument(
+            "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "
+            "cache_rows, or device \"cpu\"");
+      }
       options.cache = cache;
     }
   } catch (const nlohmann::json::exception& error) {

@@ -96,6 +96,15 @@ std::vector<std::string> Optimizer::Names() {
   return names;
 }
 
+std::map<std::string, double> Optimizer::Params(const OptimizerSpec& spec) {
+  std::map<std::string, double> params = spec.params;
+  for (const OptimizerEntry& entry : Entries()) {
+    if (spec.name != entry.name) continue;
+    for (const Param& param : entry.params) params.try_emplace(param.name, param.standard);
+  }
+  return params;
+}
+
 Optimizer::Optimizer(size_t dim, std::vector<SlotSpec> slots)
     : dim_(dim), slots_(std::move(slots)), row_floats_(dim) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) row_floats_ += slot_floats(slot);

@@ -52,6 +52,8 @@ class Optimizer {
   // InvalidArgument for an unknown name, an unknown parameter or a value out of range; lists what is legal.
   static Result<std::unique_ptr<Optimizer>> Create(const OptimizerSpec& spec, size_t dim);
   static std::vector<std::string> Names();
+  // All hyper-parameters of a legal spec: those that it leaves out have their defaults.
+  static std::map<std::string, double> Params(const OptimizerSpec& spec);
 
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

@@ -45,9 +45,10 @@ uint32_t UpdatePool::Take() {
   return update;
 }
 
-TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed)
+TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device)
     : schema_(std::move(schema)),
       config_(config),
+      device_(device),
       lines_(schema_->row_floats(), hash_seed),
       policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
       admission_(config.admit_after, config.capacity),

@@ -71,9 +71,12 @@ struct KeyHash {
   size_t operator()(Key key) const { return HashKey(key, 0); }
 };
 
+class DeviceLines;
+
 class TableCache {
  public:
-  TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed);
+  // `device`: where the lines are, if they are not here; then this cache never has any.
+  TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr);
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -82,6 +85,7 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
+  DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
   Counters& counters() { return counters_; }
@@ -179,6 +183,7 @@ class TableCache {
 
   Schema schema_;
   CacheConfig config_;
+  DeviceLines* device_;
   RowStore lines_;
   Vector<State> state_;
   std::unique_ptr<EvictionPolicy> policy_;

@@ -8,6 +8,9 @@
 //   due, victims         ─► Client::PushForDevice ─► frames; Client::WaitForDevice: until they are applied
 //
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
+//
+// Order: rows of a read are installed before anything else of their table is pushed. A row of an answer lacks
+// what was pushed after the read.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
 #define HET_TF_CORE_DEVICE_DEVICE_ROWS_H_
 
@@ -21,17 +24,17 @@ namespace het {
 
 constexpr Clock kNoBase = -1;  // the row is not there, or its base is not to be trusted
 
-// Rows of one table and partition that a device wants.
+// Rows that a device wants: of each table and partition at most one part.
 struct DeviceRead {
   struct Part {
     uint64_t table;
     uint32_t partition;
     size_t n;
-    const Key* keys;     // different ones
+    const Key* keys;     // different ones, all of this partition
     const Clock* bases;  // kNoBase: fetch; else: check, and fetch if it is past the pull bound
-    // Out, n elements each, for those that came; a caller gives the room.
-    uint8_t* came;   // 0: the copy may stay as it is (checks alone)
-    uint8_t* admit;  // fetches of a training read: may it enter the cache? (CacheConfig::admit_after)
+    // Out, n elements each; what they hold is good once the read has succeeded. The caller gives the room.
+    uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
+    uint8_t* admit;  // may it enter the cache (CacheConfig::admit_after)? 0 in all but training reads
     Clock* clocks;   // the new base
     float* rows;     // n * row_floats; row i at i * row_floats
   };
@@ -43,17 +46,20 @@ struct DevicePush {
   struct Part {
     uint64_t table;
     size_t n;
-    const Key* keys;        // of any partitions
+    const Key* keys;        // different ones, of any partitions
     const uint32_t* ticks;  // > 0
     const float* updates;   // n * row_floats, laid out like rows
     bool evicted;           // counted as evict_push, else as bound_push
   };
-  Vector<Part> parts;
+  Vector<Part> parts;  // in order: of two updates of one key the first one goes first
 };
 
 // A cache on a device, as the client sees it. Called with the engine's lock on the client held, in the middle
-// of any call of the client; what is called for may be put off until that call has returned, but comes before
-// rows of it are installed.
+// of any call of the client; must not call the client. What is called for may be put off until that call has
+// returned, but comes before rows of it are installed.
+//
+// Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can, before Drop
+// returns: Client::Reload tells people how many there were.
 class DeviceLines {
  public:
   virtual ~DeviceLines() = default;
@@ -64,7 +70,7 @@ class DeviceLines {
   virtual void DropKeys(Span<const Key> keys) = 0;
   // Rows without unsent updates go.
   virtual void DropClean() = 0;
-  // This process is a fork: what the device holds is the parent's.
+  // This process is a fork: what the device holds is the parent's, and the device is not to be touched.
   virtual void Forsake() = 0;
 };
 

@@ -88,7 +88,9 @@ typedef struct {
   uint64_t memory_bytes;
   uint64_t free_bytes;
 } HetDevInfo;
-/* HET_DEV_NO_DEVICE, HET_DEV_DRIVER_TOO_OLD. */
+/* HET_DEV_ABI_VERSION of the library. Touches no device. */
+HET_DEV_EXPORT int HetDevAbiVersion(void);
+/* HET_DEV_NO_DEVICE, HET_DEV_DRIVER_TOO_OLD; abi_version, executor and built are filled in then too. */
 HET_DEV_EXPORT int HetDevDescribe(int device, HetDevInfo* info);
 
 HET_DEV_EXPORT int HetDevCreateContext(int device, HetDevContext** context);
@@ -243,6 +245,7 @@ typedef struct {
   int non_finite;        /* a sum times scale is NaN or Inf */
   uint32_t bad_use;      /* of the first such key, by (use, key) */
   int64_t bad_key;
+  const uint64_t* ticks; /* for each use: its keys that get one; null where wanted->n > 0 */
 } HetDevSummed;
 
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:

@@ -1,0 +1,70 @@
+// The library that works the device (kernels/cuda/device_cache.h), loaded at run time: which one a process
+// uses is known when it has looked for a GPU. One a process, and never unloaded: what it has started on the
+// device lives as long as the process.
+#ifndef HET_TF_CORE_DEVICE_LIBRARY_H_
+#define HET_TF_CORE_DEVICE_LIBRARY_H_
+
+#include <string>
+
+#include "het_tf/core/status.h"
+#include "het_tf/kernels/cuda/device_cache.h"
+
+namespace het {
+
+#define HET_DEVICE_FUNCTIONS(X) \
+  X(HetDevAbiVersion)           \
+  X(HetDevError)                \
+  X(HetDevDescribe)             \
+  X(HetDevCreateContext)        \
+  X(HetDevDestroyContext)       \
+  X(HetDevMalloc)               \
+  X(HetDevFree)                 \
+  X(HetDevCopyIn)               \
+  X(HetDevCopyOut)              \
+  X(HetDevTableBytes)           \
+  X(HetDevCreateTable)          \
+  X(HetDevDestroyTable)         \
+  X(HetDevState)                \
+  X(HetDevCreateCall)           \
+  X(HetDevDestroyCall)          \
+  X(HetDevResetCall)            \
+  X(HetDevLookup)               \
+  X(HetDevStage)                \
+  X(HetDevInstall)              \
+  X(HetDevGather)               \
+  X(HetDevSum)                  \
+  X(HetDevTick)                 \
+  X(HetDevTake)                 \
+  X(HetDevForget)               \
+  X(HetDevForgetKeys)
+
+
+// Its functions under their own names: library->HetDevLookup(...).
+class DeviceLibrary {
+ public:
+  // FailedPrecondition: another one is in use, or it is of another version. NotFound: it cannot be loaded. An
+  // equal second call is fine.
+  static Status Load(const std::string& path);
+  // FailedPrecondition: none was loaded.
+  static Result<const DeviceLibrary*> Get();
+
+  const std::string& path() const { return path_; }
+  // Device 0 of those that are visible. FailedPrecondition: there is none, or its driver is too old.
+  Result<HetDevInfo> Describe() const;
+
+  // What a function's answer means. `doing` is the subject of the message: "a lookup of table 't'".
+  Status ToStatus(int answer, const std::string& doing) const;
+
+#define HET_MEMBER(name) decltype(&::name) name = nullptr;
+  HET_DEVICE_FUNCTIONS(HET_MEMBER)
+#undef HET_MEMBER
+
+ private:
+  Status Open(const std::string& path);
+
+  std::string path_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_DEVICE_LIBRARY_H_

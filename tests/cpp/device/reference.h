@@ -1,0 +1,147 @@
+// The cache of a device (het_tf/kernels/cuda/device_cache.h) written as plainly as possible: maps of rows,
+// and the core's own optimizers. The libraries that work a device are compared with it. "Device memory" is
+// memory.
+//
+// What the header leaves open and this fixes:
+//   * a key has one row: that of the table if it is there, else that of the call
+//   * HetDevInstall first renews the rows that are here, then lets the absent ones enter in order of keys
+//   * first uses in a step are rows of the table that a training lookup finds, and rows that enter. The
+//   ageing
+//     is done at the end of the HetDevLookup or HetDevInstall in which they become 8 x capacity
+//   * HetDevTake gives the smallest keys
+//   * HetDevSum wants rows that are absent or invalid, of active features alone
+//   * after NaN or Inf there is nothing for HetDevTick
+#ifndef HET_TESTS_CPP_DEVICE_REFERENCE_H_
+#define HET_TESTS_CPP_DEVICE_REFERENCE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/schema.h"
+#include "het_tf/kernels/cuda/device_cache.h"
+
+namespace het::reference {
+
+constexpr uint64_t kBucketRows = 32;
+constexpr uint64_t kChunk = 64;  // occurrences of a key that are summed in one go
+
+struct AsUnsigned {
+  bool operator()(Key a, Key b) const { return static_cast<uint64_t>(a) < static_cast<uint64_t>(b); }
+};
+
+struct Row {
+  std::vector<float> row;
+  std::vector<float> update;  // zeros where ticks == 0
+  int64_t base = 0;
+  uint32_t ticks = 0;
+  uint64_t stamp = 0;
+  uint32_t frequency = 0;
+  bool invalid = false;
+};
+using Rows = std::map<Key, Row, AsUnsigned>;
+using Keys = std::set<Key, AsUnsigned>;
+
+// An update that leaves, and where it comes from.
+struct Leaving {
+  uint32_t ticks;
+  std::vector<float> update;
+};
+using LeavingOfUse = std::map<Key, Leaving, AsUnsigned>;
+
+struct Wanted {
+  std::vector<uint32_t> use;
+  std::vector<Key> keys;
+  std::vector<int64_t> bases;
+  std::vector<uint64_t> reads, hits;
+
+  void Add(uint32_t of_use, Key key, int64_t base);
+  void Show(HetDevWanted* shown) const;
+};
+
+struct Export {
+  struct OfUse {
+    std::vector<Key> keys;
+    std::vector<uint32_t> ticks;
+    std::vector<float> updates;
+  };
+  std::vector<OfUse> uses;
+  std::vector<HetDevUpdates> shown;
+
+  // leaving[use]
+  void Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out);
+};
+
+// What HetDevSum leaves for HetDevTick.
+struct Sums {
+  const HetDevCall* call;
+  std::vector<std::map<Key, std::vector<float>, AsUnsigned>> of_use;
+};
+
+// Sets this thread's message.
+int Fail(int code, const std::string& message);
+
+int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch);
+// The different keys of each use; of features with active[feature] != 0 alone where active is given.
+std::vector<Keys> KeysOf(const HetDevBatch& batch, const uint8_t* active);
+inline bool IsPadding(const HetDevFeature& feature, Key key) {
+  return feature.has_padding != 0 && key == feature.padding_id;
+}
+
+}  // namespace het::reference
+
+struct HetDevContext {
+  uint64_t fail_allocation = 0;
+  std::vector<char> stage;
+  het::reference::Wanted wanted;
+  het::reference::Export leaving;
+  std::vector<uint8_t> active;
+  std::vector<uint64_t> ticks;
+  std::optional<het::reference::Sums> sums;
+
+  // Begins a call: HetDevTick must follow HetDevSum at once. False where memory is to run out.
+  bool Begin();
+  int OutOfMemory();
+};
+
+struct HetDevTable {
+  HetDevContext* context;
+  HetDevTableConfig config;
+  std::string name;
+  het::Schema schema;
+  uint64_t capacity;
+  std::map<uint64_t, het::reference::Rows> buckets;
+  uint64_t first_uses = 0;  // since frequencies were last halved
+  uint64_t inserts = 0;
+  uint64_t evictions = 0;
+
+  het::reference::Rows& BucketOf(het::Key key);
+  het::reference::Row* Find(het::Key key);
+  void Use(het::reference::Row* row, uint64_t stamp);
+  void Age();
+  // The row that leaves a full bucket, or null.
+  const het::Key* Victim(const het::reference::Rows& bucket, uint64_t pinned_from) const;
+  template <typename Fn>
+  void ForEach(Fn fn) {
+    for (auto& [number, bucket] : buckets) {
+      for (auto it = bucket.begin(); it != bucket.end();) {
+        auto at = it++;
+        if (fn(at->first, &at->second)) bucket.erase(at);
+      }
+    }
+  }
+};
+
+struct HetDevCall {
+  HetDevContext* context;
+  std::map<const HetDevTable*, het::reference::Rows> own;       // rows that stay with the call
+  std::map<const HetDevTable*, het::reference::Keys> left_out;  // for HetDevGather
+
+  // The row of the table, or else of the call, or null. *of_call tells which.
+  het::reference::Row* Find(HetDevTable* table, het::Key key, bool* of_call = nullptr);
+};
+
+#endif  // HET_TESTS_CPP_DEVICE_REFERENCE_H_
