@@ -26,6 +26,8 @@ from het_tf._version import __version__
 
 PACKAGE = Path(__file__).resolve().parent
 PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
+GPU_OPS = PACKAGE / "lib" / "libhet_tf_gpu.so"
+CUDA = PACKAGE / "lib" / "libhet_cuda.so"
 TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
 SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
@@ -68,6 +70,12 @@ def plugin_march(plugin: Path) -> str:
     """The -march= level that a plugin file was built for, read without loading it; "" if none."""
     found = re.findall(rb"x86-64-v[234]", plugin.read_bytes())
     return max(found).decode() if found else ""
+
+
+def gpu_ops_tensorflow(library: Path) -> str:
+    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if it does not say."""
+    found = re.search(rb"GPU ops are built for TensorFlow ([^;]*);", library.read_bytes())
+    return found.group(1).decode() if found else ""
 
 
 def cpu_lacks(march: str) -> list[str]:
