@@ -8,12 +8,19 @@
 #include <cstdint>
 #include <string_view>
 
+// For functions that kernels of a GPU use too.
+#ifdef __CUDACC__
+#define HET_HOST_DEVICE __host__ __device__
+#else
+#define HET_HOST_DEVICE
+#endif
+
 namespace het {
 
 using Key = int64_t;
 
 // The finaliser of MurmurHash3: a bijection, so different keys never share a 64-bit hash.
-inline uint64_t Mix64(uint64_t x) {
+HET_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;
   x ^= x >> 33;
@@ -22,10 +29,12 @@ inline uint64_t Mix64(uint64_t x) {
   return x;
 }
 
-inline uint64_t HashKey(Key key, uint64_t seed) { return Mix64(static_cast<uint64_t>(key) ^ seed); }
+HET_HOST_DEVICE inline uint64_t HashKey(Key key, uint64_t seed) {
+  return Mix64(static_cast<uint64_t>(key) ^ seed);
+}
 
 // partitions <= 65536.
-inline uint32_t PartitionOf(uint64_t hash, uint32_t partitions) {
+HET_HOST_DEVICE inline uint32_t PartitionOf(uint64_t hash, uint32_t partitions) {
   return static_cast<uint32_t>((((hash >> 16) & 0xffff) * partitions) >> 16);
 }
 

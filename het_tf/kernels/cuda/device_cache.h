@@ -27,10 +27,14 @@
  * goes:
  *   lru        (stamp, key)
  *   lfu        (frequency, stamp, key); frequencies are halved after 8 x capacity first uses in a step
- *   light_lfu  as lfu, and frequencies stop at 8
- * keys compared as unsigned. Rows whose stamp is at or above HetDevUse.pinned_from are no victims. A key that
- * may not enter, or finds nobody who may go, has its row with the call: it is served from there, ticked
- * there, and its update leaves with that tick. Ids that occur in a call more often count once.
+ *   light_lfu  the same
+ * Orders of keys, here and below, are those of unsigned numbers. The frequency of a row counts the training
+ * lookups that used it, the one that brought it in included; light_lfu stops at 8, lfu at 65535. First uses
+ * are rows here that a training lookup uses, and rows that enter; they are added up at the end of
+ * HetDevLookup and HetDevInstall. No victims are rows whose stamp is at or above HetDevUse.pinned_from, and
+ * rows that the same HetDevInstall is about. A key that may not enter, or finds nobody who may go, has its
+ * row with the call: it is served from there, ticked there, and its update leaves with that tick. Ids that
+ * occur in a call more often count once.
  *
  * Results are a function of the calls: two runs with the same inputs give the same bytes. Sums over the
  * occurrences of a key are taken in the order of features and of ids within one, as on the CPU, for keys that
@@ -90,7 +94,8 @@ typedef struct {
 } HetDevInfo;
 /* HET_DEV_ABI_VERSION of the library. Touches no device. */
 HET_DEV_EXPORT int HetDevAbiVersion(void);
-/* HET_DEV_NO_DEVICE, HET_DEV_DRIVER_TOO_OLD; abi_version, executor and built are filled in then too. */
+/* HET_DEV_NO_DEVICE, HET_DEV_DRIVER_TOO_OLD: then abi_version, executor, built and the versions are filled in
+ * all the same. */
 HET_DEV_EXPORT int HetDevDescribe(int device, HetDevInfo* info);
 
 HET_DEV_EXPORT int HetDevCreateContext(int device, HetDevContext** context);
@@ -175,7 +180,7 @@ typedef struct {
   int64_t padding_id;
 } HetDevFeature;
 
-typedef struct {
+typedef struct { /* at most 2^32 - 2 ids; a table has one use, whatever the number of its features */
   const HetDevUse* uses;
   uint32_t n_uses;
   const HetDevFeature* features;
@@ -198,8 +203,8 @@ typedef struct { /* unique (use, key) in any order; host memory, good until the 
   const uint64_t* hits;  /* and those of them that were here, invalid ones included */
 } HetDevWanted;
 
-/* Gives the rows of what is here and needs no look; `training` counts as a use of each row. Rows of the call
- * itself count as here. */
+/* Gives the rows of what is here, valid and needs no look; `training` counts as a use of each row. Rows of
+ * the call itself count as here. */
 HET_DEV_EXPORT int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                 int training, HetDevStream stream, HetDevWanted* wanted);
 
@@ -229,7 +234,8 @@ typedef struct {
 } HetDevExport;
 
 /* A row that is here: x = own update on top of the given row, base = the given one, valid. An absent one
- * enters its bucket, or stays with the call. Of a use, a key occurs once. `victims` are in order of keys. */
+ * enters its bucket (unless the call has a row for it, which is then replaced), or stays with the call. Of a
+ * use, a key occurs once. `victims` are in order of keys. */
 HET_DEV_EXPORT int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                  const HetDevAnswer* answers, uint32_t n_answers, HetDevStream stream,
                                  HetDevExport* victims);
@@ -245,7 +251,7 @@ typedef struct {
   int non_finite;        /* a sum times scale is NaN or Inf */
   uint32_t bad_use;      /* of the first such key, by (use, key) */
   int64_t bad_key;
-  const uint64_t* ticks; /* for each use: its keys that get one; null where wanted->n > 0 */
+  const uint64_t* ticks; /* for each use: keys that get one; good until the next call with the context */
 } HetDevSummed;
 
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
@@ -263,8 +269,8 @@ HET_DEV_EXPORT int HetDevTick(HetDevContext* context, HetDevCall* call, const He
 
 /* --- out of a step */
 
-/* Gives away the updates of up to max_rows dirty rows, in order of keys; n == 0: there are none. Their rows
- * stay. */
+/* Gives away the updates of the max_rows dirty rows with the lowest keys, in order; updates->n == 0: there
+ * are none. Their rows stay. */
 HET_DEV_EXPORT int HetDevTake(HetDevContext* context, HetDevTable* table, uint64_t max_rows,
                               HetDevStream stream, HetDevExport* updates);
 

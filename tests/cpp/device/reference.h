@@ -4,7 +4,9 @@
 //
 // What the header leaves open and this fixes:
 //   * a key has one row: that of the table if it is there, else that of the call
-//   * HetDevInstall first renews the rows that are here, then lets the absent ones enter in order of keys
+//   * HetDevInstall first renews the rows that are here, then lets the absent ones enter in order of keys;
+//   keys
+//     that it answers are no victims of it
 //   * first uses in a step are rows of the table that a training lookup finds, and rows that enter. The
 //   ageing
 //     is done at the end of the HetDevLookup or HetDevInstall in which they become 8 x capacity
@@ -84,6 +86,20 @@ struct Sums {
 // Sets this thread's message.
 int Fail(int code, const std::string& message);
 
+// Where the bytes are of what a caller's device has at this address (HetDevHostAlias,
+// kernels/cuda/host_memory.h).
+const void* ReadableAddress(const void* device);
+template <typename T>
+T* ReadableAddress(T* device) {
+  return static_cast<T*>(const_cast<void*>(ReadableAddress(static_cast<const void*>(device))));
+}
+// A batch whose ids, rows and gradients can be read and written.
+struct Readable {
+  explicit Readable(const HetDevBatch& of);
+  std::vector<HetDevFeature> features;
+  HetDevBatch batch;
+};
+
 int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch);
 // The different keys of each use; of features with active[feature] != 0 alone where active is given.
 std::vector<Keys> KeysOf(const HetDevBatch& batch, const uint8_t* active);
@@ -123,7 +139,8 @@ struct HetDevTable {
   void Use(het::reference::Row* row, uint64_t stamp);
   void Age();
   // The row that leaves a full bucket, or null.
-  const het::Key* Victim(const het::reference::Rows& bucket, uint64_t pinned_from) const;
+  const het::Key* Victim(const het::reference::Rows& bucket, uint64_t pinned_from,
+                         const het::reference::Keys& answered) const;
   template <typename Fn>
   void ForEach(Fn fn) {
     for (auto& [number, bucket] : buckets) {

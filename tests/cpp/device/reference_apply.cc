@@ -50,6 +50,8 @@ void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
 int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
               const uint8_t* active, HetDevStream, HetDevWanted* wanted, HetDevSummed* summed) {
   if (const int bad = CheckBatch(context, call, batch)) return bad;
+  const het::reference::Readable readable(*batch);
+  batch = &readable.batch;
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];
     if (feature.n > 0 && feature.gradients == nullptr && (active == nullptr || active[f])) {

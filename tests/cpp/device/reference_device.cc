@@ -2,13 +2,21 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
+#include "het_tf/kernels/cuda/host_memory.h"
 #include "reference.h"
 
 namespace het::reference {
 namespace {
 
 thread_local std::string last_error;
+
+struct Alias {
+  uintptr_t bytes, alias;
+};
+std::mutex aliases_mutex;
+std::map<uintptr_t, Alias> aliases;  // by where they begin
 
 }  // namespace
 
@@ -41,6 +49,25 @@ void Export::Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out) {
       shown.push_back({u, of.keys.size(), of.keys.data(), of.ticks.data(), of.updates.data()});
   }
   *out = {static_cast<uint32_t>(shown.size()), shown.data()};
+}
+
+const void* ReadableAddress(const void* device) {
+  std::lock_guard<std::mutex> lock(aliases_mutex);
+  const auto at = reinterpret_cast<uintptr_t>(device);
+  auto it = aliases.upper_bound(at);
+  if (it == aliases.begin()) return device;
+  --it;
+  if (at - it->first >= it->second.bytes) return device;
+  return reinterpret_cast<const void*>(it->second.alias + (at - it->first));
+}
+
+Readable::Readable(const HetDevBatch& of) : features(of.features, of.features + of.n_features), batch(of) {
+  for (HetDevFeature& feature : features) {
+    feature.ids = ReadableAddress(feature.ids);
+    feature.rows = ReadableAddress(feature.rows);
+    feature.gradients = ReadableAddress(feature.gradients);
+  }
+  batch.features = features.data();
 }
 
 int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch) {
@@ -95,6 +122,7 @@ std::vector<Keys> KeysOf(const HetDevBatch& batch, const uint8_t* active) {
 }  // namespace het::reference
 
 using het::reference::Fail;
+using het::reference::ReadableAddress;
 
 bool HetDevContext::Begin() {
   sums.reset();
@@ -144,12 +172,12 @@ int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory) {
 void HetDevFree(HetDevContext*, void* memory) { std::free(memory); }
 
 int HetDevCopyIn(HetDevContext*, void* device, const void* host, size_t bytes, HetDevStream) {
-  if (bytes > 0) std::memcpy(device, host, bytes);
+  if (bytes > 0) std::memcpy(ReadableAddress(device), host, bytes);
   return HET_DEV_OK;
 }
 
 int HetDevCopyOut(HetDevContext*, void* host, const void* device, size_t bytes, HetDevStream) {
-  if (bytes > 0) std::memcpy(host, device, bytes);
+  if (bytes > 0) std::memcpy(host, ReadableAddress(device), bytes);
   return HET_DEV_OK;
 }
 
@@ -162,3 +190,14 @@ int HetDevStage(HetDevContext* context, size_t bytes, void** memory) {
 }
 
 void HetDevFailAllocation(HetDevContext* context, uint64_t n) { context->fail_allocation = n; }
+
+void HetDevHostAlias(void* device_base, size_t bytes, void* alias) {
+  std::lock_guard<std::mutex> lock(het::reference::aliases_mutex);
+  het::reference::aliases[reinterpret_cast<uintptr_t>(device_base)] = {bytes,
+                                                                       reinterpret_cast<uintptr_t>(alias)};
+}
+
+void HetDevHostUnalias(void* device_base) {
+  std::lock_guard<std::mutex> lock(het::reference::aliases_mutex);
+  het::reference::aliases.erase(reinterpret_cast<uintptr_t>(device_base));
+}

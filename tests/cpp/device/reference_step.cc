@@ -12,6 +12,7 @@ using het::reference::IsPadding;
 using het::reference::kBucketRows;
 using het::reference::Keys;
 using het::reference::LeavingOfUse;
+using het::reference::Readable;
 using het::reference::Row;
 using het::reference::Rows;
 
@@ -69,12 +70,12 @@ void Renew(const HetDevTable& table, const Given& given, Row* row) {
   row->invalid = false;
 }
 
-// Lets an absent row in. False: its bucket is full of pinned rows.
-bool Enter(const HetDevUse& use, Key key, const Given& given, LeavingOfUse* victims) {
+// Lets an absent row in. False: its bucket is full of rows that are pinned, or `answered` by this install.
+bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims) {
   HetDevTable* table = use.table;
   Rows& bucket = table->BucketOf(key);
   if (bucket.size() == kBucketRows) {
-    const Key* victim = table->Victim(bucket, use.pinned_from);
+    const Key* victim = table->Victim(bucket, use.pinned_from, answered);
     if (victim == nullptr) return false;
     const Row& row = bucket.at(*victim);
     if (row.ticks > 0) (*victims)[*victim] = {row.ticks, row.update};
@@ -120,6 +121,8 @@ void HetDevResetCall(HetDevContext* context, HetDevCall* call) {
 int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, int training,
                  HetDevStream, HetDevWanted* wanted) {
   if (const int bad = CheckBatch(context, call, batch)) return bad;
+  const Readable readable(*batch);
+  batch = &readable.batch;
   if (!context->Begin()) return context->OutOfMemory();
   call->left_out.clear();
   context->wanted = {};
@@ -158,12 +161,14 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
   if (const int bad = CheckAnswers(*batch, answers, n_answers)) return bad;
   if (!context->Begin()) return context->OutOfMemory();
   std::vector<std::map<Key, Given, het::reference::AsUnsigned>> absent(batch->n_uses);
+  std::vector<Keys> answered(batch->n_uses);
   for (uint32_t a = 0; a < n_answers; ++a) {
     const HetDevAnswer& answer = answers[a];
     HetDevTable* table = batch->uses[answer.use].table;
     for (uint64_t i = 0; i < answer.n; ++i) {
       const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0};
       Row* row = call->Find(table, answer.keys[i]);
+      answered[answer.use].insert(answer.keys[i]);
       if (row != nullptr) {
         Renew(*table, given, row);
       } else {
@@ -176,7 +181,7 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     const HetDevUse& use = batch->uses[u];
     for (const auto& [key, given] : absent[u]) {
-      if (given.admit && Enter(use, key, given, &leaving[u])) continue;
+      if (given.admit && Enter(use, key, given, answered[u], &leaving[u])) continue;
       Row& row = call->own[use.table][key];
       row.update.assign(use.table->config.row_floats, 0.0f);
       Renew(*use.table, given, &row);
@@ -189,6 +194,8 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
 
 int HetDevGather(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream) {
   if (const int bad = CheckBatch(context, call, batch)) return bad;
+  const Readable readable(*batch);
+  batch = &readable.batch;
   if (!context->Begin()) return context->OutOfMemory();
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];

@@ -9,6 +9,7 @@ namespace {
 using het::Key;
 using het::reference::Fail;
 using het::reference::kBucketRows;
+using het::reference::Keys;
 using het::reference::LeavingOfUse;
 using het::reference::Row;
 using het::reference::Rows;
@@ -114,11 +115,11 @@ void HetDevTable::Age() {
   });
 }
 
-const Key* HetDevTable::Victim(const Rows& bucket, uint64_t pinned_from) const {
+const Key* HetDevTable::Victim(const Rows& bucket, uint64_t pinned_from, const Keys& answered) const {
   const Key* victim = nullptr;
   std::tuple<uint32_t, uint64_t> least;
   for (const auto& [key, row] : bucket) {  // in order of keys, so the first of equal ones has the smallest
-    if (row.stamp >= pinned_from) continue;
+    if (row.stamp >= pinned_from || answered.count(key) != 0) continue;
     const std::tuple<uint32_t, uint64_t> score(config.policy == HET_DEV_LRU ? 0 : row.frequency, row.stamp);
     if (victim != nullptr && least <= score) continue;
     victim = &key;

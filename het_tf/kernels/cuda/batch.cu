@@ -1,0 +1,128 @@
+#include <set>
+#include <string>
+
+#include "het_tf/kernels/cuda/batch.h"
+
+namespace het::dev {
+namespace {
+
+template <typename T>
+Dev<T> Foreign(T* pointer) {
+  return Dev<T>(static_cast<T*>(const_cast<void*>(runtime::ForeignAddress(pointer))));
+}
+
+UseView MakeUse(const HetDevUse& use, uint32_t number) {
+  const std::string name = "use " + std::to_string(number);
+  if (use.table == nullptr) Fail(HET_DEV_INVALID, name + " has no table");
+  if (use.stamp >> 32 != 0) {
+    Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): stamp " + std::to_string(use.stamp) +
+                              " is not below 2^32. Remedy: number the lookups anew, in a new table");
+  }
+  const bool keeps_updates = !use.table->view.updates.null();
+  if (use.push_bound < 0 || (use.push_bound > 0 && !keeps_updates)) {
+    Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): push_bound " +
+                              std::to_string(use.push_bound) +
+                              (keeps_updates ? " is negative" : "; a table without keep_updates has 0"));
+  }
+  UseView view;
+  view.table = use.table->view;
+  view.pinned_from = use.pinned_from;
+  view.push_bound = use.push_bound;
+  view.stamp = static_cast<uint32_t>(use.stamp);
+  view.learning_rate = use.learning_rate;
+  view.check = use.check;
+  return view;
+}
+
+}  // namespace
+
+BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
+  std::vector<UseView> uses;
+  std::set<const HetDevTable*> tables;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    uses.push_back(MakeUse(batch.uses[u], u));
+    if (!tables.insert(batch.uses[u].table).second) {
+      Fail(HET_DEV_INVALID, "use " + std::to_string(u) + ": table '" + batch.uses[u].table->name +
+                                "' has a use already. Remedy: give all its features the same use");
+    }
+  }
+  std::vector<FeatureView> features;
+  uint64_t positions = 0;
+  for (uint32_t f = 0; f < batch.n_features; ++f) {
+    const HetDevFeature& feature = batch.features[f];
+    const std::string name = "feature " + std::to_string(f);
+    if (feature.use >= batch.n_uses) {
+      Fail(HET_DEV_INVALID,
+           name + ": use " + std::to_string(feature.use) + "; there are " + std::to_string(batch.n_uses));
+    }
+    if (feature.n > 0 && feature.ids == nullptr) Fail(HET_DEV_INVALID, name + " has no ids");
+    if (gradients && feature.n > 0 && feature.gradients == nullptr) {
+      Fail(HET_DEV_INVALID, name + " has no gradients");
+    }
+    FeatureView view;
+    view.ids = Foreign(feature.ids);
+    view.rows = Foreign(feature.rows);
+    view.gradients = Foreign(feature.gradients);
+    view.begin = positions;
+    view.n = feature.n;
+    view.use = feature.use;
+    view.has_padding = feature.has_padding;
+    view.padding_id = feature.padding_id;
+    features.push_back(view);
+    constexpr uint64_t kMost = kEmpty - 1;
+    if (feature.n > kMost - positions) {
+      Fail(HET_DEV_INVALID, name + " has " + std::to_string(feature.n) + " ids after " +
+                                std::to_string(positions) + " of others; a call takes at most " +
+                                std::to_string(kMost) + ". Remedy: smaller batches");
+    }
+    positions += feature.n;
+  }
+  BatchView view;
+  const Dev<UseView> device_uses = context.Upload(uses.data(), uses.size());
+  const Dev<FeatureView> device_features = context.Upload(features.data(), features.size());
+  view.uses = Dev<const UseView>(device_uses.raw());
+  view.features = Dev<const FeatureView>(device_features.raw());
+  view.call = call.rows;
+  view.positions = positions;
+  view.n_uses = batch.n_uses;
+  view.n_features = batch.n_features;
+  view.visit = context.NextVisit();
+  return view;
+}
+
+WantedView MakeWanted(Context& context, const BatchView& batch) {
+  uint64_t entries = 64;
+  while (entries < 2 * batch.positions) entries *= 2;
+  if (entries > uint64_t{1} << 32) entries = uint64_t{1} << 32;
+  WantedView view;
+  view.mask = static_cast<uint32_t>(entries - 1);
+  view.set = context.Scratch<uint32_t>(entries);
+  view.n = context.Scratch<uint32_t>(1);
+  view.uses = context.Scratch<uint32_t>(batch.positions);
+  view.keys = context.Scratch<int64_t>(batch.positions);
+  view.bases = context.Scratch<int64_t>(batch.positions);
+  context.Fill(view.set, 0xff, entries);
+  context.Fill(view.n, 0, 1);
+  return view;
+}
+
+void ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted) {
+  uint32_t* n = context.HostScratch<uint32_t>(1);
+  context.CopyOut(n, view.n, 1);
+  context.Wait();
+  *wanted = HetDevWanted{};
+  if (*n == 0) return;
+  uint32_t* uses = context.HostScratch<uint32_t>(*n);
+  int64_t* keys = context.HostScratch<int64_t>(*n);
+  int64_t* bases = context.HostScratch<int64_t>(*n);
+  context.CopyOut(uses, view.uses, *n);
+  context.CopyOut(keys, view.keys, *n);
+  context.CopyOut(bases, view.bases, *n);
+  context.Wait();
+  wanted->n = *n;
+  wanted->use = uses;
+  wanted->keys = keys;
+  wanted->bases = bases;
+}
+
+}  // namespace het::dev

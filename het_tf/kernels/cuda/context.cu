@@ -1,0 +1,229 @@
+#include <algorithm>
+
+#include "het_tf/kernels/cuda/context.h"
+
+namespace het::dev {
+
+namespace {
+
+std::string& ErrorOfThread() {
+  thread_local std::string text;
+  return text;
+}
+
+constexpr size_t kSmallestBlock = size_t{1} << 20;
+
+}  // namespace
+
+void Fail(int code, std::string text) { throw Failure{code, std::move(text)}; }
+
+int SetError(int code, const std::string& text) {
+  try {
+    ErrorOfThread() = text;
+  } catch (const std::bad_alloc&) {
+    ErrorOfThread().clear();
+  }
+  return code;
+}
+
+Block::~Block() {
+  if (address_ == nullptr) return;
+  try {
+    runtime::Select(device_);
+    locked_ ? runtime::FreeLocked(address_) : runtime::Free(address_);
+  } catch (const Failure&) {
+    // The device is lost, and with it the memory.
+  }
+}
+
+namespace {
+
+// Keeps the biggest block, which is at least as big as all others together.
+void Rewind(Arena* arena) {
+  if (arena->blocks.size() > 1) {
+    Block biggest = std::move(arena->blocks.back());
+    arena->blocks.clear();
+    arena->blocks.push_back(std::move(biggest));
+  }
+  arena->used = 0;
+}
+
+}  // namespace
+}  // namespace het::dev
+
+using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
+
+HetDevContext::HetDevContext(int device) : device_(device) {
+  runtime::Select(device_);
+  event_ = runtime::CreateEvent();
+}
+
+HetDevContext::~HetDevContext() {
+  try {
+    runtime::Select(device_);
+    runtime::WaitForDevice(last_kernel_);
+    runtime::DestroyEvent(event_);
+  } catch (const Failure&) {
+  }
+}
+
+void HetDevContext::Begin(HetDevStream stream) {
+  Continue(stream);
+  Rewind(&scratch_);
+  Rewind(&host_scratch_);
+}
+
+void HetDevContext::Continue(HetDevStream stream) {
+  runtime::Select(device_);
+  if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
+  if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // it was given up
+  state_ = State::kInCall;
+  stream_ = stream;
+  ++calls_;
+}
+
+void HetDevContext::Wait() {
+  runtime::Wait(stream_, last_kernel_);
+  state_ = State::kIdle;
+}
+
+void HetDevContext::End() {
+  runtime::Record(event_, stream_);
+  state_ = State::kBehindEvent;
+}
+
+Block HetDevContext::Allocate(size_t bytes, const std::string& what) {
+  Block block;
+  if (bytes == 0) return block;
+  const bool refuse = fail_allocation_ > 0 && --fail_allocation_ == 0;
+  block.address_ = refuse ? nullptr : runtime::Allocate(bytes);
+  if (block.address_ == nullptr) {
+    Fail(HET_DEV_OUT_OF_MEMORY, what + " needs " + std::to_string(bytes) + " bytes of device memory; " +
+                                    std::to_string(runtime::FreeBytes()) + " are free" +
+                                    (refuse ? " (HetDevFailAllocation)" : ""));
+  }
+  block.bytes_ = bytes;
+  block.device_ = device_;
+  return block;
+}
+
+Block HetDevContext::AllocateLocked(size_t bytes) {
+  Block block;
+  if (bytes == 0) return block;
+  block.address_ = runtime::AllocateLocked(bytes);
+  if (block.address_ == nullptr) {
+    Fail(HET_DEV_OUT_OF_HOST_MEMORY,
+         "there is no page-locked host memory for " + std::to_string(bytes) + " bytes");
+  }
+  block.bytes_ = bytes;
+  block.locked_ = true;
+  block.device_ = device_;
+  return block;
+}
+
+void* HetDevContext::Take(Arena* arena, size_t bytes, bool locked) {
+  if (bytes == 0) return nullptr;
+  bytes = (bytes + 255) / 256 * 256;
+  if (arena->blocks.empty() || arena->blocks.back().bytes() - arena->used < bytes) {
+    size_t all = 0;
+    for (const Block& block : arena->blocks) all += block.bytes();
+    const size_t size = std::max({bytes, all, kSmallestBlock});
+    arena->blocks.reserve(arena->blocks.size() + 1);
+    arena->blocks.push_back(locked ? AllocateLocked(size) : Allocate(size, "a call"));
+    arena->used = 0;
+  }
+  void* piece = static_cast<char*>(arena->blocks.back().address()) + arena->used;
+  arena->used += bytes;
+  return piece;
+}
+
+void HetDevContext::CheckLaunch(const char* kernel) {
+  last_kernel_ = kernel;
+  runtime::CheckLaunch(kernel);
+}
+
+uint32_t HetDevContext::NextVisit() {
+  if (++visit_ == 0) ++visit_;
+  return visit_;
+}
+
+void* HetDevContext::Stage(size_t bytes) {
+  if (stage_.bytes() < bytes) {
+    Begin(stream_);  // nothing reads the old one any more
+    state_ = State::kIdle;
+    stage_ = Block();
+    stage_ = AllocateLocked(bytes + bytes / 4);
+  }
+  return stage_.address();
+}
+
+// --- the C ABI: the device, and memory of it
+
+const char* HetDevError(void) { return ErrorOfThread().c_str(); }
+
+int HetDevAbiVersion(void) { return HET_DEV_ABI_VERSION; }
+
+int HetDevDescribe(int device, HetDevInfo* info) {
+  return Guard([&] { runtime::Describe(device, info); });
+}
+
+int HetDevCreateContext(int device, HetDevContext** context) {
+  return Guard([&] {
+    *context = nullptr;
+    HetDevInfo info;
+    runtime::Describe(device, &info);
+    *context = new HetDevContext(device);
+  });
+}
+
+void HetDevDestroyContext(HetDevContext* context) { delete context; }
+
+int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory) {
+  return Guard([&] {
+    *memory = nullptr;
+    runtime::Select(context->device());
+    *memory = context->Allocate(std::max<size_t>(bytes, 1), "HetDevMalloc").Release();
+  });
+}
+
+void HetDevFree(HetDevContext* context, void* memory) {
+  if (memory == nullptr) return;
+  (void)Guard([&] {
+    runtime::Select(context->device());
+    runtime::Free(memory);
+  });
+}
+
+int HetDevCopyIn(HetDevContext* context, void* device, const void* host, size_t bytes, HetDevStream stream) {
+  return Guard([&] {
+    context->Begin(stream);
+    void* to = const_cast<void*>(runtime::ForeignAddress(device));
+    context->CopyIn(Dev<char>(static_cast<char*>(to)), static_cast<const char*>(host), bytes);
+    context->Wait();
+  });
+}
+
+int HetDevCopyOut(HetDevContext* context, void* host, const void* device, size_t bytes, HetDevStream stream) {
+  return Guard([&] {
+    context->Begin(stream);
+    void* from = const_cast<void*>(runtime::ForeignAddress(device));
+    context->CopyOut(static_cast<char*>(host), Dev<char>(static_cast<char*>(from)), bytes);
+    context->Wait();
+  });
+}
+
+int HetDevSynchronize(HetDevContext* context, HetDevStream stream) {
+  return Guard([&] {
+    context->Begin(stream);
+    context->Wait();
+  });
+}
+
+int HetDevStage(HetDevContext* context, size_t bytes, void** memory) {
+  return Guard([&] {
+    *memory = nullptr;
+    *memory = context->Stage(std::max<size_t>(bytes, 1));
+  });
+}
+
+void HetDevFailAllocation(HetDevContext* context, uint64_t n) { context->FailAllocation(n); }

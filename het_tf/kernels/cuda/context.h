@@ -1,0 +1,192 @@
+// A device, and what every call with it needs: memory for the call, copies, order among streams, errors.
+//
+// A function of the C ABI is
+//
+//   return Guard([&] {
+//     context->Begin(stream);          // after everything that was asked for before
+//     Dev<uint32_t> a = context->Scratch<uint32_t>(n);   // all memory first, then changes
+//     ...
+//     Launch<8>(*context, "name", n, kernel);
+//     context->CopyOut(host, a, n);
+//     context->Wait();                 // or context->End(), where the host needs no result
+//   });
+//
+// What goes wrong is thrown as a Failure; nothing is thrown across the ABI.
+#ifndef HET_TF_KERNELS_CUDA_CONTEXT_H_
+#define HET_TF_KERNELS_CUDA_CONTEXT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/kernels/cuda/dev_ptr.h"
+#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/kernels/cuda/runtime.h"
+
+namespace het::dev {
+
+struct Failure {
+  int code;
+  std::string text;
+};
+[[noreturn]] void Fail(int code, std::string text);
+int SetError(int code, const std::string& text);  // for HetDevError; returns code
+
+template <typename F>
+int Guard(F f) {
+  try {
+    f();
+    return HET_DEV_OK;
+  } catch (const Failure& failure) {
+    return SetError(failure.code, failure.text);
+  } catch (const std::bad_alloc&) {
+    return SetError(HET_DEV_OUT_OF_HOST_MEMORY, "the host is out of memory");
+  }
+}
+
+// Memory that is freed with it.
+class Block {
+ public:
+  Block() = default;
+  Block(Block&& other) noexcept { Swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  ~Block();
+  template <typename T>
+  Dev<T> as() const {
+    return Dev<T>(static_cast<T*>(address_));
+  }
+  void* address() const { return address_; }
+  void* Release() {
+    void* address = address_;
+    address_ = nullptr;
+    return address;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend struct ::HetDevContext;
+  void Swap(Block& other) {
+    std::swap(address_, other.address_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(locked_, other.locked_);
+    std::swap(device_, other.device_);
+  }
+  void* address_ = nullptr;
+  size_t bytes_ = 0;
+  bool locked_ = false;  // page-locked memory of the host, else memory of the device
+  int device_ = 0;
+};
+
+// Blocks that a call takes pieces of; one block after the first few calls.
+struct Arena {
+  std::vector<Block> blocks;
+  size_t used = 0;  // of the last block
+};
+
+}  // namespace het::dev
+
+struct HetDevContext {
+ public:
+  explicit HetDevContext(int device);
+  ~HetDevContext();
+  HetDevContext(const HetDevContext&) = delete;
+  HetDevContext& operator=(const HetDevContext&) = delete;
+
+  // What follows is put on `stream`, after all that was asked for before. Scratch memory is free again.
+  void Begin(HetDevStream stream);
+  // The same, but scratch memory of the call before stays as it is.
+  void Continue(HetDevStream stream);
+  // How many calls there were.
+  uint64_t calls() const { return calls_; }
+  HetDevStream stream() const { return stream_; }
+  // Until everything on the stream is done.
+  void Wait();
+  // The call ends with work still on the stream.
+  void End();
+
+  // Good until the next Begin; aligned to 256 bytes. What it holds is garbage. Of n = 0 it is null.
+  template <typename T>
+  het::dev::Dev<T> Scratch(size_t n) {
+    return het::dev::Dev<T>(static_cast<T*>(Take(&scratch_, n * sizeof(T), false)));
+  }
+  // The same of page-locked host memory, which copies and results for the caller need.
+  template <typename T>
+  T* HostScratch(size_t n) {
+    return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
+  }
+  // Memory of the device that stays. `what` it is for, in the message.
+  het::dev::Block Allocate(size_t bytes, const std::string& what);
+  het::dev::Block AllocateLocked(size_t bytes);
+
+  // On the stream; of host memory the caller's, HostScratch's or Stage's.
+  template <typename T>
+  void CopyIn(het::dev::Dev<T> to, const T* from, size_t n) {
+    Copy(to.raw(), from, n * sizeof(T), het::dev::runtime::Direction::kIn);
+  }
+  template <typename T>
+  void CopyOut(T* to, het::dev::Dev<T> from, size_t n) {
+    Copy(to, from.raw(), n * sizeof(T), het::dev::runtime::Direction::kOut);
+  }
+  template <typename T>
+  void CopyWithin(het::dev::Dev<T> to, het::dev::Dev<T> from, size_t n) {
+    Copy(to.raw(), from.raw(), n * sizeof(T), het::dev::runtime::Direction::kWithin);
+  }
+  // Sets every byte.
+  template <typename T>
+  void Fill(het::dev::Dev<T> to, uint8_t byte, size_t n) {
+    if (n > 0) het::dev::runtime::Fill(to.raw(), byte, n * sizeof(T), stream_);
+  }
+  // host -> device scratch memory, of an array in any host memory.
+  template <typename T>
+  het::dev::Dev<T> Upload(const T* from, size_t n) {
+    const het::dev::Dev<T> to = Scratch<T>(n);
+    T* locked = HostScratch<T>(n);
+    if (n > 0) std::memcpy(static_cast<void*>(locked), from, n * sizeof(T));
+    CopyIn(to, locked, n);
+    return to;
+  }
+
+  // Throws HET_DEV_FAILED with the kernel's name.
+  void CheckLaunch(const char* kernel);
+
+  // Number of the call, for Slot::visit; never 0. (It comes again after 2^32 calls. A row that nobody has met
+  // in all of these would then not be counted, or not be looked at, once.)
+  uint32_t NextVisit();
+
+  int device() const { return device_; }
+  void* Stage(size_t bytes);
+  void FailAllocation(uint64_t n) { fail_allocation_ = n; }
+
+ private:
+  void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
+  void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
+    if (bytes > 0) het::dev::runtime::Copy(to, from, bytes, direction, stream_);
+  }
+
+  enum class State { kIdle, kInCall, kBehindEvent };
+
+  const int device_;
+  HetDevStream stream_ = nullptr;
+  State state_ = State::kIdle;  // what a Begin has to wait for
+  void* event_ = nullptr;
+  const char* last_kernel_ = "none";
+  het::dev::Arena scratch_;
+  het::dev::Arena host_scratch_;
+  het::dev::Block stage_;
+  uint64_t calls_ = 0;
+  uint32_t visit_ = 0;
+  uint64_t fail_allocation_ = 0;
+};
+
+namespace het::dev {
+using Context = ::HetDevContext;
+}
+
+#endif  // HET_TF_KERNELS_CUDA_CONTEXT_H_

@@ -1,0 +1,180 @@
+// tile.h on a GPU: a tile is a part of a warp. See tile.h.
+#ifndef HET_TF_KERNELS_CUDA_CUDA_EXECUTOR_CUH_
+#define HET_TF_KERNELS_CUDA_CUDA_EXECUTOR_CUH_
+
+#include <cooperative_groups.h>
+
+#include "het_tf/kernels/cuda/context.h"
+#include "het_tf/kernels/cuda/dev_ptr.h"
+
+namespace het::dev {
+
+// CUDA's atomics know unsigned long long where we say uint64_t.
+using CudaU64 = unsigned long long;
+static_assert(sizeof(CudaU64) == sizeof(uint64_t));
+
+template <typename T>
+HET_DEV T AtomicLoad(const T* p) {
+  return *const_cast<const volatile T*>(p);
+}
+template <typename T>
+HET_DEV void AtomicStore(T* p, T value) {
+  *const_cast<volatile T*>(p) = value;
+}
+HET_DEV CudaU64* AsCuda(uint64_t* p) { return reinterpret_cast<CudaU64*>(p); }
+HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }
+HET_DEV uint64_t AtomicAdd(uint64_t* p, uint64_t value) { return atomicAdd(AsCuda(p), value); }
+HET_DEV uint32_t AtomicOr(uint32_t* p, uint32_t value) { return atomicOr(p, value); }
+HET_DEV uint64_t AtomicOr(uint64_t* p, uint64_t value) { return atomicOr(AsCuda(p), value); }
+HET_DEV uint32_t AtomicExchange(uint32_t* p, uint32_t value) { return atomicExch(p, value); }
+HET_DEV uint64_t AtomicExchange(uint64_t* p, uint64_t value) { return atomicExch(AsCuda(p), value); }
+HET_DEV uint32_t AtomicMin(uint32_t* p, uint32_t value) { return atomicMin(p, value); }
+HET_DEV uint64_t AtomicMin(uint64_t* p, uint64_t value) { return atomicMin(AsCuda(p), value); }
+HET_DEV uint32_t AtomicMax(uint32_t* p, uint32_t value) { return atomicMax(p, value); }
+HET_DEV uint64_t AtomicMax(uint64_t* p, uint64_t value) { return atomicMax(AsCuda(p), value); }
+HET_DEV uint32_t AtomicCas(uint32_t* p, uint32_t expected, uint32_t value) {
+  return atomicCAS(p, expected, value);
+}
+HET_DEV uint64_t AtomicCas(uint64_t* p, uint64_t expected, uint64_t value) {
+  return atomicCAS(AsCuda(p), expected, value);
+}
+
+HET_DEV int CountBits(uint32_t mask) { return __popc(mask); }
+HET_DEV int LowestBit(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }  // mask != 0
+
+template <int kWidth>
+class Tile {
+  static_assert(kWidth == 4 || kWidth == 8 || kWidth == 16 || kWidth == 32);
+
+ public:
+  __device__ Tile()
+      : lanes_(cooperative_groups::tiled_partition<kWidth>(cooperative_groups::this_thread_block())) {}
+
+  template <typename F>
+  HET_DEV void ForEach(uint64_t n, F f) const {
+    for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) f(i);
+  }
+  template <typename F>
+  HET_DEV void Once(F f) const {
+    if (lanes_.thread_rank() == 0) f();
+  }
+  template <typename F>
+  HET_DEV auto One(F f) const {
+    decltype(f()) value{};
+    if (lanes_.thread_rank() == 0) value = f();
+    return lanes_.shfl(value, 0);
+  }
+  template <typename F>
+  HET_DEV bool Any(uint64_t n, F f) const {
+    bool any = false;
+    for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) any |= f(i);
+    return lanes_.any(any);
+  }
+  HET_DEV void Sync() const { lanes_.sync(); }
+  // Lanes beyond the eighth do the same as those of the first eight; of a sum both ends get the same bits.
+  template <typename F>
+  HET_DEV float Sum8(F f) const {
+    const uint32_t lane = lanes_.thread_rank() % 8;
+    float sum = f(lane);
+    if constexpr (kWidth < 8) {
+      sum += f(lane + 4);
+    } else {
+      sum += lanes_.shfl_xor(sum, 4);
+    }
+    sum += lanes_.shfl_xor(sum, 2);
+    return sum + lanes_.shfl_xor(sum, 1);
+  }
+
+  // Each lane compares 32 / kWidth digests, four at a time, and packs the results to bits.
+  HET_DEV uint32_t Match32(const uint8_t* digests, uint8_t digest) const {
+    constexpr int kWords = 8 / (kWidth < 8 ? kWidth : 8);
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(digests);
+    const uint32_t wanted = digest * 0x01010101u;
+    const int lane = static_cast<int>(lanes_.thread_rank());
+    uint32_t mask = 0;
+    if (lane * kWords < 8) {
+      for (int i = 0; i < kWords; ++i) {
+        const int word = lane * kWords + i;
+        // 0xff in each equal byte; one bit of each, gathered by the multiplication into the top four bits.
+        const uint32_t equal = __vcmpeq4(words[word], wanted) & 0x08040201u;
+        mask |= ((equal * 0x01010101u) >> 24) << (4 * word);
+      }
+    }
+    for (int step = kWidth / 2; step > 0; step /= 2) mask |= lanes_.shfl_xor(mask, step);
+    return mask;
+  }
+
+  template <typename F>
+  HET_DEV int ArgMin32(uint32_t mask, F score) const {
+    int best = -1;
+    decltype(score(0)) lowest{};
+    for (int i = static_cast<int>(lanes_.thread_rank()); i < 32; i += kWidth) {
+      if ((mask >> i & 1) == 0) continue;
+      const auto candidate = score(i);
+      if (best < 0 || candidate < lowest) {
+        lowest = candidate;
+        best = i;
+      }
+    }
+    for (int step = kWidth / 2; step > 0; step /= 2) {
+      const auto other_lowest = lanes_.shfl_xor(lowest, step);
+      const int other = lanes_.shfl_xor(best, step);
+      if (other < 0) continue;
+      if (best < 0 || other_lowest < lowest || (!(lowest < other_lowest) && other < best)) {
+        lowest = other_lowest;
+        best = other;
+      }
+    }
+    return best;
+  }
+
+  HET_DEV void Copy(float* to, const float* from, uint64_t n) const {
+    const uint64_t addresses = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from);
+    uint64_t done = 0;
+    if ((addresses & 15) == 0) {
+      for (uint64_t i = lanes_.thread_rank(); i < n / 4; i += kWidth) {
+        reinterpret_cast<float4*>(to)[i] = reinterpret_cast<const float4*>(from)[i];
+      }
+      done = n / 4 * 4;
+    }
+    for (uint64_t i = done + lanes_.thread_rank(); i < n; i += kWidth) to[i] = from[i];
+  }
+  HET_DEV void Fill(float* to, float value, uint64_t n) const {
+    for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) to[i] = value;
+  }
+
+  // One atomic for all threads of the warp that come here together. `counter` must be the same for them.
+  template <typename T>
+  static HET_DEV T Append(T* counter) {
+    const auto together = cooperative_groups::coalesced_threads();
+    T first{};
+    if (together.thread_rank() == 0) first = AtomicAdd(counter, static_cast<T>(together.num_threads()));
+    return together.shfl(first, 0) + together.thread_rank();
+  }
+
+ private:
+  cooperative_groups::thread_block_tile<kWidth> lanes_;
+};
+
+template <int kWidth, typename Kernel>
+__global__ void __launch_bounds__(256) RunKernel(const Kernel kernel, uint64_t items) {
+  const Tile<kWidth> tile;
+  const uint64_t tiles = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWidth);
+  const uint64_t first = (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWidth;
+  for (uint64_t item = first; item < items; item += tiles) kernel(tile, item);
+}
+
+template <int kWidth, typename Kernel>
+void Launch(Context& context, const char* name, uint64_t items, const Kernel& kernel) {
+  if (items == 0) return;
+  constexpr uint64_t kThreads = 256;
+  constexpr uint64_t kMaxBlocks = uint64_t{1} << 20;
+  const uint64_t wanted = (items + kThreads / kWidth - 1) / (kThreads / kWidth);
+  const unsigned blocks = static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
+  RunKernel<kWidth><<<blocks, kThreads, 0, static_cast<cudaStream_t>(context.stream())>>>(kernel, items);
+  context.CheckLaunch(name);
+}
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_CUDA_EXECUTOR_CUH_

@@ -1,0 +1,154 @@
+// runtime.h on a GPU.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "het_tf/kernels/cuda/context.h"
+#include "het_tf/kernels/cuda/runtime.h"
+
+#ifndef HET_CUDA_ARCHITECTURES
+#define HET_CUDA_ARCHITECTURES "unknown architectures"
+#endif
+
+namespace het::dev::runtime {
+namespace {
+
+#define HET_TEXT2(x) #x
+#define HET_TEXT(x) HET_TEXT2(x)
+constexpr const char* kBuilt =
+    "nvcc " HET_TEXT(__CUDACC_VER_MAJOR__) "." HET_TEXT(__CUDACC_VER_MINOR__) ", " HET_CUDA_ARCHITECTURES;
+constexpr int kOldest = 75;  // compute capability x 10
+
+std::string Version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+void Check(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return;
+  Fail(HET_DEV_FAILED, what + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
+}
+
+std::string Kernel(const char* what) { return std::string("the GPU, at or before kernel '") + what + "'"; }
+
+cudaStream_t Stream(HetDevStream stream) { return static_cast<cudaStream_t>(stream); }
+
+}  // namespace
+
+void Describe(int device, HetDevInfo* info) {
+  std::memset(info, 0, sizeof(*info));
+  info->abi_version = HET_DEV_ABI_VERSION;
+  info->executor = "cuda";
+  info->built = kBuilt;
+  (void)cudaRuntimeGetVersion(&info->runtime_version);
+  if (cudaDriverGetVersion(&info->driver_version) != cudaSuccess) info->driver_version = 0;
+  if (info->driver_version == 0) {
+    Fail(HET_DEV_NO_DEVICE,
+         "there is no NVIDIA driver (libcuda.so.1) here. Remedy: install one for CUDA " +
+             Version(info->runtime_version) +
+             " or newer; in a container, start it with the NVIDIA container toolkit (--gpus all)");
+  }
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaErrorInsufficientDriver || info->driver_version / 1000 < info->runtime_version / 1000) {
+    (void)cudaGetLastError();
+    Fail(HET_DEV_DRIVER_TOO_OLD, "the NVIDIA driver is for CUDA " + Version(info->driver_version) +
+                                     "; libhet_cuda.so needs one for CUDA " +
+                                     std::to_string(info->runtime_version / 1000) +
+                                     ".0 or newer. Remedy: update the driver");
+  }
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    Fail(HET_DEV_NO_DEVICE, std::string("no GPU can be used: ") + cudaGetErrorString(error));
+  }
+  if (device < 0 || device >= devices) {
+    Fail(HET_DEV_NO_DEVICE, "there is no GPU " + std::to_string(device) + ": " + std::to_string(devices) +
+                                " can be seen (see CUDA_VISIBLE_DEVICES)");
+  }
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, device), "properties of GPU " + std::to_string(device));
+  std::snprintf(info->name, sizeof(info->name), "%.127s", properties.name);
+  info->compute_capability = properties.major * 10 + properties.minor;
+  info->multiprocessors = properties.multiProcessorCount;
+  info->memory_bytes = properties.totalGlobalMem;
+  if (info->compute_capability < kOldest) {
+    Fail(HET_DEV_NO_DEVICE, "GPU " + std::to_string(device) + " (" + info->name +
+                                ") has compute capability " + std::to_string(properties.major) + "." +
+                                std::to_string(properties.minor) + "; 7.5 is the oldest that is supported");
+  }
+  Select(device);
+  info->free_bytes = FreeBytes();
+}
+
+void Select(int device) { Check(cudaSetDevice(device), "choosing GPU " + std::to_string(device)); }
+
+size_t FreeBytes() {
+  size_t free = 0;
+  size_t total = 0;
+  Check(cudaMemGetInfo(&free, &total), "asking for free memory of the GPU");
+  return free;
+}
+
+void* Allocate(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  Check(error, "allocating memory of the GPU");
+  return memory;
+}
+
+void Free(void* memory) { (void)cudaFree(memory); }
+
+void* AllocateLocked(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMallocHost(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  Check(error, "allocating page-locked memory");
+  return memory;
+}
+
+void FreeLocked(void* memory) { (void)cudaFreeHost(memory); }
+
+void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream) {
+  const cudaMemcpyKind kind = direction == Direction::kIn    ? cudaMemcpyHostToDevice
+                              : direction == Direction::kOut ? cudaMemcpyDeviceToHost
+                                                             : cudaMemcpyDeviceToDevice;
+  Check(cudaMemcpyAsync(to, from, bytes, kind, Stream(stream)),
+        "a copy of " + std::to_string(bytes) + " bytes");
+}
+
+void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream) {
+  Check(cudaMemsetAsync(to, byte, bytes, Stream(stream)), "setting " + std::to_string(bytes) + " bytes");
+}
+
+void CheckLaunch(const char* what) {
+  Check(cudaGetLastError(), std::string("launching kernel '") + what + "'");
+}
+void Wait(HetDevStream stream, const char* what) {
+  Check(cudaStreamSynchronize(Stream(stream)), Kernel(what));
+}
+void WaitForDevice(const char* what) { Check(cudaDeviceSynchronize(), Kernel(what)); }
+
+void* CreateEvent() {
+  cudaEvent_t event;
+  Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  return event;
+}
+void DestroyEvent(void* event) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+void Record(void* event, HetDevStream stream) {
+  Check(cudaEventRecord(static_cast<cudaEvent_t>(event), Stream(stream)), "recording an event");
+}
+void WaitForEvent(void* event, const char* what) {
+  Check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), Kernel(what));
+}
+
+const void* ForeignAddress(const void* device) { return device; }
+
+}  // namespace het::dev::runtime

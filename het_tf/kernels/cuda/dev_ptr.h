@@ -1,0 +1,47 @@
+// What every file here is built on: marks of functions, and pointers into the memory of the device.
+//
+// One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks
+// what runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code
+// that reads device memory, and the host executor keeps device memory at addresses that cannot be read
+// (host_memory.h).
+#ifndef HET_TF_KERNELS_CUDA_DEV_PTR_H_
+#define HET_TF_KERNELS_CUDA_DEV_PTR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "het_tf/core/hash.h"  // HET_HOST_DEVICE, hashes of keys
+
+#ifdef __CUDACC__
+#define HET_DEV __device__ __forceinline__
+#else
+#define HET_DEV inline
+#include "het_tf/kernels/cuda/host_memory.h"
+#endif
+
+namespace het::dev {
+
+template <typename T>
+class Dev {
+ public:
+  HET_HOST_DEVICE Dev() : address_(nullptr) {}
+  HET_HOST_DEVICE explicit Dev(T* address) : address_(address) {}
+
+  // The address, to be handed on; a kernel uses the conversions below.
+  HET_HOST_DEVICE T* raw() const { return address_; }
+  HET_HOST_DEVICE bool null() const { return address_ == nullptr; }
+  HET_HOST_DEVICE Dev Plus(size_t n) const { return Dev(address_ + n); }
+
+#ifdef __CUDACC__
+  HET_DEV operator T*() const { return address_; }
+#else
+  HET_DEV operator T*() const { return ReadableAddress(address_); }
+#endif
+
+ private:
+  T* address_;
+};
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_DEV_PTR_H_

@@ -1,0 +1,131 @@
+// tile.h on the host: a tile is one thread, its lanes are loops. See tile.h.
+#ifndef HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_
+#define HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_
+
+#include <cstring>
+#include <functional>
+
+#include "het_tf/kernels/cuda/context.h"
+#include "het_tf/kernels/cuda/dev_ptr.h"
+
+namespace het::dev {
+
+template <typename T>
+inline T AtomicLoad(const T* p) {
+  T value;
+  __atomic_load(p, &value, __ATOMIC_RELAXED);
+  return value;
+}
+template <typename T>
+inline void AtomicStore(T* p, T value) {
+  __atomic_store(p, &value, __ATOMIC_RELAXED);
+}
+template <typename T>
+inline T AtomicAdd(T* p, T value) {
+  return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
+}
+template <typename T>
+inline T AtomicOr(T* p, T value) {
+  return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
+}
+template <typename T>
+inline T AtomicExchange(T* p, T value) {
+  return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
+}
+template <typename T>
+inline T AtomicCas(T* p, T expected, T value) {
+  __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+template <typename T>
+inline T AtomicMin(T* p, T value) {
+  T old = AtomicLoad(p);
+  while (value < old &&
+         !__atomic_compare_exchange_n(p, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+template <typename T>
+inline T AtomicMax(T* p, T value) {
+  T old = AtomicLoad(p);
+  while (old < value &&
+         !__atomic_compare_exchange_n(p, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+HET_DEV int CountBits(uint32_t mask) { return __builtin_popcount(mask); }
+HET_DEV int LowestBit(uint32_t mask) { return __builtin_ctz(mask); }  // mask != 0
+
+template <int kWidth>
+class Tile {
+ public:
+  template <typename F>
+  void ForEach(uint64_t n, F f) const {
+    for (uint64_t i = 0; i < n; ++i) f(i);
+  }
+  template <typename F>
+  void Once(F f) const {
+    f();
+  }
+  template <typename F>
+  auto One(F f) const {
+    return f();
+  }
+  template <typename F>
+  bool Any(uint64_t n, F f) const {
+    bool any = false;
+    for (uint64_t i = 0; i < n; ++i) any |= f(i);
+    return any;
+  }
+  void Sync() const {}
+  template <typename F>
+  float Sum8(F f) const {
+    float lane[8];
+    for (uint32_t j = 0; j < 8; ++j) lane[j] = f(j);
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  }
+
+  uint32_t Match32(const uint8_t* digests, uint8_t digest) const {
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < 32; ++i) mask |= static_cast<uint32_t>(digests[i] == digest) << i;
+    return mask;
+  }
+  template <typename F>
+  int ArgMin32(uint32_t mask, F score) const {
+    int best = LowestBit(mask);
+    auto lowest = score(best);
+    for (mask &= mask - 1; mask != 0; mask &= mask - 1) {
+      const auto candidate = score(LowestBit(mask));
+      if (candidate < lowest) {
+        lowest = candidate;
+        best = LowestBit(mask);
+      }
+    }
+    return best;
+  }
+
+  void Copy(float* to, const float* from, uint64_t n) const { std::memcpy(to, from, n * sizeof(float)); }
+  void Fill(float* to, float value, uint64_t n) const {
+    for (uint64_t i = 0; i < n; ++i) to[i] = value;
+  }
+
+  static uint32_t Append(uint32_t* counter) { return AtomicAdd(counter, 1u); }
+  static uint64_t Append(uint64_t* counter) { return AtomicAdd(counter, uint64_t{1}); }
+};
+
+// run(first, step): items first, first + step, ...; on several threads at once with HET_DEV_HOST_THREADS > 1.
+void RunOnHostThreads(uint64_t items, const std::function<void(uint64_t first, uint64_t step)>& run);
+
+template <int kWidth, typename Kernel>
+void Launch(Context& context, const char* /*name*/, uint64_t items, const Kernel& kernel) {
+  (void)context;
+  RunOnHostThreads(items, [&](uint64_t first, uint64_t step) {
+    const Tile<kWidth> tile;
+    for (uint64_t item = first; item < items; item += step) kernel(tile, item);
+  });
+}
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_

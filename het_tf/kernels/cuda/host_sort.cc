@@ -1,0 +1,42 @@
+// sort.h on the host.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "het_tf/kernels/cuda/sort.h"
+
+namespace het::dev {
+
+void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uint64_t n, int bits) {
+  if (n < 2) return;
+  const Dev<uint64_t> sorted_keys = context.Scratch<uint64_t>(n);  // as on a GPU: others, and it may fail
+  const Dev<uint32_t> sorted_values = context.Scratch<uint32_t>(n);
+  const uint64_t* k = *keys;
+  const uint32_t* v = *values;
+  uint64_t* to_k = sorted_keys;
+  uint32_t* to_v = sorted_values;
+  const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  std::vector<uint64_t> order(n);
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint64_t a, uint64_t b) { return (k[a] & mask) < (k[b] & mask); });
+  for (uint64_t i = 0; i < n; ++i) {
+    to_k[i] = k[order[i]];
+    to_v[i] = v[order[i]];
+  }
+  *keys = sorted_keys;
+  *values = sorted_values;
+}
+
+void RunningSums(Context& /*context*/, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n) {
+  const uint32_t* from = values;
+  uint32_t* to = sums;
+  uint32_t sum = 0;
+  for (uint64_t i = 0; i <= n; ++i) {
+    const uint32_t value = i < n ? from[i] : 0;
+    to[i] = sum;
+    sum += value;
+  }
+}
+
+}  // namespace het::dev

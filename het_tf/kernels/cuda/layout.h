@@ -1,0 +1,188 @@
+// What lies in the memory of the device, and how kernels are told of it.
+//
+// A table of B buckets:
+//
+//   digests   B x 32 bytes: 0 for a free slot, else 8 bits of the key's hash. One sector of memory a bucket
+//   slots     B x 32 Slots of 32 bytes, a sector each
+//   values    B x 32 x value_stride floats
+//   states    B x 32 x state_stride floats: the optimizer's slots
+//   updates   B x 32 x update_stride floats [dv | a]; with keep_updates alone. Garbage while the row has no
+//   ticks
+//
+// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes; but one float stays one.
+//
+// A key lives in its home bucket or nowhere. So a lookup reads a sector of digests, a Slot for each digest
+// that agrees (1.1 on average) and a value.
+//
+// A row's number is its place: bucket * 32 + slot. Rows of a call have kOfCall set and are numbered from 0.
+#ifndef HET_TF_KERNELS_CUDA_LAYOUT_H_
+#define HET_TF_KERNELS_CUDA_LAYOUT_H_
+
+#include "het_tf/kernels/cuda/dev_ptr.h"
+#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/kernels/cuda/optimizers.h"
+
+namespace het::dev {
+
+constexpr uint32_t kBucketSlots = 32;
+constexpr uint64_t kOfCall = uint64_t{1} << 63;
+constexpr uint64_t kNowhere = ~uint64_t{0};  // the number of no row
+constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
+
+HET_HOST_DEVICE inline uint64_t BucketOf(uint64_t hash, uint64_t buckets) {
+  return ((hash >> 32) * buckets) >> 32;
+}
+HET_HOST_DEVICE inline uint8_t DigestOf(uint64_t hash) {
+  const uint8_t digest = static_cast<uint8_t>(hash);
+  return digest == 0 ? 1 : digest;
+}
+HET_HOST_DEVICE inline uint32_t StrideOf(uint32_t floats) {
+  return floats <= 1 ? floats : (floats + 3) / 4 * 4;
+}
+
+struct alignas(32) Slot {
+  static constexpr uint8_t kInvalid = 1;
+
+  int64_t key;
+  int64_t base;    // the store's clock that the row contains
+  uint32_t ticks;  // own ones that were not given away; > 0: dirty
+  uint32_t stamp;  // of the last training lookup that used it
+  uint32_t visit;  // HetDevContext::visit of the last call that met it: a row is counted once a call
+  uint16_t frequency;
+  uint8_t flags;
+  uint8_t spare;
+};
+static_assert(sizeof(Slot) == 32);
+
+struct TableView {
+  Dev<uint8_t> digests;
+  Dev<Slot> slots;
+  Dev<float> values;
+  Dev<float> states;
+  Dev<float> updates;  // null without keep_updates: rows are never dirty
+  uint64_t buckets;    // below 2^32
+  uint64_t hash_seed;
+  uint32_t partitions;
+  uint32_t dim;
+  uint32_t row_floats;
+  uint32_t value_stride;
+  uint32_t state_floats;  // row_floats - dim
+  uint32_t state_stride;
+  uint32_t update_stride;
+  int policy;
+  OptimizerView optimizer;
+};
+
+// Floats of a row of a call: [value | state], with both at multiples of 16 bytes.
+HET_HOST_DEVICE inline uint64_t FloatsInCall(const TableView& table) {
+  return table.value_stride + (uint64_t{table.state_floats} + 3) / 4 * 4;
+}
+
+// A row's floats. Where they are the row's alone, update is null.
+struct RowRef {
+  Slot* slot;
+  float* value;
+  float* state;
+  float*
+      update;  // [dv | a], contiguous; null: none is kept (the table's keep_updates is 0, or a row of a call)
+};
+
+// Rows that stay with a call: a hash set of (use, key) that gives row numbers, and rows of any width.
+struct CallRows {
+  Dev<uint32_t> index;  // mask + 1 entries of row numbers; kEmpty: free. null: there are no rows
+  Dev<Slot> slots;
+  Dev<uint32_t> uses;
+  Dev<uint64_t> begins;  // of each row in `floats`, which takes FloatsInCall()
+  Dev<float> floats;
+  uint32_t mask;
+  uint32_t n;
+};
+
+struct UseView {
+  TableView table;
+  uint64_t pinned_from;
+  int64_t push_bound;
+  uint32_t stamp;
+  float learning_rate;
+  int check;
+};
+
+struct FeatureView {
+  Dev<const int64_t> ids;
+  Dev<float> rows;
+  Dev<const float> gradients;
+  uint64_t begin;  // positions of all features are numbered through: its first
+  uint64_t n;
+  uint32_t use;
+  int has_padding;
+  int64_t padding_id;
+};
+
+// One call with a HetDevBatch; uses and features are in device memory.
+struct BatchView {
+  Dev<const UseView> uses;
+  Dev<const FeatureView> features;
+  CallRows call;
+  uint64_t positions;  // below 2^32 - 1
+  uint32_t n_uses;
+  uint32_t n_features;
+  uint32_t visit;
+};
+
+// An id of a batch.
+struct Position {
+  uint32_t feature;
+  uint32_t use;
+  uint64_t at;  // in the feature
+  int64_t key;
+  bool padding;
+};
+
+HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
+  const FeatureView* features = batch.features;
+  uint32_t low = 0;
+  uint32_t high = batch.n_features;  // the last feature that begins at or before `position`
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (features[middle].begin <= position) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const FeatureView& feature = features[low];
+  Position result;
+  result.feature = low;
+  result.use = feature.use;
+  result.at = position - feature.begin;
+  result.key = static_cast<const int64_t*>(feature.ids)[result.at];
+  result.padding = feature.has_padding != 0 && result.key == feature.padding_id;
+  return result;
+}
+
+HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
+  RowRef ref;
+  ref.slot = static_cast<Slot*>(table.slots) + row;
+  ref.value = static_cast<float*>(table.values) + row * table.value_stride;
+  ref.state = static_cast<float*>(table.states) + row * table.state_stride;
+  ref.update =
+      table.updates.null() ? nullptr : static_cast<float*>(table.updates) + row * table.update_stride;
+  return ref;
+}
+
+// `row` as Find (probe.h) gave it; not kNowhere.
+HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
+  const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
+  if ((row & kOfCall) == 0) return RowOfTable(table, row);
+  row &= ~kOfCall;
+  RowRef ref;
+  ref.slot = static_cast<Slot*>(batch.call.slots) + row;
+  ref.value = static_cast<float*>(batch.call.floats) + static_cast<uint64_t*>(batch.call.begins)[row];
+  ref.state = ref.value + table.value_stride;
+  ref.update = nullptr;
+  return ref;
+}
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_LAYOUT_H_

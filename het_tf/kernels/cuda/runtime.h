@@ -1,0 +1,42 @@
+// The few functions of a device's runtime that the library needs: cuda_runtime.cu and host_runtime.cc. What
+// goes wrong is thrown as a Failure (context.h), but for memory that is not there: then the answer is null.
+#ifndef HET_TF_KERNELS_CUDA_RUNTIME_H_
+#define HET_TF_KERNELS_CUDA_RUNTIME_H_
+
+#include <cstddef>
+
+#include "het_tf/kernels/cuda/device_cache.h"
+
+namespace het::dev::runtime {
+
+// Fills *info; fields that need no device also when it throws.
+void Describe(int device, HetDevInfo* info);
+// Makes it the device of this thread.
+void Select(int device);
+size_t FreeBytes();
+
+void* Allocate(size_t bytes);
+void Free(void* memory);
+void* AllocateLocked(size_t bytes);  // page-locked memory of the host
+void FreeLocked(void* memory);
+
+enum class Direction { kIn, kOut, kWithin };
+void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream);
+void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream);
+
+// `what` is the last kernel that was launched.
+void CheckLaunch(const char* what);
+void Wait(HetDevStream stream, const char* what);
+void WaitForDevice(const char* what);
+
+void* CreateEvent();
+void DestroyEvent(void* event);
+void Record(void* event, HetDevStream stream);
+void WaitForEvent(void* event, const char* what);
+
+// Where kernels find memory of a caller's device.
+const void* ForeignAddress(const void* device);
+
+}  // namespace het::dev::runtime
+
+#endif  // HET_TF_KERNELS_CUDA_RUNTIME_H_

@@ -1,0 +1,202 @@
+#include "het_tf/kernels/cuda/optimizers.h"
+#include "het_tf/kernels/cuda/table.h"
+#include "het_tf/kernels/cuda/tile.h"
+
+namespace het::dev {
+namespace {
+
+std::string NameOf(const HetDevTableConfig& config) {
+  return std::string("table '") + (config.name == nullptr ? "" : config.name) + "'";
+}
+
+// Sections of a table's memory.
+struct Sections {
+  uint64_t buckets;
+  uint64_t digests, slots, values, states, updates;  // where each begins
+  uint64_t bytes;
+};
+
+// Throws where it does not fit into 64 bits.
+class Layout {
+ public:
+  explicit Layout(const HetDevTableConfig& config) : config_(config) {}
+  uint64_t Add(uint64_t rows, uint64_t bytes_per_row) {
+    const uint64_t begin = end_;
+    if (bytes_per_row != 0 && rows > (uint64_t{1} << 62) / bytes_per_row) TooLarge();
+    end_ += (rows * bytes_per_row + 255) / 256 * 256;
+    if (end_ > uint64_t{1} << 62) TooLarge();
+    return begin;
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  [[noreturn]] void TooLarge() const {
+    Fail(HET_DEV_INVALID, NameOf(config_) + ": capacity " + std::to_string(config_.capacity) + " rows of " +
+                              std::to_string(config_.row_floats) + " floats is more than any device holds");
+  }
+  const HetDevTableConfig& config_;
+  uint64_t end_ = 0;
+};
+
+Sections Plan(const HetDevTableConfig& config) {
+  if (config.capacity == 0) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": capacity is 0 rows. Remedy: give it at least 1");
+  }
+  constexpr uint64_t kMost = uint64_t{0xffffffff} * kBucketSlots;
+  if (config.capacity > kMost) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": capacity " + std::to_string(config.capacity) + "; at most " +
+                              std::to_string(kMost) + " rows are possible");
+  }
+  if (config.dim == 0 || config.dim > 65536) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": dim " + std::to_string(config.dim) + "; it is from 1 to 65536");
+  }
+  if (config.row_floats < config.dim) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": row_floats " + std::to_string(config.row_floats) +
+                              " is less than dim " + std::to_string(config.dim));
+  }
+  Sections sections;
+  sections.buckets = (config.capacity + kBucketSlots - 1) / kBucketSlots;
+  const uint64_t rows = sections.buckets * kBucketSlots;
+  Layout layout(config);
+  sections.digests = layout.Add(rows, 1);
+  sections.slots = layout.Add(rows, sizeof(Slot));
+  sections.values = layout.Add(rows, uint64_t{StrideOf(config.dim)} * sizeof(float));
+  sections.states = layout.Add(rows, uint64_t{StrideOf(config.row_floats - config.dim)} * sizeof(float));
+  sections.updates =
+      layout.Add(config.keep_updates != 0 ? rows : 0, uint64_t{StrideOf(config.row_floats)} * sizeof(float));
+  sections.bytes = layout.end();
+  return sections;
+}
+
+OptimizerView Check(const HetDevTableConfig& config) {
+  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LIGHT_LFU) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": policy " + std::to_string(config.policy) +
+                              " is unknown; choose HET_DEV_LRU, HET_DEV_LFU or HET_DEV_LIGHT_LFU");
+  }
+  if (config.partitions == 0 || config.partitions > 65536) {
+    Fail(HET_DEV_INVALID, NameOf(config) + ": partitions " + std::to_string(config.partitions) +
+                              "; a store has from 1 to 65536");
+  }
+  return MakeOptimizer(config);
+}
+
+struct HalveKernel {
+  TableView table;
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t bucket) const {
+    Slot* slots = static_cast<Slot*>(table.slots) + bucket * kBucketSlots;
+    tile.ForEach(kBucketSlots, [&](uint64_t i) { slots[i].frequency /= 2; });
+  }
+};
+
+constexpr uint32_t kStripes = 64;
+
+struct CountKernel {
+  TableView table;
+  Dev<uint64_t> counts;  // [kStripes][rows, dirty, invalid]
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t bucket) const {
+    const uint8_t* digests = static_cast<uint8_t*>(table.digests) + bucket * kBucketSlots;
+    const Slot* slots = static_cast<Slot*>(table.slots) + bucket * kBucketSlots;
+    const uint32_t rows = ~tile.Match32(digests, 0);
+    uint64_t* count = static_cast<uint64_t*>(counts) + bucket % kStripes * 3;
+    tile.Once([&] { AtomicAdd(&count[0], static_cast<uint64_t>(CountBits(rows))); });
+    tile.ForEach(kBucketSlots, [&](uint64_t i) {
+      if ((rows >> i & 1) == 0) return;
+      if (slots[i].ticks > 0) AtomicAdd(&count[1], uint64_t{1});
+      if ((slots[i].flags & Slot::kInvalid) != 0) AtomicAdd(&count[2], uint64_t{1});
+    });
+  }
+};
+
+}  // namespace
+
+bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n) {
+  table->first_uses += n;
+  if (table->first_uses < 8 * table->capacity) return false;
+  table->first_uses = 0;
+  Launch<32>(context, "halve frequencies", table->view.buckets, HalveKernel{table->view});
+  return true;
+}
+
+}  // namespace het::dev
+
+using namespace het::dev;  // NOLINT: the functions of the C ABI
+
+int HetDevTableBytes(const HetDevTableConfig* config, uint64_t* bytes) {
+  return Guard([&] {
+    *bytes = 0;
+    Check(*config);
+    *bytes = Plan(*config).bytes;
+  });
+}
+
+int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, HetDevTable** table) {
+  return Guard([&] {
+    *table = nullptr;
+    const Sections sections = Plan(*config);
+    const OptimizerView optimizer = Check(*config);
+    context->Begin(nullptr);
+    auto made = std::make_unique<HetDevTable>();
+    made->name = config->name == nullptr ? "" : config->name;
+    made->capacity = sections.buckets * kBucketSlots;
+    made->memory = context->Allocate(
+        sections.bytes, NameOf(*config) + " with capacity " + std::to_string(config->capacity) + " rows");
+    const Dev<char> memory = made->memory.as<char>();
+    const auto section = [&](uint64_t begin) { return static_cast<void*>(memory.Plus(begin).raw()); };
+    TableView& view = made->view;
+    view.digests = Dev<uint8_t>(static_cast<uint8_t*>(section(sections.digests)));
+    view.slots = Dev<Slot>(static_cast<Slot*>(section(sections.slots)));
+    view.values = Dev<float>(static_cast<float*>(section(sections.values)));
+    view.states = Dev<float>(static_cast<float*>(section(sections.states)));
+    if (config->keep_updates != 0) view.updates = Dev<float>(static_cast<float*>(section(sections.updates)));
+    view.buckets = sections.buckets;
+    view.hash_seed = config->hash_seed;
+    view.partitions = config->partitions;
+    view.dim = config->dim;
+    view.row_floats = config->row_floats;
+    view.value_stride = StrideOf(view.dim);
+    view.state_floats = view.row_floats - view.dim;
+    view.state_stride = StrideOf(view.state_floats);
+    view.update_stride = StrideOf(view.row_floats);
+    view.policy = config->policy;
+    view.optimizer = optimizer;
+    context->Fill(view.digests, 0, made->capacity);
+    context->Fill(view.slots, 0, made->capacity);
+    context->Wait();
+    *table = made.release();
+  });
+}
+
+void HetDevDestroyTable(HetDevContext* context, HetDevTable* table) {
+  if (table == nullptr) return;
+  (void)Guard([&] {
+    context->Begin(context->stream());  // nothing uses it any more
+    context->Wait();
+  });
+  delete table;
+}
+
+int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream, HetDevTableState* state) {
+  return Guard([&] {
+    context->Begin(stream);
+    const Dev<uint64_t> counts = context->Scratch<uint64_t>(kStripes * 3);
+    uint64_t* host = context->HostScratch<uint64_t>(kStripes * 3);
+    context->Fill(counts, 0, kStripes * 3);
+    Launch<32>(*context, "count rows", table->view.buckets, CountKernel{table->view, counts});
+    context->CopyOut(host, counts, kStripes * 3);
+    context->Wait();
+    *state = HetDevTableState{};
+    state->capacity = table->capacity;
+    state->bytes = table->memory.bytes();
+    for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
+      state->rows += host[stripe * 3];
+      state->dirty += host[stripe * 3 + 1];
+      state->invalid += host[stripe * 3 + 2];
+    }
+    state->inserts = table->inserts;
+    state->evictions = table->evictions;
+  });
+}

@@ -1,0 +1,41 @@
+// What stays on the device from step to step: tables, and rows of calls. Host side.
+#ifndef HET_TF_KERNELS_CUDA_TABLE_H_
+#define HET_TF_KERNELS_CUDA_TABLE_H_
+
+#include <memory>
+#include <string>
+
+#include "het_tf/kernels/cuda/context.h"
+#include "het_tf/kernels/cuda/layout.h"
+
+struct HetDevTable {
+  std::string name;
+  uint64_t capacity = 0;  // as rounded
+  het::dev::TableView view;
+  het::dev::Block memory;
+  uint64_t first_uses = 0;  // since frequencies were halved
+  uint64_t inserts = 0;
+  uint64_t evictions = 0;
+};
+
+struct HetDevCall {
+  het::dev::CallRows rows;  // in the blocks
+  het::dev::Block memory;   // index, slots, uses and begins
+  het::dev::Block floats;
+  uint64_t capacity = 0;  // rows for which `memory` has room
+  uint64_t floats_used = 0;
+  // Of the last HetDevLookup: 1 for each position whose row was left out.
+  het::dev::Block left_out;
+  uint64_t positions = 0;
+  bool looked_up = false;
+};
+
+namespace het::dev {
+
+// Counts first uses of a table's rows, and halves its frequencies when it is time. Answers whether it has put
+// work on the stream.
+bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n);
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_TABLE_H_

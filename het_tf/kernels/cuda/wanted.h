@@ -1,0 +1,39 @@
+// The list of rows that a call wants: device side.
+#ifndef HET_TF_KERNELS_CUDA_WANTED_H_
+#define HET_TF_KERNELS_CUDA_WANTED_H_
+
+#include "het_tf/kernels/cuda/batch.h"
+#include "het_tf/kernels/cuda/probe.h"
+#include "het_tf/kernels/cuda/tile.h"
+
+namespace het::dev {
+
+// On one lane, and for a row once: the caller knows that it is.
+HET_DEV void AppendWanted(const WantedView& wanted, uint32_t use, int64_t key, int64_t base) {
+  const uint32_t at = Tile<8>::Append(static_cast<uint32_t*>(wanted.n));
+  static_cast<uint32_t*>(wanted.uses)[at] = use;
+  static_cast<int64_t*>(wanted.keys)[at] = key;
+  static_cast<int64_t*>(wanted.bases)[at] = base;
+}
+
+// On one lane, for each position that wants the row. True: this was the first.
+HET_DEV bool WantOnce(const WantedView& wanted, const BatchView& batch, uint64_t position, const Position& p,
+                      int64_t base) {
+  uint32_t* set = wanted.set;
+  for (uint32_t at = static_cast<uint32_t>(HashInCall(p.use, p.key)) & wanted.mask;;
+       at = (at + 1) & wanted.mask) {
+    uint32_t other = AtomicLoad(&set[at]);
+    if (other == kEmpty) {
+      other = AtomicCas(&set[at], kEmpty, static_cast<uint32_t>(position));
+      if (other == kEmpty) break;
+    }
+    const Position q = PositionAt(batch, other);
+    if (q.key == p.key && q.use == p.use) return false;
+  }
+  AppendWanted(wanted, p.use, p.key, base);
+  return true;
+}
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_WANTED_H_
