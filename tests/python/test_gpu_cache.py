@@ -18,6 +18,7 @@ def outcome(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.tf215
 @pytest.mark.parametrize("name", list(gpu_worker.CHECKS))
 def test_on_a_gpu(outcome, name):
     text = outcome.get(name, "an earlier check ended the process")
