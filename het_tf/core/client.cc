@@ -12,6 +12,11 @@ namespace {
 // Fewer keys are ticked before a second thread has woken up.
 constexpr size_t kParallelKeys = 4096;
 
+Status LinesAreElsewhere(const TableCache& cache) {
+  return FailedPrecondition("table '" + cache.schema().spec().name +
+                            "' is cached on a device; use ReadForDevice and PushForDevice");
+}
+
 }  // namespace
 
 Client::Client(Transport* transport, ClientConfig config)
@@ -29,6 +34,7 @@ void Client::StartOver() {
     links_.back().client = ClientId{RandomId(), RandomId()};
   }
   tokens_.clear();
+  device_reads_.clear();
   loss_ = Loss();
 }
 
@@ -41,9 +47,12 @@ void Client::CheckFork() {
   old.swap(caches_);
   StartOver();
   for (auto& [id, cache] : old) {
+    if (DeviceLines* lines = LinesOf(*cache)) lines->Forsake();
     caches_[id] = std::make_unique<TableCache>(Schema(cache->shared_schema()), cache->config(),
-                                               transport_->id(0).hash_seed);
+                                               transport_->id(0).hash_seed, cache->device());
   }
+  forsaken_ = forsaken_ || std::any_of(caches_.begin(), caches_.end(),
+                                       [](const auto& table) { return table.second->device() != nullptr; });
 }
 
 Status Client::AddTable(const Schema& schema, const CacheConfig& config) {
@@ -97,6 +106,11 @@ std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
 void Client::Classify(ReadOp* op) {
   CachedRead* const read = op->read;
   const uint64_t token = op->token;
+  for (const CachedRead::Part& part : read->parts) {
+    const TableCache& cache = *caches_.at(part.table);
+    if (cache.device() != nullptr) op->error = LinesAreElsewhere(cache);
+  }
+  if (!op->error.ok()) return;
   ++op->open_parts;  // until all is known: a failure in here is not a finished read
   size_t uniques = 0;
   for (const CachedRead::Part& part : read->parts) uniques += part.uniques;
@@ -145,11 +159,13 @@ void Client::Classify(ReadOp* op) {
 
 Status Client::FinishRead(ReadOp* op) {
   for (ReadPartPtr& part : op->parts) part->op = nullptr;  // answers that still come are for nobody
+  device_reads_.erase(std::remove(device_reads_.begin(), device_reads_.end(), op), device_reads_.end());
   if (!op->error.ok() || op->open_parts > 0) {
     for (auto& [cache, line] : op->pins) cache->Unpin(line);
     op->pins.clear();
     return op->error.ok() ? Status(Code::kCancelled, "the read was abandoned") : op->error;
   }
+  if (op->device != nullptr) return Status();
   for (CachedRead::Part& part : op->read->parts) {
     TableCache* cache = caches_.at(part.table).get();
     const RowStore& lines = cache->lines();
@@ -182,15 +198,16 @@ void Client::Unpin(uint64_t token) {
   tokens_.erase(it);
 }
 
-Status Client::Read(CachedRead* read, uint64_t token) {
-  std::unique_ptr<ReadOp> op = BeginRead(read, token);
+Status Client::Read(CachedRead* read, uint64_t token) { return AwaitRead(BeginRead(read, token).get()); }
+
+Status Client::AwaitRead(ReadOp* op) {
   try {
-    const Status waited = Wait([&op] { return op->done(); }, "a lookup");
+    const Status waited = Wait([op] { return op->done(); }, "a lookup");
     if (!waited.ok() && op->error.ok()) op->error = waited;
-    return FinishRead(op.get());
+    return FinishRead(op);
   } catch (...) {
     ++op->open_parts;
-    static_cast<void>(FinishRead(op.get()));
+    static_cast<void>(FinishRead(op));
     throw;
   }
 }
@@ -254,6 +271,10 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
 Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   CheckFork();
   for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
+  for (const CachedWrite::Part& part : write->parts) {
+    const TableCache& cache = *caches_.at(part.table);
+    if (cache.device() != nullptr) return LinesAreElsewhere(cache);
+  }
   HET_RETURN_IF_ERROR(FetchMissing(write, token));
   for (CachedWrite::Part& part : write->parts) {
     TableCache* cache = caches_.at(part.table).get();
@@ -295,17 +316,21 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     Unpin(token);
     TrimCaches();
   } catch (const std::bad_alloc&) {
-    status = Status(
-        Code::kResourceExhausted,
-        "out of memory while pushing; the updates of this step were made and are kept, and go out with "
-        "the next one");
+    status = NoMemoryToPush();
   }
   Unpin(token);
   return status;
 }
 
+Status Client::NoMemoryToPush() {
+  return Status(Code::kResourceExhausted,
+                "out of memory while pushing; the updates of this step were made and are kept, and go out "
+                "with the next one");
+}
+
 void Client::Invalidate(uint64_t table, Span<const Key> keys) {
   TableCache* cache = caches_.at(table).get();
+  if (DeviceLines* lines = LinesOf(*cache)) lines->DropKeys(keys);
   for (Key key : keys) {
     const uint32_t line = cache->lines().Find(key);
     if (line != kNoRow) cache->Drop(line);
@@ -317,11 +342,13 @@ void Client::ForgetTable(uint64_t table) {
   for (Link& link : links_) {
     DropTablePart(&link, caches_.at(table).get());
     link.epochs.erase(table);
+    AskAnew(&link, /*answered_alone=*/false);
   }
 }
 
 void Client::ForgetClean() {
   for (auto& [table, cache] : caches_) {
+    if (DeviceLines* lines = LinesOf(*cache)) lines->DropClean();
     TableCache* const lines = cache.get();
     lines->ForEachLine([lines](uint32_t line) {
       if (lines->pending(line) == 0) lines->Drop(line);

@@ -196,9 +196,11 @@ class Client {
 
   // client.cc: calls
   void Classify(ReadOp* op);
+  Status AwaitRead(ReadOp* op);
   void CheckFork();
   void StartOver();
   Status FetchMissing(CachedWrite* write, uint64_t token);
+  static Status NoMemoryToPush();
 
   // client_push.cc: what becomes a frame, and when
   void PushDue(const CachedWrite& write);
@@ -232,8 +234,19 @@ class Client {
   // client_answer.cc: rows that have come
   bool AnswersRequest(const Reply& reply, const ReadPart& part) const;
   void HandleAnswer(Link* link, const Reply& reply, ReadPart* part);
+  void InstallAnswer(Link* link, uint64_t applied, const TableReply& answer, const ReadPart::Section& section,
+                     ReadOp* op);
   void Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
                bool fetched, bool admit, ReadOp* op);
+  uint64_t MergeFrames(Link* link, TableCache* cache, Key key, uint64_t applied, float* row);
+
+  // client_device.cc: tables whose cache is on a device
+  void ClassifyForDevice(ReadOp* op, bool training);
+  void AnswerForDevice(Link* link, uint64_t applied, const TableReply& answer,
+                       const ReadPart::Section& section);
+  void AskAnew(Link* link, bool answered_alone);
+  static Status Forsaken(const TableSchema& schema);
+  DeviceLines* LinesOf(const TableCache& cache) const { return forsaken_ ? nullptr : cache.device(); }
 
   // client_failures.cc
   void Acknowledge(Link* link, uint64_t last_seq);
@@ -253,6 +266,8 @@ class Client {
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
   std::deque<Link> links_;
   std::map<uint64_t, Pins> tokens_;
+  std::vector<ReadOp*> device_reads_;  // under way
+  bool forsaken_ = false;              // a fork: what is on devices is the parent's
   uint32_t next_request_id_ = 1;
   uint64_t next_frame_ = 1;
   uint64_t jitter_;

@@ -26,35 +26,12 @@ void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
     const TableReply& t =
         *std::find_if(reply.tables.begin(), reply.tables.end(),
                       [&](const TableReply& candidate) { return candidate.table == cache->schema().id(); });
+    if (section.device != nullptr) {
+      AnswerForDevice(link, reply.last_seq, t, section);
+    } else {
+      InstallAnswer(link, reply.last_seq, t, section, op);
+    }
     Counters& counters = cache->counters();
-    const float* row = t.rows.data();
-    auto next_row = [&](Clock clock) {
-      const float* here = clock == 0 ? nullptr : row;
-      if (clock != 0) row += t.row_floats;
-      return here;
-    };
-    for (size_t i = 0; i < t.refreshed.size(); ++i) {
-      const Clock clock = t.refreshed_clocks[i];
-      Install(link, cache, section.checks[t.refreshed[i]], clock, next_row(clock), reply.last_seq, false,
-              false, op);
-    }
-    Vector<uint8_t> admit(section.fetches.size());
-    op->pins.reserve(op->pins.size() + section.fetches.size());  // Install does not ask
-    if (op->token != 0) {
-      size_t incoming = 0;
-      for (size_t i = 0; i < section.fetches.size(); ++i) {
-        const uint64_t hash = cache->lines().Hash(section.fetches[i]);
-        if (cache->lines().Find(section.fetches[i], hash) != kNoRow) continue;
-        admit[i] = cache->Admit(hash);
-        incoming += admit[i];
-      }
-      cache->MakeRoom(incoming);
-      if (cache->queued() > cache->config().write_back_rows) PushQueues();
-    }
-    for (size_t i = 0; i < section.fetches.size(); ++i) {
-      const Clock clock = t.fetched_clocks[i];
-      Install(link, cache, section.fetches[i], clock, next_row(clock), reply.last_seq, true, admit[i], op);
-    }
     counters.update_pull += t.refreshed.size();
     counters.miss_pull += section.fetches.size();
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
@@ -62,6 +39,48 @@ void Client::HandleAnswer(Link* link, const Reply& reply, ReadPart* part) {
   part->op = nullptr;
   --op->open_parts;
   progress_at_ = transport_->Now();
+}
+
+void Client::InstallAnswer(Link* link, uint64_t applied, const TableReply& answer,
+                           const ReadPart::Section& section, ReadOp* op) {
+  TableCache* cache = section.cache;
+  ReplyRows rows(answer);
+  for (size_t i = 0; i < answer.refreshed.size(); ++i) {
+    const Clock clock = answer.refreshed_clocks[i];
+    Install(link, cache, section.checks[answer.refreshed[i]], clock, rows.Next(clock), applied, false, false,
+            op);
+  }
+  Vector<uint8_t> admit(section.fetches.size());
+  op->pins.reserve(op->pins.size() + section.fetches.size());  // Install does not ask
+  if (op->token != 0) {
+    size_t incoming = 0;
+    for (size_t i = 0; i < section.fetches.size(); ++i) {
+      const uint64_t hash = cache->lines().Hash(section.fetches[i]);
+      if (cache->lines().Find(section.fetches[i], hash) != kNoRow) continue;
+      admit[i] = cache->Admit(hash);
+      incoming += admit[i];
+    }
+    cache->MakeRoom(incoming);
+    if (cache->queued() > cache->config().write_back_rows) PushQueues();
+  }
+  for (size_t i = 0; i < section.fetches.size(); ++i) {
+    const Clock clock = answer.fetched_clocks[i];
+    Install(link, cache, section.fetches[i], clock, rows.Next(clock), applied, true, admit[i], op);
+  }
+}
+
+// Puts own frames after `applied` on top of a row as the server had it then; returns their ticks.
+uint64_t Client::MergeFrames(Link* link, TableCache* cache, Key key, uint64_t applied, float* row) {
+  uint64_t own_ticks = 0;
+  for (auto frame = link->After(applied); frame != link->frames.end(); ++frame) {
+    PushFrame::Section* section = frame->Of(cache);
+    const int64_t at = section == nullptr ? -1 : section->Position(key);
+    if (at < 0) continue;
+    const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
+    cache->schema().optimizer().MergeWire(section->update(static_cast<size_t>(at)), ticks, row);
+    own_ticks += ticks;
+  }
+  return own_ticks;
 }
 
 // A row as the server had it after `applied`, with everything of ours that it does not contain put on top.
@@ -101,15 +120,7 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
   } else {
     std::copy_n(row, schema.row_floats(), x);
   }
-  uint64_t own_ticks = 0;
-  for (auto frame = link->After(applied); frame != link->frames.end(); ++frame) {
-    PushFrame::Section* section = frame->Of(cache);
-    const int64_t at = section == nullptr ? -1 : section->Position(key);
-    if (at < 0) continue;
-    const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
-    optimizer.MergeWire(section->update(static_cast<size_t>(at)), ticks, x);
-    own_ticks += ticks;
-  }
+  const uint64_t own_ticks = MergeFrames(link, cache, key, applied, x);
   if (line != kNoRow) {
     cache->base(line) = clock + static_cast<Clock>(own_ticks);
     if (cache->pending(line) > 0) optimizer.MergeInto(cache->UpdateOf(line), cache->pending(line), x);

@@ -26,7 +26,9 @@ void Client::Acknowledge(Link* link, uint64_t last_seq) {
 }
 
 void Client::Reborn(Link* link, uint64_t last_seq) {
+  AskAnew(link, /*answered_alone=*/false);
   for (auto& [table, cache] : caches_) {
+    if (DeviceLines* lines = LinesOf(*cache)) lines->Invalidate(link->partition);
     cache->ForEachLine([&, c = cache.get()](uint32_t line) {
       if (LinkOf(*c, c->lines().meta(line).key) == link) c->SetInvalid(line, true);
     });
@@ -55,6 +57,7 @@ void Client::Forgotten(Link* link) {
 }
 
 void Client::DropTablePart(Link* link, TableCache* cache) {
+  if (DeviceLines* lines = LinesOf(*cache)) lines->Drop(link->partition);
   uint64_t discarded = 0;
   auto of_link = [&](Key key) { return LinkOf(*cache, key) == link; };
   cache->ForEachLine([&](uint32_t line) {
@@ -78,7 +81,9 @@ void Client::NewEpoch(Link* link, TableCache* cache, uint64_t epoch) {
   }
   if (known->second == epoch) return;
   known->second = epoch;
+  AskAnew(link, /*answered_alone=*/false);
   if (config_.on_reload == ClientConfig::kDiscard) return DropTablePart(link, cache);
+  if (DeviceLines* lines = LinesOf(*cache)) lines->Invalidate(link->partition);
   cache->ForEachLine([&](uint32_t line) {
     if (LinkOf(*cache, cache->lines().meta(line).key) == link) cache->SetInvalid(line, true);
   });
@@ -108,6 +113,7 @@ void Client::Failed(Link* link, const std::string& reason, bool connection_lost)
 void Client::Requeue(Link* link, ReadPartPtr part) {
   if (part == nullptr || part->op == nullptr) return;
   for (ReadPart::Section& section : part->sections) {
+    if (section.device != nullptr) continue;  // AskAnew sees to them
     size_t kept = 0;
     for (size_t i = 0; i < section.checks.size(); ++i) {
       const uint32_t line = section.cache->lines().Find(section.checks[i]);

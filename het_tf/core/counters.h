@@ -26,6 +26,7 @@ namespace het {
   X(requests, "request frames with something of this table, sent again ones included")                 \
   X(resends, "pushes sent again after a failure")                                                      \
   X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")              \
+  X(lost_ticks, "ticks lost with a GPU that failed and had not sent them")                             \
   X(repaired, "acknowledged pushes that a server lost and that were kept here and sent again")         \
   X(dropped_pushes, "applied pushes forgotten before they were durable, for want of room")             \
   X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \

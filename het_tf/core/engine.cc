@@ -4,19 +4,25 @@
 #include <cstring>
 #include <new>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/device/device_tables.h"
+#include "het_tf/core/engine_call.h"
 #include "het_tf/core/local_store.h"
 #include "het_tf/core/local_transport.h"
 #include "het_tf/core/row_ops.h"
 #include "het_tf/core/step.h"
 
 namespace het {
+
+Status CheckIds(const BatchCall& call) {
+  size_t ids = 0;
+  for (const FeatureIds& feature : call.features) ids += feature.ids.size();
+  if (ids <= BatchPlan::kMaxIds) return Status();
+  return InvalidArgument("a lookup of " + std::to_string(ids) + " ids; at most " +
+                         std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
+}
+
 namespace {
 
-// Tokens whose plan is kept; an older one still works, its plan is built again.
-constexpr size_t kPlansKept = 8;
-// Tokens that may wait for their gradient; older ones are forgotten.
-constexpr size_t kTokensKept = 65536;
 // Calls that come closer after one another look after their pushes themselves.
 constexpr double kQuietSeconds = 0.005;
 
@@ -26,34 +32,7 @@ ClientConfig EmbeddedConfig() {
   return config;
 }
 
-Status OutOfMemory(const char* during) {
-  return Status(Code::kResourceExhausted,
-                std::string("out of memory during ") + during +
-                    "; no row was changed. Use fewer rows, a smaller dim, or a machine with more memory");
-}
-
-Status TooManyIds(size_t ids) {
-  return InvalidArgument("a lookup of " + std::to_string(ids) + " ids; at most " +
-                         std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
-}
-
 }  // namespace
-
-class Engine::ClientCall {
- public:
-  explicit ClientCall(Engine* engine) : engine_(engine), lock_(engine->client_mutex_) { ++engine_->calls_; }
-  ~ClientCall() {
-    // What this call has left on its way the thread must learn of, unless it will look soon anyway.
-    if (!engine_->remote() || (!engine_->asleep_ && engine_->background_.started())) return;
-    if (!engine_->client_->Busy()) return;
-    engine_->asleep_ = false;
-    engine_->background_.Wake();
-  }
-
- private:
-  Engine* const engine_;
-  const std::lock_guard<std::mutex> lock_;
-};
 
 Engine::Engine(std::string name, size_t threads, TimeFn time)
     : name_(std::move(name)),
@@ -62,6 +41,7 @@ Engine::Engine(std::string name, size_t threads, TimeFn time)
       transport_(std::make_unique<LocalTransport>(service_.get())),
       pool_(std::make_unique<ThreadPool>(threads)),
       client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())),
+      device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
       background_([this] { return LookAfterPushes(); }) {}
 
 Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
@@ -71,6 +51,7 @@ Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> sto
       transport_(std::move(transport)),
       pool_(std::make_unique<ThreadPool>(threads)),
       client_(std::make_unique<Client>(transport_.get(), config)),
+      device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
       background_([this] { return LookAfterPushes(); }) {}
 
 Engine::~Engine() = default;
@@ -107,67 +88,13 @@ void Engine::SetThreads(size_t threads) {
   if (threads != pool_->threads()) pool_ = std::make_unique<ThreadPool>(threads);
 }
 
-// --- tokens
-
-std::unique_ptr<Step> Engine::NewStep() {
-  std::lock_guard<std::mutex> lock(tokens_mutex_);
-  if (spare_.empty()) return std::make_unique<Step>();
-  std::unique_ptr<Step> step = std::move(spare_.back());
-  spare_.pop_back();
-  return step;
-}
-
-void Engine::Recycle(std::unique_ptr<Step> step) {
-  if (step == nullptr) return;
-  std::lock_guard<std::mutex> lock(tokens_mutex_);
-  if (spare_.size() < 4) spare_.push_back(std::move(step));
-}
-
-uint64_t Engine::ReserveToken() {
-  std::lock_guard<std::mutex> lock(tokens_mutex_);
-  return next_token_++;
-}
-
-void Engine::Remember(uint64_t token, std::unique_ptr<Step> step) {
-  std::lock_guard<std::mutex> lock(tokens_mutex_);
-  pending_[token] = std::move(step);
-  ++plans_pending_;
-  oldest_plan_ = std::min(oldest_plan_, token);
-  // The oldest tokens lose their plans, and at last their right to be used.
-  for (auto it = pending_.lower_bound(oldest_plan_); plans_pending_ > kPlansKept; ++it) {
-    oldest_plan_ = it->first + 1;
-    if (it->second == nullptr) continue;
-    if (spare_.size() < 4) spare_.push_back(std::move(it->second));
-    it->second = nullptr;
-    --plans_pending_;
-  }
-  while (pending_.size() > kTokensKept) pending_.erase(pending_.begin());
-}
-
-Status Engine::Consume(uint64_t token, std::unique_ptr<Step>* step) {
-  std::lock_guard<std::mutex> lock(tokens_mutex_);
-  const auto it = pending_.find(token);
-  if (it == pending_.end()) {
-    return FailedPrecondition(
-        "HetApplyGrad: token " + std::to_string(token) +
-        (token == 0 || token >= next_token_
-             ? " was not given by a training lookup of this process"
-             : " was used before: one lookup's gradient can be applied once. Compute the gradient once per "
-               "lookup "
-               "(no persistent tape with two gradient() calls), or call the layer again"));
-  }
-  *step = std::move(it->second);
-  if (*step != nullptr) --plans_pending_;
-  pending_.erase(it);
-  return Status();
-}
-
 // --- lookup
 
 Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
-  size_t ids = 0;
-  for (const FeatureIds& feature : call.features) ids += feature.ids.size();
-  if (ids > BatchPlan::kMaxIds) return TooManyIds(ids);
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  const auto on_device = AllOnDevice(call);
+  if (!on_device.ok()) return on_device.status();
+  if (on_device.value()) return LookupThere(call, out, CallMemory(), token);
   try {
     std::unique_ptr<Step> step = NewStep();
     Status status;
@@ -254,11 +181,13 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
 // --- apply
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
+  const auto on_device = AllOnDevice(call);
+  if (on_device.ok() && on_device.value()) return ApplyThere(call, args, CallMemory(), skipped);
   *skipped = false;
   std::unique_ptr<Step> step;
   HET_RETURN_IF_ERROR(Consume(args.token, &step));
   std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  Status status = RefuseWhileLoading();
+  Status status = on_device.ok() ? RefuseWhileLoading() : on_device.status();
   try {
     if (status.ok() && step == nullptr) {
       step = NewStep();
@@ -268,10 +197,7 @@ Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped
   } catch (const std::bad_alloc&) {
     status = OutOfMemory("HetApplyGrad");
   }
-  if (!status.ok() || *skipped) {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    client_->Unpin(args.token);
-  }
+  if (!status.ok() || *skipped) Release(args.token);
   Recycle(std::move(step));
   return status;
 }
@@ -289,8 +215,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
     any_active = true;
   }
   if (!any_active) {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    client_->Unpin(args.token);
+    Release(args.token);
     return Status();
   }
 
@@ -390,7 +315,9 @@ Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* s
 Status Engine::Flush() {
   const ClientCall call_of_client(this);
   try {
-    return client_->Flush();
+    const Status device = device_->Flush();
+    const Status status = client_->Flush();
+    return device.ok() ? status : device;
   } catch (const std::bad_alloc&) {
     return OutOfMemory("a flush");
   }

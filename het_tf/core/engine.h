@@ -1,9 +1,14 @@
 // All tables of one namespace in this process, and the two operations of a step. What the kernels call.
 //
-// A table is served in one of two ways, chosen when it is created:
-//   direct   the embedded store's partitions are the store: lookups gather from them and updates apply in
-//   place; cached   an embedding cache with per-row clocks stands before the store (client.h), as before a
-//   remote one.
+// A table is served in one of three ways, chosen when it is created:
+//   direct     the embedded store's partitions are the store: lookups gather from them and updates apply in
+//              place
+//   cached     an embedding cache with per-row clocks stands before the store (client.h), as before a remote
+//              one
+//   on device  the same, with the cache in the memory of a device (device/device_tables.h). Its calls take
+//   ids,
+//              rows and gradients there, or in this process's memory as all others do
+// Tables of the last kind and of the other two do not go into one call.
 //
 // Concurrency: every method is thread-safe. Lookups of direct tables run side by side (a partition's mutex is
 // held while its rows are copied); Apply calls of one engine run one after the other; a cached table's client
@@ -50,6 +55,8 @@
 namespace het {
 
 class Client;
+class DeviceTables;
+struct CallMemory;
 struct ClientConfig;
 struct GradientSums;
 struct MergedSums;
@@ -107,6 +114,10 @@ class Engine {
   // remembered: neither caches nor counters of use change. `out` may be empty: then nothing is copied.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
+  // The same of tables on the device, with ids and `out` there. Rows are there when what is put on the stream
+  // afterwards runs. `stream`: a cudaStream_t.
+  Status LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token);
+
   struct ApplyArgs {
     uint64_t token = 0;                  // of the Lookup; consumed, even when the call fails
     Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
@@ -120,6 +131,10 @@ class Engine {
   // token was used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with
   // kSkip *skipped becomes true. After an error no row has changed.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
+
+  // The same of tables on the device, with ids and gradients there. When it returns, nothing of the stream
+  // uses its arguments but what was put there before.
+  Status ApplyOnDevice(const BatchCall& call, const ApplyArgs& args, void* stream, bool* skipped);
 
   // Apply in two halves, for workers that sum their gradients before one of them ticks (gradient_sums.h).
   // The first consumes the token and changes no row; errors as of Apply. Learning rates are not looked at.
@@ -137,6 +152,8 @@ class Engine {
   // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the
   // new bound; an error of that leaves the bounds as they were. Nothing to do for a direct table.
   Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
+  // For tests.
+  DeviceTables* device() { return device_.get(); }
   // Whether tables live elsewhere than in this process.
   bool remote() const { return service_ == nullptr; }
 
@@ -177,6 +194,15 @@ class Engine {
   uint64_t ReserveToken();
   void Remember(uint64_t token, std::unique_ptr<Step> step);
   Status Consume(uint64_t token, std::unique_ptr<Step>* step);
+  // Its rows may leave the cache that they are in.
+  void Release(uint64_t token);
+
+  // engine_device.cc
+  static Result<bool> AllOnDevice(const BatchCall& call);
+  Status LookupThere(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
+                     uint64_t* token);
+  Status ApplyThere(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped);
+  Result<std::string> DeviceStats(const Table& table);
 
   Status LookupDirect(const BatchCall& call, Step* step);
   Status LookupCached(const BatchCall& call, Step* step, uint64_t token);
@@ -212,6 +238,7 @@ class Engine {
 
   std::mutex client_mutex_;  // the cache of the cached tables, transport_, and what follows
   std::unique_ptr<Client> client_;
+  std::unique_ptr<DeviceTables> device_;
   uint64_t calls_ = 0;  // so far
   bool asleep_ = true;  // the thread sleeps until something happens that it knows of
   // Of the thread: how many calls there were when it looked, and how long it leaves a running call alone.
@@ -224,7 +251,8 @@ class Engine {
 
   std::mutex tokens_mutex_;  // guards what follows
   uint64_t next_token_ = 1;
-  std::map<uint64_t, std::unique_ptr<Step>> pending_;  // null: the plan was given up
+  // Null: the plan was given up, or it is the device's.
+  std::map<uint64_t, std::unique_ptr<Step>> pending_;
   size_t plans_pending_ = 0;
   uint64_t oldest_plan_ = 1;  // no token below has a plan
   std::vector<std::unique_ptr<Step>> spare_;

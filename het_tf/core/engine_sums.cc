@@ -86,10 +86,7 @@ Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, Gradie
     status =
         Status(Code::kResourceExhausted, "out of memory while gradients were summed; no row was changed");
   }
-  {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    client_->Unpin(args.token);
-  }
+  Release(args.token);
   Recycle(std::move(step));
   return status;
 }

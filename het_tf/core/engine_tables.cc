@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/client.h"
+#include "het_tf/core/device/device_tables.h"
 #include "het_tf/core/engine.h"
 #include "het_tf/core/step.h"
 
@@ -78,7 +79,8 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
       HET_RETURN_IF_ERROR(CheckPolicyName(cache.policy));
       if (cache.on_device() && cache.capacity == 0) {
         return InvalidArgument(
-            "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "
+            "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. "
+            "Give "
             "cache_rows, or device \"cpu\"");
       }
       options.cache = cache;
@@ -106,10 +108,27 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
         "table '" + spec.name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
             "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
   }
-  HET_RETURN_IF_ERROR(store_->CreateTable(schema.value()));
+  const uint64_t id = schema.value()->id();
+  const bool on_device = options.cache && options.cache->on_device();
+  if (on_device) {
+    // First, since it may find no room: then there is no table either.
+    std::lock_guard<std::mutex> client_lock(client_mutex_);
+    HET_RETURN_IF_ERROR(device_->Add(schema.value(), *options.cache));
+  }
+  const Status created = store_->CreateTable(schema.value());
   std::lock_guard<std::mutex> client_lock(client_mutex_);
+  if (!created.ok()) {
+    if (on_device) device_->Remove(id);
+    return created;
+  }
   std::lock_guard<std::mutex> lock(tables_mutex_);
-  if (options.cache) HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
+  if (on_device) {
+    const Status connected = device_->ConnectWithClient(id, *options.cache);
+    if (!connected.ok()) device_->Remove(id);
+    HET_RETURN_IF_ERROR(connected);
+  } else if (options.cache) {
+    HET_RETURN_IF_ERROR(client_->AddTable(schema.value(), *options.cache));
+  }
   auto table = std::make_shared<Table>();
   table->schema = schema.value();
   table->options = options;
@@ -167,6 +186,7 @@ Status Engine::DropTable(const std::string& name) {
   std::lock_guard<std::mutex> client_lock(client_mutex_);
   std::lock_guard<std::mutex> lock(tables_mutex_);
   client_->RemoveTable(table.value()->schema->id());
+  device_->Remove(table.value()->schema->id());
   tables_.erase(name);
   generation_.fetch_add(1);
   return Status();
@@ -259,6 +279,12 @@ Result<std::string> Engine::Stats(const std::string& name) {
   if (t.options.cache) {
     std::lock_guard<std::mutex> lock(client_mutex_);
     if (!client_->HasTable(t.schema->id())) return TableIsGone(t);
+    if (t.options.cache->on_device()) {
+      auto stats = DeviceStats(t);
+      if (!stats.ok()) return stats.status();
+      json["cache"] = nlohmann::json::parse(stats.value());
+      return json.dump();
+    }
     const TableCache& cache = *client_->cache(t.schema->id());
     json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
     json["cache"]["rows"] = cache.lines().size();

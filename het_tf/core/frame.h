@@ -104,6 +104,23 @@ struct TableReply {
   Vector<uint64_t> lag_histogram;  // see LagBucket
 };
 
+// The rows of a reply in their order: of the refreshed and then of the fetched keys.
+class ReplyRows {
+ public:
+  explicit ReplyRows(const TableReply& reply) : row_(reply.rows.data()), floats_(reply.row_floats) {}
+  // The row of the next key, whose clock this is; null: it does not exist.
+  const float* Next(Clock clock) {
+    if (clock == 0) return nullptr;
+    const float* row = row_;
+    row_ += floats_;
+    return row;
+  }
+
+ private:
+  const float* row_;
+  size_t floats_;
+};
+
 struct Reply {
   FrameStatus status = FrameStatus::kOk;
   std::string message;

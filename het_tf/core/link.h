@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "het_tf/core/device/device_rows.h"
 #include "het_tf/core/frame.h"
 #include "het_tf/core/table_cache.h"
 
@@ -23,6 +24,10 @@ struct ReadPart {
     Vector<Key> checks;
     Vector<Clock> clocks;
     Vector<Key> fetches;
+    // Rows are for a device: where they go, and the positions of checks and fetches there.
+    DeviceRead::Part* device = nullptr;
+    Vector<uint32_t> check_at{};
+    Vector<uint32_t> fetch_at{};
   };
   ReadOp* op = nullptr;  // null: nobody waits for the answer any more
   Vector<Section> sections;

@@ -96,7 +96,7 @@ std::vector<std::string> Optimizer::Names() {
   return names;
 }
 
-std::map<std::string, double> Optimizer::Params(const OptimizerSpec& spec) {
+std::map<std::string, double> Optimizer::AllParams(const OptimizerSpec& spec) {
   std::map<std::string, double> params = spec.params;
   for (const OptimizerEntry& entry : Entries()) {
     if (spec.name != entry.name) continue;

@@ -53,7 +53,7 @@ class Optimizer {
   static Result<std::unique_ptr<Optimizer>> Create(const OptimizerSpec& spec, size_t dim);
   static std::vector<std::string> Names();
   // All hyper-parameters of a legal spec: those that it leaves out have their defaults.
-  static std::map<std::string, double> Params(const OptimizerSpec& spec);
+  static std::map<std::string, double> AllParams(const OptimizerSpec& spec);
 
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

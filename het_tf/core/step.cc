@@ -134,15 +134,18 @@ Status TableIsGone(const Table& table) {
                             "' was dropped; create it again (build the layer), or load a checkpoint");
 }
 
-Status NonFiniteGradient(const BatchCall& call, Step* step, const BatchPlan::Group& group) {
-  const TableSchema& schema = *call.tables[group.table]->schema;
-  const size_t dim = schema.dim();
-  size_t u = 0;
-  while (u + 1 < group.uniques && ScaleAndCheckFinite(step->values_of(group, dim) + u * dim, dim, 1)) ++u;
+Status NonFiniteGradient(const Table& table, Key key) {
   return InvalidArgument(
-      "gradient of table '" + schema.spec().name + "' for id " + std::to_string(step->plan.keys(group)[u]) +
+      "gradient of table '" + table.schema->spec().name + "' for id " + std::to_string(key) +
       " is NaN or Inf; no row was changed. Lower the learning rate, clip the loss, or check "
       "the inputs");
+}
+
+Status NonFiniteGradient(const BatchCall& call, Step* step, const BatchPlan::Group& group) {
+  const size_t dim = call.tables[group.table]->schema->dim();
+  size_t u = 0;
+  while (u + 1 < group.uniques && ScaleAndCheckFinite(step->values_of(group, dim) + u * dim, dim, 1)) ++u;
+  return NonFiniteGradient(*call.tables[group.table], step->plan.keys(group)[u]);
 }
 
 }  // namespace het

@@ -78,6 +78,7 @@ void TickGroup(Shard* shard, BatchPlan* plan, const BatchPlan::Group& group, flo
 
 Status TableIsGone(const Table& table);
 
+Status NonFiniteGradient(const Table& table, Key key);
 // Names the first key of the group whose sum is not finite.
 Status NonFiniteGradient(const BatchCall& call, Step* step, const BatchPlan::Group& group);
 

@@ -10,7 +10,7 @@ class ApplyGradKernel {
  public:
   static Result<std::unique_ptr<ApplyGradKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ApplyGradKernel>();
-    auto spec = CallSpec::Create(context);
+    auto spec = GetCallSpec(context);
     if (!spec.ok()) return spec.status();
     kernel->spec_ = std::move(spec.value());
     return kernel;
@@ -42,7 +42,7 @@ class ApplyCountKernel {
  public:
   static Result<std::unique_ptr<ApplyCountKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ApplyCountKernel>();
-    auto spec = CallSpec::Create(context);
+    auto spec = GetCallSpec(context);
     if (!spec.ok()) return spec.status();
     kernel->spec_ = std::move(spec.value());
     return kernel;

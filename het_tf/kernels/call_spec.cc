@@ -1,26 +1,24 @@
 #include "het_tf/kernels/call_spec.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace het {
 
-Result<std::unique_ptr<CallSpec>> CallSpec::Create(TF_OpKernelConstruction* context) {
-  auto tables = GetStringListAttr(context, "tables");
-  if (!tables.ok()) return tables.status();
-  auto specs = GetStringAttr(context, "specs");
-  if (!specs.ok()) return specs.status();
+Result<std::unique_ptr<CallSpec>> CallSpec::Create(const std::vector<std::string>& tables,
+                                                   const std::string& specs) {
   auto call = std::make_unique<CallSpec>();
-  HET_RETURN_IF_ERROR(call->Parse(specs.value()));
-  if (tables.value().size() != call->features_.size()) {
-    return InvalidArgument("attribute tables names " + std::to_string(tables.value().size()) +
+  HET_RETURN_IF_ERROR(call->Parse(specs));
+  if (tables.size() != call->features_.size()) {
+    return InvalidArgument("attribute tables names " + std::to_string(tables.size()) +
                            " tables, one a feature, but specs has " + std::to_string(call->features_.size()) +
                            " features");
   }
   for (size_t f = 0; f < call->features_.size(); ++f) {
     const std::string& named = call->tables_[call->features_[f].table];
-    if (tables.value()[f] != named) {
-      return InvalidArgument("attribute tables says '" + tables.value()[f] + "' for feature " +
-                             std::to_string(f) + ", specs says '" + named + "'");
+    if (tables[f] != named) {
+      return InvalidArgument("attribute tables says '" + tables[f] + "' for feature " + std::to_string(f) +
+                             ", specs says '" + named + "'");
     }
   }
   return call;
@@ -100,19 +98,32 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
   return Resolved{std::move(engine), std::move(tables)};
 }
 
-Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first) {
-  IdInputs inputs;
-  for (size_t f = 0; f < spec.features().size(); ++f) {
-    auto tensor = GetInput(context, first + static_cast<int>(f));
-    if (!tensor.ok()) return tensor.status();
-    const TF_Tensor* ids = tensor.value().get();
-    inputs.features.push_back(
-        {spec.features()[f].table,
-         {static_cast<const int64_t*>(TF_TensorData(ids)), static_cast<size_t>(TF_TensorElementCount(ids))},
-         spec.features()[f].padding_id});
-    inputs.tensors.push_back(std::move(tensor.value()));
+Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale) {
+  // 0 arrives when the probe is no part of the loss.
+  if (loss_scale == 0 && spec.needs_loss_scale()) {
+    return FailedPrecondition(
+        "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
+        "and the tables would be trained with scaled gradients. In a custom loop add the model's losses "
+        "before scaling: loss += tf.add_n(model.losses)");
   }
-  return inputs;
+  const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
+  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN makes the
+  // LossScaleOptimizer do the same and lower the scale.
+  return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
+}
+
+Status CheckLearningRates(const CallSpec& spec, Span<const float> rates) {
+  if (rates.size() != spec.tables().size()) {
+    return InvalidArgument("HetApplyGrad: " + std::to_string(rates.size()) + " learning rates for " +
+                           std::to_string(spec.tables().size()) + " tables");
+  }
+  for (size_t t = 0; t < rates.size(); ++t) {
+    if (!std::isfinite(rates[t])) {
+      return InvalidArgument("HetApplyGrad: the learning rate of table '" + spec.tables()[t] +
+                             "' is not finite");
+    }
+  }
+  return Status();
 }
 
 }  // namespace het

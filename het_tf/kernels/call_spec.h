@@ -1,5 +1,5 @@
 // What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the tables that it
-// names, looked up when they are used.
+// names, looked up when they are used. It knows nothing of TensorFlow: kernels of every device use it.
 //
 // specs is one JSON object:
 //   "namespace"   whose tables; "" is the default one
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "het_tf/core/engine.h"
-#include "het_tf/kernels/tf_util.h"
 
 namespace het {
 
@@ -35,8 +34,9 @@ class CallSpec {
     std::shared_ptr<const std::vector<TablePtr>> tables;
   };
 
-  // Reads the attributes `tables` and `specs`.
-  static Result<std::unique_ptr<CallSpec>> Create(TF_OpKernelConstruction* context);
+  // Of the attributes `tables` and `specs`.
+  static Result<std::unique_ptr<CallSpec>> Create(const std::vector<std::string>& tables,
+                                                  const std::string& specs);
 
   const std::vector<Feature>& features() const { return features_; }
   const std::vector<std::string>& tables() const { return tables_; }
@@ -71,13 +71,15 @@ class CallSpec {
   std::shared_ptr<const std::vector<TablePtr>> resolved_;
 };
 
-// The ids of a call's features, borrowed from the op's inputs.
-struct IdInputs {
-  std::vector<TfTensor> tensors;
-  std::vector<FeatureIds> features;
+// What a call does with its gradients: the inputs `scale` and `loss_scale` of HetApplyGrad.
+struct GradientScale {
+  float scale = 1;  // what they are multiplied by: scale / loss_scale
+  NonFinite non_finite = NonFinite::kRaise;
 };
-// Inputs [first, first + spec.features().size()).
-Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first);
+// FailedPrecondition: a loss scale is needed and absent.
+Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale);
+// InvalidArgument: not one for each table, or one is not finite.
+Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
 
 }  // namespace het
 

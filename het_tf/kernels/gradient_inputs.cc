@@ -1,7 +1,5 @@
 #include "het_tf/kernels/gradient_inputs.h"
 
-#include <cmath>
-
 namespace het {
 namespace {
 
@@ -43,8 +41,8 @@ Engine::ApplyArgs GradientInputs::args() const {
   Engine::ApplyArgs args;
   args.token = token;
   args.gradients = pointers;
-  args.scale = scale;
-  args.non_finite = non_finite;
+  args.scale = scale.scale;
+  args.non_finite = scale.non_finite;
   return args;
 }
 
@@ -62,18 +60,9 @@ Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const Call
   if (!scale.ok()) return scale.status();
   auto loss_scale = GetScalar(context, scale_index + 1, "loss_scale");
   if (!loss_scale.ok()) return loss_scale.status();
-  // 0 arrives when the probe is no part of the loss.
-  if (loss_scale.value() == 0 && spec.needs_loss_scale()) {
-    return FailedPrecondition(
-        "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
-        "and the tables would be trained with scaled gradients. In a custom loop add the model's losses "
-        "before scaling: loss += tf.add_n(model.losses)");
-  }
-  const float divisor = loss_scale.value() == 0 ? 1.0f : loss_scale.value();
-  inputs.scale = scale.value() / divisor;
-  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN makes the
-  // LossScaleOptimizer do the same and lower the scale.
-  inputs.non_finite = divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip;
+  auto scales = ScaleOfGradients(spec, scale.value(), loss_scale.value());
+  if (!scales.ok()) return scales.status();
+  inputs.scale = scales.value();
   return inputs;
 }
 
@@ -83,17 +72,8 @@ Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const Ca
   if (!rates.ok()) return rates.status();
   *tensor = std::move(rates.value());
   const size_t given = static_cast<size_t>(TF_TensorElementCount(tensor->get()));
-  if (given != spec.tables().size()) {
-    return InvalidArgument("HetApplyGrad: " + std::to_string(given) + " learning rates for " +
-                           std::to_string(spec.tables().size()) + " tables");
-  }
   const Span<const float> values(static_cast<const float*>(TF_TensorData(tensor->get())), given);
-  for (size_t t = 0; t < given; ++t) {
-    if (!std::isfinite(values[t])) {
-      return InvalidArgument("HetApplyGrad: the learning rate of table '" + spec.tables()[t] +
-                             "' is not finite");
-    }
-  }
+  HET_RETURN_IF_ERROR(CheckLearningRates(spec, values));
   return values;
 }
 

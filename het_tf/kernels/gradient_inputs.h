@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "het_tf/kernels/call_spec.h"
+#include "het_tf/kernels/id_inputs.h"
 
 namespace het {
 
@@ -13,8 +13,7 @@ struct GradientInputs {
   std::vector<TfTensor> tensors;
   std::vector<const float*> pointers;
   uint64_t token = 0;
-  float scale = 1;  // what gradients are multiplied by: scale / loss_scale
-  NonFinite non_finite = NonFinite::kRaise;
+  GradientScale scale;
 
   BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features}; }
   // All but the learning rates.

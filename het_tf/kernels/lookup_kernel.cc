@@ -1,5 +1,5 @@
 // HetLookup: the rows of all features of a model, in one call.
-#include "het_tf/kernels/call_spec.h"
+#include "het_tf/kernels/id_inputs.h"
 #include "het_tf/kernels/online_tables.h"
 
 namespace het {
@@ -9,7 +9,7 @@ class LookupKernel {
  public:
   static Result<std::unique_ptr<LookupKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<LookupKernel>();
-    auto spec = CallSpec::Create(context);
+    auto spec = GetCallSpec(context);
     if (!spec.ok()) return spec.status();
     auto training = GetBoolAttr(context, "training");
     if (!training.ok()) return training.status();
@@ -64,7 +64,7 @@ class LookupKernel {
       const BatchCall call{*resolved.tables, inputs.value().features};
       HET_RETURN_IF_ERROR(resolved.engine->Lookup(call, out, training_ ? &token : nullptr));
     } else {
-      HET_RETURN_IF_ERROR(online.Lookup(inputs.value(), out));
+      HET_RETURN_IF_ERROR(online.Lookup(inputs.value().features, out));
     }
     HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
     return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);

@@ -38,11 +38,11 @@ Result<OnlineTables::Resolved> OnlineTables::Resolve() {
   return Resolved{reader_, &tables_};
 }
 
-Status OnlineTables::Resolved::Lookup(const IdInputs& inputs, Span<float* const> out) const {
+Status OnlineTables::Resolved::Lookup(Span<const FeatureIds> features, Span<float* const> out) const {
   std::vector<serve::OnlineRead> reads;
-  reads.reserve(inputs.features.size());
-  for (size_t f = 0; f < inputs.features.size(); ++f) {
-    const FeatureIds& feature = inputs.features[f];
+  reads.reserve(features.size());
+  for (size_t f = 0; f < features.size(); ++f) {
+    const FeatureIds& feature = features[f];
     reads.push_back({(*tables)[feature.table], feature.ids, feature.padding_id, out[f]});
   }
   return reader->Lookup({reads.data(), reads.size()});

@@ -21,7 +21,7 @@ class OnlineTables {
     const std::vector<serve::OnlineTable*>* tables = nullptr;
 
     // out[f] receives the rows of feature f.
-    Status Lookup(const IdInputs& inputs, Span<float* const> out) const;
+    Status Lookup(Span<const FeatureIds> features, Span<float* const> out) const;
   };
 
   // InvalidArgument: the options are none. `spec` outlives it.

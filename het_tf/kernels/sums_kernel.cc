@@ -13,7 +13,7 @@ class SumGradsKernel {
  public:
   static Result<std::unique_ptr<SumGradsKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<SumGradsKernel>();
-    auto spec = CallSpec::Create(context);
+    auto spec = GetCallSpec(context);
     if (!spec.ok()) return spec.status();
     kernel->spec_ = std::move(spec.value());
     return kernel;
@@ -82,7 +82,7 @@ class ApplySumsKernel {
  public:
   static Result<std::unique_ptr<ApplySumsKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ApplySumsKernel>();
-    auto spec = CallSpec::Create(context);
+    auto spec = GetCallSpec(context);
     if (!spec.ok()) return spec.status();
     kernel->spec_ = std::move(spec.value());
     return kernel;

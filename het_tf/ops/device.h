@@ -11,12 +11,12 @@
 
 extern "C" {
 
-// The library that works the device (kernels/cuda/device_cache.h), by path. Once a process; an equal second
-// call is fine. FailedPrecondition: another one is in use, or it is of another version. NotFound: it cannot
-// be loaded.
-HET_EXPORT int HetLoadDeviceLibrary(const char* path);
-// Text: one JSON object: "executor", "built", "name", "compute_capability", "driver_version", "memory_bytes",
-// "free_bytes" (HetDevInfo). FailedPrecondition: there is no device, no library, or the driver is too old;
+// The library that works the device (kernels/cuda/device_cache.h), by path; and the device, a number among
+// those that this process sees. Once a process; an equal second call is fine. FailedPrecondition: others are
+// in use, or the library is of another version. NotFound: it cannot be loaded.
+HET_EXPORT int HetLoadDeviceLibrary(const char* path, int device);
+// Text: one JSON object: "library", "device", and of HetDevInfo "executor", "built", "name",
+// "compute_capability", "driver_version", "runtime_version", "multiprocessors", "memory_bytes", "free_bytes". FailedPrecondition: there is no device, no library, or the driver is too old;
 // the text has the remedy.
 HET_EXPORT int HetDescribeDevice();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace het {
 namespace {
@@ -42,13 +43,15 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
   config.capacity = cache.capacity;
   config.dim = schema.dim();
   config.row_floats = static_cast<uint32_t>(schema.row_floats());
-  config.policy = cache.policy == "lru" ? HET_DEV_LRU : cache.policy == "lfu" ? HET_DEV_LFU : HET_DEV_LIGHT_LFU;
+  config.policy = cache.policy == "lru"   ? HET_DEV_LRU
+                  : cache.policy == "lfu" ? HET_DEV_LFU
+                                          : HET_DEV_LIGHT_LFU;
   const OptimizerSpec& spec = schema.spec().optimizer;
   const DeviceOptimizer& optimizer =
       *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
                     [&](const DeviceOptimizer& candidate) { return spec.name == candidate.name; });
   config.optimizer = optimizer.number;
-  const std::map<std::string, double> params = Optimizer::Params(spec);
+  const std::map<std::string, double> params = Optimizer::AllParams(spec);
   for (size_t i = 0; i < std::size(optimizer.params) && optimizer.params[i] != nullptr; ++i) {
     config.params[i] = params.at(optimizer.params[i]);
   }
@@ -67,8 +70,8 @@ Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConf
   while (too_many - fits > 1) {
     config.capacity = (fits + (too_many - fits) / 2) * kBucket;
     uint64_t taken = 0;
-    HET_RETURN_IF_ERROR(
-        library.ToStatus(library.HetDevTableBytes(&config, &taken), std::string("table '") + config.name + "'"));
+    HET_RETURN_IF_ERROR(library.ToStatus(library.HetDevTableBytes(&config, &taken),
+                                         std::string("table '") + config.name + "'"));
     (taken <= bytes ? fits : too_many) = config.capacity / kBucket;
   }
   return fits * kBucket;
@@ -93,8 +96,8 @@ void DeviceTable::Forsake() {
   unsent_ = 0;
 }
 
-Status DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
-                            bool* went) {
+int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
+                         bool* went) {
   auto forget = [&](int what, const uint8_t* partitions) {
     uint64_t discarded = 0;
     const int answer = library.HetDevForget(context, handle, what, partitions, stream, &discarded);
@@ -126,8 +129,7 @@ Status DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context
     answer = forget(HET_DEV_INVALIDATE, invalidated_ == invalid_.size() ? nullptr : invalid_.data());
     if (answer == HET_DEV_OK) Reset(&invalid_, &invalidated_);
   }
-  return answer == HET_DEV_OK ? Status()
-                              : library.ToStatus(answer, "forgetting rows of table '" + name() + "'");
+  return answer;
 }
 
 void DeviceTable::Ticked(uint64_t ticks) {
@@ -139,6 +141,11 @@ void DeviceTable::Gave(const HetDevUpdates& updates) {
   uint64_t ticks = 0;
   for (uint64_t i = 0; i < updates.n; ++i) ticks += updates.ticks[i];
   unsent_ -= std::min(unsent_, ticks);
+}
+
+uint64_t DeviceTable::Lost() {
+  if (counters != nullptr) counters->lost_ticks += unsent_;
+  return std::exchange(unsent_, 0);
 }
 
 void DeviceTable::Discard(uint64_t ticks) {

@@ -15,8 +15,8 @@ namespace het {
 
 // What the library is told of a table. `store`: of any of its partitions. Borrows the schema's name.
 //
-// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetBounds may raise it. So
-// a row takes 8 * row_floats bytes and some 32 of clocks, wherever the bound stands.
+// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetBounds may raise it.
+// So a row takes 8 * row_floats bytes and some 32 of clocks, wherever the bound stands.
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
 
 // The most rows whose cache takes at most `bytes` there; 0: not even a bucket fits.
@@ -29,6 +29,7 @@ class DeviceTable final : public DeviceLines {
   DeviceTable(Schema schema, uint32_t partitions);
 
   const TableSchema& schema() const { return *schema_; }
+  const Schema& shared_schema() const { return schema_; }
   const std::string& name() const { return schema_->spec().name; }
 
   void Invalidate(uint32_t partition) override;
@@ -37,17 +38,17 @@ class DeviceTable final : public DeviceLines {
   void DropClean() override { clean_ = true; }
   void Forsake() override;
 
-  // Tells the device what has happened. *went: rows that were there may be gone. After an error it remains to
-  // be told.
-  Status CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream, bool* went);
+  // Tells the device what has happened; a code of the library. *went: rows that were there may be gone. After
+  // an error it remains to be told.
+  int CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream, bool* went);
   // All rows are to go.
   bool dropped() const { return dropped_ == drop_.size(); }
 
   // Ticks that were made on the device, and given away by it.
   void Ticked(uint64_t ticks);
   void Gave(const HetDevUpdates& updates);
-  // Ticks that are nowhere but on the device.
-  uint64_t unsent() const { return unsent_; }
+  // The device is lost. Returns the ticks that were nowhere else.
+  uint64_t Lost();
 
   // While the table is the client's.
   Counters* counters = nullptr;

@@ -36,20 +36,22 @@ namespace het {
   X(HetDevTick)                 \
   X(HetDevTake)                 \
   X(HetDevForget)               \
-  X(HetDevForgetKeys)
-
+  X(HetDevForgetKeys)           \
+  X(HetDevFailAllocation)
 
 // Its functions under their own names: library->HetDevLookup(...).
 class DeviceLibrary {
  public:
-  // FailedPrecondition: another one is in use, or it is of another version. NotFound: it cannot be loaded. An
+  // `device`: the one that this process uses, a number among those that it sees. FailedPrecondition: another
+  // library or device is in use, or the library is of another version. NotFound: it cannot be loaded. An
   // equal second call is fine.
-  static Status Load(const std::string& path);
+  static Status Load(const std::string& path, int device);
   // FailedPrecondition: none was loaded.
   static Result<const DeviceLibrary*> Get();
 
   const std::string& path() const { return path_; }
-  // Device 0 of those that are visible. FailedPrecondition: there is none, or its driver is too old.
+  int device() const { return device_; }
+  // FailedPrecondition: there is no device, or its driver is too old.
   Result<HetDevInfo> Describe() const;
 
   // What a function's answer means. `doing` is the subject of the message: "a lookup of table 't'".
@@ -63,6 +65,7 @@ class DeviceLibrary {
   Status Open(const std::string& path);
 
   std::string path_;
+  int device_ = 0;
 };
 
 }  // namespace het

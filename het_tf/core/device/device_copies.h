@@ -1,0 +1,34 @@
+// Copies between the device and host memory, for calls whose ids and rows are on the device while their
+// tables are not: one context for the process.
+#ifndef HET_TF_CORE_DEVICE_DEVICE_COPIES_H_
+#define HET_TF_CORE_DEVICE_DEVICE_COPIES_H_
+
+#include <cstddef>
+#include <mutex>
+
+#include "het_tf/core/device/library.h"
+
+namespace het {
+
+class DeviceCopies {
+ public:
+  // FailedPrecondition: there is no library or device, or this process is a fork of one that uses it.
+  static Result<DeviceCopies*> Get();
+
+  // The copy has ended when they return. Thread-safe.
+  Status In(void* device, const void* host, size_t bytes, HetDevStream stream);
+  Status Out(void* host, const void* device, size_t bytes, HetDevStream stream);
+
+ private:
+  DeviceCopies(const DeviceLibrary* library, HetDevContext* context, int process)
+      : library_(library), context_(context), process_(process) {}
+
+  const DeviceLibrary* const library_;
+  HetDevContext* const context_;
+  const int process_;
+  std::mutex mutex_;  // guards the context
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_DEVICE_DEVICE_COPIES_H_

@@ -1,0 +1,375 @@
+// One step on the device: DeviceTables::Lookup and Apply.
+#include "het_tf/core/device/device_step.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/step.h"
+
+namespace het {
+namespace {
+
+// Scratch memory beyond this goes back after the call that needed it.
+constexpr size_t kScratchKept = size_t{64} << 20;
+// Between a read of the store and its installation rows of a table may go, because it was cleared or its
+// partition came to life again. So often in one call they do not.
+constexpr int kMostRounds = 64;
+
+static_assert(kNoBase == HET_DEV_NO_BASE);
+
+Status NeverQuiet(const std::string& subject) {
+  return Status(Code::kAborted, subject + ": its rows were taken away " + std::to_string(kMostRounds) +
+                                    " times while they were fetched. Look at the parameter servers' logs: "
+                                    "one of them keeps restarting, or a table is cleared over and over");
+}
+
+}  // namespace
+
+std::string DeviceTables::Batch::Subject() const {
+  std::string subject = std::string(doing) + (tables.size() == 1 ? " of table '" : " of tables '");
+  for (size_t t = 0; t < tables.size(); ++t) subject += (t == 0 ? "" : "', '") + tables[t]->name();
+  return subject + "'";
+}
+
+// --- a call in the library's words
+
+Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, Batch* batch) {
+  batch->stream = memory.stream;
+  for (const TablePtr& given : call.tables) {
+    const uint64_t id = given->schema->id();
+    const auto it = tables_.find(id);
+    if (it == tables_.end() || !client_->HasTable(id)) return TableIsGone(*given);
+    HET_RETURN_IF_ERROR(client_->CheckDevice(id));
+    DeviceTable* const table = it->second.get();
+    if (std::find(batch->tables.begin(), batch->tables.end(), table) != batch->tables.end()) {
+      return InvalidArgument("table '" + table->name() +
+                             "' is named twice in one call; name it once, and let features share it");
+    }
+    HetDevUse use = {};
+    use.table = table->handle;
+    use.push_bound = client_->cache(id)->config().push_bound;
+    batch->tables.push_back(table);
+    batch->uses.push_back(use);
+  }
+  for (const FeatureIds& given : call.features) {
+    HetDevFeature feature = {};
+    feature.use = given.table;
+    feature.n = given.ids.size();
+    feature.ids = given.ids.data();
+    feature.has_padding = given.padding_id.has_value() ? 1 : 0;
+    feature.padding_id = given.padding_id.value_or(0);
+    batch->ids += feature.n;
+    batch->floats += feature.n * call.tables[given.table]->schema->dim();
+    batch->features.push_back(feature);
+  }
+  batch->batch = {batch->uses.data(), static_cast<uint32_t>(batch->uses.size()), batch->features.data(),
+                  static_cast<uint32_t>(batch->features.size())};
+  exports_.reserve(tables_.size());
+  return Status();
+}
+
+void DeviceTables::Place(const DeviceCalls::Step& step, Batch* batch) {
+  for (HetDevUse& use : batch->uses) {
+    use.stamp = step.stamp;
+    use.pinned_from = calls_.PinnedFrom(step);
+  }
+}
+
+Status DeviceTables::Room(Scratch* scratch, size_t bytes, const Batch& batch) {
+  if (scratch->bytes >= bytes) return Status();
+  library_->HetDevFree(context_, scratch->memory);
+  *scratch = Scratch();
+  const int answer = library_->HetDevMalloc(context_, bytes, &scratch->memory);
+  if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+  scratch->bytes = bytes;
+  return Status();
+}
+
+void DeviceTables::Trim(Scratch* scratch) {
+  if (scratch->bytes <= kScratchKept) return;
+  library_->HetDevFree(context_, scratch->memory);
+  *scratch = Scratch();
+}
+
+Status DeviceTables::CopyIdsIn(const BatchCall& call, Batch* batch) {
+  HET_RETURN_IF_ERROR(Room(&ids_, batch->ids * sizeof(Key), *batch));
+  auto* at = static_cast<int64_t*>(ids_.memory);
+  for (size_t f = 0; f < batch->features.size(); ++f) {
+    HetDevFeature& feature = batch->features[f];
+    feature.ids = at;
+    at += feature.n;
+    if (feature.n == 0) continue;
+    const int answer =
+        library_->HetDevCopyIn(context_, const_cast<int64_t*>(feature.ids), call.features[f].ids.data(),
+                               feature.n * sizeof(Key), batch->stream);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+  }
+  return Status();
+}
+
+Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients,
+                                     Batch* batch) {
+  HET_RETURN_IF_ERROR(Room(&floats_, batch->floats * sizeof(float), *batch));
+  auto* at = static_cast<float*>(floats_.memory);
+  for (size_t f = 0; f < batch->features.size(); ++f) {
+    HetDevFeature& feature = batch->features[f];
+    const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
+    feature.gradients = at;
+    if (floats > 0) {
+      const int answer =
+          library_->HetDevCopyIn(context_, at, gradients[f], floats * sizeof(float), batch->stream);
+      if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    }
+    at += floats;
+  }
+  return Status();
+}
+
+// --- lookup
+
+Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
+                            uint64_t token) {
+  Batch batch;
+  batch.doing = "a lookup";
+  HET_RETURN_IF_ERROR(Describe(call, memory, &batch));
+  if (batch.ids == 0) return Status();
+  bool went = false;
+  HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
+  if (token != 0 && calls_.stamps_used_up()) HET_RETURN_IF_ERROR(StartStampsAgain());
+  DeviceCalls::Step step;
+  HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
+  Place(step, &batch);
+  for (size_t t = 0; t < batch.uses.size(); ++t) {
+    const uint64_t id = batch.tables[t]->schema().id();
+    batch.uses[t].check = client_->cache(id)->config().pull_bound != kUnbounded;
+  }
+  if (memory.on_device) {
+    for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
+    HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
+  } else {
+    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
+    if (!out.empty()) {
+      HET_RETURN_IF_ERROR(Room(&floats_, batch.floats * sizeof(float), batch));
+      auto* at = static_cast<float*>(floats_.memory);
+      for (HetDevFeature& feature : batch.features) {
+        feature.rows = at;
+        at += feature.n * call.tables[feature.use]->schema->dim();
+      }
+    }
+    HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
+    for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) {
+      const HetDevFeature& feature = batch.features[f];
+      const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
+      if (floats == 0) continue;
+      const int answer =
+          library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), memory.stream);
+      if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+    }
+    Trim(&ids_);
+    Trim(&floats_);
+  }
+  if (token != 0) calls_.Keep(token, std::move(step));
+  return Status();
+}
+
+Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training) {
+  for (int round = 0; round < kMostRounds; ++round) {
+    // What is looked up again has been used once.
+    HetDevWanted wanted = {};
+    const int answer = library_->HetDevLookup(context_, step.call(), &batch->batch, training && round == 0,
+                                              batch->stream, &wanted);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
+      DeviceTable* const table = batch->tables[t];
+      table->counters->reads += wanted.reads[t];
+      table->counters->hits += wanted.hits[t];
+      table->absent += wanted.reads[t] - wanted.hits[t];
+    }
+    if (wanted.n == 0) return Status();
+    bool went = false;
+    HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, training, &went));
+    if (went) continue;
+    const int gathered = library_->HetDevGather(context_, step.call(), &batch->batch, batch->stream);
+    return gathered == HET_DEV_OK ? Status() : Failed(gathered, batch->Subject());
+  }
+  return NeverQuiet(batch->Subject());
+}
+
+Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
+                           bool* went) {
+  Fetched& f = *fetched_;
+  const size_t n = wanted.n;
+  const size_t groups = batch->uses.size() * store_.count;
+  f.group_of.resize(n);
+  f.begin.assign(groups + 1, 0);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t partition = PartitionOf(HashKey(wanted.keys[i], store_.hash_seed), store_.count);
+    f.group_of[i] = wanted.use[i] * store_.count + partition;
+    ++f.begin[f.group_of[i] + 1];
+  }
+  for (size_t g = 0; g < groups; ++g) f.begin[g + 1] += f.begin[g];
+  f.at.assign(f.begin.begin(), f.begin.end());
+  f.rows.resize(n);
+  for (size_t i = 0; i < n; ++i) f.rows[f.at[f.group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
+  f.keys.resize(n);
+  f.bases.resize(n);
+  f.clocks.resize(n);
+  f.came.assign(n, 0);
+  f.admit.assign(n, 0);
+
+  size_t floats = 0;
+  DeviceRead read;
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t first = f.begin[g], rows = f.begin[g + 1] - first;
+    if (rows == 0) continue;
+    // The device gives them in any order; the store, and who leaves a full bucket, must not depend on it.
+    std::sort(f.rows.begin() + static_cast<ptrdiff_t>(first),
+              f.rows.begin() + static_cast<ptrdiff_t>(first + rows),
+              [](const Fetched::Row& a, const Fetched::Row& b) { return a.key < b.key; });
+    for (size_t i = first; i < first + rows; ++i) {
+      f.keys[i] = f.rows[i].key;
+      f.bases[i] = f.rows[i].base;
+    }
+    const TableSchema& schema = batch->tables[g / store_.count]->schema();
+    floats += rows * schema.row_floats();
+    read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
+                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
+  }
+  f.answers.reserve(batch->uses.size());
+
+  // From here on `wanted` is no more.
+  void* memory = nullptr;
+  const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
+  if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
+  auto* at = static_cast<float*>(memory);
+  for (DeviceRead::Part& part : read.parts) {
+    part.rows = at;
+    at += part.n * client_->cache(part.table)->schema().row_floats();
+  }
+  HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
+  HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
+
+  // The rows that came, table by table without gaps.
+  f.answers.clear();
+  at = static_cast<float*>(memory);
+  for (uint32_t u = 0; u < batch->uses.size(); ++u) {
+    const size_t first = f.begin[u * store_.count], end = f.begin[(u + 1) * store_.count];
+    const size_t width = batch->tables[u]->schema().row_floats();
+    size_t came = first;
+    for (size_t i = first; i < end; ++i) {
+      if (!f.came[i]) continue;
+      if (came != i) {
+        f.keys[came] = f.keys[i];
+        f.clocks[came] = f.clocks[i];
+        f.admit[came] = f.admit[i];
+        std::memcpy(at + (came - first) * width, at + (i - first) * width, width * sizeof(float));
+      }
+      ++came;
+    }
+    if (came > first) {
+      f.answers.push_back({u, came - first, &f.keys[first], &f.clocks[first], &f.admit[first], at});
+    }
+    at += (end - first) * width;
+  }
+  if (f.answers.empty()) return Status();
+  HetDevExport victims = {};
+  const int installed =
+      library_->HetDevInstall(context_, call, &batch->batch, f.answers.data(),
+                              static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
+  if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
+  if (training) calls_.Changed();
+  Gave(victims, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), true);
+  PushExports();
+  return Status();
+}
+
+// --- apply
+
+Status DeviceTables::Apply(const BatchCall& call, const Engine::ApplyArgs& args, const CallMemory& memory,
+                           bool* skipped, std::vector<uint8_t>* changed) {
+  Batch batch;
+  batch.doing = "HetApplyGrad";
+  HET_RETURN_IF_ERROR(Describe(call, memory, &batch));
+  changed->assign(call.tables.size(), 0);
+  if (batch.ids == 0) return Status();
+  bool went = false;
+  HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
+  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->link(p).fatal);
+  DeviceCalls::Step step;
+  HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
+  Place(step, &batch);
+  for (size_t t = 0; t < batch.uses.size(); ++t) batch.uses[t].learning_rate = args.learning_rates[t];
+  if (memory.on_device) {
+    for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
+  } else {
+    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
+    HET_RETURN_IF_ERROR(CopyGradientsIn(call, args.gradients, &batch));
+  }
+  HetDevSummed summed = {};
+  HET_RETURN_IF_ERROR(Sum(&batch, step, args, &summed));
+  Status status;
+  if (summed.non_finite) {
+    *skipped = args.non_finite == NonFinite::kSkip;
+    if (!*skipped) status = NonFiniteGradient(*call.tables[summed.bad_use], summed.bad_key);
+  } else if (summed.uniques > 0) {
+    for (size_t f = 0; f < batch.features.size(); ++f) {
+      if (summed.active[f] && batch.features[f].n > 0) (*changed)[batch.features[f].use] = 1;
+    }
+    status = Tick(&batch, step, summed, changed);
+  }
+  if (!memory.on_device) {
+    Trim(&ids_);
+    Trim(&floats_);
+  }
+  return status;
+}
+
+Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Engine::ApplyArgs& args,
+                         HetDevSummed* summed) {
+  const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
+  for (int round = 0; round < kMostRounds; ++round) {
+    HetDevWanted wanted = {};
+    *summed = {};
+    const int answer = library_->HetDevSum(context_, step.call(), &batch->batch, args.scale, active,
+                                           batch->stream, &wanted, summed);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    if (wanted.n == 0) return Status();
+    for (size_t i = 0; i < wanted.n; ++i) ++batch->tables[wanted.use[i]]->absent;
+    bool went = false;
+    HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, true, &went));
+  }
+  return NeverQuiet(batch->Subject());
+}
+
+Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
+                          std::vector<uint8_t>* changed) {
+  Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  HetDevExport due = {};
+  const int answer = library_->HetDevTick(context_, step.call(), &batch->batch, batch->stream, &due);
+  if (answer != HET_DEV_OK) {
+    changed->assign(changed->size(), 0);
+    return Failed(answer, batch->Subject());
+  }
+  calls_.Changed();
+  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
+  Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
+  for (Export& given : exports_) {
+    // What has no more ticks than it may have leaves because its row stayed with the call.
+    const uint32_t* const of_row = given.updates.ticks;
+    const int64_t bound = client_->cache(given.table->schema().id())->config().push_bound;
+    given.left = static_cast<uint64_t>(
+        std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
+  }
+  try {
+    PushExports();
+    return client_->WaitForDevice();
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kResourceExhausted,
+                  "out of memory while pushing; the updates of this step were made and are kept, and go out "
+                  "with the next one");
+  }
+}
+
+}  // namespace het

@@ -1,0 +1,46 @@
+// What DeviceTables works with inside one call.
+#ifndef HET_TF_CORE_DEVICE_DEVICE_STEP_H_
+#define HET_TF_CORE_DEVICE_DEVICE_STEP_H_
+
+#include <string>
+
+#include "het_tf/core/device/device_tables.h"
+
+namespace het {
+
+// A call in the library's words. uses[t] is table t of the call.
+struct DeviceTables::Batch {
+  Vector<DeviceTable*> tables;
+  Vector<HetDevUse> uses;
+  Vector<HetDevFeature> features;
+  HetDevBatch batch = {};
+  size_t ids = 0;
+  size_t floats = 0;  // of all rows
+  HetDevStream stream = nullptr;
+  const char* doing = "";  // "a lookup"
+
+  // "a lookup of tables 'a', 'b'"
+  std::string Subject() const;
+};
+
+// Wanted rows in order of table, partition and key; arrays of one element a row.
+struct DeviceTables::Fetched {
+  struct Row {
+    Key key;
+    Clock base;
+  };
+  Vector<uint32_t> group_of;  // as the device gave them; group = use * partitions + partition
+  Vector<size_t> begin;       // of each group, and the end
+  Vector<size_t> at;
+  Vector<Row> rows;
+  Vector<Key> keys;
+  Vector<Clock> bases;
+  Vector<Clock> clocks;
+  Vector<uint8_t> came;
+  Vector<uint8_t> admit;
+  Vector<HetDevAnswer> answers;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_DEVICE_DEVICE_STEP_H_

@@ -1,0 +1,40 @@
+// What the engine's calls have in common.
+#ifndef HET_TF_CORE_ENGINE_CALL_H_
+#define HET_TF_CORE_ENGINE_CALL_H_
+
+#include <mutex>
+#include <string>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/engine.h"
+
+namespace het {
+
+class Engine::ClientCall {
+ public:
+  explicit ClientCall(Engine* engine) : engine_(engine), lock_(engine->client_mutex_) { ++engine_->calls_; }
+  ~ClientCall() {
+    // What this call has left on its way the thread must learn of, unless it will look soon anyway.
+    if (!engine_->remote() || (!engine_->asleep_ && engine_->background_.started())) return;
+    if (!engine_->client_->Busy()) return;
+    engine_->asleep_ = false;
+    engine_->background_.Wake();
+  }
+
+ private:
+  Engine* const engine_;
+  const std::lock_guard<std::mutex> lock_;
+};
+
+inline Status OutOfMemory(const char* during) {
+  return Status(Code::kResourceExhausted,
+                std::string("out of memory during ") + during +
+                    "; no row was changed. Use fewer rows, a smaller dim, or a machine with more memory");
+}
+
+// InvalidArgument: too many ids for one call.
+Status CheckIds(const BatchCall& call);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_CALL_H_

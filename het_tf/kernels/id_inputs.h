@@ -1,0 +1,26 @@
+// A node's CallSpec and the ids of its features, from TensorFlow's C API.
+#ifndef HET_TF_KERNELS_ID_INPUTS_H_
+#define HET_TF_KERNELS_ID_INPUTS_H_
+
+#include <memory>
+#include <vector>
+
+#include "het_tf/kernels/call_spec.h"
+#include "het_tf/kernels/tf_util.h"
+
+namespace het {
+
+// Reads the attributes `tables` and `specs`.
+Result<std::unique_ptr<CallSpec>> GetCallSpec(TF_OpKernelConstruction* context);
+
+// The ids of a call's features, borrowed from the op's inputs.
+struct IdInputs {
+  std::vector<TfTensor> tensors;
+  std::vector<FeatureIds> features;
+};
+// Inputs [first, first + spec.features().size()).
+Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first);
+
+}  // namespace het
+
+#endif  // HET_TF_KERNELS_ID_INPUTS_H_

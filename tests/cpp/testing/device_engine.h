@@ -1,0 +1,128 @@
+// An engine with one or more tables, and calls on them in few words: for tests of caches on a device.
+#ifndef HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
+#define HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/device/device_tables.h"
+#include "het_tf/core/engine.h"
+
+namespace het::testing {
+
+inline std::string DeviceLibraryPath() {
+  const char* const given = std::getenv("HET_DEVICE_LIBRARY");
+  return given == nullptr ? HET_DEVICE_LIBRARY : given;
+}
+
+inline TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bound,
+                            int64_t push_bound) {
+  TableOptions options;
+  if (device.empty()) return options;
+  options.cache = CacheConfig();
+  options.cache->device = device;
+  options.cache->capacity = capacity;
+  options.cache->pull_bound = pull_bound;
+  options.cache->push_bound = push_bound;
+  return options;
+}
+
+inline TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optimizer = "sgd") {
+  TableSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.optimizer.name = optimizer;
+  spec.initializer = {"zeros", 0, 0};
+  return spec;
+}
+
+struct FeatureInput {
+  std::string table;
+  std::vector<Key> ids;
+  std::optional<Key> padding_id = std::nullopt;
+};
+
+// One batch on one engine: borrows what it is made from.
+class StepOf {
+ public:
+  StepOf(Engine* engine, const std::vector<FeatureInput>& inputs) : engine_(engine), inputs_(inputs) {
+    std::map<std::string, uint32_t> number;
+    for (const FeatureInput& input : inputs_) {
+      if (number.count(input.table) == 0) {
+        number[input.table] = static_cast<uint32_t>(tables_.size());
+        tables_.push_back(engine->Find(input.table).value());
+      }
+      const uint32_t table = number[input.table];
+      features_.push_back({table, Span<const Key>(input.ids.data(), input.ids.size()), input.padding_id});
+      rows.emplace_back(input.ids.size() * tables_[table]->schema->dim());
+    }
+  }
+
+  Status Lookup(bool training, bool on_device = false) {
+    std::vector<float*> out;
+    for (auto& of_feature : rows) out.push_back(of_feature.data());
+    uint64_t* const wanted = training ? &token : nullptr;
+    return on_device ? engine_->LookupOnDevice(call(), out, nullptr, wanted)
+                     : engine_->Lookup(call(), out, wanted);
+  }
+  // Gradients as of rows, for each feature.
+  Status Apply(const std::vector<std::vector<float>>& gradients, float rate = 1,
+               NonFinite non_finite = NonFinite::kRaise, bool on_device = false) {
+    std::vector<const float*> given;
+    for (const auto& of_feature : gradients) given.push_back(of_feature.data());
+    const std::vector<float> rates(tables_.size(), rate);
+    Engine::ApplyArgs args;
+    args.token = token;
+    args.gradients = given;
+    args.learning_rates = rates;
+    args.non_finite = non_finite;
+    return on_device ? engine_->ApplyOnDevice(call(), args, nullptr, &skipped)
+                     : engine_->Apply(call(), args, &skipped);
+  }
+  // The same number for all.
+  std::vector<std::vector<float>> Gradients(float value) const {
+    std::vector<std::vector<float>> all;
+    for (const auto& of_feature : rows) all.emplace_back(of_feature.size(), value);
+    return all;
+  }
+
+  BatchCall call() const { return {tables_, features_}; }
+  const std::vector<TablePtr>& tables() const { return tables_; }
+
+  std::vector<std::vector<float>> rows;
+  uint64_t token = 0;
+  bool skipped = false;
+
+ private:
+  Engine* engine_;
+  std::vector<FeatureInput> inputs_;
+  std::vector<TablePtr> tables_;
+  std::vector<FeatureIds> features_;
+};
+
+inline Status Train(Engine* engine, const std::vector<FeatureInput>& inputs, float gradient = -1) {
+  StepOf step(engine, inputs);
+  HET_RETURN_IF_ERROR(step.Lookup(true));
+  return step.Apply(step.Gradients(gradient));
+}
+
+inline std::vector<float> Values(Engine* engine, const std::string& table, const std::vector<Key>& ids) {
+  std::vector<float> values(ids.size() * engine->Find(table).value()->schema->dim(), -12345);
+  const Status status = engine->Read(table, Span<const Key>(ids.data(), ids.size()), values.data());
+  return status.ok() ? values : std::vector<float>();
+}
+
+inline nlohmann::json CacheStats(Engine* engine, const std::string& table) {
+  const auto stats = engine->Stats(table);
+  return stats.ok() ? nlohmann::json::parse(stats.value())["cache"]
+                    : nlohmann::json{{"error", stats.status().message()}};
+}
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
