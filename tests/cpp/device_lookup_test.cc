@@ -106,6 +106,8 @@ TEST_F(DeviceLookupTest, TablesOfDifferentWidthInOneCall) {
   AddTable(SgdTable("narrow", 64, 1));
   HetDevTableConfig wide = SgdTable("wide", 200, 33);
   wide.optimizer = HET_DEV_ADAGRAD;
+  wide.params[0] = 0.1;
+  wide.params[1] = 1e-7;
   wide.row_floats = 66;
   AddTable(wide);
   NewStep();

@@ -94,8 +94,8 @@ struct CallRows {
   Dev<uint32_t> uses;
   Dev<uint64_t> begins;  // of each row in `floats`, which takes FloatsInCall()
   Dev<float> floats;
-  uint32_t mask;
-  uint32_t n;
+  uint32_t mask = 0;
+  uint32_t n = 0;
 };
 
 struct UseView {

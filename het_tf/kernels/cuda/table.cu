@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "het_tf/kernels/cuda/optimizers.h"
 #include "het_tf/kernels/cuda/table.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -12,7 +14,7 @@ std::string NameOf(const HetDevTableConfig& config) {
 // Sections of a table's memory.
 struct Sections {
   uint64_t buckets;
-  uint64_t digests, slots, values, states, updates;  // where each begins
+  uint64_t digests, slots, values, states, updates, corrections;  // where each begins
   uint64_t bytes;
 };
 
@@ -38,7 +40,23 @@ class Layout {
   uint64_t end_ = 0;
 };
 
-Sections Plan(const HetDevTableConfig& config) {
+Sections Plan(const HetDevTableConfig& config, uint64_t corrections) {
+  Sections sections;
+  sections.buckets = (config.capacity + kBucketSlots - 1) / kBucketSlots;
+  const uint64_t rows = sections.buckets * kBucketSlots;
+  Layout layout(config);
+  sections.digests = layout.Add(rows, 1);
+  sections.slots = layout.Add(rows, sizeof(Slot));
+  sections.values = layout.Add(rows, uint64_t{StrideOf(config.dim)} * sizeof(float));
+  sections.states = layout.Add(rows, uint64_t{StrideOf(config.row_floats - config.dim)} * sizeof(float));
+  sections.updates =
+      layout.Add(config.keep_updates != 0 ? rows : 0, uint64_t{StrideOf(config.row_floats)} * sizeof(float));
+  sections.corrections = layout.Add(corrections, sizeof(float));
+  sections.bytes = layout.end();
+  return sections;
+}
+
+OptimizerView Check(const HetDevTableConfig& config) {
   if (config.capacity == 0) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity is 0 rows. Remedy: give it at least 1");
   }
@@ -54,21 +72,6 @@ Sections Plan(const HetDevTableConfig& config) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": row_floats " + std::to_string(config.row_floats) +
                               " is less than dim " + std::to_string(config.dim));
   }
-  Sections sections;
-  sections.buckets = (config.capacity + kBucketSlots - 1) / kBucketSlots;
-  const uint64_t rows = sections.buckets * kBucketSlots;
-  Layout layout(config);
-  sections.digests = layout.Add(rows, 1);
-  sections.slots = layout.Add(rows, sizeof(Slot));
-  sections.values = layout.Add(rows, uint64_t{StrideOf(config.dim)} * sizeof(float));
-  sections.states = layout.Add(rows, uint64_t{StrideOf(config.row_floats - config.dim)} * sizeof(float));
-  sections.updates =
-      layout.Add(config.keep_updates != 0 ? rows : 0, uint64_t{StrideOf(config.row_floats)} * sizeof(float));
-  sections.bytes = layout.end();
-  return sections;
-}
-
-OptimizerView Check(const HetDevTableConfig& config) {
   if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LIGHT_LFU) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": policy " + std::to_string(config.policy) +
                               " is unknown; choose HET_DEV_LRU, HET_DEV_LFU or HET_DEV_LIGHT_LFU");
@@ -129,15 +132,16 @@ int HetDevTableBytes(const HetDevTableConfig* config, uint64_t* bytes) {
   return Guard([&] {
     *bytes = 0;
     Check(*config);
-    *bytes = Plan(*config).bytes;
+    *bytes = Plan(*config, Corrections(*config).size()).bytes;
   });
 }
 
 int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, HetDevTable** table) {
   return Guard([&] {
     *table = nullptr;
-    const Sections sections = Plan(*config);
-    const OptimizerView optimizer = Check(*config);
+    OptimizerView optimizer = Check(*config);
+    const std::vector<float> corrections = Corrections(*config);
+    const Sections sections = Plan(*config, corrections.size());
     context->Begin(nullptr);
     auto made = std::make_unique<HetDevTable>();
     made->name = config->name == nullptr ? "" : config->name;
@@ -162,6 +166,12 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     view.state_stride = StrideOf(view.state_floats);
     view.update_stride = StrideOf(view.row_floats);
     view.policy = config->policy;
+    if (!corrections.empty()) {
+      const Dev<float> to(static_cast<float*>(section(sections.corrections)));
+      context->CopyIn(to, corrections.data(), corrections.size());
+      optimizer.corrections = Dev<const float>(to.raw());
+      optimizer.n_corrections = static_cast<uint32_t>(corrections.size());
+    }
     view.optimizer = optimizer;
     context->Fill(view.digests, 0, made->capacity);
     context->Fill(view.slots, 0, made->capacity);

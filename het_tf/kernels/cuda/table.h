@@ -7,6 +7,7 @@
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/layout.h"
+#include "het_tf/kernels/cuda/sum_view.h"
 
 struct HetDevTable {
   std::string name;
@@ -28,6 +29,9 @@ struct HetDevCall {
   het::dev::Block left_out;
   uint64_t positions = 0;
   bool looked_up = false;
+  // What HetDevSum left, and which call of the context that was; 0: nothing.
+  het::dev::SumView summed;
+  uint64_t summed_at = 0;
 };
 
 namespace het::dev {

@@ -237,6 +237,24 @@ class DeviceWorld : public ::testing::Test {
     return victims;
   }
 
+  // A whole step: each key gets one tick with this gradient. What was due.
+  std::vector<Update> Train(const Keys& keys, float gradient, std::vector<Update>* victims = nullptr) {
+    const std::vector<Update> left = Step(keys);
+    if (victims != nullptr) *victims = left;
+    const std::vector<float> gradients(keys.size() * configs_[0].dim, gradient);
+    const DeviceArray on_device(context_, gradients.data(), gradients.size() * sizeof(float));
+    features_[0].gradients = on_device.as<float>();
+    HetDevWanted wanted;
+    HetDevSummed summed;
+    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted, &summed), HET_DEV_OK)
+        << HetDevError();
+    EXPECT_EQ(wanted.n, 0u);
+    HetDevExport due;
+    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_OK) << HetDevError();
+    features_[0].gradients = nullptr;
+    return Copied(due);
+  }
+
   std::vector<Update> Copied(const HetDevExport& exported) const {
     std::vector<Update> result;
     for (uint32_t t = 0; t < exported.n; ++t) {

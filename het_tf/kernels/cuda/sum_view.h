@@ -1,0 +1,81 @@
+// What HetDevSum finds, in scratch memory, for HetDevTick. See sum.cu.
+#ifndef HET_TF_KERNELS_CUDA_SUM_VIEW_H_
+#define HET_TF_KERNELS_CUDA_SUM_VIEW_H_
+
+#include <vector>
+
+#include "het_tf/kernels/cuda/layout.h"
+
+namespace het::dev {
+
+// Positions are sorted by the *place* of their row: places of use u are [places[u], places[u + 1]), rows of
+// its table first, then rows of the call; places[n_uses] stands for "no tick here". Positions of one row are
+// a *segment*, in their order in the batch. What belongs to a segment is kept at the number of its first
+// entry.
+struct SumView {
+  Dev<uint64_t> sorted;        // places, ascending
+  Dev<uint32_t> order;         // the position of each
+  Dev<const uint64_t> places;  // of uses: n_uses + 1
+  Dev<float> sums;             // sum_stride floats an entry: summed and scaled
+  uint64_t positions = 0;
+  uint32_t n_uses = 0;
+  uint32_t sum_stride = 0;
+  // Rows whose update leaves with this tick, in any order: entries and keys.
+  Dev<uint32_t> due;
+  Dev<uint64_t> due_keys;
+  Dev<uint32_t> due_uses;
+  std::vector<uint64_t> due_of_use;  // how many
+};
+
+// The part of it that kernels need; a vector cannot go to a device.
+struct Segments {
+  Dev<uint64_t> sorted;
+  Dev<uint32_t> order;
+  Dev<const uint64_t> places;
+  Dev<float> sums;
+  uint64_t positions;
+  uint32_t n_uses;
+  uint32_t sum_stride;
+};
+
+inline Segments SegmentsOf(const SumView& view) {
+  return {view.sorted, view.order, view.places, view.sums, view.positions, view.n_uses, view.sum_stride};
+}
+
+// Does a segment begin at this entry, of a row that gets a tick?
+HET_DEV bool BeginsSegment(const Segments& s, uint64_t entry) {
+  const uint64_t* sorted = s.sorted;
+  const uint64_t place = sorted[entry];
+  return place != static_cast<const uint64_t*>(s.places)[s.n_uses] &&
+         (entry == 0 || sorted[entry - 1] != place);
+}
+
+struct Place {
+  uint32_t use;
+  uint64_t row;  // as Find gives it
+};
+HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry) {
+  const uint64_t* places = s.places;
+  const uint64_t place = static_cast<uint64_t*>(s.sorted)[entry];
+  uint32_t low = 0;
+  uint32_t high = s.n_uses;  // the last use that begins at or before `place`; none is empty
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (places[middle] <= place) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const uint64_t capacity = static_cast<const UseView*>(batch.uses)[low].table.buckets * kBucketSlots;
+  const uint64_t row = place - places[low];
+  return {low, row < capacity ? row : kOfCall | (row - capacity)};
+}
+
+HET_DEV bool WillLeave(const UseView& use, const Place& place, uint32_t ticks) {
+  return (place.row & kOfCall) != 0 || int64_t{ticks} + 1 > use.push_bound;
+}
+
+}  // namespace het::dev
+
+#endif  // HET_TF_KERNELS_CUDA_SUM_VIEW_H_
