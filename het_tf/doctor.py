@@ -119,7 +119,7 @@ def load():
 def device():
     library = ctypes.CDLL(plugin)
     library.HetText.restype = ctypes.c_char_p
-    if library.HetLoadDeviceLibrary(device_library.encode()) or library.HetDescribeDevice():
+    if library.HetLoadDeviceLibrary(device_library.encode(), 0) or library.HetDescribeDevice():
         raise RuntimeError(library.HetText().decode())
     return json.loads(library.HetText())
 def horovod():

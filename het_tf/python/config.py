@@ -265,7 +265,10 @@ class CacheOptions:
         if self.place == "gpu":
             cache["device"] = "gpu"
         if self.cache_bytes is not None:
-            rows = native.call_int("HetCacheRows", spec, json.dumps(cache), self.cache_bytes)
+            try:
+                rows = native.call_int("HetCacheRows", spec, json.dumps(cache), self.cache_bytes)
+            except ValueError as error:
+                raise ValueError(f"cache_bytes is {self.cache_bytes}; {error}") from None
         if rows is None:
             return "{}"
         return json.dumps({"cache": {"capacity": rows, **cache}})

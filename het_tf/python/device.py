@@ -78,8 +78,7 @@ def start() -> None:
       ImportError: A library is not built, does not load, or is built for another TensorFlow.
       RuntimeError: There is no GPU, or its driver is too old, or another library works it already.
     """
-    _check_gpu()
-    _load_device_library(str(device_library()))
+    _load_device_library(str(device_library()), _gpu())
     _load_gpu_ops(GPU_OPS)
 
 
@@ -88,7 +87,8 @@ def device_library() -> Path:
     return Path(os.environ.get(LIBRARY_VARIABLE) or native.LIBRARY.with_name(doctor.CUDA.name))
 
 
-def _check_gpu() -> None:
+def _gpu() -> int:
+    """The number of TensorFlow's first visible GPU among those of the process, as CUDA counts them."""
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         if tf.config.list_physical_devices("GPU"):
@@ -100,17 +100,11 @@ def _check_gpu() -> None:
                 f"this TensorFlow is built without CUDA; run: {doctor.pip_install('tensorflow[and-cuda]')}"
             )
         raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give cache_device='cpu'")
-    name = gpus[0].name
-    if not name.endswith(":0"):
-        raise RuntimeError(
-            f"TensorFlow's first visible GPU is {name}, and het_tf caches on GPU:0; show each process its "
-            "own GPU by the environment's CUDA_VISIBLE_DEVICES, before TensorFlow is imported, in place of "
-            "tf.config.set_visible_devices"
-        )
+    return int(gpus[0].name.rpartition(":")[2])
 
 
 @functools.lru_cache(maxsize=1)
-def _load_device_library(path: str) -> None:
+def _load_device_library(path: str, gpu: int) -> None:
     build = doctor.build_command()
     if not Path(path).exists() and os.environ.get(LIBRARY_VARIABLE):
         raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, and there is no such file")
@@ -119,7 +113,7 @@ def _load_device_library(path: str) -> None:
             f"{path}, which works the GPU, is not built; with nvcc of CUDA 13 on the PATH run: {build}"
         )
     try:
-        native.call("HetLoadDeviceLibrary", path)
+        native.call("HetLoadDeviceLibrary", path, gpu)
     except LookupError as error:
         raise ImportError(f"{error}; with nvcc of CUDA 13 on the PATH run: {build}") from None
     native.call("HetDescribeDevice")

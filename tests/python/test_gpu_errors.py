@@ -36,7 +36,7 @@ def forget():
 
 @pytest.fixture
 def a_gpu(monkeypatch):
-    monkeypatch.setattr(device, "_check_gpu", lambda: None)
+    monkeypatch.setattr(device, "_gpu", lambda: 0)
 
 
 BAD = [
@@ -112,7 +112,7 @@ def test_the_device_library_is_not_built(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("a_gpu")
 def test_the_gpu_ops_are_not_built_or_for_another_tensorflow(monkeypatch, tmp_path):
-    monkeypatch.setattr(device, "_load_device_library", lambda path: None)
+    monkeypatch.setattr(device, "_load_device_library", lambda path, gpu: None)
     monkeypatch.setattr(device, "GPU_OPS", tmp_path / "libhet_tf_gpu.so")
     device._load_gpu_ops.cache_clear()
     with pytest.raises(
