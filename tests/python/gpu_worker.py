@@ -450,6 +450,8 @@ def capacities_that_cannot_be():
 
 
 def fresh():
+    for namespace, name in registry.keys():  # a server would keep them
+        het_tf.Table(name, namespace=namespace).drop()
     for namespace in {"", *registry.namespaces()}:
         het_tf.reset(namespace)
     keras.backend.clear_session(**({"free_memory": False} if KERAS_3 else {}))
