@@ -73,10 +73,15 @@ void HetDevContext::Begin(HetDevStream stream) {
   Rewind(&host_scratch_);
 }
 
-void HetDevContext::Continue(HetDevStream stream) {
+void HetDevContext::Settle() {
   runtime::Select(device_);
   if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
   if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // it was given up
+  state_ = State::kIdle;
+}
+
+void HetDevContext::Continue(HetDevStream stream) {
+  Settle();
   state_ = State::kInCall;
   stream_ = stream;
   ++calls_;
@@ -149,8 +154,7 @@ uint32_t HetDevContext::NextVisit() {
 
 void* HetDevContext::Stage(size_t bytes) {
   if (stage_.bytes() < bytes) {
-    Begin(stream_);  // nothing reads the old one any more
-    state_ = State::kIdle;
+    Settle();  // nothing reads the old one any more
     stage_ = Block();
     stage_ = AllocateLocked(bytes + bytes / 4);
   }

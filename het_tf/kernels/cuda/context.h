@@ -165,6 +165,8 @@ struct HetDevContext {
   void FailAllocation(uint64_t n) { fail_allocation_ = n; }
 
  private:
+  // Waits until nothing of earlier calls is on its way.
+  void Settle();
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
   void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
     if (bytes > 0) het::dev::runtime::Copy(to, from, bytes, direction, stream_);

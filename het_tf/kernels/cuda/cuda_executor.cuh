@@ -157,7 +157,7 @@ class Tile {
 };
 
 template <int kWidth, typename Kernel>
-__global__ void __launch_bounds__(256) RunKernel(const Kernel kernel, uint64_t items) {
+__global__ void __launch_bounds__(256) RunKernel(const __grid_constant__ Kernel kernel, uint64_t items) {
   const Tile<kWidth> tile;
   const uint64_t tiles = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWidth);
   const uint64_t first = (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWidth;

@@ -217,7 +217,8 @@ typedef struct { /* rows of one table that the store gave; host memory */
   const float* rows;    /* n * row_floats; fastest when it is memory of HetDevStage */
 } HetDevAnswer;
 
-/* Page-locked memory for at least so many bytes, good until the next HetDevStage with the context. */
+/* Page-locked memory for at least so many bytes, good until the next HetDevStage with the context. What other
+ * functions gave stays good. */
 HET_DEV_EXPORT int HetDevStage(HetDevContext* context, size_t bytes, void** memory);
 
 typedef struct { /* updates of one table that left the device; host memory, good until the next call with the

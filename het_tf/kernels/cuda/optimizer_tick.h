@@ -254,48 +254,33 @@ HET_DEV void LimitNorm(const Tile& tile, const OptimizerView& o, uint32_t dim, c
   });
 }
 
-template <int V, typename Tile>
+template <int kKind, int V, typename Tile>
 HET_DEV void TickRowBy(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
-  switch (o.kind) {
-    case HET_DEV_SGD:
-      TickSgd<V>(tile, o, dim, lr, row);
-      break;
-    case HET_DEV_MOMENTUM:
-      TickMomentum<V>(tile, o, dim, lr, row);
-      break;
-    case HET_DEV_RMSPROP:
-      TickRmsprop<V>(tile, o, dim, lr, row);
-      break;
-    case HET_DEV_ADAM:
-      TickAdam<V>(tile, o, dim, lr, row);
-      break;
-    case HET_DEV_ADAGRAD:
-      TickAdagrad<V>(tile, o, dim, lr, row);
-      break;
-    case HET_DEV_ROW_WISE_ADAGRAD:
-      TickRowWiseAdagrad<V>(tile, o, dim, lr, row);
-      break;
-    default:
-      TickFtrl<V>(tile, o, dim, lr, row);
-      break;
-  }
-  if (o.max_norm > 0) LimitNorm<V>(tile, o, dim, row);
+  if constexpr (kKind == HET_DEV_SGD) TickSgd<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_MOMENTUM) TickMomentum<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_RMSPROP) TickRmsprop<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_ADAM) TickAdam<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_ADAGRAD) TickAdagrad<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_ROW_WISE_ADAGRAD) TickRowWiseAdagrad<V>(tile, o, dim, lr, row);
+  if constexpr (kKind == HET_DEV_FTRL) TickFtrl<V>(tile, o, dim, lr, row);
+  if (kKind != HET_DEV_FTRL && o.max_norm > 0) LimitNorm<V>(tile, o, dim, row);
 }
 
-// All lanes call it; it does not wait for them at its end.
-template <typename Tile>
+// A kernel does one kind of optimizer: one that has all of them takes the registers of the greediest. All
+// lanes call it; it does not wait for them at its end.
+template <int kKind, typename Tile>
 HET_DEV void TickRowOnce(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
                          const TickRow& row) {
   // A state of one float is no part of any pack.
-  const bool has_packs = o.kind != HET_DEV_SGD && o.kind != HET_DEV_ROW_WISE_ADAGRAD;
+  constexpr bool kStateHasPacks = kKind != HET_DEV_SGD && kKind != HET_DEV_ROW_WISE_ADAGRAD;
   const uint64_t addresses = reinterpret_cast<uint64_t>(row.gradient) |
                              reinterpret_cast<uint64_t>(row.value) | reinterpret_cast<uint64_t>(row.before) |
                              reinterpret_cast<uint64_t>(row.update) |
-                             (has_packs ? reinterpret_cast<uint64_t>(row.state) : 0);
+                             (kStateHasPacks ? reinterpret_cast<uint64_t>(row.state) : 0);
   if (dim % 4 == 0 && (addresses & 15) == 0) {
-    TickRowBy<4>(tile, o, dim, lr, row);
+    TickRowBy<kKind, 4>(tile, o, dim, lr, row);
   } else {
-    TickRowBy<1>(tile, o, dim, lr, row);
+    TickRowBy<kKind, 1>(tile, o, dim, lr, row);
   }
 }
 

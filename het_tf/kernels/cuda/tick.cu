@@ -1,5 +1,7 @@
 // HetDevTick: one tick for each row that HetDevSum has summed, one tile a row. Updates that leave are written
 // to where they leave from, and nowhere else.
+#include <utility>
+
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/optimizer_tick.h"
@@ -48,6 +50,8 @@ struct DueView {
   Dev<float> updates;
 };
 
+// Of rows whose optimizer is of this kind.
+template <int kKind>
 struct TickKernel {
   BatchView batch;
   Segments segments;
@@ -58,6 +62,7 @@ struct TickKernel {
     if (!BeginsSegment(segments, entry)) return;
     const Place place = PlaceAt(segments, batch, entry);
     const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
+    if (use.table.optimizer.kind != kKind) return;
     const RowRef ref = RowAt(batch, place.use, place.row);
     const uint32_t ticks = ref.slot->ticks;
     const bool leaves = WillLeave(use, place, ticks);
@@ -73,7 +78,7 @@ struct TickKernel {
       rank = static_cast<uint32_t*>(due.rank_at)[entry];
       row.update = static_cast<float*>(due.updates) + begin[1] + (rank - begin[0]) * use.table.row_floats;
     }
-    TickRowOnce(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
+    TickRowOnce<kKind>(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
     tile.Sync();  // all lanes have read the slot
     tile.Once([&] {
       ref.slot->ticks = leaves ? 0 : ticks + 1;
@@ -145,6 +150,15 @@ class Due {
   HetDevUpdates* list_ = nullptr;
 };
 
+template <int... kKinds>
+void TickKinds(Context& context, const BatchView& view, const SumView& sums, const DueView& due,
+               uint32_t kinds, std::integer_sequence<int, kKinds...>) {
+  const auto tick = [&](const auto& kernel, int kind) {
+    if ((kinds >> kind & 1) != 0) Launch<8>(context, "ticks", sums.positions, kernel);
+  };
+  (tick(TickKernel<kKinds>{view, SegmentsOf(sums), due}, kKinds), ...);
+}
+
 void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream,
           HetDevExport* due) {
   *due = HetDevExport{};
@@ -166,12 +180,9 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   }
   Due leaving;
   leaving.Reserve(context, batch, sums);
-  const TickKernel kernel{view, SegmentsOf(sums), leaving.view()};
-  if (sums.sum_stride <= 16) {
-    Launch<4>(context, "ticks", sums.positions, kernel);
-  } else {
-    Launch<8>(context, "ticks", sums.positions, kernel);
-  }
+  uint32_t kinds = 0;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) kinds |= 1u << batch.uses[u].table->view.optimizer.kind;
+  TickKinds(context, view, sums, leaving.view(), kinds, std::make_integer_sequence<int, HET_DEV_FTRL + 1>());
   if (!leaving.any()) {
     context.End();
     return;

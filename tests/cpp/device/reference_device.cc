@@ -171,17 +171,22 @@ int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory) {
 
 void HetDevFree(HetDevContext*, void* memory) { std::free(memory); }
 
-int HetDevCopyIn(HetDevContext*, void* device, const void* host, size_t bytes, HetDevStream) {
+int HetDevCopyIn(HetDevContext* context, void* device, const void* host, size_t bytes, HetDevStream) {
+  context->sums.reset();
   if (bytes > 0) std::memcpy(ReadableAddress(device), host, bytes);
   return HET_DEV_OK;
 }
 
-int HetDevCopyOut(HetDevContext*, void* host, const void* device, size_t bytes, HetDevStream) {
+int HetDevCopyOut(HetDevContext* context, void* host, const void* device, size_t bytes, HetDevStream) {
+  context->sums.reset();
   if (bytes > 0) std::memcpy(host, ReadableAddress(device), bytes);
   return HET_DEV_OK;
 }
 
-int HetDevSynchronize(HetDevContext*, HetDevStream) { return HET_DEV_OK; }
+int HetDevSynchronize(HetDevContext* context, HetDevStream) {
+  context->sums.reset();
+  return HET_DEV_OK;
+}
 
 int HetDevStage(HetDevContext* context, size_t bytes, void** memory) {
   context->stage.resize(bytes + 1);

@@ -156,7 +156,8 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
 
 void HetDevDestroyTable(HetDevContext*, HetDevTable* table) { delete table; }
 
-int HetDevState(HetDevContext*, HetDevTable* table, HetDevStream, HetDevTableState* state) {
+int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream, HetDevTableState* state) {
+  context->sums.reset();
   *state = {table->capacity, Bytes(table->config), 0, 0, 0, table->inserts, table->evictions};
   table->ForEach([&](Key, Row* row) {
     ++state->rows;
@@ -212,8 +213,9 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
   return HET_DEV_OK;
 }
 
-int HetDevInspect(HetDevContext*, HetDevTable* table, int64_t key, HetDevStream, HetDevRowState* state,
-                  float* row, float* update) {
+int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream,
+                  HetDevRowState* state, float* row, float* update) {
+  context->sums.reset();
   *state = HetDevRowState();
   const Row* found = table->Find(key);
   if (found == nullptr) return HET_DEV_OK;
