@@ -161,8 +161,7 @@ def steps_through_a_cache_that_is_too_small():
 
 @check
 def both_ops_run_on_the_device_in_a_function():
-    layer = embedding("gpu")
-    on_cpu = embedding("cpu")
+    layers = {place: embedding(place) for place in PLACES}
 
     def step(layer, ids):
         with tf.GradientTape() as tape:
@@ -170,12 +169,13 @@ def both_ops_run_on_the_device_in_a_function():
         return loss, tape.gradient(loss, layer.trainable_variables)
 
     ids = tf.constant([1, 2, 2, 3], tf.int64)
-    found = devices_of(tf.function(lambda ids: step(layer, ids)), ids)
-    assert found["HetLookup"] == {"GPU:0"}, found
-    assert found["HetApplyGrad"] == {"GPU:0"}, found
-    found = devices_of(tf.function(lambda ids: step(on_cpu, ids)), ids)
-    assert found["HetLookup"] == {"CPU:0"}, found
-    assert found["HetApplyGrad"] == {"CPU:0"}, found
+    for place, layer in layers.items():
+        # Neither what TensorFlow prefers nor the scope of the caller decides, but where the cache is.
+        for scope in (None, "/device:CPU:0", "/device:GPU:0"):
+            with tf.device(scope):
+                found = devices_of(tf.function(lambda ids, layer=layer: step(layer, ids)), ids)
+            assert found["HetLookup"] == {f"{place.upper()}:0"}, (place, scope, found)
+            assert found["HetApplyGrad"] == {f"{place.upper()}:0"}, (place, scope, found)
     compare_tables()
 
 
@@ -331,6 +331,24 @@ def weights_and_checkpoints_come_back():
             moved_and_back(lambda: model.load_weights(weights if KERAS_3 else str(weights)))
             moved_and_back(lambda: tf.train.Checkpoint(model=model).restore(f"{folder}/tf"))
             moved_and_back(lambda: het_tf.checkpoint.restore(f"{folder}/het", model, namespace="gpu"))
+
+
+@check
+def a_saved_model_comes_back():
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/model.keras"
+        model, _ = fitted("gpu")
+        with elsewhere():
+            before = model.predict(data()[0], verbose=0)
+            model.save(file)
+        del model
+        fresh()
+        with elsewhere(), het_tf.namespace("gpu"):
+            again = keras.models.load_model(file)
+            same(before, again.predict(data()[0], verbose=0), exact=False)
+            assert again.layers[0].get_config()["cache_device"] == "gpu"
+            again.fit(*data(), batch_size=16, epochs=1, verbose=0)
+        assert het_tf.Table("t", namespace="gpu").stats()["cache"]["device"] == "gpu"
 
 
 @check
