@@ -280,8 +280,9 @@ def check_device_library(report: dict[str, Any], library: Path) -> Finding:
         return Finding("GPU library", "missing", text, build_command(), needed=False)
     gpu = report.get("device")
     if gpu is None:
+        # Machines without a GPU have the library too: nothing is wrong with them.
         why = report.get("device_error", "not tried, for the plugin does not load")
-        return Finding("GPU library", "wrong", f"{library}: {why}", needed=False)
+        return Finding("GPU library", "missing", f"{library}: {why}", needed=False)
     text = (
         f"{library}, {gpu['built']}: {gpu['name']}, compute capability {gpu['compute_capability'] / 10:.1f}, "
         f"driver for CUDA {gpu['driver_version'] / 1000:.1f}, {gpu['memory_bytes'] >> 20} MiB of which "
