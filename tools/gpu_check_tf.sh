@@ -65,6 +65,7 @@ build=build/gpu_tf
 options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DHET_INSTALL_IN_TREE=ON "-DPython3_EXECUTABLE=$python")
 targets=(het_plugin)
 if [ "$host" = 1 ]; then
+  name="the host in the GPU's place"
   options+=(-DHET_BUILD_TESTS=ON -DHET_CUDA=OFF)
   targets+=(het_poisoned_gpu het_cuda_host)
 else
