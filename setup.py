@@ -1,4 +1,4 @@
-"""Builds the wheel: CMake makes libhet_tf.so, setuptools packs it with the Python files."""
+"""Builds the wheel: CMake makes the native libraries, setuptools packs them with the Python files."""
 
 import os
 import shutil
@@ -37,7 +37,12 @@ class FreshBuild(build):
 
 
 class BuildWithPlugin(build_py):
-    """Adds het_tf/lib/libhet_tf.so, built for this wheel, to the Python files."""
+    """Adds the libraries of het_tf/lib, built for this wheel, to the Python files.
+
+    Those for GPUs too: libhet_tf_gpu.so, which fits the TensorFlow that it is built with alone, and where
+    there is nvcc libhet_cuda.so. HET_CUDA_ARCH and HET_CUDA of the environment are CMake's
+    (cmake/HetCuda.cmake).
+    """
 
     def run(self) -> None:
         super().run()
@@ -46,13 +51,18 @@ class BuildWithPlugin(build_py):
             "cmake", "-S", ROOT, "-B", CMAKE_DIR, "-G", "Ninja",
             "-DCMAKE_BUILD_TYPE=Release", "-DHET_BUILD_PLUGIN=ON",
             f"-DPython3_EXECUTABLE={sys.executable}", f"-DHET_MARCH={os.environ.get('HET_MARCH', 'default')}",
+            f"-DHET_CUDA={os.environ.get('HET_CUDA', 'AUTO')}",
+            f"-DHET_CUDA_ARCH={os.environ.get('HET_CUDA_ARCH', 'all')}",
         )  # fmt: skip
         run("cmake", "--build", CMAKE_DIR, "--target", "het_plugin", "--parallel", "2")
         run("cmake", "--install", CMAKE_DIR, "--component", "plugin", "--strip", "--prefix", prefix)
 
 
 class PlatformWheel(bdist_wheel):
-    """The plugin uses neither Python's nor TensorFlow's C++ ABI: any Python 3, but this platform."""
+    """The plugin uses neither Python's nor TensorFlow's C++ ABI: any Python 3, but this platform.
+
+    libhet_tf_gpu.so uses TensorFlow's; it is loaded when a layer asks for it, and into no other version.
+    """
 
     def get_tag(self) -> tuple[str, str, str]:
         return ("py3", "none", super().get_tag()[2])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import re
 import shutil
@@ -26,6 +27,8 @@ from het_tf._version import __version__
 
 PACKAGE = Path(__file__).resolve().parent
 PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
+GPU_OPS = PACKAGE / "lib" / "libhet_tf_gpu.so"
+CUDA = PACKAGE / "lib" / "libhet_cuda.so"
 TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
 SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
@@ -70,6 +73,12 @@ def plugin_march(plugin: Path) -> str:
     return max(found).decode() if found else ""
 
 
+def gpu_ops_tensorflow(library: Path) -> str:
+    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if it does not say."""
+    found = re.search(rb"GPU ops are built for TensorFlow ([^;]*);", library.read_bytes())
+    return found.group(1).decode() if found else ""
+
+
 def cpu_lacks(march: str) -> list[str]:
     """CPU features that code built with -march=`march` needs and this machine has not.
 
@@ -88,7 +97,7 @@ def cpu_lacks(march: str) -> list[str]:
 # Runs in a process of its own: an import may crash, or print what it likes.
 _PROBE = """
 import ctypes, json, sys
-plugin, report = sys.argv[1], {}
+plugin, device_library, report = sys.argv[1], sys.argv[2], {}
 def attempt(name, function):
     try:
         report[name] = function()
@@ -107,6 +116,12 @@ def load():
     library = ctypes.CDLL(plugin)
     library.HetBuildInfo.restype = ctypes.c_char_p
     return json.loads(library.HetBuildInfo())
+def device():
+    library = ctypes.CDLL(plugin)
+    library.HetText.restype = ctypes.c_char_p
+    if library.HetLoadDeviceLibrary(device_library.encode(), 0) or library.HetDescribeDevice():
+        raise RuntimeError(library.HetText().decode())
+    return json.loads(library.HetText())
 def horovod():
     import horovod.tensorflow
     return horovod.__version__
@@ -121,18 +136,21 @@ if "tensorflow" in report:
     if plugin:
         print("\\n" + json.dumps(report), flush=True)  # should the plugin crash, this much is known
         attempt("plugin", load)
+        if "plugin" in report and device_library:
+            print("\\n" + json.dumps(report), flush=True)
+            attempt("device", device)
 print("\\n" + json.dumps(report), flush=True)
 """
 
 
-def probe(plugin: Path | None) -> dict[str, Any]:
-    """Imports TensorFlow, Keras, Horovod and redis-py and loads the plugin, in another process.
+def probe(plugin: Path | None, device_library: Path | None = None) -> dict[str, Any]:
+    """Imports TensorFlow, Keras, Horovod and redis-py and loads our libraries, in another process.
 
     Returns:
-        For each of `tensorflow`, `keras`, `horovod`, `redis` its version and for `plugin` its build
-        information; or, under `NAME_error`, one line that says why it did not work.
+        For each of `tensorflow`, `keras`, `horovod`, `redis` its version, for `plugin` its build information
+        and for `device` what the GPU is; or, under `NAME_error`, one line that says why it did not work.
     """
-    command = [sys.executable, "-c", _PROBE, str(plugin or "")]
+    command = [sys.executable, "-c", _PROBE, str(plugin or ""), str(device_library or "")]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     except subprocess.TimeoutExpired:
@@ -143,7 +161,8 @@ def probe(plugin: Path | None) -> dict[str, Any]:
         crash = f"the process ended with status {done.returncode}"
         if done.returncode < 0:
             crash = f"the process was ended by signal {-done.returncode}"
-        report["plugin_error" if lines else "tensorflow_error"] = crash
+        stage = "device" if "plugin" in report else "plugin" if lines else "tensorflow"
+        report[f"{stage}_error"] = crash
     return report
 
 
@@ -241,6 +260,37 @@ def check_plugin(report: dict[str, Any], plugin: Path) -> Finding:
     return Finding("plugin", "ok", text)
 
 
+def check_gpu_ops(report: dict[str, Any], library: Path) -> Finding:
+    """libhet_tf_gpu.so: built, and for this TensorFlow."""
+    use = "for caches in the memory of a GPU"
+    if not library.exists():
+        return Finding("GPU ops", "missing", f"{use}: {library} is not built", build_command(), needed=False)
+    built_for = gpu_ops_tensorflow(library) or "an unknown version"
+    text = f"{use}: {library}, for TensorFlow {built_for} alone"
+    if built_for != report.get("tensorflow", built_for):
+        text += f"; this is {report['tensorflow']}"
+        return Finding("GPU ops", "wrong", text, build_command(), needed=False)
+    return Finding("GPU ops", "ok", text, needed=False)
+
+
+def check_device_library(report: dict[str, Any], library: Path) -> Finding:
+    """libhet_cuda.so: built, loadable, and with a GPU and a driver to work on."""
+    if not library.exists():
+        text = f"works the GPU: {library} is not built; that takes nvcc of CUDA 13"
+        return Finding("GPU library", "missing", text, build_command(), needed=False)
+    gpu = report.get("device")
+    if gpu is None:
+        # Machines without a GPU have the library too: nothing is wrong with them.
+        why = report.get("device_error", "not tried, for the plugin does not load")
+        return Finding("GPU library", "missing", f"{library}: {why}", needed=False)
+    text = (
+        f"{library}, {gpu['built']}: {gpu['name']}, compute capability {gpu['compute_capability'] / 10:.1f}, "
+        f"driver for CUDA {gpu['driver_version'] / 1000:.1f}, {gpu['memory_bytes'] >> 20} MiB of which "
+        f"{gpu['free_bytes'] >> 20} are free"
+    )
+    return Finding("GPU library", "ok", text, needed=False)
+
+
 def check_module(module: Path) -> Finding:
     """het.so, the module that a Redis server loads."""
     use = "for parameter servers"
@@ -292,7 +342,8 @@ def check_program(name: str, use: str, remedy: str, arguments: str = "--version"
 def examine(plugin: Path = PLUGIN) -> list[Finding]:
     """Looks at everything, in the order in which it is reported."""
     loadable = plugin if plugin.exists() and not cpu_lacks(plugin_march(plugin)) else None
-    report = probe(loadable)
+    device_library = Path(os.environ.get("HET_DEVICE_LIBRARY") or plugin.with_name(CUDA.name))
+    report = probe(loadable, device_library if device_library.exists() else None)
     return [
         check_python(),
         check_tensorflow(report),
@@ -300,6 +351,8 @@ def examine(plugin: Path = PLUGIN) -> list[Finding]:
         check_numpy(),
         check_plugin(report, plugin),
         check_module(plugin.with_name("het.so")),
+        check_gpu_ops(report, plugin.with_name(GPU_OPS.name)),
+        check_device_library(report, device_library),
         check_het_ps(report),
         check_horovod(report),
         check_program("redis-server", "for parameter servers", "apt-get install redis-server"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from het_tf.python import initializers, native, optimizers
+from het_tf.python import device, initializers, native, optimizers
 from het_tf.python.spec import check_number
 
 COMBINERS = ("sum", "mean", "sqrtn")
@@ -199,6 +199,8 @@ class CacheOptions:
         admit_after: int,
         total_staleness: int | None = None,
         workers: int = 1,
+        cache_bytes: int | None = None,
+        cache_device: str = "cpu",
     ) -> None:
         self.staleness = _bound("staleness", staleness)
         self.total_staleness = None
@@ -218,24 +220,58 @@ class CacheOptions:
                 self.staleness if push_bound == "staleness" else _bound("push_bound", push_bound)
             )
         self.cache_rows = None if cache_rows is None else _integer("cache_rows", cache_rows, 0, 2**32 - 2)
+        self.cache_bytes = None
+        if cache_bytes is not None:
+            self.cache_bytes = _integer("cache_bytes", cache_bytes, 1, 2**62)
+            if cache_rows is not None:
+                raise ValueError(
+                    f"cache_bytes is {cache_bytes}, and cache_rows is {cache_rows}; each says how large the "
+                    "cache is, so give one of the two"
+                )
+        self.cache_device = cache_device
+        if self.cache_rows == 0 and cache_device != "cpu":
+            raise ValueError(
+                f"cache_rows is 0 with cache_device={cache_device!r}; a cache on a GPU holds at least one "
+                'row: give cache_rows or cache_bytes, or cache_device="cpu"'
+            )
+        self._place = device.choose(cache_device)
         if policy not in POLICIES:
             raise ValueError(f"policy is {policy!r}; give one of {POLICIES}")
         self.policy = policy
         self.admit_after = _integer("admit_after", admit_after, 1, 255)
 
-    def to_json(self, default_rows: int | None = None) -> str:
-        """The table options as the core reads them. `default_rows`: in place of `cache_rows=None`."""
+    @property
+    def place(self) -> str:
+        """Where the cache is: "cpu" or "gpu"."""
+        return self._place
+
+    def to_json(self, spec: str, default_rows: int | None = None) -> str:
+        """The table options as the core reads them.
+
+        Args:
+          spec: Of the table, as the core reads it.
+          default_rows: In place of `cache_rows=None`.
+
+        Raises:
+          ValueError: cache_bytes are too few for the smallest cache.
+        """
         rows = default_rows if self.cache_rows is None else self.cache_rows
-        if rows is None:
-            return "{}"
-        cache = {
-            "capacity": rows,
+        cache: dict[str, Any] = {
             "policy": self.policy,
             "admit_after": self.admit_after,
             "pull_bound": self.pull_bound,
             "push_bound": self.push_bound,
         }
-        return json.dumps({"cache": cache})
+        if self.place == "gpu":
+            cache["device"] = "gpu"
+        if self.cache_bytes is not None:
+            try:
+                rows = native.call_int("HetCacheRows", spec, json.dumps(cache), self.cache_bytes)
+            except ValueError as error:
+                raise ValueError(f"cache_bytes is {self.cache_bytes}; {error}") from None
+        if rows is None:
+            return "{}"
+        return json.dumps({"cache": {"capacity": rows, **cache}})
 
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
@@ -247,7 +283,7 @@ class CacheOptions:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, but for the number of workers."""
-        config = dict(vars(self))
+        config = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         if self.total_staleness is not None:
             config["pull_bound"] = config["push_bound"] = "staleness"
         return config

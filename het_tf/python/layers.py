@@ -49,12 +49,16 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
       pull_bound: Sets the first of the two apart; "staleness": as staleness.
       push_bound: Sets the second apart.
       cache_rows: Rows of each table that this worker caches. None: tables in this process are read directly,
-        without a cache; of those at a parameter server 262,144 rows are cached.
+        without a cache; of those at a parameter server, and with a cache on a GPU, 262,144 rows are cached.
       policy: What leaves a full cache: "lru", "lfu", "light_lfu".
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
       total_staleness: In place of staleness: how many updates by all other workers together a read may miss.
         Both bounds are derived from it and the number of workers N, which `het_tf.init(hvd=hvd)` has told
         before; at least N - 1. One worker: unbounded, since its reads miss nothing.
+      cache_bytes: In place of cache_rows: memory of each table's cache, in bytes. As many rows as fit.
+      cache_device: Where the cache is, and the lookups run: "cpu", in host memory; "gpu", in the memory of
+        TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
+        (docs/gpu-cache.md).
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
@@ -71,6 +75,9 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
+      ImportError: cache_device="gpu", and a library that it takes is not built, or for another TensorFlow.
+      RuntimeError: cache_device="gpu", and there is no GPU, or its driver is too old.
+      MemoryError: The cache does not fit into the GPU.
       tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), a gradient was taken twice.
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
     """
@@ -85,6 +92,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         policy: str = "lru",
         admit_after: int = 1,
         total_staleness: int | None = None,
+        cache_bytes: int | None = None,
+        cache_device: str = "cpu",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)
@@ -106,6 +115,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             admit_after,
             total_staleness,
             runtime.workers(),
+            cache_bytes,
+            cache_device,
         )
         self._het_namespace = runtime.current_namespace()
         self._het_number = registry.register_layer(self)
@@ -143,12 +154,14 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             ],
             "needs_loss_scale": self.compute_dtype == "float16",
             "layer": self._het_number,
+            "place": self._het_cache.place,
         }
         flat = self._het_features.flat
         return ops.Call(
             tables=tuple(feature.table.name for feature in flat),
             dims=tuple(feature.table.dim for feature in flat),
             specs=json.dumps(specs),
+            place=self._het_cache.place,
         )
 
     def _make_anchor(self) -> Any:
@@ -356,7 +369,7 @@ class Embedding(EmbeddingCollection):
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
       **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy,
-        admit_after, total_staleness, and name, dtype, trainable.
+        admit_after, total_staleness, cache_bytes, cache_device, and name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
     """

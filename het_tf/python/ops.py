@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python import accumulate, native, optimizers, owner, registry, runtime, saving
+from het_tf.python import accumulate, device, native, optimizers, owner, registry, runtime, saving
 from het_tf.python.horovod.gradients import gated
 from het_tf.python.native import tf
 
@@ -19,6 +19,7 @@ class Call:
     tables: tuple[str, ...]  # of each feature
     dims: tuple[int, ...]  # of each feature
     specs: str  # kernels/call_spec.h
+    place: str = "cpu"  # where the cache is: "cpu" or "gpu"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -47,14 +48,16 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
       One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe: a zero whose gradient is the
       loss scale.
     """
-    out = native.ops.het_lookup(
-        ids=ids,
-        anchor=anchor,
-        hints=[hint(dim) for dim in call.dims],
-        tables=call.tables,
-        specs=call.specs,
-        training=training,
-    )
+    hints = [hint(dim) for dim in call.dims]
+    with tf.device(device.OPS_DEVICE[call.place]):
+        out = native.ops.het_lookup(
+            ids=ids,
+            anchor=anchor,
+            hints=hints,
+            tables=call.tables,
+            specs=call.specs,
+            training=training,
+        )
     return out.rows, out.probe
 
 
@@ -92,7 +95,8 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     else:
         if getattr(layer, "is_bulk_synchronous", False):
             update["scale"] = gated(update["scale"], update["token"], dense)
-        anchor_gradient = native.ops.het_apply_grad(**update)
+        with tf.device(device.OPS_DEVICE[specs.get("place", "cpu")]):
+            anchor_gradient = native.ops.het_apply_grad(**update)
     return [None] * count + [anchor_gradient] + [None] * count
 
 

@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from het_tf.python import native, optimizers, runtime
+from het_tf.python import device, native, optimizers, runtime
 from het_tf.python.config import CacheOptions, TableConfig
 
 
@@ -53,16 +53,23 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
 
     Raises:
       ValueError: A table of the name exists with another spec, other options, or, while another layer uses
-        it, another learning rate.
+        it, another learning rate; cache_bytes are too few for the smallest cache.
+      MemoryError: The cache does not fit into the GPU.
     """
     runtime.update_threads()
     runtime.connect()
-    native.call(
-        "HetCreateTable",
-        namespace,
-        json.dumps({**config.spec, "limits": config.limits}),
-        options.to_json(runtime.default_cache_rows()),
-    )
+    spec = json.dumps({**config.spec, "limits": config.limits})
+    try:
+        native.call(
+            "HetCreateTable",
+            namespace,
+            spec,
+            options.to_json(spec, runtime.default_cache_rows(options.place)),
+        )
+    except MemoryError as error:
+        if options.place == "cpu":
+            raise
+        raise MemoryError(f"{error}. {device.WHO_HAS_THE_MEMORY}") from None
     key = (namespace, config.name)
     entry = _entries.setdefault(key, Entry(config))
     if not _same_rate(entry.config.optimizer, config.optimizer):

@@ -17,7 +17,8 @@ from het_tf.python import native
 from het_tf.python.native import tf
 
 GRADIENT_SCALES = ("mean", "sum")
-SERVER_CACHE_ROWS = 1 << 18  # of a layer without cache_rows whose tables are at a parameter server
+# Of a layer without cache_rows whose tables are at a parameter server, or whose cache is on a GPU.
+SERVER_CACHE_ROWS = 1 << 18
 
 _DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
              "timeout": 10.0, "deadline": 60.0}  # fmt: skip
@@ -243,9 +244,13 @@ def parameter_server() -> str:
     return _settings.ps or ""
 
 
-def default_cache_rows() -> int | None:
-    """`cache_rows` of a layer that does not say: a table at a parameter server always has a cache."""
-    return SERVER_CACHE_ROWS if _settings.ps else None
+def default_cache_rows(place: str) -> int | None:
+    """`cache_rows` of a layer that does not say; a table at a parameter server always has a cache.
+
+    Args:
+      place: Where the cache is: "cpu" or "gpu".
+    """
+    return SERVER_CACHE_ROWS if _settings.ps or place == "gpu" else None
 
 
 def update_threads() -> None:

@@ -81,6 +81,7 @@ def _tables(model: Any) -> list[Any]:
     for layer in layers(model):
         specs = json.loads(layer._het_call.specs)
         specs.pop("layer")  # a number of this process
+        specs.pop("place", None)  # "auto" may come out differently at each
         found.append([specs, layer._het_cache.get_config()])
     return found
 

@@ -36,6 +36,7 @@ class ClickModel(keras.Model):
       linear_optimizer: Of the table of first-order weights; None: as the class says.
       staleness: Of the tables, as of `het_tf.keras.EmbeddingCollection`.
       cache_rows: Rows of each table that this worker caches; None: no cache.
+      cache_device: Where the cache is: "cpu", "gpu" or "auto", as of `het_tf.keras.EmbeddingCollection`.
       hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
         that ids may collide); "het" tables have no size.
       seed: Of initial rows and weights.
@@ -67,6 +68,7 @@ class ClickModel(keras.Model):
         hash_buckets: int = 1 << 16,
         seed: int = 0,
         name: str | None = None,
+        cache_device: str = "cpu",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or self.default_name, **kwargs)
@@ -95,11 +97,20 @@ class ClickModel(keras.Model):
             "embedding": embedding,
             "staleness": staleness,
             "cache_rows": cache_rows,
+            "cache_device": cache_device,
             "hash_buckets": hash_buckets,
             "seed": seed,
         }
         self.rows = EmbeddingSide(
-            self.parts(), embedding, self.name, staleness, cache_rows, hash_buckets, seed, name="rows"
+            self.parts(),
+            embedding,
+            self.name,
+            staleness,
+            cache_rows,
+            hash_buckets,
+            seed,
+            cache_device,
+            name="rows",
         )
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
         if self.scale is not None:

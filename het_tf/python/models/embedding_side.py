@@ -95,7 +95,7 @@ class EmbeddingSide(keras.layers.Layer):
       side: "het": one `het_tf.keras.EmbeddingCollection` for all parts, its tables named `PREFIX/PART`;
         "keras": one `keras.layers.Embedding` a part.
       prefix: Of the names of tables.
-      staleness, cache_rows: Of the collection ("het" alone).
+      staleness, cache_rows, cache_device: Of the collection ("het" alone).
       hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
       seed: Of the initial rows.
 
@@ -118,6 +118,7 @@ class EmbeddingSide(keras.layers.Layer):
         cache_rows: int | None = None,
         hash_buckets: int = 1 << 16,
         seed: int = 0,
+        cache_device: str = "cpu",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -140,7 +141,11 @@ class EmbeddingSide(keras.layers.Layer):
                 for field in part.sequences:
                     features[f"{part.name}/{field.name}"] = FeatureConfig(table, "mean", padding_id=PADDING)
             self.collection = EmbeddingCollection(
-                features, staleness=staleness, cache_rows=cache_rows, name="tables"
+                features,
+                staleness=staleness,
+                cache_rows=cache_rows,
+                cache_device=cache_device,
+                name="tables",
             )
         else:
             self.embeddings = [
