@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "het_tf/core/alloc.h"
+#include "het_tf/core/device/device_table.h"
 #include "het_tf/core/gradient_sums.h"
 #include "tests/cpp/testing/device_engine.h"
 #include "tests/cpp/testing/temp_folder.h"
@@ -49,6 +50,27 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
   ASSERT_TRUE(gpu.ok());
   EXPECT_THAT(gpu.value().ToJson(), HasSubstr("\"device\":\"gpu\""));
   EXPECT_THAT(parse("{\"device\": \"cpu\"}").value().ToJson(), ::testing::Not(HasSubstr("device")));
+}
+
+TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
+  const DeviceLibrary& library = *DeviceLibrary::Get().value();
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
+  const auto bytes_of = [&](uint64_t rows) {
+    config.capacity = rows;
+    uint64_t bytes = 0;
+    EXPECT_EQ(library.HetDevTableBytes(&config, &bytes), HET_DEV_OK) << library.HetDevError();
+    return bytes;
+  };
+  constexpr uint64_t kMost = uint64_t{0xffffffff} * 32;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{1} << 20, uint64_t{1} << 41,
+                               uint64_t{1} << 50, uint64_t{1} << 62}) {
+    const auto rows = DeviceRowsThatFit(library, config, bytes);
+    ASSERT_TRUE(rows.ok()) << bytes << ": " << rows.status().message();
+    ASSERT_EQ(rows.value() % 32, 0u);
+    EXPECT_TRUE(rows.value() == 0 || bytes_of(rows.value()) <= bytes) << bytes;
+    EXPECT_TRUE(rows.value() == kMost || bytes_of(rows.value() + 32) > bytes) << bytes;
+  }
 }
 
 // --- tokens

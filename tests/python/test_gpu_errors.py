@@ -91,6 +91,8 @@ def test_cache_bytes_in_host_memory():
     with pytest.raises(ValueError, match=r"cache_bytes|bytes"):
         het_tf.keras.Embedding(4, name="u", cache_bytes=3)
     assert het_tf.tables() == ["t"]
+    het_tf.keras.Embedding(4, name="v", cache_bytes=2**62)
+    assert het_tf.table("v").options["cache"]["capacity"] == 2**32 - 2  # as much as cache_rows may be
 
 
 @pytest.mark.usefixtures("a_gpu")

@@ -8,6 +8,7 @@ namespace het {
 namespace {
 
 constexpr uint64_t kBucket = 32;
+constexpr uint64_t kMostBuckets = 0xffffffff;  // of the library
 
 struct DeviceOptimizer {
   const char* name;
@@ -66,7 +67,7 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes) {
   // Bytes grow with the capacity: between `fits` and `too_many` buckets lies the answer.
   uint64_t fits = 0;
-  uint64_t too_many = bytes / (kBucket * 2 * sizeof(float)) + 2;
+  uint64_t too_many = std::min(bytes / (kBucket * 2 * sizeof(float)) + 1, kMostBuckets) + 1;
   while (too_many - fits > 1) {
     config.capacity = (fits + (too_many - fits) / 2) * kBucket;
     uint64_t taken = 0;
