@@ -370,6 +370,27 @@ TEST_F(DeviceEngine, HostMemoryThatEndsAnywhereLosesNoUpdate) {
   EXPECT_GT(failed, 5);
 }
 
+TEST_F(DeviceEngine, AssignedRowsAreReadThoughMemoryEnds) {
+  Create("t", 1, CacheOf("gpu", 4096, kUnbounded, kUnbounded));
+  std::vector<Key> ids(2000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  bool assigned = false;
+  for (size_t more = 0; !assigned && more < 400000; more += 4000) {
+    const std::vector<float> rows(ids.size(), static_cast<float>(more + 7));
+    SetAllocLimit(AllocatedBytes() + more);
+    try {
+      assigned = engine_.Assign("t", Span<const Key>(ids.data(), ids.size()), rows.data(), false).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    SetAllocLimit(SIZE_MAX);
+    const TableRows there = engine_.Scan("t").value();
+    const std::vector<float> values = Values(&engine_, "t", there.keys);
+    for (size_t i = 0; i < there.keys.size(); ++i) ASSERT_EQ(there.rows[i], values.at(i)) << more;
+  }
+  EXPECT_TRUE(assigned);
+}
+
 TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
   Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace het {
@@ -89,7 +90,14 @@ void DeviceTable::Drop(uint32_t partition) {
   if (dropped()) Discard(unsent_);
 }
 
-void DeviceTable::DropKeys(Span<const Key> keys) { keys_.insert(keys_.end(), keys.begin(), keys.end()); }
+void DeviceTable::DropKeys(Span<const Key> keys) {
+  try {
+    keys_.insert(keys_.end(), keys.begin(), keys.end());
+  } catch (const std::bad_alloc&) {
+    // The store has changed already: of no row may the old value be read. Fetching all anew takes no memory.
+    for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
+  }
+}
 
 void DeviceTable::Forsake() {
   handle = nullptr;
