@@ -409,7 +409,10 @@ TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
   StepOf later(&engine_, {{"t", {1}}});
   EXPECT_EQ(later.Lookup(true).message(), status.message());
   EXPECT_EQ(engine_.Flush().message(), status.message());
-  EXPECT_EQ(engine_.Stats("t").status().message(), status.message());
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["lost_ticks"], 5) << stats;
+  EXPECT_EQ(stats["ticks"], 5);
+  EXPECT_EQ(stats["unsent_rows"], 0);
   engine_.device()->set_library(DeviceLibrary::Get().value());
 }
 

@@ -100,8 +100,8 @@ void DeviceTables::DestroyDoomed() {
 Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
   DeviceTable* const table = tables_.at(id).get();
   TableStats stats;
+  if (InFork() || !lost_.ok()) return stats;
   stats.absent = table->absent;
-  if (InFork()) return stats;
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(nullptr, &went));
   const int answer = library_->HetDevState(context_, table->handle, nullptr, &stats.state);
