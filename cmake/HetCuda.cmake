@@ -4,7 +4,7 @@
 #   het_tf/kernels/cuda/*.cu       both, but for cuda_*.cu, which are nvcc's alone
 #   het_tf/kernels/cuda/host_*.cc  libhet_cuda_host.so alone
 #   het_tf/kernels/cuda/nvcc.options  options of nvcc, all but the architectures
-set(HET_CUDA "AUTO" CACHE STRING "Build libhet_cuda.so: ON, OFF, or AUTO (where there is nvcc)")
+set(HET_CUDA "AUTO" CACHE STRING "Build libhet_cuda.so: ON, OFF, or AUTO (where there is nvcc of CUDA 13 or newer)")
 set_property(CACHE HET_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HET_CUDA_ARCH "all" CACHE STRING
   "GPUs that libhet_cuda.so is for. 'all': machine code for each generation from compute capability 7.5 on, and PTX for \
@@ -42,6 +42,14 @@ if(NOT HET_NVCC)
     "-DHET_NVCC=/path/to/nvcc, or -DHET_CUDA=OFF")
 endif()
 
+execute_process(COMMAND "${HET_NVCC}" --version OUTPUT_VARIABLE _release ERROR_VARIABLE _release)
+string(REGEX MATCH "release ([0-9.]+)" _release "${_release}")
+set(_release "${CMAKE_MATCH_1}")
+if(HET_CUDA STREQUAL "AUTO" AND NOT _release VERSION_GREATER_EQUAL 13)
+  message(STATUS "het_tf: ${HET_NVCC} is ${_release}, not CUDA 13 or newer, so libhet_cuda.so is not built (-DHET_CUDA=ON tries)")
+  return()
+endif()
+
 # Machine code for one compute capability runs on all later ones of the same generation.
 set(_gencode)
 if(HET_CUDA_ARCH STREQUAL "ptx")
@@ -60,6 +68,9 @@ elseif(HET_CUDA_ARCH STREQUAL "all")
       set(_newest "${_arch}")
     endif()
   endforeach()
+  if(NOT _newest)
+    message(FATAL_ERROR "${HET_NVCC} knows no GPU of compute capability 7.5 or later. Remedy: a newer CUDA toolkit, or -DHET_CUDA=OFF")
+  endif()
   list(APPEND _gencode "-gencode=arch=compute_${_newest},code=compute_${_newest}")
 else()
   foreach(_arch IN LISTS HET_CUDA_ARCH)

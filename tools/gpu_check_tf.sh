@@ -8,6 +8,7 @@
 #   --python P     a Python with a TensorFlow that has CUDA, with cmake, ninja and pytest (.venv/bin/python, else
 #                  python3); `make setup TENSORFLOW=tensorflow`, and then .venv/bin/python -m pip install
 #                  "tensorflow[and-cuda]" (the version that is there), makes one
+#   HET_TEST_SERVER  in the environment: another server than redis-server; without one its tests are left out
 #   --jobs N       compilers at a time (the machine's cores)
 #
 # Exit status: 0 all well, 1 a test failed, 2 it could not be tried.

@@ -24,6 +24,7 @@ namespace {
 
 // Of a line of a cache in this process (table_cache.h): what is not its row.
 constexpr int64_t kLineBytes = 58;
+constexpr int64_t kMostLines = (int64_t{1} << 32) - 2;
 
 // One call's features, with ids and rows where they were given: on the device.
 Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* const* ids,
@@ -152,7 +153,7 @@ Result<int64_t> CacheRows(const std::string& spec_text, const std::string& cache
   const CacheConfig cache = options.value().cache.value_or(CacheConfig());
   int64_t rows = 0, least = static_cast<int64_t>(schema.value()->row_floats() * sizeof(float)) + kLineBytes;
   if (!cache.on_device()) {
-    rows = bytes / least;
+    rows = std::min(bytes / least, kMostLines);
   } else {
     const auto library = DeviceLibrary::Get();
     if (!library.ok()) return library.status();

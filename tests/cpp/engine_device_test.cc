@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "het_tf/core/alloc.h"
+#include "het_tf/core/device/device_table.h"
 #include "het_tf/core/gradient_sums.h"
 #include "tests/cpp/testing/device_engine.h"
 #include "tests/cpp/testing/temp_folder.h"
@@ -49,6 +50,27 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
   ASSERT_TRUE(gpu.ok());
   EXPECT_THAT(gpu.value().ToJson(), HasSubstr("\"device\":\"gpu\""));
   EXPECT_THAT(parse("{\"device\": \"cpu\"}").value().ToJson(), ::testing::Not(HasSubstr("device")));
+}
+
+TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
+  const DeviceLibrary& library = *DeviceLibrary::Get().value();
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
+  const auto bytes_of = [&](uint64_t rows) {
+    config.capacity = rows;
+    uint64_t bytes = 0;
+    EXPECT_EQ(library.HetDevTableBytes(&config, &bytes), HET_DEV_OK) << library.HetDevError();
+    return bytes;
+  };
+  constexpr uint64_t kMost = uint64_t{0xffffffff} * 32;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{1} << 20, uint64_t{1} << 41,
+                               uint64_t{1} << 50, uint64_t{1} << 62}) {
+    const auto rows = DeviceRowsThatFit(library, config, bytes);
+    ASSERT_TRUE(rows.ok()) << bytes << ": " << rows.status().message();
+    ASSERT_EQ(rows.value() % 32, 0u);
+    EXPECT_TRUE(rows.value() == 0 || bytes_of(rows.value()) <= bytes) << bytes;
+    EXPECT_TRUE(rows.value() == kMost || bytes_of(rows.value() + 32) > bytes) << bytes;
+  }
 }
 
 // --- tokens
@@ -348,6 +370,27 @@ TEST_F(DeviceEngine, HostMemoryThatEndsAnywhereLosesNoUpdate) {
   EXPECT_GT(failed, 5);
 }
 
+TEST_F(DeviceEngine, AssignedRowsAreReadThoughMemoryEnds) {
+  Create("t", 1, CacheOf("gpu", 4096, kUnbounded, kUnbounded));
+  std::vector<Key> ids(2000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  bool assigned = false;
+  for (size_t more = 0; !assigned && more < 400000; more += 4000) {
+    const std::vector<float> rows(ids.size(), static_cast<float>(more + 7));
+    SetAllocLimit(AllocatedBytes() + more);
+    try {
+      assigned = engine_.Assign("t", Span<const Key>(ids.data(), ids.size()), rows.data(), false).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    SetAllocLimit(SIZE_MAX);
+    const TableRows there = engine_.Scan("t").value();
+    const std::vector<float> values = Values(&engine_, "t", there.keys);
+    for (size_t i = 0; i < there.keys.size(); ++i) ASSERT_EQ(there.rows[i], values.at(i)) << more;
+  }
+  EXPECT_TRUE(assigned);
+}
+
 TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
   Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
@@ -366,7 +409,10 @@ TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
   StepOf later(&engine_, {{"t", {1}}});
   EXPECT_EQ(later.Lookup(true).message(), status.message());
   EXPECT_EQ(engine_.Flush().message(), status.message());
-  EXPECT_EQ(engine_.Stats("t").status().message(), status.message());
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["lost_ticks"], 5) << stats;
+  EXPECT_EQ(stats["ticks"], 5);
+  EXPECT_EQ(stats["unsent_rows"], 0);
   engine_.device()->set_library(DeviceLibrary::Get().value());
 }
 

@@ -125,5 +125,47 @@ TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
   }
 }
 
+// Clears a table at the store before the next frame gets there.
+class ClearingTransport : public LocalTransport {
+ public:
+  explicit ClearingTransport(LocalService* service) : LocalTransport(service), service_(service) {}
+  void Send(uint32_t partition, Bytes frame) override {
+    if (to_clear != nullptr) {
+      EXPECT_TRUE(LocalStore(service_).ClearTable(*to_clear).ok());
+    }
+    to_clear = nullptr;
+    LocalTransport::Send(partition, std::move(frame));
+  }
+
+  const TableSchema* to_clear = nullptr;
+
+ private:
+  LocalService* const service_;
+};
+
+// A flush takes its rows in turns; what the first one learns holds for what the later ones take.
+TEST_F(DeviceEngine, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
+  LocalService service(4, 0);
+  auto own = std::make_unique<ClearingTransport>(&service);
+  ClearingTransport* const transport = own.get();
+  Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::move(own), ClientConfig());
+  constexpr uint32_t kDim = 16384;  // 256 rows a turn
+  ASSERT_TRUE(worker.CreateTable(SpecOf("t", kDim), CacheOf("gpu", 1024, kUnbounded, kUnbounded)).ok());
+  // Keys come in order. Those of the first turn are of three partitions, so that one of the four learns
+  // nothing.
+  std::vector<Key> ids;
+  for (Key key = 0; ids.size() < 400; ++key) {
+    const uint32_t partition = PartitionOf(HashKey(key, transport->id(0).hash_seed), 4);
+    if (ids.size() >= 256 || partition != 3) ids.push_back(key);
+  }
+  ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+  transport->to_clear = worker.Find("t").value()->schema.get();
+  const Status status = worker.Flush();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(LocalStore(&service).Scan(*worker.Find("t").value()->schema).value().keys.size(), 0u);
+  EXPECT_EQ(CacheStats(&worker, "t")["discarded_ticks"], 400);
+  EXPECT_EQ(CacheStats(&worker, "t")["unsent_rows"], 0);
+}
+
 }  // namespace
 }  // namespace het::testing

@@ -404,6 +404,30 @@ def a_cache_of_so_many_bytes():
         )
 
 
+@check
+def rows_that_change_behind_the_cache():
+    layers = {place: embedding(place) for place in PLACES}
+    tables = {place: het_tf.Table("t", namespace=place) for place in PLACES}
+    ids = tf.constant([1, 2, 3, 4, 1], tf.int64)
+
+    def step(seed):
+        rows = {place: train(layers[place], ids, seed) for place in PLACES}
+        same(rows["cpu"].numpy(), rows["gpu"].numpy())
+        compare_tables()
+
+    step(1)
+    for change in (
+        lambda table: table.assign([2, 9], np.full([2, 8], 5, "float32")),
+        lambda table: table.remove([1, 77]),
+        lambda table: native.call("HetRefresh", table.namespace),
+        lambda table: table.clear(),
+    ):
+        for place in PLACES:
+            change(tables[place])
+        same(layers["cpu"](ids).numpy(), layers["gpu"](ids).numpy())
+        step(2)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ memory (tests/cpp/pluggable), or on a real one: tools/gpu_check_tf.sh.
 import gpu_lib
 import gpu_worker
 import pytest
+import redis_lib
 
 MISSING = gpu_lib.what_is_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -38,6 +39,7 @@ NOT_WITH_A_SERVER = {"a_layer_is_made_anew_from_its_config", "a_cache_of_so_many
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing())
 @pytest.mark.parametrize("name", [name for name in gpu_worker.CHECKS if name not in NOT_WITH_A_SERVER])
 def test_on_a_gpu_with_a_parameter_server(outcome_with_a_server, name):
     text = outcome_with_a_server.get(name, "an earlier check ended the process")

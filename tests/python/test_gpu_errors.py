@@ -91,6 +91,8 @@ def test_cache_bytes_in_host_memory():
     with pytest.raises(ValueError, match=r"cache_bytes|bytes"):
         het_tf.keras.Embedding(4, name="u", cache_bytes=3)
     assert het_tf.tables() == ["t"]
+    het_tf.keras.Embedding(4, name="v", cache_bytes=2**62)
+    assert het_tf.table("v").options["cache"]["capacity"] == 2**32 - 2  # as much as cache_rows may be
 
 
 @pytest.mark.usefixtures("a_gpu")
@@ -164,3 +166,25 @@ def test_doctor_reports_the_libraries():
         assert lines["GPU ops"].split()[0] == ("ok" if built_for == tf.__version__ else "wrong")
     if gpu_lib.DEVICE_LIBRARY.exists():
         assert lines["GPU library"].split()[0] == "ok", lines
+
+
+def test_an_nvcc_that_is_too_old_is_left_alone(tmp_path):
+    cmake = shutil.which("cmake", path=f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+    if cmake is None:
+        pytest.skip("no cmake")
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\n[ $1 = --version ] && echo 'tools, release 11.0, V11.0.1' && exit\nexit 1\n")
+    nvcc.chmod(0o755)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(test NONE)\nset(HET_BUILD_PLUGIN ON)\n"
+        f'include("{gpu_lib.ROOT}/cmake/HetCuda.cmake")\nadd_custom_target(het_plugin)\n'
+    )
+
+    def configure(*options):
+        command = [cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DHET_NVCC={nvcc}", *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    done = configure()
+    assert done.returncode == 0, done.stderr
+    assert f"{nvcc} is 11.0, not CUDA 13 or newer, so libhet_cuda.so is not built" in done.stdout
+    assert configure("-DHET_CUDA=ON").returncode != 0

@@ -330,6 +330,10 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Engi
                          HetDevSummed* summed) {
   const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
   for (int round = 0; round < kMostRounds; ++round) {
+    // Answers to the pushes of victims may have told that rows are to go: before they get a tick, and are
+    // due.
+    bool went = false;
+    if (round > 0) HET_RETURN_IF_ERROR(CatchUp(batch->stream, &went));
     HetDevWanted wanted = {};
     *summed = {};
     const int answer = library_->HetDevSum(context_, step.call(), &batch->batch, args.scale, active,
@@ -337,7 +341,6 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Engi
     if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
     if (wanted.n == 0) return Status();
     for (size_t i = 0; i < wanted.n; ++i) ++batch->tables[wanted.use[i]]->absent;
-    bool went = false;
     HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, true, &went));
   }
   return NeverQuiet(batch->Subject());

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace het {
 namespace {
 
 constexpr uint64_t kBucket = 32;
+constexpr uint64_t kMostBuckets = 0xffffffff;  // of the library
 
 struct DeviceOptimizer {
   const char* name;
@@ -66,7 +68,7 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes) {
   // Bytes grow with the capacity: between `fits` and `too_many` buckets lies the answer.
   uint64_t fits = 0;
-  uint64_t too_many = bytes / (kBucket * 2 * sizeof(float)) + 2;
+  uint64_t too_many = std::min(bytes / (kBucket * 2 * sizeof(float)) + 1, kMostBuckets) + 1;
   while (too_many - fits > 1) {
     config.capacity = (fits + (too_many - fits) / 2) * kBucket;
     uint64_t taken = 0;
@@ -88,7 +90,14 @@ void DeviceTable::Drop(uint32_t partition) {
   if (dropped()) Discard(unsent_);
 }
 
-void DeviceTable::DropKeys(Span<const Key> keys) { keys_.insert(keys_.end(), keys.begin(), keys.end()); }
+void DeviceTable::DropKeys(Span<const Key> keys) {
+  try {
+    keys_.insert(keys_.end(), keys.begin(), keys.end());
+  } catch (const std::bad_alloc&) {
+    // The store has changed already: of no row may the old value be read. Fetching all anew takes no memory.
+    for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
+  }
+}
 
 void DeviceTable::Forsake() {
   handle = nullptr;

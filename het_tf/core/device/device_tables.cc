@@ -100,8 +100,8 @@ void DeviceTables::DestroyDoomed() {
 Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
   DeviceTable* const table = tables_.at(id).get();
   TableStats stats;
+  if (InFork() || !lost_.ok()) return stats;
   stats.absent = table->absent;
-  if (InFork()) return stats;
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(nullptr, &went));
   const int answer = library_->HetDevState(context_, table->handle, nullptr, &stats.state);
@@ -179,6 +179,9 @@ Status DeviceTables::Flush() {
     DeviceTable* const table = held.get();
     const uint64_t rows = std::max<uint64_t>(1, kTakeBytes / (table->schema().row_floats() * sizeof(float)));
     for (;;) {
+      // What the last turn's answers have told: rows that are to go must not be sent into their table's new
+      // life.
+      HET_RETURN_IF_ERROR(CatchUp(nullptr, &went));
       HetDevExport updates = {};
       const int answer = library_->HetDevTake(context_, table->handle, rows, nullptr, &updates);
       if (answer != HET_DEV_OK) return Failed(answer, "a flush of table '" + table->name() + "'");

@@ -21,8 +21,8 @@
 // works the client alone, whose events wait in flags.
 //
 // Errors. Memory of the device: ResourceExhausted, with rows, clocks and updates as they were. The device
-// itself (HET_DEV_FAILED): Internal, and from then on every call fails: what it held is gone, and the message
-// says how many ticks that were. A fork of the process cannot use the device: FailedPrecondition.
+// itself (HET_DEV_FAILED): Internal, and from then on every call but Stats fails: what it held is gone, and
+// the message says how many ticks that were. A fork of the process cannot use the device: FailedPrecondition.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 #define HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 
@@ -71,6 +71,7 @@ class DeviceTables {
     HetDevTableState state = {};
     uint64_t absent = 0;  // keys that were fetched because they were not there
   };
+  // Zeros where there is no device any more: in a fork, and when it is lost.
   Result<TableStats> Stats(uint64_t table);
 
   // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.

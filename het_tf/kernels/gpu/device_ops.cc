@@ -66,6 +66,10 @@ class DeviceOp : public tensorflow::OpKernel {
   }
   ~DeviceOp() override { HetNodeDelete(node_); }
 
+  // It waits for the device and for the store; TensorFlow takes kernels of a GPU for launches that take no
+  // time, and would let what is ready beside it wait too.
+  bool IsExpensive() final { return true; }
+
   void Compute(OpKernelContext* context) final {
     try {
       OP_REQUIRES_OK(context, Run(context));
