@@ -55,6 +55,7 @@ using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
 
 HetDevContext::HetDevContext(int device) : device_(device) {
   runtime::Select(device_, last_kernel_);
+  runtime::LoadCode();
   event_ = runtime::CreateEvent();
 }
 

@@ -164,8 +164,22 @@ __global__ void __launch_bounds__(256) RunKernel(const __grid_constant__ Kernel 
   for (uint64_t item = first; item < items; item += tiles) kernel(tile, item);
 }
 
+// The driver loads code when it is first used, which takes memory: a launch must not fail for want of it when
+// half of a call is done. So kernels make themselves known, and are loaded with the context (LoadCode).
+bool RegisterKernel(const void* kernel);
+namespace {
+template <int kWidth, typename Kernel>
+struct Registered {
+  static const bool done;
+};
+template <int kWidth, typename Kernel>
+const bool Registered<kWidth, Kernel>::done =
+    RegisterKernel(reinterpret_cast<const void*>(&RunKernel<kWidth, Kernel>));
+}  // namespace
+
 template <int kWidth, typename Kernel>
 void Launch(Context& context, const char* name, uint64_t items, const Kernel& kernel) {
+  (void)&Registered<kWidth, Kernel>::done;
   if (items == 0) return;
   constexpr uint64_t kThreads = 256;
   constexpr uint64_t kMaxBlocks = uint64_t{1} << 20;

@@ -6,15 +6,18 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/runtime.h"
+#include "het_tf/kernels/cuda/tile.h"
 
 #ifndef HET_CUDA_ARCHITECTURES
 #define HET_CUDA_ARCHITECTURES "unknown architectures"
 #endif
 
-namespace het::dev::runtime {
+namespace het::dev {
+namespace runtime {
 namespace {
 
 #define HET_TEXT2(x) #x
@@ -53,6 +56,11 @@ const Driver& TheDriver() {
     return found;
   }();
   return driver;
+}
+
+std::vector<const void*>& Kernels() {
+  static std::vector<const void*> kernels;
+  return kernels;
 }
 
 __global__ void Nothing() {}
@@ -120,6 +128,19 @@ void Describe(int device, HetDevInfo* info) {
   Select(device, "none");
   CheckCode(device, *info);
   info->free_bytes = FreeBytes();
+}
+
+void LoadCode() {
+  for (const void* kernel : Kernels()) {
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      Fail(HET_DEV_OUT_OF_MEMORY, "there is no memory on the GPU for the code of libhet_cuda.so; " +
+                                      std::to_string(FreeBytes()) + " bytes are free");
+    }
+    Check(error, "loading code to the GPU");
+  }
 }
 
 void Select(int device, const char* what) {
@@ -231,4 +252,11 @@ void WaitForEvent(void* event, const char* what) {
 
 const void* ForeignAddress(const void* device) { return device; }
 
-}  // namespace het::dev::runtime
+}  // namespace runtime
+
+bool RegisterKernel(const void* kernel) {
+  runtime::Kernels().push_back(kernel);
+  return true;
+}
+
+}  // namespace het::dev

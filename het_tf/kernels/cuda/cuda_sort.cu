@@ -11,6 +11,10 @@ namespace {
 void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
+  // CUB's own code is loaded when it is first used. Nothing has changed so far (sort.h).
+  if (error == cudaErrorMemoryAllocation) {
+    Fail(HET_DEV_OUT_OF_MEMORY, std::string(what) + ": there is no memory on the GPU for its code");
+  }
   Fail(HET_DEV_FAILED, std::string(what) + ": " + cudaGetErrorString(error));
 }
 

@@ -42,6 +42,7 @@ void Describe(int device, HetDevInfo* info) {
 }
 
 void Select(int /*device*/, const char* /*what*/) {}
+void LoadCode() {}
 OfThread Current() { return {}; }
 void Restore(const OfThread& /*was*/) {}
 void CheckStream(int /*device*/, HetDevStream /*stream*/) {}

@@ -13,6 +13,8 @@ namespace het::dev::runtime {
 void Describe(int device, HetDevInfo* info);
 // Makes it the device of this thread. `what` is the last kernel that was launched: its failure may show here.
 void Select(int device, const char* what);
+// Loads all kernels, on the device of this thread: from here on no launch needs memory.
+void LoadCode();
 // What this thread works with, to be put back: it is somebody else's, who may have chosen another device.
 struct OfThread {
   bool known = false;
