@@ -21,6 +21,8 @@ template <typename T>
 HET_DEV void AtomicStore(T* p, T value) {
   *const_cast<volatile T*>(p) = value;
 }
+// From the multiprocessor's own cache, where its own stores are seen.
+HET_DEV uint32_t OldLoad(const uint32_t* p) { return __ldca(p); }
 HET_DEV CudaU64* AsCuda(uint64_t* p) { return reinterpret_cast<CudaU64*>(p); }
 HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }
 HET_DEV uint64_t AtomicAdd(uint64_t* p, uint64_t value) { return atomicAdd(AsCuda(p), value); }

@@ -46,7 +46,8 @@ struct ProbeKernel {
   template <typename Tile>
   HET_DEV void FindActive(const Tile& tile, const Position& p, uint32_t dim) const {
     uint32_t* active = static_cast<uint32_t*>(counts.words) + counts.Active(p.feature);
-    if (tile.One([&] { return AtomicLoad(active); }) != 0) return;
+    // An old 0 costs a look at one's own gradient, and then a store, which the neighbours see.
+    if (tile.One([&] { return OldLoad(active); }) != 0) return;
     const float* gradient =
         static_cast<const float*>(static_cast<const FeatureView*>(batch.features)[p.feature].gradients) +
         p.at * dim;
