@@ -12,9 +12,10 @@
 #   --jobs N       compilers at a time (the machine's cores)
 #
 # What is run: device_check (random schedules, every answer compared with the reference's, bit for bit) under
-# compute-sanitizer's memcheck and racecheck, then on its own with fresh inputs, then with large ones, then the
-# library against itself; benchmarks/cuda_cache. Results go to the folder OUT (build/gpu/results), the table
-# of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could not be tried.
+# compute-sanitizer's memcheck, synccheck and racecheck, then on its own with fresh inputs, then with large
+# ones, then the library against itself; benchmarks/cuda_cache. Results go to the folder OUT
+# (build/gpu/results), the table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could
+# not be tried.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -173,7 +174,7 @@ leave_out() { # NAME REASON
 
 reference="$folder/libhet_device_reference.so"
 check=("$folder/device_check" "$library" "$reference" --seed "$seed")
-for tool in memcheck racecheck; do
+for tool in memcheck synccheck racecheck; do
   if [ -n "$sanitizer" ]; then
     run "$tool" "$tool.log" "$sanitizer" --tool "$tool" --error-exitcode 9 "${check[@]}" --rounds 4 --size 0.3 \
       --operations 30

@@ -102,6 +102,25 @@ TEST_F(DeviceLookupTest, InvalidRowsAreWantedAnew) {
   EXPECT_EQ(Inspect(2).state.invalid, 0);
 }
 
+// Lookups are numbered, and the numbers come again: first after six, so that it is seen here. A row that has
+// slept for a whole round is met like any other.
+TEST_F(DeviceLookupTest, RowsAreMetAgainWhenNumbersOfLookupsStartAgain) {
+  AddTable(SgdTable("t", 64, 4));
+  NewStep();
+  SetBatch({{{0, 1, 2, 3, 4, 5, 6}}});
+  Lookup();
+  Install({{0, {0, 1, 2}, 5, true}, {0, {3, 4, 5, 6}, 5, false}});  // the last four stay with the call
+  for (const int64_t rows : {6, 7}) {
+    for (int64_t i = 0; i < 3 * rows; ++i) {
+      uses_[0].check = 1;
+      SetBatch({{{i % rows}}});
+      const Wanted wanted = Lookup();
+      EXPECT_THAT(wanted.keys(), ElementsAre(i % rows)) << "in lookup " << i;
+      EXPECT_THAT(wanted.hits, ElementsAre(1)) << "in lookup " << i;
+    }
+  }
+}
+
 TEST_F(DeviceLookupTest, TablesOfDifferentWidthInOneCall) {
   AddTable(SgdTable("narrow", 64, 1));
   HetDevTableConfig wide = SgdTable("wide", 200, 33);

@@ -64,6 +64,8 @@ TEST_F(DeviceMemoryTest, WrongTables) {
   ExpectRefused(config, {"'ads'", "capacity is 0"});
   config.capacity = UINT64_MAX;
   ExpectRefused(config, {"'ads'", "18446744073709551615"});
+  config.capacity = uint64_t{1} << 32;  // lists of rows number them in 32 bits
+  ExpectRefused(config, {"'ads'", "4294967296", "at most 4294967264 rows"});
   config = right;
   config.row_floats = 5;
   ExpectRefused(config, {"'ads'", "row_floats", "5"});

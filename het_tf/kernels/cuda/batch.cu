@@ -101,7 +101,7 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
   view.positions = positions;
   view.n_uses = batch.n_uses;
   view.n_features = batch.n_features;
-  view.visit = context.NextVisit();
+  view.visit = 0;
   return view;
 }
 

@@ -29,7 +29,7 @@ int SetError(int code, const std::string& text) {
 Block::~Block() {
   if (address_ == nullptr) return;
   try {
-    runtime::Select(device_);
+    runtime::Select(device_, "unknown");
     locked_ ? runtime::FreeLocked(address_) : runtime::Free(address_);
   } catch (const Failure&) {
     // The device is lost, and with it the memory.
@@ -54,13 +54,14 @@ void Rewind(Arena* arena) {
 using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
 
 HetDevContext::HetDevContext(int device) : device_(device) {
-  runtime::Select(device_);
+  runtime::Select(device_, last_kernel_);
+  runtime::LoadCode();
   event_ = runtime::CreateEvent();
 }
 
 HetDevContext::~HetDevContext() {
   try {
-    runtime::Select(device_);
+    runtime::Select(device_, last_kernel_);
     runtime::WaitForDevice(last_kernel_);
     runtime::DestroyEvent(event_);
   } catch (const Failure&) {
@@ -74,7 +75,7 @@ void HetDevContext::Begin(HetDevStream stream) {
 }
 
 void HetDevContext::Settle() {
-  runtime::Select(device_);
+  runtime::Select(device_, last_kernel_);
   if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
   if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // it was given up
   state_ = State::kIdle;
@@ -82,8 +83,14 @@ void HetDevContext::Settle() {
 
 void HetDevContext::Continue(HetDevStream stream) {
   Settle();
+  runtime::CheckStream(device_, stream);
   state_ = State::kInCall;
   stream_ = stream;
+  ++calls_;
+}
+
+void HetDevContext::Finish() {
+  Settle();
   ++calls_;
 }
 
@@ -148,8 +155,13 @@ void HetDevContext::CheckLaunch(const char* kernel) {
 }
 
 uint32_t HetDevContext::NextVisit() {
-  if (++visit_ == 0) ++visit_;
-  return visit_;
+  // The first round is a short one, so that what goes wrong at the end of a round goes wrong in tests.
+  constexpr uint32_t kFirstRound = 6;
+  if (visit_ == (round_ == 0 ? kFirstRound : ~uint32_t{0})) {
+    visit_ = 0;
+    ++round_;
+  }
+  return ++visit_;
 }
 
 void* HetDevContext::Stage(size_t bytes) {
@@ -180,12 +192,14 @@ int HetDevCreateContext(int device, HetDevContext** context) {
   });
 }
 
-void HetDevDestroyContext(HetDevContext* context) { delete context; }
+void HetDevDestroyContext(HetDevContext* context) {
+  (void)Guard([&] { delete context; });
+}
 
 int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory) {
   return Guard([&] {
     *memory = nullptr;
-    runtime::Select(context->device());
+    runtime::Select(context->device(), "unknown");
     *memory = context->Allocate(std::max<size_t>(bytes, 1), "HetDevMalloc").Release();
   });
 }
@@ -193,7 +207,7 @@ int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory) {
 void HetDevFree(HetDevContext* context, void* memory) {
   if (memory == nullptr) return;
   (void)Guard([&] {
-    runtime::Select(context->device());
+    runtime::Select(context->device(), "unknown");
     runtime::Free(memory);
   });
 }

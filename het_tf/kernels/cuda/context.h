@@ -36,9 +36,19 @@ struct Failure {
 [[noreturn]] void Fail(int code, std::string text);
 int SetError(int code, const std::string& text);  // for HetDevError; returns code
 
+// What all functions of the C ABI run in that may touch the device: it also leaves the thread as it was.
+struct KeepsThread {
+  KeepsThread() : was(runtime::Current()) {}
+  ~KeepsThread() { runtime::Restore(was); }
+  KeepsThread(const KeepsThread&) = delete;
+  KeepsThread& operator=(const KeepsThread&) = delete;
+  const runtime::OfThread was;
+};
+
 template <typename F>
 int Guard(F f) {
   try {
+    const KeepsThread keeps;
     f();
     return HET_DEV_OK;
   } catch (const Failure& failure) {
@@ -103,6 +113,8 @@ struct HetDevContext {
   void Begin(HetDevStream stream);
   // The same, but scratch memory of the call before stays as it is.
   void Continue(HetDevStream stream);
+  // Until nothing of earlier calls is on its way, whatever their streams were; these may be gone by now.
+  void Finish();
   // How many calls there were.
   uint64_t calls() const { return calls_; }
   HetDevStream stream() const { return stream_; }
@@ -156,9 +168,10 @@ struct HetDevContext {
   // Throws HET_DEV_FAILED with the kernel's name.
   void CheckLaunch(const char* kernel);
 
-  // Number of the call, for Slot::visit; never 0. (It comes again after 2^32 calls. A row that nobody has met
-  // in all of these would then not be counted, or not be looked at, once.)
+  // Number of a lookup, for Slot::visit; never 0. It comes again after 2^32 lookups: where Round differs from
+  // what it was, visits of before are to be cleared.
   uint32_t NextVisit();
+  uint32_t Round() const { return round_; }
 
   int device() const { return device_; }
   void* Stage(size_t bytes);
@@ -184,6 +197,7 @@ struct HetDevContext {
   het::dev::Block stage_;
   uint64_t calls_ = 0;
   uint32_t visit_ = 0;
+  uint32_t round_ = 0;
   uint64_t fail_allocation_ = 0;
 };
 

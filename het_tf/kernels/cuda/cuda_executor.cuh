@@ -21,6 +21,8 @@ template <typename T>
 HET_DEV void AtomicStore(T* p, T value) {
   *const_cast<volatile T*>(p) = value;
 }
+// From the multiprocessor's own cache, where its own stores are seen.
+HET_DEV uint32_t OldLoad(const uint32_t* p) { return __ldca(p); }
 HET_DEV CudaU64* AsCuda(uint64_t* p) { return reinterpret_cast<CudaU64*>(p); }
 HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }
 HET_DEV uint64_t AtomicAdd(uint64_t* p, uint64_t value) { return atomicAdd(AsCuda(p), value); }
@@ -164,8 +166,22 @@ __global__ void __launch_bounds__(256) RunKernel(const __grid_constant__ Kernel 
   for (uint64_t item = first; item < items; item += tiles) kernel(tile, item);
 }
 
+// The driver loads code when it is first used, which takes memory: a launch must not fail for want of it when
+// half of a call is done. So kernels make themselves known, and are loaded with the context (LoadCode).
+bool RegisterKernel(const void* kernel);
+namespace {
+template <int kWidth, typename Kernel>
+struct Registered {
+  static const bool done;
+};
+template <int kWidth, typename Kernel>
+const bool Registered<kWidth, Kernel>::done =
+    RegisterKernel(reinterpret_cast<const void*>(&RunKernel<kWidth, Kernel>));
+}  // namespace
+
 template <int kWidth, typename Kernel>
 void Launch(Context& context, const char* name, uint64_t items, const Kernel& kernel) {
+  (void)&Registered<kWidth, Kernel>::done;
   if (items == 0) return;
   constexpr uint64_t kThreads = 256;
   constexpr uint64_t kMaxBlocks = uint64_t{1} << 20;

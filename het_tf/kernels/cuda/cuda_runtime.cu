@@ -1,18 +1,23 @@
 // runtime.h on a GPU.
+#include <cuda.h>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/runtime.h"
+#include "het_tf/kernels/cuda/tile.h"
 
 #ifndef HET_CUDA_ARCHITECTURES
 #define HET_CUDA_ARCHITECTURES "unknown architectures"
 #endif
 
-namespace het::dev::runtime {
+namespace het::dev {
+namespace runtime {
 namespace {
 
 #define HET_TEXT2(x) #x
@@ -27,12 +32,55 @@ std::string Version(int version) {
 
 void Check(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return;
+  (void)cudaGetLastError();  // else the next launch of this thread reports it again, as its own
   Fail(HET_DEV_FAILED, what + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
 }
 
 std::string Kernel(const char* what) { return std::string("the GPU, at or before kernel '") + what + "'"; }
 
 cudaStream_t Stream(HetDevStream stream) { return static_cast<cudaStream_t>(stream); }
+
+// Of the driver, which cudart has loaded already. The runtime's cudaGetDevice and cudaSetDevice do not do:
+// putting back the 0 that a fresh thread has would make a context on GPU 0.
+struct Driver {
+  CUresult (*get_current)(CUcontext*) = nullptr;
+  CUresult (*set_current)(CUcontext) = nullptr;
+};
+const Driver& TheDriver() {
+  static const Driver driver = [] {
+    Driver found;
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return found;
+    found.get_current = reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(library, "cuCtxGetCurrent"));
+    found.set_current = reinterpret_cast<CUresult (*)(CUcontext)>(dlsym(library, "cuCtxSetCurrent"));
+    return found;
+  }();
+  return driver;
+}
+
+std::vector<const void*>& Kernels() {
+  static std::vector<const void*> kernels;
+  return kernels;
+}
+
+__global__ void Nothing() {}
+
+// Every file is compiled for the same GPUs: code of one kernel stands for all.
+void CheckCode(int device, const HetDevInfo& info) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, Nothing);
+  const std::string capability =
+      std::to_string(info.compute_capability / 10) + "." + std::to_string(info.compute_capability % 10);
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    (void)cudaGetLastError();
+    Fail(HET_DEV_NO_DEVICE, "GPU " + std::to_string(device) + " (" + info.name + ") has compute capability " +
+                                capability + ", and libhet_cuda.so has no code for it (" + kBuilt +
+                                "). Remedy: build it with -DHET_CUDA_ARCH=" +
+                                std::to_string(info.compute_capability) + ", or all");
+  }
+  Check(error, "looking at the code for GPU " + std::to_string(device));
+}
 
 }  // namespace
 
@@ -77,11 +125,58 @@ void Describe(int device, HetDevInfo* info) {
                                 ") has compute capability " + std::to_string(properties.major) + "." +
                                 std::to_string(properties.minor) + "; 7.5 is the oldest that is supported");
   }
-  Select(device);
+  Select(device, "none");
+  CheckCode(device, *info);
   info->free_bytes = FreeBytes();
 }
 
-void Select(int device) { Check(cudaSetDevice(device), "choosing GPU " + std::to_string(device)); }
+void LoadCode() {
+  for (const void* kernel : Kernels()) {
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      Fail(HET_DEV_OUT_OF_MEMORY, "there is no memory on the GPU for the code of libhet_cuda.so; " +
+                                      std::to_string(FreeBytes()) + " bytes are free");
+    }
+    Check(error, "loading code to the GPU");
+  }
+}
+
+void Select(int device, const char* what) {
+  const cudaError_t error = cudaSetDevice(device);
+  if (error != cudaSuccess) Check(error, "choosing GPU " + std::to_string(device) + "; " + Kernel(what));
+}
+
+OfThread Current() {
+  OfThread current;
+  if (TheDriver().get_current == nullptr || TheDriver().set_current == nullptr) return current;
+  CUcontext context = nullptr;
+  const CUresult result = TheDriver().get_current(&context);
+  current.known = result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_INITIALIZED;
+  current.context = context;
+  return current;
+}
+
+void Restore(const OfThread& was) {
+  CUcontext now = nullptr;
+  if (!was.known || TheDriver().get_current(&now) != CUDA_SUCCESS || now == was.context) return;
+  (void)TheDriver().set_current(static_cast<CUcontext>(was.context));
+}
+
+void CheckStream(int device, HetDevStream stream) {
+#if CUDART_VERSION >= 12080
+  if (stream == nullptr) return;  // of the thread's device
+  int of = device;
+  Check(cudaStreamGetDevice(Stream(stream), &of), "asking for the GPU of a stream");
+  if (of == device) return;
+  Fail(HET_DEV_INVALID, "the stream is one of GPU " + std::to_string(of) + ", and the cache is on GPU " +
+                            std::to_string(device) +
+                            ". Remedy: place the layer on that GPU; start a process for each GPU");
+#else
+  (void)device, (void)stream;
+#endif
+}
 
 size_t FreeBytes() {
   size_t free = 0;
@@ -101,7 +196,9 @@ void* Allocate(size_t bytes) {
   return memory;
 }
 
-void Free(void* memory) { (void)cudaFree(memory); }
+void Free(void* memory) {
+  if (cudaFree(memory) != cudaSuccess) (void)cudaGetLastError();
+}
 
 void* AllocateLocked(size_t bytes) {
   void* memory = nullptr;
@@ -114,7 +211,9 @@ void* AllocateLocked(size_t bytes) {
   return memory;
 }
 
-void FreeLocked(void* memory) { (void)cudaFreeHost(memory); }
+void FreeLocked(void* memory) {
+  if (cudaFreeHost(memory) != cudaSuccess) (void)cudaGetLastError();
+}
 
 void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream) {
   const cudaMemcpyKind kind = direction == Direction::kIn    ? cudaMemcpyHostToDevice
@@ -141,7 +240,9 @@ void* CreateEvent() {
   Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
   return event;
 }
-void DestroyEvent(void* event) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
+void DestroyEvent(void* event) {
+  if (cudaEventDestroy(static_cast<cudaEvent_t>(event)) != cudaSuccess) (void)cudaGetLastError();
+}
 void Record(void* event, HetDevStream stream) {
   Check(cudaEventRecord(static_cast<cudaEvent_t>(event), Stream(stream)), "recording an event");
 }
@@ -151,4 +252,11 @@ void WaitForEvent(void* event, const char* what) {
 
 const void* ForeignAddress(const void* device) { return device; }
 
-}  // namespace het::dev::runtime
+}  // namespace runtime
+
+bool RegisterKernel(const void* kernel) {
+  runtime::Kernels().push_back(kernel);
+  return true;
+}
+
+}  // namespace het::dev

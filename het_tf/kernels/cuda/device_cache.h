@@ -46,6 +46,7 @@
  * Concurrency: calls with one context come one after the other, whatever thread they come from; the caller
  * locks. Work is put on the stream that is given, whichever stream the calls before had: a call begins by
  * waiting for what they left. Functions that return results for the host have waited for their own stream.
+ * A stream of another device is HET_DEV_INVALID. The device that the calling thread had chosen stays chosen.
  *
  * Memory: a function takes what it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all tables
  * are as they were. After HET_DEV_FAILED the device is lost, with what it held.
@@ -129,7 +130,7 @@ enum {
 
 typedef struct {
   const char* name;  /* for messages */
-  uint64_t capacity; /* rows, at least 1; rounded up to whole buckets of 32 */
+  uint64_t capacity; /* rows, at least 1, below 2^32 - 31; rounded up to whole buckets of 32 */
   uint32_t dim;
   uint32_t row_floats; /* dim and the optimizer's slots (core/optimizer.h); checked */
   int policy;

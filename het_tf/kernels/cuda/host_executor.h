@@ -16,6 +16,7 @@ inline T AtomicLoad(const T* p) {
   __atomic_load(p, &value, __ATOMIC_RELAXED);
   return value;
 }
+inline uint32_t OldLoad(const uint32_t* p) { return AtomicLoad(p); }
 template <typename T>
 inline void AtomicStore(T* p, T value) {
   __atomic_store(p, &value, __ATOMIC_RELAXED);

@@ -41,7 +41,11 @@ void Describe(int device, HetDevInfo* info) {
   info->free_bytes = FreeBytes();
 }
 
-void Select(int /*device*/) {}
+void Select(int /*device*/, const char* /*what*/) {}
+void LoadCode() {}
+OfThread Current() { return {}; }
+void Restore(const OfThread& /*was*/) {}
+void CheckStream(int /*device*/, HetDevStream /*stream*/) {}
 size_t FreeBytes() { return HostArenaFree(); }
 
 void* Allocate(size_t bytes) { return HostArenaTake(bytes); }

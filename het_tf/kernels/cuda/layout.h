@@ -47,7 +47,7 @@ struct alignas(32) Slot {
   int64_t base;    // the store's clock that the row contains
   uint32_t ticks;  // own ones that were not given away; > 0: dirty
   uint32_t stamp;  // of the last training lookup that used it
-  uint32_t visit;  // HetDevContext::visit of the last call that met it: a row is counted once a call
+  uint32_t visit;  // HetDevContext::NextVisit of the last lookup that met it: a row is counted once in each
   uint16_t frequency;
   uint8_t flags;
   uint8_t spare;
@@ -128,7 +128,7 @@ struct BatchView {
   uint64_t places;     // of all uses: the number after their last one
   uint32_t n_uses;
   uint32_t n_features;
-  uint32_t visit;
+  uint32_t visit;  // of a lookup
 };
 
 // An id of a batch.

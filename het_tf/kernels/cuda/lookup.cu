@@ -9,10 +9,11 @@
 namespace het::dev {
 namespace {
 
-// What a use of a table met: different keys. Kept in stripes, so that not all of the device adds to one
-// number.
+// What a use of a table met: different keys. Kept in stripes, each in lines of 128 bytes of its own, so that
+// not all of the device adds to one number.
 enum Met : uint32_t { kAbsent, kInTable, kInCall, kMetKinds };
 constexpr uint32_t kStripes = 16;
+HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
 constexpr uint16_t kMostOfLfu = 65535;
 constexpr uint16_t kMostOfLightLfu = 8;
@@ -29,13 +30,14 @@ HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
 
 struct LookupKernel {
   BatchView batch;
-  WantedView wanted;  // its counts: [kStripes][n_uses][kMetKinds]
+  WantedView wanted;  // its counts: [kStripes][StripeWords], with [n_uses][kMetKinds] in them
   Dev<uint8_t> left_out;
   int training;
 
   HET_DEV void Count(uint64_t position, uint32_t use, Met kind) const {
     const uint64_t stripe = position / 8 % kStripes;
-    AtomicAdd(static_cast<uint32_t*>(wanted.n) + 1 + (stripe * batch.n_uses + use) * kMetKinds + kind, 1u);
+    uint32_t* counts = static_cast<uint32_t*>(wanted.n) + 1 + stripe * StripeWords(batch.n_uses);
+    AtomicAdd(counts + use * kMetKinds + kind, 1u);
   }
 
   template <typename Tile>
@@ -97,16 +99,19 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
             HetDevWanted* wanted) {
   *wanted = HetDevWanted{};
   context.Begin(stream);
-  const BatchView view = MakeBatch(context, call, batch, false);
+  BatchView view = MakeBatch(context, call, batch, false);
+  view.visit = context.NextVisit();
   if (call.left_out.bytes() < view.positions) {
     call.looked_up = false;
     call.left_out = context.Allocate(view.positions + view.positions / 4, "a call");
   }
-  const uint32_t counts = kStripes * batch.n_uses * kMetKinds;
+  const uint32_t counts = kStripes * StripeWords(batch.n_uses);
   LookupKernel kernel{view, MakeWanted(context, view, counts), call.left_out.as<uint8_t>(), training};
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
 
+  for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
+  ClearOldVisits(context, &call);
   Launch<8>(context, "lookup", view.positions, kernel);
   call.positions = view.positions;
   call.looked_up = true;
@@ -117,7 +122,7 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
     uint64_t sums[kMetKinds] = {};
     for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
       for (uint32_t kind = 0; kind < kMetKinds; ++kind) {
-        sums[kind] += met[(stripe * batch.n_uses + use) * kMetKinds + kind];
+        sums[kind] += met[stripe * StripeWords(batch.n_uses) + use * kMetKinds + kind];
       }
     }
     hits[use] = sums[kInTable] + sums[kInCall];
@@ -178,11 +183,8 @@ int HetDevCreateCall(HetDevContext* /*context*/, HetDevCall** call) {
 
 void HetDevDestroyCall(HetDevContext* context, HetDevCall* call) {
   if (call == nullptr) return;
-  (void)Guard([&] {
-    context->Begin(context->stream());  // nothing uses it any more
-    context->Wait();
-  });
-  delete call;
+  (void)Guard([&] { context->Finish(); });  // nothing uses it any more
+  (void)Guard([&] { delete call; });
 }
 
 void HetDevResetCall(HetDevContext* /*context*/, HetDevCall* call) {

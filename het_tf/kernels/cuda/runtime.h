@@ -11,8 +11,19 @@ namespace het::dev::runtime {
 
 // Fills *info; fields that need no device also when it throws.
 void Describe(int device, HetDevInfo* info);
-// Makes it the device of this thread.
-void Select(int device);
+// Makes it the device of this thread. `what` is the last kernel that was launched: its failure may show here.
+void Select(int device, const char* what);
+// Loads all kernels, on the device of this thread: from here on no launch needs memory.
+void LoadCode();
+// What this thread works with, to be put back: it is somebody else's, who may have chosen another device.
+struct OfThread {
+  bool known = false;
+  void* context = nullptr;  // null: nothing yet
+};
+OfThread Current();
+void Restore(const OfThread& was);
+// Throws HET_DEV_INVALID where the stream is another device's.
+void CheckStream(int device, HetDevStream stream);
 size_t FreeBytes();
 
 void* Allocate(size_t bytes);

@@ -11,7 +11,7 @@
 namespace het::dev::sum {
 
 constexpr uint64_t kChunk = 64;    // positions that are summed in one go (device_cache.h)
-constexpr uint32_t kStripes = 16;  // of counts that the whole device adds to
+constexpr uint32_t kStripes = 16;  // of counts that the whole device adds to, in lines of 128 bytes each
 
 constexpr int kAtOnce = 4;  // loads of one lane that do not wait for each other
 
@@ -25,12 +25,15 @@ struct Counts {
   static constexpr uint32_t kDue = 0, kBad = 1, kChunks = 2, kLong = 3, kFixed = 4;
 
   HET_HOST_DEVICE uint32_t Ticks(uint32_t stripe, uint32_t use) const {
-    return kFixed + stripe * n_uses + use;
+    return kFixed + stripe * StripeWords() + use;
   }
   HET_HOST_DEVICE uint32_t DueOf(uint32_t stripe, uint32_t use) const {
-    return kFixed + (kStripes + stripe) * n_uses + use;
+    return kFixed + stripe * StripeWords() + n_uses + use;
   }
-  HET_HOST_DEVICE uint32_t Active(uint32_t feature) const { return kFixed + 2 * kStripes * n_uses + feature; }
+  HET_HOST_DEVICE uint32_t Active(uint32_t feature) const {
+    return kFixed + kStripes * StripeWords() + feature;
+  }
+  HET_HOST_DEVICE uint32_t StripeWords() const { return (2 * n_uses + 31) / 32 * 32; }
   HET_HOST_DEVICE uint32_t size() const { return Active(n_features); }
 };
 
@@ -43,7 +46,8 @@ struct ProbeKernel {
   template <typename Tile>
   HET_DEV void FindActive(const Tile& tile, const Position& p, uint32_t dim) const {
     uint32_t* active = static_cast<uint32_t*>(counts.words) + counts.Active(p.feature);
-    if (tile.One([&] { return AtomicLoad(active); }) != 0) return;
+    // An old 0 costs a look at one's own gradient, and then a store, which the neighbours see.
+    if (tile.One([&] { return OldLoad(active); }) != 0) return;
     const float* gradient =
         static_cast<const float*>(static_cast<const FeatureView*>(batch.features)[p.feature].gradients) +
         p.at * dim;

@@ -60,7 +60,8 @@ OptimizerView Check(const HetDevTableConfig& config) {
   if (config.capacity == 0) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity is 0 rows. Remedy: give it at least 1");
   }
-  constexpr uint64_t kMost = uint64_t{0xffffffff} * kBucketSlots;
+  constexpr uint64_t kMost =
+      uint64_t{0xffffffff} / kBucketSlots * kBucketSlots;  // lists number rows in 32 bits
   if (config.capacity > kMost) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity " + std::to_string(config.capacity) + "; at most " +
                               std::to_string(kMost) + " rows are possible");
@@ -93,6 +94,19 @@ struct HalveKernel {
   }
 };
 
+// Of n slots, 32 an item.
+struct ClearVisitsKernel {
+  Dev<Slot> slots;
+  uint64_t n;
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t item) const {
+    tile.ForEach(kBucketSlots, [&](uint64_t i) {
+      if (item * kBucketSlots + i < n) static_cast<Slot*>(slots)[item * kBucketSlots + i].visit = 0;
+    });
+  }
+};
+
 constexpr uint32_t kStripes = 64;
 
 struct CountKernel {
@@ -115,6 +129,21 @@ struct CountKernel {
 };
 
 }  // namespace
+
+void ClearOldVisits(Context& context, HetDevTable* table) {
+  if (table->round == context.Round()) return;
+  table->round = context.Round();
+  Launch<32>(context, "clear visits", table->view.buckets,
+             ClearVisitsKernel{table->view.slots, table->capacity});
+}
+
+void ClearOldVisits(Context& context, HetDevCall* call) {
+  if (call->round == context.Round()) return;
+  call->round = context.Round();
+  const uint64_t n = call->rows.n;
+  Launch<32>(context, "clear visits", (n + kBucketSlots - 1) / kBucketSlots,
+             ClearVisitsKernel{call->rows.slots, n});
+}
 
 bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n) {
   table->first_uses += n;
@@ -144,6 +173,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     const Sections sections = Plan(*config, corrections.size());
     context->Begin(nullptr);
     auto made = std::make_unique<HetDevTable>();
+    made->round = context->Round();
     made->name = config->name == nullptr ? "" : config->name;
     made->capacity = sections.buckets * kBucketSlots;
     made->memory = context->Allocate(
@@ -182,11 +212,8 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
 
 void HetDevDestroyTable(HetDevContext* context, HetDevTable* table) {
   if (table == nullptr) return;
-  (void)Guard([&] {
-    context->Begin(context->stream());  // nothing uses it any more
-    context->Wait();
-  });
-  delete table;
+  (void)Guard([&] { context->Finish(); });  // nothing uses it any more
+  (void)Guard([&] { delete table; });
 }
 
 int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream, HetDevTableState* state) {

@@ -17,6 +17,7 @@ struct HetDevTable {
   uint64_t first_uses = 0;  // since frequencies were halved
   uint64_t inserts = 0;
   uint64_t evictions = 0;
+  uint32_t round = 0;  // of Slot::visit: HetDevContext::Round
 };
 
 struct HetDevCall {
@@ -29,12 +30,17 @@ struct HetDevCall {
   het::dev::Block left_out;
   uint64_t positions = 0;
   bool looked_up = false;
+  uint32_t round = 0;  // of Slot::visit
   // What HetDevSum left, and which call of the context that was; 0: nothing.
   het::dev::SumView summed;
   uint64_t summed_at = 0;
 };
 
 namespace het::dev {
+
+// Before a lookup with a new number: what it finds in Slot::visit must not be that number by chance.
+void ClearOldVisits(Context& context, HetDevTable* table);
+void ClearOldVisits(Context& context, HetDevCall* call);
 
 // Counts first uses of a table's rows, and halves its frequencies when it is time. Answers whether it has put
 // work on the stream.

@@ -31,6 +31,10 @@
 //   AtomicLoad(p)  AtomicStore(p, v)  AtomicAdd(p, v)  AtomicExchange(p, v)  AtomicCas(p, expected, v)
 //   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)         uint32_t and uint64_t; they return the old value
 //
+//   OldLoad(p)  what was there at some time since the launch: for what all of the device reads, and one place
+//   of
+//               memory cannot give to all of it
+//
 // (AtomicLoad and AtomicStore are for int64_t and float too.) Whatever two tiles may reach in one launch, and
 // one of them writes, goes through these: ThreadSanitizer checks it with the host executor on several threads
 // (HET_DEV_HOST_THREADS).
