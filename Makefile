@@ -106,7 +106,7 @@ test-all: test-cpp test-sanitizers test-tf215 ## every test
 
 # --- the rest -------------------------------------------------------------------------------------
 .PHONY: format lint docs-check wheel doctor clean distclean
-CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' 2>/dev/null)
+CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
 format: setup ## clang-format and ruff, in place

@@ -5,8 +5,8 @@
 // What is in memory meanwhile: two batches (kBatchBytes each), and for an increment the clocks of the rows
 // that its chain has of these partitions (chain.h). The store is asked for some thousand rows at a time, so
 // steps can go on; what they change meanwhile may be in the file or not, row by row. A row that is there all
-// the while is in the file: where rows come in such numbers that there is no room left, it is begun again with
-// more. For one moment's state the caller lets steps pause.
+// the while is in the file: where rows come in such numbers that there is no room left, it is begun again
+// with more. For one moment's state the caller lets steps pause.
 #ifndef HET_TF_CORE_CHECKPOINT_SAVE_H_
 #define HET_TF_CORE_CHECKPOINT_SAVE_H_
 
