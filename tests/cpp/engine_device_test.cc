@@ -62,7 +62,7 @@ TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
     EXPECT_EQ(library.HetDevTableBytes(&config, &bytes), HET_DEV_OK) << library.HetDevError();
     return bytes;
   };
-  constexpr uint64_t kMost = uint64_t{0xffffffff} * 32;
+  constexpr uint64_t kMost = HET_DEV_MOST_ROWS;
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{1} << 20, uint64_t{1} << 41,
                                uint64_t{1} << 50, uint64_t{1} << 62}) {
     const auto rows = DeviceRowsThatFit(library, config, bytes);

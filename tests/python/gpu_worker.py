@@ -486,7 +486,7 @@ def capacities_that_cannot_be():
             "TensorFlow takes nearly all memory",
             embedding,
             "gpu",
-            cache_rows=2**32 - 2,
+            cache_rows=2**32 - 32,
             dim=1024,
         )
         # Nothing has come of it.

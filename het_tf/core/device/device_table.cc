@@ -9,7 +9,7 @@ namespace het {
 namespace {
 
 constexpr uint64_t kBucket = 32;
-constexpr uint64_t kMostBuckets = 0xffffffff;  // of the library
+constexpr uint64_t kMostBuckets = HET_DEV_MOST_ROWS / kBucket;
 
 struct DeviceOptimizer {
   const char* name;
@@ -72,8 +72,8 @@ Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConf
   while (too_many - fits > 1) {
     config.capacity = (fits + (too_many - fits) / 2) * kBucket;
     uint64_t taken = 0;
-    HET_RETURN_IF_ERROR(library.ToStatus(library.HetDevTableBytes(&config, &taken),
-                                         std::string("table '") + config.name + "'"));
+    HET_RETURN_IF_ERROR(
+        library.ToStatus(library.HetDevTableBytes(&config, &taken), "counting the rows that fit"));
     (taken <= bytes ? fits : too_many) = config.capacity / kBucket;
   }
   return fits * kBucket;

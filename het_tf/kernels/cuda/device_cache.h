@@ -117,6 +117,8 @@ HET_DEV_EXPORT int HetDevSynchronize(HetDevContext* context, HetDevStream stream
 
 /* --- a table */
 
+#define HET_DEV_MOST_ROWS UINT64_C(4294967264) /* 2^32 - 32: lists of rows are 32-bit */
+
 enum { HET_DEV_LRU = 0, HET_DEV_LFU = 1, HET_DEV_LIGHT_LFU = 2 };
 enum {
   HET_DEV_SGD = 0,              /* {} */
@@ -130,7 +132,7 @@ enum {
 
 typedef struct {
   const char* name;  /* for messages */
-  uint64_t capacity; /* rows, at least 1, below 2^32 - 31; rounded up to whole buckets of 32 */
+  uint64_t capacity; /* rows, 1 to HET_DEV_MOST_ROWS; rounded up to whole buckets of 32 */
   uint32_t dim;
   uint32_t row_floats; /* dim and the optimizer's slots (core/optimizer.h); checked */
   int policy;

@@ -60,11 +60,9 @@ OptimizerView Check(const HetDevTableConfig& config) {
   if (config.capacity == 0) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity is 0 rows. Remedy: give it at least 1");
   }
-  constexpr uint64_t kMost =
-      uint64_t{0xffffffff} / kBucketSlots * kBucketSlots;  // lists number rows in 32 bits
-  if (config.capacity > kMost) {
+  if (config.capacity > HET_DEV_MOST_ROWS) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity " + std::to_string(config.capacity) + "; at most " +
-                              std::to_string(kMost) + " rows are possible");
+                              std::to_string(HET_DEV_MOST_ROWS) + " rows are possible");
   }
   if (config.dim == 0 || config.dim > 65536) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": dim " + std::to_string(config.dim) + "; it is from 1 to 65536");

@@ -34,6 +34,7 @@ int Check(const HetDevTableConfig& config, het::Schema* schema) {
   const std::string name = config.name == nullptr ? "" : config.name;
   auto bad = [&](const std::string& what) { return Fail(HET_DEV_INVALID, "table '" + name + "': " + what); };
   if (config.capacity == 0) return bad("capacity is 0; it must be at least 1 row");
+  if (config.capacity > HET_DEV_MOST_ROWS) return bad("capacity is too large");
   if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LIGHT_LFU) {
     return bad("policy is " + std::to_string(config.policy) + "; it must be from 0 to 2");
   }
