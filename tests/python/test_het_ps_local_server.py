@@ -61,8 +61,10 @@ def test_a_server_of_a_block(unix):
     server.stop()  # once more: nothing
 
 
+# Where the tests run in the background of a shell, Ctrl-C is ignored, and children inherit that.
 JOB = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tree!r})
 import het_tf.python.ps.redis_server as r
 server = r.LocalServer.start(unix={unix})
