@@ -96,7 +96,7 @@ test-tf215: build venv215
 test: test-cpp test-sanitizers test-tf215 ## every test but those that take minutes, on two TensorFlows
 	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21" $(PY) $(PYTEST) -m "not long"
 
-test-fast: build ## fast tests only (about three minutes)
+test-fast: build ## fast tests only (about five minutes)
 	@$(STAGE) ctest "C++ tests, release, a tenth of the random ones" \
 	  env HET_TEST_SCALE=0.1 ctest --preset release -j $(JOBS) -L test
 	@$(STAGE) --show pytest "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long"
