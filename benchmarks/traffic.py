@@ -7,7 +7,7 @@
 Every run is a process of benchmarks/traffic/: N workers in lock-step, each with the client and the cache that
 training uses, before one service; bytes are those of the frames as they were encoded. A run is a function of
 its settings: two give the same figures. Runs that are done are kept in build/traffic until the program, or
-their settings, change.
+their settings, change. traffic_limits.py counts what a cache would let travel that knew the future.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from traffic_streams import FORMAT, best_static, make_stream  # noqa: E402
+from traffic_limits import clairvoyant  # noqa: E402
+from traffic_streams import FORMAT, make_stream  # noqa: E402
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
@@ -49,9 +51,13 @@ class Run:
       workers: N.
       dim: floats a row.
       bound: s, of pulls and of pushes.
-      cache: rows that a worker may cache, of the distinct rows of the stream; 0: no cache; 1: all.
+      cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
+      share: workers that have one cache together.
+      checks: asked or told (CacheConfig::checks).
+      wire: how rows travel: float32, float16 or int8.
       partitions: of the store; a namespace at a parameter server has 64.
+      shards: servers that have them.
     """
 
     stream: str
@@ -62,14 +68,19 @@ class Run:
     cache: float = 0.1
     policy: str = "lfu"
     admit: int = 1
+    share: int = 1
+    checks: str = "asked"
+    wire: str = "float32"
     partitions: int = 64
+    shards: int = 1
 
     def baseline(self) -> Run:
         """The same without a cache: every batch pulls its rows and pushes their updates.
 
-        Always of 8 workers: the batches are the same ones however many workers take them.
+        Always of 8 workers: the batches are the same ones however many workers take them. Rows are float32.
         """
-        return Run(self.stream, self.samples, dim=self.dim, bound="0", cache=0, partitions=self.partitions)
+        kept = {"dim": self.dim, "partitions": self.partitions, "shards": self.shards}
+        return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
         """The program's arguments, for the stream in a file with so many distinct rows."""
@@ -78,7 +89,8 @@ class Run:
             "stream": path,  # the first, see measure
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": self.bound,
-            "push": self.bound, "policy": self.policy, "admit": self.admit,
+            "push": self.bound, "policy": self.policy, "admit": self.admit, "share": self.share,
+            "checks": self.checks, "wire": self.wire, "shards": self.shards,
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -98,7 +110,37 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             *(change(base, bound=bound) for bound in bounds),
             *(change(base, bound=bound, cache=1) for bound in ("0", "10", "100", "unbounded")),
         ],
-        "partitions": [change(base, partitions=count) for count in (1, 16, 64)],
+        # One cache a host, as large as a worker's, or as those of its workers together.
+        "share": [
+            *(
+                change(base, bound="10", workers=n, share=4, cache=0.1 * size)
+                for n in ((8,) if quick else (8, 16, 32))
+                for size in (1, 4)
+            ),
+            *(
+                change(base, bound=bound, share=4, cache=0.1 * size)
+                for bound in ("0", "100")
+                for size in (1, 4)
+            ),
+            *(change(base, bound="10", share=share) for share in (2, 8)),
+        ],
+        "wire": [
+            change(base, bound=bound, dim=dim, wire=wire)
+            for dim in (16, 128)
+            for bound in (("100",) if quick else ("10", "100"))
+            for wire in (("float16",) if quick else ("float16", "int8"))
+        ],
+        "told": [
+            *(
+                change(base, bound=bound, checks="told")
+                for bound in (("100",) if quick else ("0", "10", "30", "100"))
+            ),
+            *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
+        ],
+        "partitions": [
+            *(change(base, partitions=count) for count in (1, 16, 64)),
+            *(change(base, shards=count) for count in (2, 4, 8)),
+        ],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)
             for policy in ("lru", "lfu", "light_lfu")
@@ -130,35 +172,75 @@ def all_runs(of: dict[str, list[Run]]) -> list[Run]:
     return list(runs)
 
 
-def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]:
-    """Runs the program, unless its result is kept; returns what it printed."""
+def limits(of: dict[str, list[Run]]) -> list[Run]:
+    """Returns runs that are counted once more with a cache that knows the future."""
+    runs: dict[Run, None] = {}
+    for name in ("workers", "staleness", "cache"):
+        sweep = of.get(name, [])
+        whole = {(run.workers, run.bound) for run in sweep if run.cache == 1}
+        for run in sweep:
+            judged = name == "cache" or (run.workers, run.bound) in whole
+            if judged and run.policy == "lfu" and run.cache < 1:
+                runs[run] = None
+    return list(runs)
+
+
+def kept(key: list[Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Returns the result that is kept under a key, or else computes it and keeps it; with its seconds."""
+    path = PLACE / "runs" / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]}.json"
+    if path.exists():
+        return dict(json.loads(path.read_text()))
+    begin = time.monotonic()
+    result = compute()
+    result["seconds"] = time.monotonic() - begin
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(result))
+    partial.rename(path)
+    return result
+
+
+def distinct_rows(path: Path) -> int:
+    """Returns how many distinct rows a stream's file has."""
     with path.open("rb") as file:
         file.seek(24)
-        distinct = int.from_bytes(file.read(8), "little")
-    arguments = run.arguments(path, distinct)
-    key = json.dumps([path.name, arguments[2:], version])
-    kept = PLACE / "runs" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-    if kept.exists():
-        return dict(json.loads(kept.read_text()))
-    begin = time.monotonic()
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=3600)
-    if done.returncode != 0:
-        raise RuntimeError(f"{run}: {done.stderr.strip()}")
-    result = json.loads(done.stdout)
-    result["seconds"] = time.monotonic() - begin
-    if run.stream != "changed":
-        del result["hit_rate"]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(".part")
-    partial.write_text(json.dumps(result))
-    partial.rename(kept)
-    return dict(result)
+        return int.from_bytes(file.read(8), "little")
+
+
+def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]:
+    """Runs the program, unless its result is kept; returns what it printed."""
+    arguments = run.arguments(path, distinct_rows(path))
+
+    def compute() -> dict[str, Any]:
+        done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=3600)
+        if done.returncode != 0:
+            raise RuntimeError(f"{run}: {done.stderr.strip()}")
+        result = dict(json.loads(done.stdout))
+        if run.stream != "changed":
+            del result["hit_rate"]
+        return result
+
+    return kept([path.name, arguments[2:], version], compute)
+
+
+def limit(run: Run, path: Path) -> dict[str, Any]:
+    """Returns the rows that travel in the run's place when every cache knows the future."""
+    rows = round(run.cache * distinct_rows(path))
+
+    def compute() -> dict[str, Any]:
+        by_class, saved = clairvoyant(path, run.workers, BATCH, run.bound, rows, run.samples // 4)
+        return {"rows_by_class": by_class, "rows_saved": saved}
+
+    source = hashlib.sha256((Path(__file__).parent / "traffic_limits.py").read_bytes()).hexdigest()
+    result = kept([path.name, run.workers, run.bound, rows, run.samples // 4, source], compute)
+    return {"workers": run.workers, "bound": run.bound, "cache": run.cache, **result}
 
 
 def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -> dict[str, Any]:
     """Returns a run's settings and its figures for each step of one worker, as they go into the JSON."""
     counts = result["counts"]
     steps = result["steps"] * run.workers  # of all workers
+    calls = steps / run.share  # reads of all clients
     rows = sum(counts[name]["rows"] for name in CLASSES)
     size = counts["bytes_in"] + counts["bytes_out"]
     figures: dict[str, Any] = {
@@ -166,7 +248,8 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "distinct": result["distinct"],
         "steps": result["steps"],
         "unsent_rows": result["unsent_rows"] / run.workers,
-        "unique_ids": result["reads"] / steps,
+        "unsent_rows_before": result["unsent_rows_before"] / run.workers,
+        "unique_ids": result["staleness"]["reads"] / steps,
         "hit_rate": result["hits"] / result["reads"],
         "rows": rows / steps,
         "bytes": size / steps,
@@ -177,19 +260,20 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
             "checks": counts["check_bytes"] / steps,
             "heads": counts["head_bytes"] / steps,
         },
-        "checks": counts["checks"] / steps,
-        "bytes_a_check": counts["check_bytes"] / max(1, counts["checks"]),
+        "checked": counts["checks"] / steps,
+        "bytes_a_check": counts["check_bytes"] / counts["checks"] if counts["checks"] else 0,
         "key_bytes_a_row": sum(counts[name]["key_bytes"] for name in CLASSES) / max(1, rows),
         "frames": counts["heads"] / steps,
+        "parts": counts["parts"] / steps,
         "round_trips": counts["round_trips"] / steps,
-        "reads_that_waited": result["reads_that_waited"] / steps,
+        "reads_that_waited": result["reads_that_waited"] / calls,
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
         "seconds": result["seconds"],
         "memory_mb": result["memory_mb"],
     }
     if baseline is not None:
-        before, by = baseline["counts"], baseline["reads"] / result["reads"]
+        before, by = baseline["counts"], baseline["staleness"]["reads"] / result["staleness"]["reads"]
         figures["rows_saved"] = 1 - by * rows / sum(before[name]["rows"] for name in CLASSES)
         figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
     if run.stream == "changed":
@@ -203,12 +287,15 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
         raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
     result["sweeps"] = before["sweeps"] | result["sweeps"]
     known = [
-        {name: run[name] for name in ("stream", "samples", "dim", "partitions")}
+        {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")}
         for run in result["baselines"]
     ]
     for run in before["baselines"]:
-        if {name: run[name] for name in ("stream", "samples", "dim", "partitions")} not in known:
+        if {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")} not in known:
             result["baselines"].append(run)
+    names = ("workers", "bound", "cache")
+    counted = [[run[name] for name in names] for run in result["limits"]]
+    result["limits"] += [run for run in before["limits"] if [run[name] for name in names] not in counted]
 
 
 def main() -> None:
@@ -253,14 +340,14 @@ def main() -> None:
             run = waiting[done]
             results[run] = done.result()
             print(f"{len(results)}/{len(runs)} {time.monotonic() - begin:.0f} s {run}", flush=True)
+        limited = list(pool.map(lambda run: limit(run, paths[run.stream, run.samples]), limits(of)))
 
-    shares = (0.01, 0.03, 0.05, 0.1, 0.15)
     result: dict[str, Any] = {
         "command": "python benchmarks/traffic.py" + (" --quick" if arguments.quick else ""),
         "samples": samples,
         "seed": SEED,
         "batch": BATCH,
-        "best_static": best_static(paths[base.stream, samples], BATCH, shares, samples // 4),
+        "limits": limited,
         "baselines": [summary(run, results[run], results[run]) for run in runs if run.cache == 0],
         "sweeps": {
             name: [summary(run, results[run], results.get(run.baseline())) for run in sweep]

@@ -15,7 +15,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from traffic_tables import (
+from traffic_goals import (
     CLASSES,
     HET_CACHE,
     HET_ROWS,
@@ -78,7 +78,7 @@ def draw_observed(result: Figures, axes: Any) -> None:
 
 def draw_bytes(result: Figures, axes: Any) -> None:
     samples = result["samples"]
-    kind = {"stream": "criteo_scaled", "samples": samples, "dim": 16, "partitions": 64}
+    kind = {"stream": "criteo_scaled", "samples": samples, "dim": 16, "partitions": 64, "shards": 1}
     runs = [find(result["baselines"], **kind), *of_cache(result["sweeps"]["staleness"], 0.1)]
     labels = ["no cache", *(run["bound"] for run in runs[1:])]
     bottom = [0.0] * len(runs)
@@ -104,6 +104,16 @@ def draw_workers(result: Figures, axes: Any) -> None:
     counts = [str(run["workers"]) for run in of_cache(runs, 0.1)]
     axes.plot(counts, saved(of_cache(runs, 1)), label="all rows cached", color="tab:gray", **STYLE)
     axes.plot(counts, saved(of_cache(runs, 0.1)), label="cache of 10 %", color="tab:blue", **STYLE)
+    limits = {run["workers"]: run for run in result["limits"] if run["bound"] == "10" and run["cache"] == 0.1}
+    best = saved([limits[int(count)] for count in counts])
+    axes.plot(counts, best, "k--", label="10 %, a cache that knows the future")
+    shared = [
+        run
+        for run in result["sweeps"].get("share", [])
+        if (run["bound"], run["share"], run["cache"]) == ("10", 4, 0.1)
+    ]
+    label = "10 % a host, 4 workers share it"
+    axes.plot([str(run["workers"]) for run in shared], saved(shared), label=label, color="tab:green", **STYLE)
     for of, label, mark in ((HET_WORKERS_ALL, "HET, all rows cached", "^"), (HET_WORKERS, "HET", "*")):
         axes.plot([str(n) for n in of], list(of.values()), label=f"{label} (model)", marker=mark, **HET)
     axes.set(xlabel="workers", ylabel="rows saved, %", title="s = 10, LFU")
@@ -115,8 +125,10 @@ def draw_cache(result: Figures, axes: Any) -> None:
         of = sorted((run for run in runs if run["policy"] == policy), key=lambda run: run["cache"])
         line = STYLE if len(of) > 2 else {"marker": "x", "linestyle": "none"}
         axes.plot([100 * run["cache"] for run in of], saved(of), label=policy, **line)
-    static = {float(share): 100 * value for share, value in result["best_static"].items()}
-    axes.plot([100 * share for share in static], list(static.values()), "k--", label="best static, unbounded")
+    limits = {run["cache"]: run for run in result["limits"] if run["workers"] == 8 and run["bound"] == "100"}
+    shares = sorted(limits)
+    best = saved([limits[share] for share in shares])
+    axes.plot([100 * share for share in shares], best, "k--", label="a cache that knows the future")
     axes.plot([100 * s for s in HET_CACHE], list(HET_CACHE.values()), label="HET (model)", marker="*", **HET)
     axes.set(xlabel="cache, % of the distinct rows", ylabel="rows saved, %", title="s = 100, 8 workers")
 

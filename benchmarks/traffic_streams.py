@@ -145,18 +145,3 @@ def make_stream(place: Path, name: str, samples: int, seed: int) -> Path:
             keys = real_keys(name, samples, seed)
         write_stream(path, keys)
     return path
-
-
-def best_static(path: Path, batch: int, shares: Sequence[float], warm: int) -> dict[str, float]:
-    """Returns the rows that the best cache that never changes saves, by share of the distinct rows.
-
-    It holds, from the first sample on, the rows that most batches use; every other use is a pull and a push,
-    and no bound asks for anything.
-    """
-    keys, ids = read_stream(path)
-    uses = np.zeros(len(keys), np.int64)
-    begin = warm // batch * batch
-    for at in range(begin, len(ids) // batch * batch, batch):
-        uses[np.unique(ids[at : at + batch])] += 1
-    uses = np.sort(uses)[::-1]
-    return {str(share): float(uses[: round(share * len(keys))].sum() / uses.sum()) for share in shares}

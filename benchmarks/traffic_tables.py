@@ -1,34 +1,34 @@
-"""The tables that update_docs.py makes of benchmarks/results/traffic.json, and the goals judged there."""
+"""The tables that update_docs.py makes of benchmarks/results/traffic.json."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from traffic_goals import (
+    ACROSS,
+    CLASSES,
+    HET_CACHE,
+    HET_WORKERS,
+    HET_WORKERS_ALL,
+    alike,
+    back_after,
+    find,
+    goals,
+    limit_of,
+    missed_at_most,
+    steady_rate,
+)
+
 Figures = dict[str, Any]
-
-# What HET reaches in a model of its traffic (8 workers, 128 floats, cache of 10 %), if one step is one tick
-# and the policy is LFU: percent of rows saved.
-HET_ROWS = {"10": 67.9, "100": 86.9, "unbounded": 89.7}
-HET_CACHE = {0.01: 80.6, 0.03: 84.8, 0.05: 85.8, 0.1: 86.9, 0.15: 87.4}
-HET_WORKERS = {2: 82.5, 8: 67.9}
-HET_WORKERS_ALL = {2: 87.0, 8: 73.7}
-HET_BYTES = {16: 72.9}
-CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
-ACROSS = 20
-"""Batches after which the hit rate is to be back."""
-
-
-def find(runs: list[Figures], **wanted: object) -> Figures:
-    """Returns the run with these settings."""
-    for run in runs:
-        if all(run[name] == value for name, value in wanted.items()):
-            return run
-    raise KeyError(f"no run has {wanted}")
 
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}"
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def table(head: list[str], rows: list[list[str]], words: int = 1) -> list[str]:
@@ -37,74 +37,14 @@ def table(head: list[str], rows: list[list[str]], words: int = 1) -> list[str]:
     return ["| " + " | ".join(cells) + " |" for cells in (head, marks, *rows)]
 
 
-def missed_at_most(run: Figures) -> int | None:
-    """Returns I3's bound: foreign ticks that a read may miss; None: there is none."""
-    if run["bound"] == "unbounded":
-        return None
-    bound = int(run["bound"])
-    return int(bound + (run["workers"] - 1) * (bound + 1))
-
-
-def steady_rate(rates: list[float]) -> float:
-    """Returns the mean hit rate of the last batches before the change, which is in the middle."""
-    before = rates[: len(rates) // 2][-ACROSS:]
-    return sum(before) / len(before)
-
-
-def back_after(rates: list[float]) -> tuple[int | None, int | None]:
-    """Returns the steps until the hit rate is at 90 % of steady: of an empty cache, and after the change."""
-    middle = len(rates) // 2
-    steady = steady_rate(rates)
-
-    def first(part: list[float]) -> int | None:
-        return next((step for step, rate in enumerate(part) if rate >= 0.9 * steady), None)
-
-    return first(rates[:middle]), first(rates[middle:])
-
-
-def goals(result: Figures) -> list[Figures]:
-    """Returns what is judged: {goal, limit, value, met, het}, in percent, points, bytes or batches."""
-    sweeps = result["sweeps"]
-    entries: list[Figures] = []
-
-    def judge(goal: str, value: float, limit: float, at_least: bool = True, het: float | None = None) -> None:
-        met = value >= limit if at_least else value <= limit
-        entries.append(
-            {"goal": goal, "value": value, "limit": limit, "at_least": at_least, "met": met, "het": het}
-        )
-
-    dims, workers = sweeps["dims"], sweeps.get("workers", [])
-    for bound, limit in (("10", 66), ("100", 88)):
-        run = find(dims, bound=bound, dim=128)
-        judge(f"rows saved, s={bound}, %", 100 * run["rows_saved"], limit, het=HET_ROWS[bound])
-    for dim, limit in ((16, 90), (128, 93)):
-        run = find(dims, bound="100", dim=dim)
-        judge(f"bytes saved, s=100, {dim} floats, %", 100 * run["bytes_saved"], limit, het=HET_BYTES.get(dim))
-    for count in (2, 8) if workers else ():
-        own, limit_run = (find(workers, workers=count, cache=cache) for cache in (0.1, 1))
-        gap = 100 * (limit_run["rows_saved"] - own["rows_saved"])
-        of_het = HET_WORKERS_ALL[count] - HET_WORKERS[count]
-        judge(f"s=10, N={count}: below a cache of all rows, points", gap, 4, at_least=False, het=of_het)
-    run = find(dims, bound="100", dim=16)
-    judge("bytes of a checked key", run["bytes_a_check"], 6, at_least=False, het=16)
-    judge("bytes of keys, clocks and ticks, a row", run["key_bytes_a_row"], 8, at_least=False, het=16)
-    for run in sweeps.get("changed", []):
-        if run["admit"] != 1:
-            continue
-        _, back = back_after(run["hit_rates"])
-        after = len(run["hit_rates"]) // 2 if back is None else back
-        judge(f"{run['policy']}: batches to 90 % of the hit rate", after, ACROSS, at_least=False)
-    return entries
-
-
 def goal_table(result: Figures) -> list[str]:
     rows = []
     for entry in goals(result):
         sign = "at least" if entry["at_least"] else "at most"
-        het = "-" if entry["het"] is None else f"{entry['het']:.1f}"
+        others = [number(entry[name]) for name in ("best", "het")]
         mark = "met" if entry["met"] else "**missed**"
-        rows.append([mark, f"{entry['goal']}: {sign} {entry['limit']}", f"{entry['value']:.1f}", het])
-    return [*table(["", "goal", "measured", "HET"], rows, words=2), *footer(result)]
+        rows.append([mark, f"{entry['goal']}: {sign} {entry['limit']}", f"{entry['value']:.1f}", *others])
+    return [*table(["", "goal", "measured", "possible", "HET"], rows, words=2), *footer(result)]
 
 
 def footer(result: Figures) -> list[str]:
@@ -119,7 +59,8 @@ def footer(result: Figures) -> list[str]:
 
 def staleness(result: Figures) -> list[str]:
     runs = result["sweeps"]["staleness"]
-    head = ["s", "rows saved", "all rows cached", "bytes saved", "miss pull", "update pull", "bound push"]
+    head = ["s", "rows saved", "possible", "all rows cached", "bytes saved", "miss pull", "update pull"]
+    head += ["bound push"]
     head += ["evict push", "checks", "missed: mean", "p99", "max", "allowed (I3)", "round trips"]
     lines = []
     for run in runs:
@@ -132,10 +73,11 @@ def staleness(result: Figures) -> list[str]:
             [
                 run["bound"],
                 percent(run["rows_saved"]),
+                number(limit_of(result, run)),
                 *(best or ["-"]),
                 percent(run["bytes_saved"]),
                 *classes,
-                f"{run['checks']:.0f}",
+                f"{run['checked']:.0f}",
                 f"{seen['mean']:.1f}",
                 f"{seen['p99']}",
                 f"{seen['max']}",
@@ -148,7 +90,7 @@ def staleness(result: Figures) -> list[str]:
 
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
-    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "partitions": 64}
+    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "partitions": 64, "shards": 1}
     without = find(result["baselines"], **kind)
     runs = [run for run in result["sweeps"]["staleness"] if run["cache"] == 0.1]
     lines = []
@@ -185,10 +127,11 @@ def workers(result: Figures) -> list[str]:
         if run["cache"] == 1:
             continue
         best = find(runs, workers=run["workers"], cache=1)
-        seen = run["staleness"]
+        seen, possible = run["staleness"], limit_of(result, run)
+        least = None if possible is None else 100 * best["rows_saved"] - possible
         lines.append(
             [str(run["workers"]), percent(run["rows_saved"]), percent(best["rows_saved"])]
-            + [percent(best["rows_saved"] - run["rows_saved"])]
+            + [percent(best["rows_saved"] - run["rows_saved"]), number(least)]
             + [f"{of.get(run['workers'], '-')}" for of in (HET_WORKERS, HET_WORKERS_ALL)]
             + [percent(run["bytes_saved"]), f"{seen['mean']:.1f}", f"{seen['p99']}", f"{seen['max']}"]
         )
@@ -197,11 +140,33 @@ def workers(result: Figures) -> list[str]:
         "rows saved",
         "all rows cached",
         "points below",
+        "least possible",
         "HET",
         "HET, all rows cached",
         "bytes saved",
     ]
     return table([*head, "missed: mean", "p99", "max"], lines)
+
+
+def share(result: Figures) -> list[str]:
+    def cells(run: Figures | None) -> list[str]:
+        if run is None:
+            return ["-"] * 4
+        seen = run["staleness"]
+        saved = [percent(run["rows_saved"]), percent(run["bytes_saved"])]
+        return [*saved, f"{seen['mean']:.1f}", f"{seen['max']}"]
+
+    lines = []
+    for run in result["sweeps"]["share"]:
+        own = alike(result, run, share=1, cache=0.1)
+        both = zip(cells(own), cells(run), strict=True)
+        size = f"{100 * run['cache']:.0f} %"
+        settings = [str(run["workers"]), str(run["share"]), run["bound"], size]
+        lines.append([*settings, *(cell for pair in both for cell in pair)])
+    head = ["N", "workers a host", "s", "cache of a host"]
+    for what in ("rows saved", "bytes saved", "missed: mean", "missed: max"):
+        head += [f"{what}, own caches", "shared"]
+    return table(head, lines)
 
 
 def cache(result: Figures) -> list[str]:
@@ -217,10 +182,55 @@ def cache(result: Figures) -> list[str]:
             r["cache"]: percent(r["rows_saved"]) for r in result["sweeps"]["admission"] if r["admit"] == admit
         }
         lines.append([f"lfu, admitted at step {admit}", *(of.get(share, "-") for share in shares)])
-    static = result["best_static"]
-    lines.append(["best static cache, s unbounded", *(percent(static[str(share)]) for share in shares)])
+    base = find(runs, policy="lfu", cache=shares[0])
+    possible = [number(limit_of(result, base | {"cache": share})) for share in shares]
+    lines.append(["a cache that knows the future", *possible])
     lines.append(["HET, lfu", *(f"{HET_CACHE[share]}" for share in shares)])
     return table(["rows saved at s=100", *(f"{100 * share:.0f} %" for share in shares)], lines)
+
+
+def wire(result: Figures) -> list[str]:
+    lines = []
+    runs = result["sweeps"]["wire"]
+    formats = ["float32", *dict.fromkeys(run["wire"] for run in runs)]
+    for dim, bound in dict.fromkeys((run["dim"], run["bound"]) for run in runs):
+        one = find(runs, dim=dim, bound=bound)
+        of = [alike(result, one, wire=name) for name in formats]
+        cells = [
+            number(None if run is None else 100 * run[what])
+            for what in ("rows_saved", "bytes_saved")
+            for run in of
+        ]
+        lines.append([str(dim), bound, *cells])
+    head = [f"{what}, {name}" for what in ("rows saved", "bytes saved") for name in formats]
+    return table(["floats", "s", *head], lines)
+
+
+def told(result: Figures) -> list[str]:
+    lines = []
+    for run in result["sweeps"]["told"]:
+        for of in (alike(result, run, checks="asked"), run):
+            if of is None:
+                continue
+            by_class, seen = of["bytes_by_class"], of["staleness"]
+            rows = [f"{of['checked']:.0f}", f"{of['rows_by_class']['update_pull']:.0f}"]
+            lines.append(
+                [
+                    str(of["dim"]),
+                    of["bound"],
+                    of["wire"],
+                    of["checks"],
+                    percent(of["bytes_saved"]),
+                    *(f"{size:,.0f}" for size in (of["bytes"], by_class["checks"], by_class["heads"])),
+                    *rows,
+                    f"{of['round_trips']:.2f}",
+                    number(seen["mean"]),
+                    "-" if seen["max"] is None else f"{seen['max']}",
+                ]
+            )
+    head = ["floats", "s", "rows", "checks", "bytes saved", "bytes a step", "of these checks", "heads"]
+    head += ["checked rows", "update pull", "round trips", "missed: mean", "max"]
+    return table(head, lines, words=4)
 
 
 def partitions(result: Figures) -> list[str]:
@@ -229,13 +239,16 @@ def partitions(result: Figures) -> list[str]:
         lines.append(
             [
                 str(run["partitions"]),
+                str(run["shards"]),
                 percent(run["bytes_saved"]),
                 f"{run['bytes']:,.0f}",
                 f"{run['bytes_by_class']['heads']:,.0f}",
                 f"{run['frames'] / 2:.1f}",
+                f"{run['parts'] / 2:.1f}",
             ]
         )
-    return table(["partitions", "bytes saved", "bytes a step", "of these heads", "requests a step"], lines)
+    head = ["partitions", "shards", "bytes saved", "bytes a step", "of these heads", "frames", "parts"]
+    return table(head, lines)
 
 
 def unscaled(result: Figures) -> list[str]:
@@ -307,7 +320,10 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "bytes": (byte_classes, "staleness", {"bytes": "bytes of a step by class, by bound"}),
     "dims": (dims, "dims", {"dims": "rows and bytes saved, by floats a row"}),
     "workers": (workers, "workers", {"workers": "rows saved, by number of workers"}),
+    "share": (share, "share", {}),
     "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
+    "wire": (wire, "wire", {}),
+    "told": (told, "told", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),
     "real": (real, "movielens", {"real": "rows and bytes saved on real streams, by bound"}),

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import accuracy_tables
+import slow_link_tables
 import traffic_tables
 
 HERE = Path(__file__).resolve().parent
@@ -36,7 +38,7 @@ def footer(result: dict) -> list[str]:
     load = machine.get("load_after")
     return ["", f"`{result['command']}` on {machine['processor']}, {machine['cores']} cores"
             + (f" (load average {load:.1f} at the end, our own process included)" if load is not None else "")
-            + f". {made}."]  # fmt: skip
+            + (f". {made}." if made else ".")]  # fmt: skip
 
 
 def local_step(result: dict) -> list[str]:
@@ -63,6 +65,10 @@ def two_threads(result: dict) -> list[str]:
 def small_step(result: dict) -> list[str]:
     versions = result["versions"]
     result = {**result, "versions": {"het_tf": " · ".join(f"{k} {v}" for k, v in versions.items())}}
+    return [*result["table"], *footer(result)]
+
+
+def prefetch(result: dict) -> list[str]:
     return [*result["table"], *footer(result)]
 
 
@@ -144,15 +150,23 @@ def serving(result: dict) -> list[str]:
 
 
 def draw_figures() -> None:
-    """Draws the figures of the traffic, where matplotlib is there."""
-    path = HERE / "results/traffic.json"
+    """Draws the figures of traffic, accuracy and slow links, where matplotlib is there."""
     try:
+        import accuracy_figures
+        import slow_link_figures
         import traffic_figures
     except ModuleNotFoundError as error:
         print(f"{error}: the figures stay as they are; pip install 'het-tf[plot]' draws them")
         return
-    if path.exists():
-        traffic_figures.draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
+    drawers = {
+        "traffic": traffic_figures.draw,
+        "accuracy": accuracy_figures.draw,
+        "slow_link": slow_link_figures.draw,
+    }
+    for name, draw in drawers.items():
+        path = HERE / f"results/{name}.json"
+        if path.exists():
+            draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
 
 
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
@@ -161,6 +175,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step threads": ("local_step.json", two_threads),
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
+    "prefetch": ("prefetch.json", prefetch),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", table_and_goals),
     "ps_sweep": ("ps_sweep.json", table_and_goals),
@@ -169,10 +184,13 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
     **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
+    **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
+    **{f"accuracy {name}": ("accuracy.json", write) for name, write in accuracy_tables.WRITERS.items()},
 }
 
 
 def main() -> None:
+    draw_figures()  # first, for a block may link to one
     text = DOCUMENT.read_text()
     for name, (file, write) in WRITERS.items():
         path = HERE / "results" / file
@@ -185,7 +203,6 @@ def main() -> None:
         if not found:
             print(f"{DOCUMENT} has no marker <!-- {name} -->")
     DOCUMENT.write_text(text)
-    draw_figures()
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ if _TYPE_CHECKING or not _ALONE:
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.native import build_info
+    from het_tf.python.prefetch import prefetch
     from het_tf.python.runtime import init, namespace, no_update
     from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.table import Table, flush, reset, table, tables
@@ -80,6 +81,7 @@ __all__ = [
     "namespace",
     "no_update",
     "optimizers",
+    "prefetch",
     "reset",
     "serve_check",
     "table",

@@ -99,9 +99,7 @@ struct Peer {
         continue;
       }
       peer.in.ForEachMessage([&](Span<const uint8_t> frame) {
-        uint32_t index = 0;
-        std::memcpy(&index, frame.data() + 16, sizeof(index));  // see frame.h
-        partitions[index]->Handle(frame, &reply);
+        partitions[PartsOf(frame).at(0).partition]->Handle(frame, &reply);
         const auto size = static_cast<uint32_t>(reply.size());
         const auto* head = reinterpret_cast<const uint8_t*>(&size);
         peer.out.insert(peer.out.end(), head, head + sizeof(size));

@@ -1,5 +1,6 @@
 #include "benchmarks/traffic/counting_transport.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -38,6 +39,15 @@ size_t NumberBytes(const Numbers& numbers) {
   return bytes;
 }
 
+// Of rows or updates that were rounded when they were packed: packing them once more takes as much.
+size_t RowBytes(RowFormat format, size_t block, size_t floats, const float* rows, size_t count) {
+  if (format == RowFormat::kFloat32) return count * floats * sizeof(float);
+  Bytes bytes;
+  Writer writer(&bytes);
+  PackRows(format, block, floats, rows, count, &writer);
+  return bytes.size();
+}
+
 void MustBe(bool true_, const char* what) {
   if (true_) return;
   fprintf(stderr, "traffic: %s\n", what);
@@ -68,6 +78,7 @@ void Counts::ForEach(const std::function<void(const std::string&, uint64_t*)>& f
   fn("checks", &checks);
   fn("check_bytes", &check_bytes);
   fn("heads", &heads);
+  fn("parts", &parts);
   fn("head_bytes", &head_bytes);
   fn("bytes_out", &bytes_out);
   fn("bytes_in", &bytes_in);
@@ -113,68 +124,88 @@ bool CountingTransport::Poll(double seconds, std::vector<Event>* events) {
   return any;
 }
 
-void CountingTransport::CountRequest(Span<const uint8_t> frame) {
-  Request q;
-  MustBe(Decode(frame, &q).ok(), "a request cannot be decoded");
-  counts_.bytes_out += frame.size();
+void CountingTransport::CountFrame(size_t size, size_t parts, size_t sections) {
   ++counts_.heads;
-  size_t head = 64 + VarintBytes(q.tables.size());
-  size_t rest = 0;
-  for (const TableRequest& t : q.tables) {
-    head += 16 + VarintBytes(t.update_floats) + VarintBytes(t.push_keys.size()) +
-            VarintBytes(t.bound == kUnbounded ? 0 : static_cast<uint64_t>(t.bound) + 1) +
-            VarintBytes(t.check_keys.size()) + VarintBytes(t.fetch_keys.size());
-    if (!t.push_keys.empty()) {
-      // The client puts rows that reached their bound and rows that left the cache into different frames.
-      const bool bound = written_.count(t.push_keys[0]) != 0;
-      for (Key key : t.push_keys) {
-        MustBe((written_.count(key) != 0) == bound, "a frame holds rows of two classes");
-      }
-      ClassBytes* push = bound ? &counts_.bound_push : &counts_.evict_push;
-      push->rows += t.push_keys.size();
-      push->row_bytes += t.push_updates.size() * sizeof(float);
-      const size_t keys = KeyRunBytes(t.push_keys) + NumberBytes(t.push_ticks);
-      push->key_bytes += keys;
-      rest += keys + t.push_updates.size() * sizeof(float);
-    }
-    const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks);
-    counts_.checks += t.check_keys.size();
-    counts_.check_bytes += checks;
-    const size_t fetches = KeyRunBytes(t.fetch_keys);
-    counts_.miss_pull.key_bytes += fetches;
-    rest += checks + fetches;
+  counts_.parts += parts;
+  // What heads can take at most: ids and numbers in full, and what a part says of two tables.
+  MustBe(sections < size && size - sections <= parts * 160, "the sections of a frame do not add up to it");
+  counts_.head_bytes += size - sections;
+}
+
+void CountingTransport::CountRequest(Span<const uint8_t> frame) {
+  RequestParts parts;
+  MustBe(parts.Open(frame).ok(), "a request cannot be read");
+  counts_.bytes_out += frame.size();
+  size_t sections = 0;
+  while (parts.left() > 0) {
+    Request q;
+    MustBe(parts.Next(&q).ok(), "a part of a request cannot be read");
+    for (const TableRequest& t : q.tables) sections += CountTable(t);
   }
-  counts_.head_bytes += head;
-  MustBe(head + rest == frame.size(), "the parts of a request do not add up to it");
+  CountFrame(frame.size(), parts.size(), sections);
+}
+
+size_t CountingTransport::CountTable(const TableRequest& t) {
+  size_t sections = 0;
+  if (!t.push_keys.empty()) {
+    // The client puts rows that reached their bound and rows that left the cache into different parts.
+    const bool bound = written_.count(t.push_keys[0]) != 0;
+    for (Key key : t.push_keys) {
+      MustBe((written_.count(key) != 0) == bound, "a part pushes rows of two classes");
+    }
+    ClassBytes* push = bound ? &counts_.bound_push : &counts_.evict_push;
+    const size_t keys = KeyRunBytes(t.push_keys) + NumberBytes(t.push_ticks);
+    const size_t updates =
+        RowBytes(t.push_format, t.block, t.update_floats, t.push_updates.data(), t.push_keys.size());
+    push->rows += t.push_keys.size();
+    push->row_bytes += updates;
+    push->key_bytes += keys;
+    sections += keys + updates;
+  }
+  const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks) + KeyRunBytes(t.dropped);
+  counts_.checks += t.check_keys.size();
+  counts_.check_bytes += checks;
+  const size_t fetches = KeyRunBytes(t.fetch_keys);
+  counts_.miss_pull.key_bytes += fetches;
+  return sections + checks + fetches;
 }
 
 void CountingTransport::CountReply(Span<const uint8_t> frame) {
-  Reply p;
-  MustBe(Decode(frame, &p).ok(), "a reply cannot be decoded");
+  ReplyParts parts;
+  MustBe(parts.Open(frame).ok(), "a reply cannot be read");
   counts_.bytes_in += frame.size();
-  ++counts_.heads;
-  size_t head = 28 + VarintBytes(p.message.size()) + p.message.size() + VarintBytes(p.tables.size());
-  size_t rest = 0;
-  for (const TableReply& t : p.tables) {
-    head += 16 + VarintBytes(t.row_floats) + VarintBytes(t.refreshed.size()) +
-            VarintBytes(t.fetched_clocks.size());
-    auto rows = [&](const Vector<Clock>& clocks, size_t key_bytes, ClassBytes* of) {
-      size_t present = 0;
-      for (Clock clock : clocks) present += clock != 0;
-      of->rows += clocks.size();
-      of->absent += clocks.size() - present;
-      of->row_bytes += present * t.row_floats * sizeof(float);
-      of->key_bytes += key_bytes + ClockBytes(clocks);
-      rest += present * t.row_floats * sizeof(float) + key_bytes + ClockBytes(clocks);
-    };
-    rows(t.refreshed_clocks, NumberBytes(t.refreshed), &counts_.update_pull);
-    rows(t.fetched_clocks, 0, &counts_.miss_pull);
-    const size_t lags = VarintBytes(t.lag_histogram.size()) + NumberBytes(t.lag_histogram);
-    counts_.check_bytes += lags;
-    rest += lags;
+  size_t sections = 0;
+  size_t count = 0;
+  for (; !parts.done(); ++count) {
+    Reply p;
+    MustBe(parts.Next(&p).ok(), "a part of a reply cannot be read");
+    for (const TableReply& t : p.tables) sections += CountTable(t);
   }
-  counts_.head_bytes += head;
-  MustBe(head + rest == frame.size(), "the parts of a reply do not add up to it");
+  CountFrame(frame.size(), count, sections);
+}
+
+size_t CountingTransport::CountTable(const TableReply& t) {
+  size_t sections = 0;
+  const float* next = t.rows.data();
+  auto rows = [&](const Vector<Clock>& clocks, size_t key_bytes, ClassBytes* of) {
+    const auto present =
+        static_cast<size_t>(std::count_if(clocks.begin(), clocks.end(), [](Clock c) { return c != 0; }));
+    const size_t bytes = RowBytes(t.row_format, t.block, t.row_floats, next, present);
+    next += present * t.row_floats;
+    of->rows += clocks.size();
+    of->absent += clocks.size() - present;
+    of->row_bytes += bytes;
+    of->key_bytes += key_bytes + ClockBytes(clocks);
+    sections += bytes + key_bytes + ClockBytes(clocks);
+  };
+  rows(t.refreshed_clocks, NumberBytes(t.refreshed), &counts_.update_pull);
+  rows(t.fetched_clocks, 0, &counts_.miss_pull);
+  rows(t.told_clocks, KeyRunBytes(t.told_keys), &counts_.update_pull);
+  MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
+  size_t lags = NumberBytes(t.lag_histogram);
+  if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
+  counts_.check_bytes += lags;
+  return sections + lags;
 }
 
 }  // namespace het::traffic

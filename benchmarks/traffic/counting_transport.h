@@ -5,8 +5,8 @@
 // push that nobody waits for costs no round trip, and frames are on their way while later rows are read, as
 // over a network.
 //
-// Every frame is decoded once more and taken apart: the sizes of all sections, computed from their contents,
-// and of the heads must add up to the frame, or the program ends.
+// Every frame is decoded once more and taken apart: the sizes of all sections are computed from their
+// contents, and what is left of the frame must be as little as heads can take, or the program ends.
 #ifndef HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
 #define HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
 
@@ -33,8 +33,9 @@ struct ClassBytes {
 struct Counts {
   ClassBytes miss_pull, update_pull, bound_push, evict_push;
   uint64_t checks = 0;
-  uint64_t check_bytes = 0;  // keys, clocks, and the histogram of lags that answers them
+  uint64_t check_bytes = 0;  // keys, clocks, the histogram of lags that answers them; rows that are not held
   uint64_t heads = 0;        // frames, both ways
+  uint64_t parts = 0;        // of all frames
   uint64_t head_bytes = 0;
   uint64_t bytes_out = 0;  // of frames as they were encoded
   uint64_t bytes_in = 0;
@@ -49,7 +50,9 @@ struct Counts {
 
 class CountingTransport : public Transport {
  public:
-  explicit CountingTransport(LocalService* service) : service_(service) {}
+  // Partitions are spread evenly over so many shards.
+  explicit CountingTransport(LocalService* service, uint32_t shards = 1)
+      : service_(service), shards_(shards) {}
 
   const Counts& counts() const { return counts_; }
   // Replies that are on their way arrive.
@@ -61,6 +64,7 @@ class CountingTransport : public Transport {
 
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
+  uint32_t ShardOf(uint32_t partition) override { return partition % shards_; }
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
@@ -72,8 +76,13 @@ class CountingTransport : public Transport {
  private:
   void CountRequest(Span<const uint8_t> frame);
   void CountReply(Span<const uint8_t> frame);
+  void CountFrame(size_t size, size_t parts, size_t sections);
+  // These return the bytes of the table's sections.
+  size_t CountTable(const TableRequest& t);
+  size_t CountTable(const TableReply& t);
 
   LocalService* const service_;
+  const uint32_t shards_;
   Counts counts_;
   Keys written_;
   std::vector<Event> on_their_way_;

@@ -1,8 +1,9 @@
 // Question: how many rows and bytes travel between N workers with caches and their parameter server, and how
 // stale is what the workers read?
 //
-//   traffic --stream FILE [--workers 8] [--dim 16] [--batch 128] [--partitions 64] [--capacity ROWS]
-//           [--pull S] [--push S] [--policy lru] [--admit 1] [--warm SAMPLES] [--new-rows]
+//   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
+//           [--capacity ROWS] [--pull S] [--push S] [--policy lru] [--admit 1] [--checks asked]
+//           [--wire float32] [--shards 1] [--warm SAMPLES] [--new-rows]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
 // benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
@@ -55,8 +56,9 @@ nlohmann::json ToJson(Counts counts) {
   return json;
 }
 
-// mean, p99 and max of [lag] = how often.
-nlohmann::json Staleness(const std::vector<uint64_t>& histogram) {
+// mean, p99 and max of [lag] = how often, and null of nothing; `reads` beside it.
+nlohmann::json Staleness(const std::vector<uint64_t>& histogram, uint64_t reads) {
+  if (histogram.empty()) return {{"reads", reads}, {"mean", nullptr}, {"p99", nullptr}, {"max", nullptr}};
   uint64_t all = 0;
   double sum = 0;
   for (size_t lag = 0; lag < histogram.size(); ++lag) {
@@ -68,10 +70,10 @@ nlohmann::json Staleness(const std::vector<uint64_t>& histogram) {
     below += histogram[p99];
     if (below * 100 >= all * 99) break;
   }
-  return {{"reads", all},
-          {"mean", all == 0 ? 0 : sum / static_cast<double>(all)},
+  return {{"reads", reads},
+          {"mean", sum / static_cast<double>(all)},
           {"p99", p99},
-          {"max", histogram.empty() ? 0 : histogram.size() - 1}};
+          {"max", histogram.size() - 1}};
 }
 
 int Main(int argc, char** argv) {
@@ -92,6 +94,9 @@ int Main(int argc, char** argv) {
     } else if (name == "--workers") {
       fits = Number(text, 1, 1024, &value);
       settings.workers = static_cast<uint32_t>(value);
+    } else if (name == "--share") {
+      fits = Number(text, 1, 1024, &value);
+      settings.share = static_cast<uint32_t>(value);
     } else if (name == "--dim") {
       fits = Number(text, 1, TableSchema::kMaxDim, &value);
       settings.dim = static_cast<uint32_t>(value);
@@ -114,6 +119,17 @@ int Main(int argc, char** argv) {
       const Status known = CheckPolicyName(text);
       if (!known.ok()) return Fail(known.message());
       settings.cache.policy = text;
+    } else if (name == "--shards") {
+      fits = Number(text, 1, 65536, &value);
+      settings.shards = static_cast<uint32_t>(value);
+    } else if (name == "--wire") {
+      const auto known = ParseRowFormat(text);
+      if (!known.ok()) return Fail(known.status().message());
+      settings.cache.wire = known.value();
+    } else if (name == "--checks") {
+      const Status known = CheckChecksName(text);
+      if (!known.ok()) return Fail(known.message());
+      settings.cache.checks = text;
     } else if (name == "--pull") {
       fits = Bound(text, &settings.cache.pull_bound);
     } else if (name == "--push") {
@@ -142,12 +158,13 @@ int Main(int argc, char** argv) {
                                {"counts", ToJson(o.counts)},
                                {"all", ToJson(o.all)},
                                {"client_rows", o.client_rows},
-                               {"staleness", Staleness(o.staleness)},
+                               {"staleness", Staleness(o.staleness, o.uses)},
                                {"hit_rate", o.hit_rate},
                                {"reads_that_waited", o.busy_reads},
                                {"writes_that_waited", o.busy_writes},
                                {"cached_rows", o.cached_rows},
                                {"unsent_rows", o.unsent_rows},
+                               {"unsent_rows_before", o.unsent_rows_before},
                                {"distinct", stream.value()->distinct()},
                                {"memory_mb", usage.ru_maxrss / 1024}};
   puts(json.dump().c_str());

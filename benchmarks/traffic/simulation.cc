@@ -19,18 +19,45 @@ Schema MakeSchema(uint32_t dim) {
   return nullptr;
 }
 
+// The samples of one read or write.
+struct Batch {
+  std::vector<Key> keys;      // of the entries
+  std::vector<uint32_t> ids;  // of the plan's unique keys, at the same places
+  BatchPlan plan;
+
+  void Build(const Stream& stream, size_t begin, size_t samples, const PartitionId& store, ThreadPool* pool) {
+    const size_t entries = samples * stream.fields();
+    const uint32_t* const of_entry = stream.sample(begin);
+    keys.resize(entries);
+    ids.resize(entries);
+    for (size_t i = 0; i < entries; ++i) keys[i] = stream.key(of_entry[i]);
+    const FeatureIds feature{0, Span<const int64_t>(keys.data(), entries), std::nullopt};
+    plan.Build(Span<const FeatureIds>(&feature, 1), 1, store, pool);
+    for (const BatchPlan::Group& group : plan.groups()) {
+      for (size_t e = 0; e < group.entries; ++e) {
+        ids[group.first + plan.inverse(group)[e]] = of_entry[plan.entry(group)[e].index];
+      }
+    }
+  }
+};
+
 }  // namespace
 
-struct Simulation::Worker {
-  explicit Worker(LocalService* service) : transport(service), client(&transport) {}
+// The client of `share` workers.
+struct Simulation::Host {
+  Host(LocalService* service, const Settings& settings)
+      : transport(service, settings.shards),
+        client(&transport),
+        own(settings.share > 1 ? settings.share : 0) {}
 
   CountingTransport transport;
   Client client;
-  BatchPlan plan;
-  std::vector<Key> keys;      // of the batch's entries
-  std::vector<uint32_t> ids;  // of the plan's unique keys, at the same places
+  Batch all;               // of all its workers
+  std::vector<Batch> own;  // of each of them, where there are several
   uint64_t token = 0;
   uint32_t number = 0;
+
+  Batch* OfWorker(uint32_t i) { return own.empty() ? &all : &own[i]; }
 };
 
 Simulation::Simulation(const Stream& stream, const Settings& settings)
@@ -39,7 +66,8 @@ Simulation::Simulation(const Stream& stream, const Settings& settings)
       service_(settings.partitions, 0, NoTime),
       schema_(MakeSchema(settings.dim)),
       pool_(1),
-      ticks_(stream.distinct()) {}
+      ticks_(stream.distinct()),
+      contained_(stream.distinct()) {}
 
 Simulation::~Simulation() = default;
 
@@ -62,6 +90,10 @@ void Simulation::MakeRows() {
 Result<Outcome> Simulation::Run() {
   if (schema_ == nullptr)
     return InvalidArgument("dim is " + std::to_string(settings_.dim) + "; see TableSchema");
+  if (settings_.workers % settings_.share != 0) {
+    return InvalidArgument(std::to_string(settings_.share) + " workers share a cache, of " +
+                           std::to_string(settings_.workers) + ": give a number that divides those");
+  }
   const size_t of_step = static_cast<size_t>(settings_.workers) * settings_.batch;
   const size_t steps = stream_.samples() / of_step;
   const size_t warm = (settings_.warm_samples + of_step - 1) / of_step;
@@ -72,19 +104,19 @@ Result<Outcome> Simulation::Run() {
   }
   HET_RETURN_IF_ERROR(service_.CreateTable(schema_));
   if (settings_.rows_exist) MakeRows();
-  for (uint32_t w = 0; w < settings_.workers; ++w) {
-    workers_.push_back(std::make_unique<Worker>(&service_));
-    workers_.back()->number = w;
-    HET_RETURN_IF_ERROR(workers_.back()->client.AddTable(schema_, settings_.cache));
+  for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
+    hosts_.push_back(std::make_unique<Host>(&service_, settings_));
+    hosts_.back()->number = h;
+    HET_RETURN_IF_ERROR(hosts_.back()->client.AddTable(schema_, settings_.cache));
   }
   Counts before;
   uint64_t hits = 0;
   uint64_t reads = 0;
   auto sum = [this](Counts* counts, uint64_t* reads, uint64_t* hits) {
     *reads = *hits = 0;
-    for (const auto& worker : workers_) {
-      *counts += worker->transport.counts();
-      const Counters& own = worker->client.Stats(schema_->id());
+    for (const auto& host : hosts_) {
+      *counts += host->transport.counts();
+      const Counters& own = host->client.Stats(schema_->id());
       *reads += own.reads;
       *hits += own.hits;
     }
@@ -95,15 +127,18 @@ Result<Outcome> Simulation::Run() {
       sum(&before, &reads, &hits);
       outcome_.reads = reads;
       outcome_.hits = hits;
+      outcome_.unsent_rows_before = Unsent();
     }
     Counts now;
     const uint64_t old_hits = hits;
     const uint64_t old_reads = reads;
-    for (auto& worker : workers_) HET_RETURN_IF_ERROR(Read(worker.get(), step, counted));
-    for (auto& worker : workers_) {
-      const uint64_t waited = worker->transport.counts().round_trips;
-      HET_RETURN_IF_ERROR(Write(worker.get()));
-      outcome_.busy_writes += counted && worker->transport.counts().round_trips != waited;
+    for (auto& host : hosts_) HET_RETURN_IF_ERROR(Read(host.get(), step, counted));
+    for (auto& host : hosts_) {
+      for (uint32_t i = 0; i < settings_.share; ++i) {
+        const uint64_t waited = host->transport.counts().round_trips;
+        HET_RETURN_IF_ERROR(Write(host.get(), i));
+        outcome_.busy_writes += counted && host->transport.counts().round_trips != waited;
+      }
     }
     sum(&now, &reads, &hits);
     outcome_.hit_rate.push_back(static_cast<double>(hits - old_hits) /
@@ -116,70 +151,84 @@ Result<Outcome> Simulation::Run() {
   outcome_.steps = steps - warm;
   // Unsent updates stay where they are, as many as there were before the first counted step; but what is on
   // its way arrives, so that the client has counted all that we have.
-  for (const auto& worker : workers_) {
-    while (worker->transport.on_the_way() || worker->client.Busy()) {
-      worker->transport.Arrive();
-      worker->client.Progress(0);
+  for (const auto& host : hosts_) {
+    while (host->transport.on_the_way() || host->client.Busy()) {
+      host->transport.Arrive();
+      host->client.Progress(0);
     }
   }
   sum(&outcome_.all, &reads, &hits);
-  for (const auto& worker : workers_) {
-    const Counters& own = worker->client.Stats(schema_->id());
+  outcome_.unsent_rows = Unsent();
+  for (const auto& host : hosts_) {
+    const Counters& own = host->client.Stats(schema_->id());
     outcome_.client_bytes +=
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
-    outcome_.cached_rows += worker->client.cache(schema_->id())->lines().size();
-    outcome_.unsent_rows += worker->client.cache(schema_->id())->Unsent();
+    outcome_.cached_rows += host->client.cache(schema_->id())->lines().size();
   }
   return std::move(outcome_);
 }
 
-Status Simulation::Read(Worker* worker, size_t step, bool counted) {
-  const size_t begin = (step * settings_.workers + worker->number) * settings_.batch;
-  const size_t entries = settings_.batch * stream_.fields();
-  const uint32_t* const ids = stream_.sample(begin);
-  worker->keys.resize(entries);
-  for (size_t i = 0; i < entries; ++i) worker->keys[i] = stream_.key(ids[i]);
-  const FeatureIds feature{0, Span<const int64_t>(worker->keys.data(), entries), std::nullopt};
-  BatchPlan& plan = worker->plan;
-  plan.Build(Span<const FeatureIds>(&feature, 1), 1, service_.id(0), &pool_);
-  worker->ids.resize(entries);
+size_t Simulation::Unsent() const {
+  size_t rows = 0;
+  for (const auto& host : hosts_) rows += host->client.cache(schema_->id())->Unsent();
+  return rows;
+}
 
+Status Simulation::Read(Host* host, size_t step, bool counted) {
+  const size_t samples = static_cast<size_t>(settings_.batch) * settings_.share;
+  const size_t begin = (step * (settings_.workers / settings_.share) + host->number) * samples;
+  host->all.Build(stream_, begin, samples, service_.id(0), &pool_);
+  for (uint32_t i = 0; i < host->own.size(); ++i) {
+    host->own[i].Build(stream_, begin + i * settings_.batch, settings_.batch, service_.id(0), &pool_);
+  }
+
+  BatchPlan& plan = host->all.plan;
   CachedRead read;
-  read.values.resize(entries);
+  read.values.resize(plan.entries());
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.entries == 0) continue;
-    for (size_t e = 0; e < group.entries; ++e) {
-      worker->ids[group.first + plan.inverse(group)[e]] = ids[plan.entry(group)[e].index];
-    }
     read.parts.push_back({schema_->id(), group.partition, group.uniques, plan.keys(group), plan.hashes(group),
                           plan.rows(group), read.values.data() + group.first});
   }
-  worker->transport.Arrive();
-  const uint64_t waited = worker->transport.counts().round_trips;
-  HET_RETURN_IF_ERROR(worker->client.Read(&read, ++worker->token));
+  host->transport.Arrive();
+  const uint64_t waited = host->transport.counts().round_trips;
+  HET_RETURN_IF_ERROR(host->client.Read(&read, ++host->token));
   if (!counted) return Status();
-  outcome_.busy_reads += worker->transport.counts().round_trips != waited;
+  outcome_.busy_reads += host->transport.counts().round_trips != waited;
+  for (uint32_t i = 0; i < settings_.share; ++i) {
+    for (const BatchPlan::Group& group : host->OfWorker(i)->plan.groups()) outcome_.uses += group.uniques;
+  }
+  if (settings_.cache.wire != RowFormat::kFloat32) return Status();
   for (const BatchPlan::Group& group : plan.groups()) {
     for (size_t u = 0; u < group.uniques; ++u) {
       const float* value = read.values[group.first + u];
-      const auto contained = static_cast<uint32_t>(value[0]);
-      const uint32_t made = ticks_[worker->ids[group.first + u]];
-      if (contained > made || value[0] != value[settings_.dim - 1]) {
+      const uint32_t id = host->all.ids[group.first + u];
+      contained_[id] = static_cast<uint32_t>(value[0]);
+      if (contained_[id] > ticks_[id] || value[0] != value[settings_.dim - 1]) {
         return Status(Code::kInternal, "a row holds " + std::to_string(value[0]) + " ticks; " +
-                                           std::to_string(made) + " were made");
+                                           std::to_string(ticks_[id]) + " were made");
       }
-      const size_t lag = made - contained;
-      if (lag >= outcome_.staleness.size()) outcome_.staleness.resize(lag + 1);
-      ++outcome_.staleness[lag];
+    }
+  }
+  for (uint32_t i = 0; i < settings_.share; ++i) {
+    const Batch& own = *host->OfWorker(i);
+    for (const BatchPlan::Group& group : own.plan.groups()) {
+      for (size_t u = 0; u < group.uniques; ++u) {
+        const uint32_t id = own.ids[group.first + u];
+        const size_t lag = ticks_[id] - contained_[id];
+        if (lag >= outcome_.staleness.size()) outcome_.staleness.resize(lag + 1);
+        ++outcome_.staleness[lag];
+      }
     }
   }
   return Status();
 }
 
-Status Simulation::Write(Worker* worker) {
-  BatchPlan& plan = worker->plan;
-  CountingTransport::Keys* written = worker->transport.written();
+Status Simulation::Write(Host* host, uint32_t i) {
+  Batch* const batch = host->OfWorker(i);
+  BatchPlan& plan = batch->plan;
+  CountingTransport::Keys* written = host->transport.written();
   written->clear();
   size_t uniques = 0;
   for (const BatchPlan::Group& group : plan.groups()) uniques += group.uniques;
@@ -189,17 +238,21 @@ Status Simulation::Write(Worker* worker) {
   size_t at = 0;
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.entries == 0) continue;
+    // The lines are known from the read; a worker that shares them has the client look for its own.
+    if (!host->own.empty()) std::fill_n(plan.rows(group), group.uniques, kNoRow);
     write.parts.push_back({schema_->id(), group.partition, group.uniques, plan.keys(group),
                            plan.hashes(group), plan.rows(group), sums_.data() + at * settings_.dim,
                            touched_.data() + at, 1.0f});
     at += group.uniques;
     for (size_t u = 0; u < group.uniques; ++u) {
       written->insert(plan.keys(group)[u]);
-      ++ticks_[worker->ids[group.first + u]];
+      ++ticks_[batch->ids[group.first + u]];
     }
   }
-  worker->transport.Arrive();
-  HET_RETURN_IF_ERROR(worker->client.Write(&write, worker->token, &pool_));
+  host->transport.Arrive();
+  // The rows stay pinned until the last worker of the host has written.
+  const bool last = i + 1 == settings_.share;
+  HET_RETURN_IF_ERROR(host->client.Write(&write, last ? host->token : 0, &pool_));
   written->clear();
   return Status();
 }

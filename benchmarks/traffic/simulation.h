@@ -4,9 +4,14 @@
 //
 // Worker w's batch of step t is the samples [(t * N + w) * B, ... + B), so every N sees the same samples.
 //
+// Hosts: `share` workers next to one another may have one client, and so one cache. Its read is of the union
+// of their batches, each row once; then each of them writes its own tick to each row of its own batch. Clocks
+// and bounds are the client's: a tick of one worker of a host is an own one to all of them.
+//
 // The oracle: rows start at 0, the gradient is -1 and the rate 1, so a row's value is the number of ticks
 // that it contains, exactly. What a read missed is the number of ticks that were made by anyone, less the
-// value that the worker got: no clock of the protocol, and no bound, is believed.
+// value that the worker got: no clock of the protocol, and no bound, is believed. Rows that are rounded on
+// their way cannot say so: then nothing is observed.
 #ifndef HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
 #define HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
 
@@ -23,29 +28,33 @@ namespace het::traffic {
 
 struct Settings {
   uint32_t workers = 8;
+  uint32_t share = 1;  // workers that have one cache; divides `workers`
   uint32_t dim = 16;
   uint32_t batch = 128;
   uint32_t partitions = 64;
+  uint32_t shards = 1;      // servers that have the partitions: parts for one of them share frames
   size_t warm_samples = 0;  // steps before this one's end are not counted
   bool rows_exist = true;   // every row of the stream is at the store before the first step
   CacheConfig cache;
 };
 
 struct Outcome {
-  size_t steps = 0;  // that were counted
-  uint64_t reads = 0;
+  size_t steps = 0;    // that were counted
+  uint64_t reads = 0;  // unique keys that the clients were asked for
   uint64_t hits = 0;
   Counts counts;                    // of all workers, in the counted steps
   Counts all;                       // and in every step
-  std::vector<uint64_t> staleness;  // [lag] = unique keys that were read while missing so many foreign ticks
+  uint64_t uses = 0;                // unique keys of workers' batches
+  std::vector<uint64_t> staleness;  // [lag] = unique keys of workers' batches that missed so many ticks
   std::vector<double> hit_rate;     // of every step
   // Of the client's own counters, over every step: they must agree with ours.
   uint64_t client_bytes = 0;
   uint64_t client_rows = 0;
   uint64_t busy_writes = 0;  // writes that had to wait for the store
   uint64_t busy_reads = 0;
-  size_t cached_rows = 0;  // of all workers, at the end
-  size_t unsent_rows = 0;  // that a flush would push then
+  size_t cached_rows = 0;         // of all clients, at the end
+  size_t unsent_rows = 0;         // that a flush would push then
+  size_t unsent_rows_before = 0;  // and before the first counted step
 };
 
 class Simulation {
@@ -53,23 +62,26 @@ class Simulation {
   Simulation(const Stream& stream, const Settings& settings);
   ~Simulation();
 
-  // InvalidArgument when the stream is too short for one counted step.
+  // InvalidArgument when the stream is too short for one counted step, or `share` does not divide `workers`.
   Result<Outcome> Run();
 
  private:
-  struct Worker;
+  struct Host;
 
   void MakeRows();
-  Status Read(Worker* worker, size_t step, bool counted);
-  Status Write(Worker* worker);
+  Status Read(Host* host, size_t step, bool counted);
+  // Of the host's worker number `i`.
+  Status Write(Host* host, uint32_t i);
+  size_t Unsent() const;
 
   const Stream& stream_;
   const Settings settings_;
   LocalService service_;
   Schema schema_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Host>> hosts_;
   ThreadPool pool_;
-  std::vector<uint32_t> ticks_;  // made by anyone, of every id
+  std::vector<uint32_t> ticks_;      // made by anyone, of every id
+  std::vector<uint32_t> contained_;  // in the row of every id that the running read brought
   Vector<float> sums_;
   Vector<uint8_t> touched_;
   Outcome outcome_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <exception>
@@ -13,8 +14,14 @@
 
 namespace het {
 
-// Every Background that has a thread, for the handlers of fork. Never destroyed.
+// Every Background that has a thread, and who is inside of a NoFork, for the handlers of fork. Never
+// destroyed.
 struct BackgroundForks {
+  // Who wants to be inside of a NoFork comes through the turnstile, which a fork shuts before it waits until
+  // nobody is. Inside somebody may start a Background: so all this is before the mutex. (A shared_mutex is
+  // not free again in a child.)
+  std::mutex turnstile;
+  std::atomic<int> inside{0};
   std::mutex mutex;
   std::set<Background*> all;
 
@@ -26,12 +33,15 @@ struct BackgroundForks {
     return *forks;
   }
   static void Before() {
+    Get().turnstile.lock();
+    while (Get().inside.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
     Get().mutex.lock();
     for (Background* background : Get().all) background->gate_.lock();
   }
   static void InParent() {
     for (Background* background : Get().all) background->gate_.unlock();
     Get().mutex.unlock();
+    Get().turnstile.unlock();
   }
   static void InChild() {
     for (Background* background : Get().all) {
@@ -42,8 +52,16 @@ struct BackgroundForks {
     }
     Get().all.clear();
     Get().mutex.unlock();
+    Get().turnstile.unlock();
   }
 };
+
+NoFork::NoFork() {
+  std::lock_guard<std::mutex> lock(BackgroundForks::Get().turnstile);
+  BackgroundForks::Get().inside.fetch_add(1);
+}
+
+NoFork::~NoFork() { BackgroundForks::Get().inside.fetch_sub(1); }
 
 Background::~Background() {
   if (thread_ == nullptr) return;

@@ -19,6 +19,17 @@
 
 namespace het {
 
+// As long as one lives, the process does not fork: who forks waits. For work on threads of which a child
+// would find half done what they hold. Not twice on one thread, and not while waiting for anything that a
+// forking thread may hold.
+class NoFork {
+ public:
+  NoFork();
+  ~NoFork();
+  NoFork(const NoFork&) = delete;
+  NoFork& operator=(const NoFork&) = delete;
+};
+
 class Background {
  public:
   struct Pause {

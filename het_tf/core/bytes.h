@@ -38,6 +38,8 @@ class Writer {
     out_->resize(at + size);
     return out_->data() + at;
   }
+  // Of the last bytes so many were not needed.
+  void TakeBack(size_t size) { out_->resize(out_->size() - size); }
   void Varint(uint64_t value) {
     while (value >= 0x80) {
       out_->push_back(static_cast<uint8_t>(value) | 0x80);

@@ -108,6 +108,7 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
     undo();
     return Broken(bad_clock ? "a clock out of range" : "a key comes twice");
   }
+  partition->RowsChanged(shard->schema().id());
   Reader content(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
   for (const Row& row : rows) {
     RowMeta& meta = store.meta(row.row);
@@ -131,6 +132,7 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
   Shard* shard = partition->Find(r->Fixed<uint64_t>());
   if (!r->ok() || r->left() % sizeof(Key) != 0) return Broken("truncated keys");
   if (shard == nullptr) return InvalidArgument("keys of a table that is not here");
+  partition->RowsChanged(shard->schema().id());
   *removed = 0;
   while (r->left() > 0) {
     const uint32_t row = shard->rows().Find(r->Fixed<Key>());

@@ -28,12 +28,18 @@ Client::~Client() = default;
 
 void Client::StartOver() {
   links_.clear();
+  base_id_ = {RandomId(), RandomId() << 32};
+  generation_ = 0;
+  const ClientId id = NewId();
   for (uint32_t p = 0; p < transport_->partitions(); ++p) {
     links_.emplace_back();
     links_.back().partition = p;
-    links_.back().client = ClientId{RandomId(), RandomId()};
+    links_.back().client = id;
   }
   tokens_.clear();
+  ahead_.clear();
+  on_way_.clear();
+  late_reads_.clear();
   device_reads_.clear();
   loss_ = Loss();
 }
@@ -55,8 +61,14 @@ void Client::CheckFork() {
                                        [](const auto& table) { return table.second->device() != nullptr; });
 }
 
+Status CheckChecksName(const std::string& checks) {
+  if (checks == "asked" || checks == "told") return Status();
+  return InvalidArgument("checks is '" + checks + "'; it must be \"asked\" or \"told\"");
+}
+
 Status Client::AddTable(const Schema& schema, const CacheConfig& config) {
   HET_RETURN_IF_ERROR(CheckPolicyName(config.policy));
+  HET_RETURN_IF_ERROR(CheckChecksName(config.checks));
   caches_[schema->id()] = std::make_unique<TableCache>(schema, config, transport_->id(0).hash_seed);
   return Status();
 }
@@ -76,6 +88,7 @@ void Client::RemoveTable(uint64_t table) {
                          [cache](const PushFrame::Section& section) { return section.cache == cache; }),
           sections.end());
     }
+    link.let_go.erase(table);
     link.kept_bytes = 0;
     for (const PushFrame& frame : link.frames)
       link.kept_bytes += frame.seq <= link.applied ? frame.bytes() : 0;
@@ -94,6 +107,8 @@ std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
   auto op = std::make_unique<ReadOp>();
   op->read = read;
   op->token = token;
+  const AheadRead* checked = CheckedAhead(read);
+  op->checked = checked != nullptr && checked->op.open_parts == 0 && checked->op.error.ok();
   try {
     Classify(op.get());
   } catch (...) {
@@ -101,6 +116,19 @@ std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
     throw;
   }
   return op;
+}
+
+// What a read has to ask about a row that is cached.
+void Client::AskAbout(TableCache* cache, uint32_t line, ReadPart::Section* section) {
+  const Key key = cache->lines().meta(line).key;
+  if (cache->invalid(line)) {
+    section->fetches.push_back(key);
+  } else if (cache->config().told() && cache->held(line)) {
+    section->trusted.push_back(line);
+  } else if (cache->config().pull_bound != kUnbounded) {
+    section->checks.push_back(key);
+    section->clocks.push_back(cache->base(line));
+  }
 }
 
 void Client::Classify(ReadOp* op) {
@@ -119,7 +147,7 @@ void Client::Classify(ReadOp* op) {
   for (CachedRead::Part& part : read->parts) {
     TableCache* cache = caches_.at(part.table).get();
     cache->lines().FindBatch(part.keys, part.hashes, part.uniques, part.rows);
-    const bool check = cache->config().pull_bound != kUnbounded;
+    const bool checked = op->checked && cache->config().pull_bound > 0;
     ReadPart::Section section{cache, {}, {}, {}};
     size_t hits = 0;
     for (size_t u = 0; u < part.uniques; ++u) {
@@ -129,13 +157,8 @@ void Client::Classify(ReadOp* op) {
         cache->Pin(line);
         op->pins.push_back({cache, line});
         if (token != 0) cache->Touch(line);
-        if (cache->invalid(line)) {
-          section.fetches.push_back(part.keys[u]);
-        } else if (check) {
-          section.checks.push_back(part.keys[u]);
-          section.clocks.push_back(cache->base(line));
-        }
-      } else {
+        if (!checked || cache->invalid(line)) AskAbout(cache, line, &section);
+      } else if (!WaitsForAhead(op, cache, part.partition, part.keys[u])) {
         section.fetches.push_back(part.keys[u]);
       }
     }
@@ -143,7 +166,7 @@ void Client::Classify(ReadOp* op) {
       cache->counters().reads += part.uniques;
       cache->counters().hits += hits;
     }
-    if (section.checks.empty() && section.fetches.empty()) continue;
+    if (section.empty()) continue;
     ReadPartPtr& wanted = by_partition[part.partition];
     if (wanted == nullptr) wanted = std::make_shared<ReadPart>();
     wanted->op = op;
@@ -154,12 +177,16 @@ void Client::Classify(ReadOp* op) {
     links_[partition].waiting.push_back(part);
     ++op->open_parts;
   }
+  for (const CachedRead::Part& part : read->parts) {
+    UseAhead(caches_.at(part.table).get(), token, Span<const uint32_t>(part.rows, part.uniques));
+  }
   --op->open_parts;
 }
 
 Status Client::FinishRead(ReadOp* op) {
   for (ReadPartPtr& part : op->parts) part->op = nullptr;  // answers that still come are for nobody
   device_reads_.erase(std::remove(device_reads_.begin(), device_reads_.end(), op), device_reads_.end());
+  late_reads_.erase(std::remove(late_reads_.begin(), late_reads_.end(), op), late_reads_.end());
   if (!op->error.ok() || op->open_parts > 0) {
     for (auto& [cache, line] : op->pins) cache->Unpin(line);
     op->pins.clear();
@@ -183,11 +210,13 @@ Status Client::FinishRead(ReadOp* op) {
   }
   if (op->token == 0) {
     for (auto& [cache, line] : op->pins) cache->Unpin(line);
+    ReadOfAhead(*op);
     return Status();
   }
   Pins& pins = tokens_[op->token];
   pins.insert(pins.end(), op->pins.begin(), op->pins.end());
   while (tokens_.size() > kPinnedTokens) Unpin(tokens_.begin()->first);
+  ReadOfAhead(*op);
   return Status();
 }
 
@@ -198,7 +227,12 @@ void Client::Unpin(uint64_t token) {
   tokens_.erase(it);
 }
 
-Status Client::Read(CachedRead* read, uint64_t token) { return AwaitRead(BeginRead(read, token).get()); }
+Status Client::Read(CachedRead* read, uint64_t token) {
+  CheckFork();
+  if (AheadOnWay()) Progress(0);  // what has come need not be waited for
+  HET_RETURN_IF_ERROR(AwaitAhead(read));
+  return AwaitRead(BeginRead(read, token).get());
+}
 
 Status Client::AwaitRead(ReadOp* op) {
   try {
@@ -309,6 +343,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     Progress(0);
     status = WaitForPushBound(*write);
     if (status.ok()) status = MakeRoomForKept();
+    // That may have waited, and heard that a partition came to life again as it was earlier.
+    if (status.ok()) status = WaitForPushBound(*write);
     Unpin(token);
     TrimCaches();
   } catch (const std::bad_alloc&) {
@@ -325,6 +361,7 @@ Status Client::NoMemoryToPush() {
 }
 
 void Client::Invalidate(uint64_t table, Span<const Key> keys) {
+  DropAhead();
   TableCache* cache = caches_.at(table).get();
   if (DeviceLines* lines = LinesOf(*cache)) lines->DropKeys(keys);
   for (Key key : keys) {
@@ -335,6 +372,7 @@ void Client::Invalidate(uint64_t table, Span<const Key> keys) {
 }
 
 void Client::ForgetTable(uint64_t table) {
+  DropAhead();
   for (Link& link : links_) {
     DropTablePart(&link, caches_.at(table).get());
     link.epochs.erase(table);
@@ -343,11 +381,12 @@ void Client::ForgetTable(uint64_t table) {
 }
 
 void Client::ForgetClean() {
+  DropAhead();
   for (auto& [table, cache] : caches_) {
     if (DeviceLines* lines = LinesOf(*cache)) lines->DropClean();
     TableCache* const lines = cache.get();
     lines->ForEachLine([lines](uint32_t line) {
-      if (lines->pending(line) == 0) lines->Drop(line);
+      if (!lines->HasUnsent(line)) lines->Drop(line);
     });
   }
 }
@@ -363,7 +402,7 @@ void Client::Reload() {
   }
   for (Link& link : links_) {
     link.frames.clear();
-    link.Renumber(ClientId{RandomId(), RandomId()});
+    link.Renumber(NewId());
   }
   if (discarded == 0 || !config_.notice) return;
   config_.notice("tables are being loaded: " + std::to_string(discarded) +

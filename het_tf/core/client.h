@@ -8,8 +8,8 @@
 //   read    cached, bound finite ─► check (key, b)        absent ─► fetch         one request a partition,
 //   all at once
 //           answer (v, g, applied):  x = unsent ∘ frames after `applied` ∘ v,   b = g + ticks of those frames
-//   write   x <- optimizer(x, G); p += 1;  p > bound ─► into a numbered frame, b += p, p = 0;  wait where the
-//           bound asks for it
+//   write   x <- optimizer(x, G); p += 1;  p past the bound or, past small ones, at it (cache_config.h)
+//           ─► into a numbered frame, b += p, p = 0;  wait where the bound asks for it
 //
 // Exactly once: frames of a partition are numbered without gaps, kept until durable, and sent again in order
 // after any failure; the partition skips what it has applied and refuses a gap. The partition's incarnation
@@ -28,7 +28,8 @@
 // and where it ends.
 //
 // Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock means one call
-// at a time. BeginRead and Progress let a test (or a prefetcher) have several reads on their way.
+// at a time. BeginRead and Progress let a test have several reads on their way; ReadAhead has the rows of
+// batches on their way whose lookups will come (client_ahead.cc).
 #ifndef HET_TF_CORE_CLIENT_H_
 #define HET_TF_CORE_CLIENT_H_
 
@@ -87,6 +88,11 @@ struct CachedRead {
     const float** values;  // out: good until the next call on the client
   };
   Vector<Part> parts;
+  uint64_t kind = 0;  // the same for all reads of one layer; 0: no ReadAhead is about it
+  // For ReadAhead: rows that are cached are checked, too, and the lookup does without checks if at most so
+  // many training reads of its kind came in between. 0: the lookup checks.
+  uint32_t check_ahead = 0;
+  uint64_t batch = 0;                  // which keys it has, once that was asked for
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };
@@ -116,8 +122,27 @@ struct ReadOp {
   Vector<std::pair<TableCache*, uint32_t>> pins;
   std::map<std::pair<const TableCache*, Key>, Vector<float>> fetched;  // without training
   DeviceRead* device = nullptr;  // rows are for a device; of what is above, parts and error alone are used
+  bool ahead = false;            // its lookup will come: rows are transient until then
+  bool checked = false;          // rows in the cache were checked ahead; of one that is ahead: are checked
+  // Rows that another read, which is ahead, has on their way: asked for by `ask` once `of` is answered.
+  struct Late {
+    ReadPartPtr of;
+    uint32_t partition;
+    ReadPartPtr ask;  // its fetches: all these keys
+  };
+  std::vector<Late> late;
 
   bool done() const { return open_parts == 0 || !error.ok(); }
+};
+
+// A batch whose lookup will come.
+struct AheadRead {
+  ReadOp op;  // its parts: those that are not answered; its pins: the lines that are held
+  uint64_t kind = 0;
+  uint64_t batch = 0;                        // which keys it has
+  std::map<const TableCache*, size_t> rows;  // that are held, or on their way
+  size_t passed = 0;                         // training reads of its kind that had other keys
+  size_t check_ahead = 0;                    // as in CachedRead; 0, too, where a row was left out
 };
 
 class Client {
@@ -137,6 +162,14 @@ class Client {
   // that had to be fetched first and could not be leaves everything unchanged. Throws std::bad_alloc
   // before it has changed anything.
   Status Write(CachedWrite* write, uint64_t token, ThreadPool* pool);
+  // Asks for the rows of a batch whose lookup will come that are not in the cache, and holds those that are:
+  // none leaves before a read of the same keys and kind has succeeded. Holds at most as many rows of a table
+  // as its cache may have; the rest is the lookup's to fetch. With check_ahead, I2 counts from here for
+  // tables with a pull bound above 0, and the read waits until all this is answered. Never waits itself;
+  // trouble is the lookup's to tell. Fills in rows. Throws std::bad_alloc, and then nothing is held.
+  void ReadAhead(const CachedRead& wanted);
+  // Rows of such batches are on their way.
+  bool AheadOnWay() const;
   // The token's rows may be evicted again. Unknown tokens are fine.
   void Unpin(uint64_t token);
   // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was given.
@@ -179,9 +212,13 @@ class Client {
   // Puts the updates into frames and sends what can be sent. After an error, which is CheckDevice's, and when
   // it throws std::bad_alloc, nothing was taken; trouble of the network is WaitForDevice's to tell.
   Status PushForDevice(const DevicePush& push);
-  // The end of a step: waits until all that was pushed of device tables with a finite push bound is applied,
-  // and makes room for frames that are kept. After an error they are kept and will be sent.
-  Status WaitForDevice();
+  // Frames of pushes to come are numbered from here on.
+  uint64_t next_frame() const { return next_frame_; }
+  // The end of a step: waits until what was pushed of device tables with a finite push bound is applied, and
+  // makes room for frames that are kept. Frames of this step, those from `of_step` on, are waited for only
+  // where a row has more ticks than its push bound; the step has pushed no row of its tables twice. After an
+  // error frames are kept and will be sent.
+  Status WaitForDevice(uint64_t of_step = UINT64_MAX);
 
   // --- the same, step by step
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
@@ -196,6 +233,7 @@ class Client {
 
   // client.cc: calls
   void Classify(ReadOp* op);
+  static void AskAbout(TableCache* cache, uint32_t line, ReadPart::Section* section);
   Status AwaitRead(ReadOp* op);
   void CheckFork();
   void StartOver();
@@ -204,7 +242,7 @@ class Client {
 
   // client_push.cc: what becomes a frame, and when
   void PushDue(const CachedWrite& write);
-  void PushQueues();
+  void PushQueues(bool whole = false);
   Status WaitForPushBound(const CachedWrite& write);
   PushFrame* NewFrame(Link* link);
   PushFrame::Section* NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
@@ -224,21 +262,54 @@ class Client {
   std::string WhatIsMissing(bool* out_of_memory);
 
   // client_link.cc: frames out, answers in
-  void Pump(Link* link);
-  void SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part);
+  struct Outgoing {  // a request that may go out
+    Link* link;
+    const PushFrame* frame;
+    ReadPartPtr part;
+  };
+  void Pump();
+  bool Next(Link* link, Outgoing* next);
+  static size_t RowBytes(const Outgoing& request);
+  void MakeRequest(const Outgoing& from, Request* request);
+  void Send(const std::vector<Outgoing>& parts);
+  void CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
+                     const Vector<TableBytes>& tables, size_t bytes);
   void CheckTimeouts();
   void HandleEvent(Transport::Event* event);
-  void CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<size_t>& parts);
+  void CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<TableBytes>& tables);
+  void HandleFrame(Transport::Event* event);
+  void GiveUpFrame(uint32_t frame, const std::string& reason);
   void HandleReply(Link* link, const Reply& reply);
 
   // client_answer.cc: rows that have come
   bool AnswersRequest(const Reply& reply, const ReadPart& part) const;
-  void HandleAnswer(Link* link, const Reply& reply, ReadPart* part);
-  void InstallAnswer(Link* link, uint64_t applied, const TableReply& answer, const ReadPart::Section& section,
-                     ReadOp* op);
+  void HandleAnswer(Link* link, const Reply& reply, const ReadPartPtr& part, bool told);
+  void InstallAnswer(Link* link, const Reply& reply, const TableReply& answer,
+                     const ReadPart::Section& section, ReadOp* op);
   void Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
                bool fetched, bool admit, ReadOp* op);
+
+  // client_told.cc: rows that are held, of which the partition tells when they have moved
+  static void Doubt(ReadPart* part);
+  static ReadPartPtr Doubted(const ReadPart& part);
+  void Tell(Link* link, ReadPart* part, Request* request);
+  void TakeTold(Link* link, const Reply& reply, const TableReply& answer, TableCache* cache, ReplyRows* rows);
+  void NothingIsHeld(Link* link);
+
   uint64_t MergeFrames(Link* link, TableCache* cache, Key key, uint64_t applied, float* row);
+
+  // client_ahead.cc: rows of batches whose lookups will come
+  size_t RoomAhead(const TableCache& cache) const;
+  bool WaitsForAhead(ReadOp* op, TableCache* cache, uint32_t partition, Key key);
+  const AheadRead* CheckedAhead(CachedRead* read) const;
+  Status AwaitAhead(CachedRead* read);
+  void UseAhead(TableCache* cache, uint64_t token, Span<const uint32_t> lines);
+  void FollowAhead();
+  void AskLate(ReadOp* op, ReadOp::Late late);
+  void ReadOfAhead(const ReadOp& op);
+  void ReleaseAhead(size_t which);
+  void Arrived(const ReadPart& part);
+  void DropAhead();
 
   // client_device.cc: tables whose cache is on a device
   void ClassifyForDevice(ReadOp* op, bool training);
@@ -259,15 +330,24 @@ class Client {
   void Fail(ReadPart* part, Status status);
 
   Link* LinkOf(const TableCache& cache, Key key);
+  // One that no link has had: what was pushed under an older one is another client's.
+  ClientId NewId() { return {base_id_.high, base_id_.low + ++generation_}; }
 
   Transport* const transport_;
   const ClientConfig config_;
   int process_;  // a fork is another client
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
   std::deque<Link> links_;
+  ClientId base_id_;         // the lower half of `low` counts
+  uint64_t generation_ = 0;  // of the newest id
   std::map<uint64_t, Pins> tokens_;
-  std::vector<ReadOp*> device_reads_;  // under way
-  bool forsaken_ = false;              // a fork: what is on devices is the parent's
+  std::vector<ReadOp*> device_reads_;             // under way
+  std::deque<std::unique_ptr<AheadRead>> ahead_;  // oldest first
+  // Which part of a read ahead brings a row.
+  using OnWay = boost::unordered_flat_map<Key, ReadPartPtr, KeyHash>;
+  std::map<const TableCache*, OnWay> on_way_;
+  std::vector<ReadOp*> late_reads_;  // those that have `late`
+  bool forsaken_ = false;            // a fork: what is on devices is the parent's
   uint32_t next_request_id_ = 1;
   uint64_t next_frame_ = 1;
   uint64_t jitter_;

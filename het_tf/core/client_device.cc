@@ -72,7 +72,15 @@ Status Client::AddDeviceTable(const Schema& schema, const CacheConfig& config, D
   CheckFork();
   if (lines == nullptr)
     return InvalidArgument("table '" + schema->spec().name + "' needs a cache on a device");
+  if (config.wire != RowFormat::kFloat32) {
+    return InvalidArgument("table '" + schema->spec().name + "' has wire '" + RowFormatName(config.wire) +
+                           "' and a cache on a device, whose rows travel as float32");
+  }
   HET_RETURN_IF_ERROR(CheckPolicyName(config.policy));
+  if (config.checks != "asked") {
+    return InvalidArgument("table '" + schema->spec().name + "' has checks \"" + config.checks +
+                           "\" and is cached on a device, whose rows are asked about; give checks \"asked\"");
+  }
   if (forsaken_) return Forsaken(*schema);
   caches_[schema->id()] = std::make_unique<TableCache>(schema, config, transport_->id(0).hash_seed, lines);
   return Status();
@@ -244,16 +252,21 @@ Status Client::PushForDevice(const DevicePush& push) {
   return Status();
 }
 
-Status Client::WaitForDevice() {
+Status Client::WaitForDevice(uint64_t of_step) {
   CheckFork();
   for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
-  auto to_wait_for = [](const PushFrame::Section& section) {
-    return section.cache->device() != nullptr && section.cache->config().push_bound != kUnbounded &&
-           !section.keys.empty();
+  auto to_wait_for = [](const PushFrame::Section& section, bool of_this_step) {
+    const int64_t bound = section.cache->config().push_bound;
+    if (section.cache->device() == nullptr || bound == kUnbounded || section.keys.empty()) return false;
+    // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
+    return !of_this_step ||
+           std::any_of(section.ticks.begin(), section.ticks.end(), [=](uint32_t own) { return own > bound; });
   };
   auto unapplied = [&](Link& link) {
     return std::any_of(link.After(link.applied), link.frames.end(), [&](const PushFrame& frame) {
-      return std::any_of(frame.sections.begin(), frame.sections.end(), to_wait_for);
+      return std::any_of(
+          frame.sections.begin(), frame.sections.end(),
+          [&](const PushFrame::Section& section) { return to_wait_for(section, frame.number >= of_step); });
     });
   };
   try {

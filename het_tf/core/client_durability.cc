@@ -150,7 +150,7 @@ void Client::ReportLoss() {
 
 bool Client::Busy() const {
   return std::any_of(links_.begin(), links_.end(), [this](const Link& link) {
-    return link.fatal.ok() && (link.unapplied() || !link.outstanding.empty() ||
+    return link.fatal.ok() && (link.unapplied() || !link.outstanding.empty() || !link.waiting.empty() ||
                                (config_.durability == Durability::kReplicated && link.keeps()));
   });
 }
@@ -165,7 +165,7 @@ double Client::Due() {
       // A time-out is looked at a few times: what it waits for may have moved.
       due = std::min(due, std::max(link.outstanding.front().sent_at + config_.request_timeout - now,
                                    config_.request_timeout / 8));
-    } else if (link.unapplied()) {
+    } else if (link.unapplied() || !link.waiting.empty()) {
       due = std::min(due, link.not_before - now);
     }
   }

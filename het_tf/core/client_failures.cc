@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "het_tf/core/client.h"
-#include "het_tf/core/local_service.h"
 #include "het_tf/core/partition.h"
 
 namespace het {
@@ -27,6 +26,7 @@ void Client::Acknowledge(Link* link, uint64_t last_seq) {
 
 void Client::Reborn(Link* link, uint64_t last_seq) {
   AskAnew(link, /*answered_alone=*/false);
+  link->told = 0;  // every line becomes invalid, and invalid ones are not held
   for (auto& [table, cache] : caches_) {
     if (DeviceLines* lines = LinesOf(*cache)) lines->Invalidate(link->partition);
     cache->ForEachLine([&, c = cache.get()](uint32_t line) {
@@ -44,7 +44,7 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
   if (kept_after == last_seq) {
     link->SetApplied(last_seq);
   } else {  // the partition would see a gap: what is left goes on as a new client's
-    link->Renumber(ClientId{RandomId(), RandomId()});
+    link->Renumber(NewId());
   }
 }
 
@@ -52,7 +52,7 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
 // twice.
 void Client::Forgotten(Link* link) {
   link->ForgetThrough(link->applied);
-  link->Renumber(ClientId{RandomId(), RandomId()});
+  link->Renumber(NewId());
   link->resend = true;
 }
 
@@ -61,7 +61,9 @@ void Client::DropTablePart(Link* link, TableCache* cache) {
   uint64_t discarded = 0;
   auto of_link = [&](Key key) { return LinkOf(*cache, key) == link; };
   cache->ForEachLine([&](uint32_t line) {
-    if (of_link(cache->lines().meta(line).key)) discarded += cache->Drop(line);
+    if (!of_link(cache->lines().meta(line).key)) return;
+    cache->SetInvalid(line, true);  // the partition need not hear that it goes
+    discarded += cache->Drop(line);
   });
   discarded += cache->DropQueued(of_link);
   for (PushFrame& frame : link->frames) {
@@ -103,6 +105,7 @@ void Client::Failed(Link* link, const std::string& reason, bool connection_lost)
       now + backoff * (0.5 + static_cast<double>(jitter_ >> 12) / static_cast<double>(uint64_t{1} << 53));
   link->last_failure = reason;
   link->resend = true;
+  link->alone = false;
   if (!connection_lost) return;
   std::deque<Link::Outstanding> lost;
   lost.swap(link->outstanding);

@@ -5,10 +5,18 @@
 #include "het_tf/core/client.h"
 
 namespace het {
+namespace {
+
+// A frame brings rows of about so many bytes, both ways together; a part with more goes alone. Answers are
+// made whole before they travel: several smaller frames keep both sides busy, and the heads of a frame of
+// this size are nothing beside its rows.
+constexpr size_t kFrameRowBytes = size_t{64} << 10;
+
+}  // namespace
 
 void Client::Progress(double wait) {
   if (config_.durability == Durability::kReplicated) AskReplicas();
-  for (Link& link : links_) Pump(&link);
+  Pump();
   if (events_.empty() && !transport_->Poll(0, &events_) && wait > 0) {
     bool expected = false;
     double pause = wait;
@@ -34,7 +42,8 @@ void Client::Progress(double wait) {
   }
   events_.clear();
   CheckTimeouts();
-  for (Link& link : links_) Pump(&link);
+  FollowAhead();
+  Pump();
   if (!loss_.partitions.empty() && transport_->Now() >= loss_.since + 1) ReportLoss();
 }
 
@@ -53,49 +62,90 @@ void Client::CheckTimeouts() {
 
 // --- sending
 
-void Client::Pump(Link* link) {
-  if (!link->fatal.ok()) return;
+// What may go out, by shard: in every round at most one request of each link, so that a frame has no two
+// parts of one partition, and these stay in order.
+void Client::Pump() {
+  struct Gathered {
+    std::vector<Outgoing> parts;
+    size_t bytes = 0;
+  };
+  for (bool more = true; more;) {
+    more = false;
+    std::map<uint32_t, Gathered> shards;
+    for (Link& link : links_) {
+      Outgoing next;
+      if (!Next(&link, &next)) continue;
+      more = true;
+      const size_t bytes = RowBytes(next);
+      if (bytes >= kFrameRowBytes || link.failures > 0 || link.alone) {
+        Send({next});
+        continue;
+      }
+      Gathered& gathered = shards[transport_->ShardOf(link.partition)];
+      if (gathered.bytes + bytes > kFrameRowBytes) {
+        Send(gathered.parts);
+        gathered = Gathered();
+      }
+      gathered.parts.push_back(std::move(next));
+      gathered.bytes += bytes;
+    }
+    for (const auto& [shard, gathered] : shards) Send(gathered.parts);
+  }
+}
+
+// The link's next request, if one may go out. Nothing changes by asking, until it is sent.
+bool Client::Next(Link* link, Outgoing* next) {
+  if (!link->fatal.ok()) return false;
+  auto& waiting = link->waiting;
+  while (!waiting.empty() && waiting.front()->op == nullptr) waiting.pop_front();
   const bool push = link->sent_through + 1 < link->next_seq || link->resend;
-  if (!push && link->waiting.empty()) return;
-  if (link->not_before > 0 && transport_->Now() < link->not_before) return;
+  if (!push && waiting.empty()) return false;
+  if (link->not_before > 0 && transport_->Now() < link->not_before) return false;
   if (link->resend) {
-    if (!link->outstanding.empty()) return;
+    if (!link->outstanding.empty()) return false;
     link->resend = false;
     link->fresh = true;
     link->sent_through = link->applied;
   }
-  auto take_part = [link] {
-    ReadPartPtr part;
-    while (part == nullptr && !link->waiting.empty()) {
-      part = std::move(link->waiting.front());
-      link->waiting.pop_front();
-      if (part->op == nullptr) part = nullptr;
-    }
-    return part;
-  };
-  auto send = [&](const PushFrame* frame, const ReadPartPtr& part) {
-    try {
-      SendRequest(link, frame, part);
-    } catch (...) {  // out of memory: it goes out with the next call
-      if (part != nullptr) link->waiting.push_front(part);
-      throw;
-    }
-  };
-  for (auto frame = link->After(link->sent_through); frame != link->frames.end(); ++frame) {
-    send(&*frame, frame->seq + 1 == link->next_seq ? take_part() : nullptr);
-    link->sent_through = frame->seq;
-  }
-  while (ReadPartPtr part = take_part()) send(nullptr, part);
+  const auto frame = link->After(link->sent_through);
+  next->link = link;
+  next->frame = frame == link->frames.end() ? nullptr : &*frame;
+  const bool last = next->frame == nullptr || frame->seq + 1 == link->next_seq;
+  next->part = last && !waiting.empty() ? waiting.front() : nullptr;
+  return next->frame != nullptr || next->part != nullptr;
 }
 
-void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
-  Request request;
+// Of updates in it and of rows that it surely brings.
+size_t Client::RowBytes(const Outgoing& request) {
+  size_t bytes = 0;
+  if (request.frame != nullptr) {
+    for (const PushFrame::Section& section : request.frame->sections) {
+      const TableSchema& schema = section.cache->schema();
+      bytes += section.keys.size() *
+               LeastRowBytes(section.cache->push_format(), schema.dim(), schema.optimizer().wire_floats());
+    }
+  }
+  if (request.part != nullptr) {
+    for (const ReadPart::Section& section : request.part->sections) {
+      const TableSchema& schema = section.cache->schema();
+      bytes += section.fetches.size() *
+               LeastRowBytes(section.cache->row_format(), schema.dim(), schema.row_floats());
+    }
+  }
+  return bytes;
+}
+
+void Client::MakeRequest(const Outgoing& from, Request* made) {
+  Link* const link = from.link;
+  Request& request = *made;
+  if (from.part != nullptr) Doubt(from.part.get());
   request.request_id = next_request_id_++;
   request.partition = transport_->id(link->partition);
   request.client = link->client;
-  request.seq = frame == nullptr ? 0 : frame->seq;
-  // A read must see every own push that was numbered before it.
-  request.after_seq = part == nullptr ? 0 : link->next_seq - 1;
+  request.seq = from.frame == nullptr ? 0 : from.frame->seq;
+  // A read must see every own push that was numbered before it: the last of them goes with it, or has gone.
+  request.after_seq = from.part == nullptr ? request.seq : link->next_seq - 1;
+  request.inc = link->inc;
   auto table = [&](TableCache* cache) -> TableRequest& {
     for (TableRequest& t : request.tables) {
       if (t.table == cache->schema().id()) return t;
@@ -104,13 +154,16 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
     t.table = cache->schema().id();
     const auto epoch = link->epochs.find(t.table);
     t.epoch = epoch == link->epochs.end() ? 0 : epoch->second;
+    t.push_format = cache->push_format();
+    t.row_format = cache->row_format();
+    t.block = static_cast<uint32_t>(cache->schema().dim());
     t.update_floats = static_cast<uint32_t>(cache->schema().optimizer().wire_floats());
     t.bound = cache->config().pull_bound;
     request.tables.push_back(std::move(t));
     return request.tables.back();
   };
-  if (frame != nullptr) {
-    for (const PushFrame::Section& section : frame->sections) {
+  if (from.frame != nullptr) {
+    for (const PushFrame::Section& section : from.frame->sections) {
       if (section.keys.empty()) continue;
       TableRequest& t = table(section.cache);
       t.push_keys = section.keys;
@@ -118,37 +171,67 @@ void Client::SendRequest(Link* link, const PushFrame* frame, ReadPartPtr part) {
       t.push_updates = section.wire;
     }
   }
-  if (part != nullptr) {
-    for (const ReadPart::Section& section : part->sections) {
+  if (from.part != nullptr) {
+    for (const ReadPart::Section& section : from.part->sections) {
       TableRequest& t = table(section.cache);
       t.check_keys = section.checks;
       t.check_clocks = section.clocks;
       t.fetch_keys = section.fetches;
-      section.cache->counters().checks += section.checks.size();
     }
   }
+  if (from.part != nullptr) Tell(link, from.part.get(), made);
+}
+
+// One frame. If memory ends nothing has changed, and it goes out with the next call.
+void Client::Send(const std::vector<Outgoing>& parts) {
+  std::vector<Request> requests(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
   Bytes bytes = transport_->Buffer(0);
-  Vector<size_t> parts;
-  Encode(request, &bytes, &parts);
-  size_t head = bytes.size();
-  for (size_t size : parts) head -= size;
-  const bool again = frame != nullptr && frame->seq <= link->ever_sent;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const TableRequest& t = request.tables[i];
-    Counters& counters = caches_.at(t.table)->counters();
-    const size_t rows = t.push_updates.size() * sizeof(float);
-    ++counters.requests;
-    counters.resends += again && !t.push_keys.empty();
-    counters.row_bytes_out += rows;
-    counters.metadata_bytes_out += parts[i] - rows + (i == 0 ? head : 0);
+  Vector<TableBytes> tables;
+  EncodeParts({requests.data(), requests.size()}, &bytes, &tables);
+  size_t taken = 0;
+  try {
+    for (; taken < parts.size(); ++taken) {
+      const auto& [link, frame, part] = parts[taken];
+      const Request& request = requests[taken];
+      const bool again = frame != nullptr && frame->seq <= link->ever_sent;
+      link->outstanding.push_back({request.request_id, requests[0].request_id, part, transport_->Now(),
+                                   link->fresh, request.tables.empty() ? 0 : request.tables[0].table,
+                                   again ? 0 : request.seq, 0, request.inc, request.client, request.tell});
+    }
+  } catch (...) {
+    while (taken > 0) parts[--taken].link->outstanding.pop_back();
+    throw;
   }
-  link->outstanding.push_back({request.request_id, std::move(part), transport_->Now(), link->fresh,
-                               request.tables.empty() ? 0 : request.tables[0].table, again ? 0 : request.seq,
-                               0, request.client});
-  link->fresh = false;
-  if (frame != nullptr) link->ever_sent = std::max(link->ever_sent, frame->seq);
-  transport_->Send(link->partition, std::move(bytes));
-  link->outstanding.back().connection = transport_->Connection(link->partition);
+  CountRequests(parts, requests, tables, bytes.size());
+  for (const auto& [link, frame, part] : parts) {
+    link->fresh = false;
+    if (part != nullptr) link->waiting.pop_front();
+    if (frame == nullptr) continue;
+    link->sent_through = frame->seq;
+    link->ever_sent = std::max(link->ever_sent, frame->seq);
+  }
+  transport_->Send(parts[0].link->partition, std::move(bytes));
+  for (const Outgoing& sent : parts)
+    sent.link->outstanding.back().connection = transport_->Connection(sent.link->partition);
+}
+
+void Client::CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
+                           const Vector<TableBytes>& tables, size_t bytes) {
+  for (const TableBytes& size : tables) bytes -= size.all;  // heads are left
+  size_t at = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool again = parts[i].frame != nullptr && parts[i].frame->seq <= parts[i].link->ever_sent;
+    for (const TableRequest& t : requests[i].tables) {
+      Counters& counters = caches_.at(t.table)->counters();
+      ++counters.requests;
+      counters.resends += again && !t.push_keys.empty();
+      counters.checks += t.check_keys.size();
+      counters.row_bytes_out += tables[at].rows;
+      counters.metadata_bytes_out += tables[at].all - tables[at].rows + (at == 0 ? bytes : 0);
+      ++at;
+    }
+  }
 }
 
 // --- answers
@@ -175,27 +258,69 @@ void Client::HandleEvent(Transport::Event* event) {
     }
     return Failed(link, event->reason, false);
   }
-  Reply reply;
-  Vector<size_t> parts;
-  const size_t bytes = event->bytes.size();
-  if (!Decode(Span<const uint8_t>(event->bytes.data(), event->bytes.size()), &reply, &parts).ok()) {
-    transport_->Reset(link->partition);
-    return Failed(link, "a damaged reply", true);
-  }
-  transport_->Recycle(std::move(event->bytes));
-  CountReply(*link, reply, bytes, parts);
-  HandleReply(link, reply);
+  HandleFrame(event);
 }
 
-void Client::CountReply(const Link& link, const Reply& reply, size_t bytes, const Vector<size_t>& parts) {
+void Client::HandleFrame(Transport::Event* event) {
+  ReplyParts parts;
+  Reply reply;
+  Vector<TableBytes> tables;
+  size_t bytes = 0;
+  const auto& asked = links_[event->partition].outstanding;
+  const uint32_t oldest = asked.empty() ? 0 : asked.front().frame;  // answered next, unless there is trouble
+  uint32_t frame = 0;  // that this answers; 0: not known yet, or none that still waits
+  Status read = parts.Open(Span<const uint8_t>(event->bytes.data(), event->bytes.size()));
+  try {
+    while (read.ok() && !parts.done()) {
+      read = parts.Next(&reply, &tables, &bytes);
+      if (!read.ok() || reply.partition >= links_.size()) break;
+      if (reply.status == FrameStatus::kBadFrame && reply.request_id == 0 && !asked.empty()) {
+        // Who cannot read a frame does not know whose it is: it was the oldest one.
+        reply.partition = event->partition;
+        reply.request_id = asked.front().request_id;
+      }
+      Link* link = &links_[reply.partition];
+      for (const Link::Outstanding& request : link->outstanding) {
+        if (request.request_id == reply.request_id) frame = request.frame;
+      }
+      CountReply(*link, reply, bytes, tables);
+      HandleReply(link, reply);
+    }
+  } catch (...) {
+    GiveUpFrame(frame != 0 ? frame : oldest, "out of memory");
+    throw;
+  }
+  if (read.ok() && parts.done()) {
+    transport_->Recycle(std::move(event->bytes));
+    return GiveUpFrame(frame, "a reply that does not fit its request");
+  }
+  Link* link = &links_[event->partition];
+  if (frame == 0) frame = oldest;
+  const std::string reason = "a damaged reply: " + read.message();
+  transport_->Reset(link->partition);
+  Failed(link, reason, true);
+  GiveUpFrame(frame, reason);
+}
+
+// Parts of a frame that were not answered with the others.
+void Client::GiveUpFrame(uint32_t frame, const std::string& reason) {
+  for (Link& link : links_) {
+    if (std::any_of(link.outstanding.begin(), link.outstanding.end(),
+                    [frame](const Link::Outstanding& request) { return request.frame == frame; })) {
+      Failed(&link, reason, true);
+    }
+  }
+}
+
+void Client::CountReply(const Link& link, const Reply& reply, size_t bytes,
+                        const Vector<TableBytes>& tables) {
   size_t head = bytes;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    head -= parts[i];
+  for (size_t i = 0; i < tables.size(); ++i) {
+    head -= tables[i].all;
     const auto cache = caches_.find(reply.tables[i].table);
     if (cache == caches_.end()) continue;
-    const size_t rows = reply.tables[i].rows.size() * sizeof(float);
-    cache->second->counters().row_bytes_in += rows;
-    cache->second->counters().metadata_bytes_in += parts[i] - rows;
+    cache->second->counters().row_bytes_in += tables[i].rows;
+    cache->second->counters().metadata_bytes_in += tables[i].all - tables[i].rows;
   }
   for (const Link::Outstanding& request : link.outstanding) {
     if (request.request_id != reply.request_id) continue;
@@ -210,24 +335,39 @@ void Client::HandleReply(Link* link, const Reply& reply) {
   if (it == link->outstanding.end()) return;  // late or twice: its request was given up, or is answered
   const Link::Outstanding request = std::move(*it);
   link->outstanding.erase(it);
+  switch (reply.status) {  // what no partition has said
+    case FrameStatus::kElsewhere:
+      link->alone = true;
+      link->resend = true;
+      return Requeue(link, request.part);
+    case FrameStatus::kBusy:
+      Requeue(link, request.part);
+      return Failed(link, reply.message, false);
+    default:
+      break;
+  }
+  // A frame that was not read says nothing of the partition's life.
+  const uint64_t inc = reply.status == FrameStatus::kBadFrame ? link->inc
+                       : reply.same_inc                       ? request.inc
+                                                              : reply.inc;
 
   // What the partition has of an identity that was given up says nothing about the new one's frames.
   if (!(request.client == link->client)) return Requeue(link, request.part);
   // Late, unless nothing else was on its way: then two servers have changed places and back, and the
   // partition is the one that it was. It is asked once more to find out.
-  if (link->past_incs.count(reply.inc) != 0 && !request.fresh) {
+  if (link->past_incs.count(inc) != 0 && !request.fresh) {
     link->resend = true;
     return Requeue(link, request.part);
   }
-  if (reply.inc != link->inc) {
+  if (inc != link->inc) {
     if (link->inc != 0) {
-      link->past_incs.erase(reply.inc);
+      link->past_incs.erase(inc);
       link->past_incs.insert(link->inc);
-      link->inc = reply.inc;
+      link->inc = inc;
       Reborn(link, reply.last_seq);
       return Requeue(link, request.part);
     }
-    link->inc = reply.inc;
+    link->inc = inc;
   }
 
   switch (reply.status) {
@@ -244,13 +384,15 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       if (request.part == nullptr || request.part->op == nullptr) return;
       // An answer from before frames that are no longer kept cannot be brought up to date.
       if (late && reply.last_seq < link->durable) return Requeue(link, request.part);
+      // Older than what was taken in already: it would take rows back.
+      if (request.told && !reply.told_reset && reply.told <= link->told) return Requeue(link, request.part);
       if (!AnswersRequest(reply, *request.part)) {
         Requeue(link, request.part);
         transport_->Reset(link->partition);
         return Failed(link, "a reply that does not fit its request", true);
       }
       try {
-        return HandleAnswer(link, reply, request.part.get());
+        return HandleAnswer(link, reply, request.part, request.told);
       } catch (...) {
         Requeue(link, request.part);
         throw;
@@ -279,10 +421,13 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       Acknowledge(link, reply.last_seq);
       Requeue(link, request.part);
       return Failed(link, kStoreOutOfMemory, false);
-    case FrameStatus::kNoTable:
+    case FrameStatus::kNoTable: {
       // Somebody has dropped it: what is left of it here goes, and the other tables go on.
-      rejected_ = FailedPrecondition("partition " + std::to_string(link->partition) +
-                                     " refuses this client: " + reply.message);
+      const Status refused = FailedPrecondition("partition " + std::to_string(link->partition) +
+                                                " refuses this client: " + reply.message);
+      // Rows that were only read ahead are no trouble of the call that is running.
+      const ReadOp* op = request.part == nullptr ? nullptr : request.part->op;
+      if (op == nullptr || !op->ahead || link->unapplied()) rejected_ = refused;
       for (const TableReply& t : reply.tables) {
         const auto cache = caches_.find(t.table);
         if (cache != caches_.end()) DropTablePart(link, cache->second.get());
@@ -290,8 +435,11 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       }
       Acknowledge(link, reply.last_seq);
       link->resend = true;
-      if (request.part != nullptr) Fail(request.part.get(), rejected_);
+      if (request.part != nullptr) Fail(request.part.get(), refused);
       return;
+    }
+    case FrameStatus::kElsewhere:
+    case FrameStatus::kBusy:
     case FrameStatus::kWrongPartition:
     case FrameStatus::kBadFrame:
       link->fatal = FailedPrecondition("partition " + std::to_string(link->partition) +

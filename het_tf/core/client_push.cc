@@ -32,9 +32,9 @@ void Client::PushDue(const CachedWrite& write) {
   uint32_t frame_of = 0;
   for (const CachedWrite::Part& part : write.parts) {
     TableCache* cache = caches_.at(part.table).get();
-    const int64_t bound = cache->config().push_bound;
-    if (bound == kUnbounded) continue;
-    auto due = [&](size_t u) { return part.touched[u] && cache->pending(part.rows[u]) > bound; };
+    const int64_t most = cache->config().most_unsent();
+    if (most == kUnbounded) continue;
+    auto due = [&](size_t u) { return part.touched[u] && cache->pending(part.rows[u]) > most; };
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
     if (rows == 0) continue;
@@ -51,7 +51,7 @@ void Client::PushDue(const CachedWrite& write) {
   }
 }
 
-void Client::PushQueues() {
+void Client::PushQueues(bool whole) {
   const auto partitions = static_cast<uint32_t>(links_.size());
   bool any = false;
   for (auto& [table, cache] : caches_) any = any || cache->queued() > 0;
@@ -67,7 +67,7 @@ void Client::PushQueues() {
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       PushFrame::Section* section = NewSection(&links_[p], &frames[p], cache.get(), rows[p]);
-      cache->TakeQueue(p, partitions, &section->keys, &section->ticks, &section->wire);
+      cache->TakeQueue(p, partitions, whole, &section->keys, &section->ticks, &section->wire);
       cache->counters().evict_push += rows[p];
     }
   }
@@ -118,7 +118,7 @@ Status Client::Flush() {
     const size_t fit = std::max<size_t>(1, config_.max_frame_bytes / row_bytes);
     std::vector<Vector<uint32_t>> dirty(links_.size());
     cache->ForEachLine([&](uint32_t line) {
-      if (cache->pending(line) > 0)
+      if (cache->HasUnsent(line))
         dirty[LinkOf(*cache, cache->lines().meta(line).key)->partition].push_back(line);
     });
     for (uint32_t p = 0; p < links_.size(); ++p) {
@@ -128,13 +128,13 @@ Status Client::Flush() {
         PushFrame::Section* section = NewSection(&links_[p], &frame, cache, rows);
         for (size_t i = begin; i < begin + rows; ++i) {
           section->keys.push_back(cache->lines().meta(dirty[p][i]).key);
-          cache->TakeUpdate(dirty[p][i], &section->ticks, &section->wire);
+          cache->TakeWhole(dirty[p][i], &section->ticks, &section->wire);
         }
         cache->counters().bound_push += rows;
       }
     }
   }
-  PushQueues();
+  PushQueues(/*whole=*/true);
   const Status status = Wait(
       [this] {
         return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.unapplied(); });

@@ -12,8 +12,14 @@ namespace het {
   X(reads, "unique keys that lookups asked for")                                                       \
   X(hits, "of these: in the cache when the lookup came")                                               \
   X(miss_pull, "rows fetched because they were not in the cache")                                      \
+  X(prefetched, "of the rows fetched: asked for by a prefetch")                                        \
+  X(prefetch_late, "keys that a lookup found on their way to a prefetch, and waited for")              \
+  X(prefetch_unused, "prefetched rows that left again before a lookup read them")                      \
   X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")           \
   X(checks, "cached rows whose clock was sent to the server for comparison")                           \
+  X(told_rows,                                                                                         \
+    "of these: rows that the server sent because they had moved past the bound (checks=\"told\")")     \
+  X(told_resets, "answers after which nothing counted as held, and all had to be checked again")       \
   X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")             \
   X(evict_push, "rows pushed because they left the cache")                                             \
   X(inserts, "rows that entered the cache")                                                            \
@@ -25,6 +31,7 @@ namespace het {
   X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                            \
   X(requests, "request frames with something of this table, sent again ones included")                 \
   X(resends, "pushes sent again after a failure")                                                      \
+  X(dropped_remainders, "rows that left with what rounding for the wire had kept back")                \
   X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")              \
   X(lost_ticks, "ticks lost with a GPU that failed and had not sent them")                             \
   X(repaired, "acknowledged pushes that a server lost and that were kept here and sent again")         \

@@ -8,6 +8,7 @@
 #include "het_tf/core/engine_call.h"
 #include "het_tf/core/local_store.h"
 #include "het_tf/core/local_transport.h"
+#include "het_tf/core/prefetch_queue.h"
 #include "het_tf/core/row_ops.h"
 #include "het_tf/core/step.h"
 
@@ -40,9 +41,14 @@ Engine::Engine(std::string name, size_t threads, TimeFn time)
       store_(std::make_unique<LocalStore>(service_.get())),
       transport_(std::make_unique<LocalTransport>(service_.get())),
       pool_(std::make_unique<ThreadPool>(threads)),
+      prefetches_(std::make_unique<PrefetchQueue>()),
       client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())),
       device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
-      background_([this] { return LookAfterPushes(); }) {}
+      background_([this] {
+        Background::Pause pause = LookAfterPushes();
+        ServePrefetches();
+        return pause;
+      }) {}
 
 Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
                std::unique_ptr<Transport> transport, const ClientConfig& config)
@@ -50,9 +56,14 @@ Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> sto
       store_(std::move(store)),
       transport_(std::move(transport)),
       pool_(std::make_unique<ThreadPool>(threads)),
+      prefetches_(std::make_unique<PrefetchQueue>()),
       client_(std::make_unique<Client>(transport_.get(), config)),
       device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
-      background_([this] { return LookAfterPushes(); }) {}
+      background_([this] {
+        Background::Pause pause = LookAfterPushes();
+        ServePrefetches();
+        return pause;
+      }) {}
 
 Engine::~Engine() = default;
 
@@ -64,7 +75,7 @@ Background::Pause Engine::LookAfterPushes() {
   }
   patience_ = 0;
   asleep_ = false;
-  if (calls_ != calls_seen_) {
+  if (calls_ != calls_seen_ && !client_->AheadOnWay()) {
     calls_seen_ = calls_;
     return {kQuietSeconds, {}};
   }
@@ -152,6 +163,7 @@ Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
   if (!step->any_cached) return Status();
   const ClientCall call_of_client(this);
   CachedRead read;
+  read.kind = remote() ? KindOf(call.tables, call.features) : 0;
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const Table& table = *call.tables[group.table];
     if (group.entries == 0 || !table.options.cache) continue;
@@ -276,6 +288,7 @@ Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* ste
         if (shard == nullptr) continue;
         TickGroup(shard, &step->plan, group, args.learning_rates[group.table],
                   step->values_of(group, table.schema->dim()), step->touched(group), now);
+        partition.RowsChanged(table.schema->id());
         partition.SweepTable(shard, now, group.uniques, nullptr);
       }
     });

@@ -20,6 +20,8 @@
 // engine whose tables live in this process has none. A child of fork starts as another client, with empty
 // caches, connections of its own, and without the thread until its own first call.
 //
+// Prefetch waits neither for the client nor for the network (engine_prefetch.cc).
+//
 // Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
 //
 // Saving keeps no step waiting: the store is asked for some thousand rows at a time. A load is several
@@ -55,6 +57,7 @@ namespace het {
 
 class Client;
 class DeviceTables;
+class PrefetchQueue;
 struct CallMemory;
 struct ClientConfig;
 struct GradientSums;
@@ -116,6 +119,13 @@ class Engine {
   // The same of tables on the device, with ids and `out` there. Rows are there when what is put on the stream
   // afterwards runs. `stream`: a cudaStream_t.
   Status LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token);
+
+  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and those that
+  // they have stay until then. It changes no row that a lookup reads. Returns at once; what cannot be done is
+  // the lookup's to tell. Nothing to do where tables live in this process. check_ahead: the rows are checked
+  // here if the lookup comes with at most so many training lookups of its kind before it; 0: it checks them.
+  // Unimplemented: a table is cached on a device.
+  Status Prefetch(const BatchCall& call, uint32_t check_ahead, const NoFork&);
 
   struct ApplyArgs {
     uint64_t token = 0;                  // of the Lookup; consumed, even when the call fails
@@ -196,6 +206,11 @@ class Engine {
   // Its rows may leave the cache that they are in.
   void Release(uint64_t token);
 
+  // engine_prefetch.cc
+  void StartPrefetches();
+  void LeaveToBackground();
+  void ServePrefetches();
+
   // engine_device.cc
   static Result<bool> AllOnDevice(const BatchCall& call);
   Status LookupThere(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
@@ -235,6 +250,7 @@ class Engine {
   // The store in this process is the loader's alone. Set with the three mutexes above held.
   std::atomic<bool> loading_{false};
 
+  const std::unique_ptr<PrefetchQueue> prefetches_;
   std::mutex client_mutex_;  // the cache of the cached tables, transport_, and what follows
   std::unique_ptr<Client> client_;
   std::unique_ptr<DeviceTables> device_;

@@ -14,16 +14,16 @@ class Engine::ClientCall {
  public:
   explicit ClientCall(Engine* engine) : engine_(engine), lock_(engine->client_mutex_) { ++engine_->calls_; }
   ~ClientCall() {
-    // What this call has left on its way the thread must learn of, unless it will look soon anyway.
-    if (!engine_->remote() || (!engine_->asleep_ && engine_->background_.started())) return;
-    if (!engine_->client_->Busy()) return;
-    engine_->asleep_ = false;
-    engine_->background_.Wake();
+    if (!engine_->remote()) return;
+    engine_->StartPrefetches();
+    engine_->LeaveToBackground();
+    lock_.unlock();
+    engine_->ServePrefetches();
   }
 
  private:
   Engine* const engine_;
-  const std::lock_guard<std::mutex> lock_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 inline Status OutOfMemory(const char* during) {

@@ -28,6 +28,8 @@ std::string TableOptions::ToJson() const {
                      {"pull_bound", BoundToJson(cache->pull_bound)},
                      {"push_bound", BoundToJson(cache->push_bound)},
                      {"write_back_rows", cache->write_back_rows}};
+    if (cache->wire != RowFormat::kFloat32) json["cache"]["wire"] = RowFormatName(cache->wire);
+    if (cache->checks != "asked") json["cache"]["checks"] = cache->checks;
     if (cache->on_device()) json["cache"]["device"] = cache->device;
   }
   return json.dump();
@@ -45,6 +47,17 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
         const bool bound = name == "pull_bound" || name == "push_bound";
         if (name == "policy") {
           cache.policy = setting.get<std::string>();
+          continue;
+        }
+        if (name == "wire") {
+          const auto wire = ParseRowFormat(setting.is_string() ? setting.get<std::string>() : setting.dump());
+          if (!wire.ok()) return InvalidArgument("cache option " + wire.status().message());
+          cache.wire = wire.value();
+          continue;
+        }
+        if (name == "checks") {
+          cache.checks = setting.is_string() ? setting.get<std::string>() : setting.dump();
+          HET_RETURN_IF_ERROR(CheckChecksName(cache.checks));
           continue;
         }
         if (name == "device") {
@@ -82,6 +95,17 @@ Result<TableOptions> ParseTableOptions(const std::string& text) {
             "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. "
             "Give "
             "cache_rows, or device \"cpu\"");
+      }
+      if (cache.on_device() && cache.wire != RowFormat::kFloat32) {
+        return InvalidArgument(
+            std::string("cache options have wire \"") + RowFormatName(cache.wire) +
+            "\" and device \"gpu\"; rows of a cache in GPU memory travel as float32. Leave "
+            "wire out, or give device \"cpu\"");
+      }
+      if (cache.on_device() && cache.checks != "asked") {
+        return InvalidArgument(
+            "cache options have checks \"told\" and device \"gpu\"; rows in GPU memory are asked about. Give "
+            "checks \"asked\", or device \"cpu\"");
       }
       options.cache = cache;
     }
@@ -287,6 +311,7 @@ Result<std::string> Engine::Stats(const std::string& name) {
     }
     const TableCache& cache = *client_->cache(t.schema->id());
     json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
+    json["cache"]["wire"] = RowFormatName(cache.config().wire);
     json["cache"]["rows"] = cache.lines().size();
     json["cache"]["unsent_rows"] = cache.Unsent();
     json["cache"]["bytes"] = cache.bytes();

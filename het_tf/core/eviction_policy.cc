@@ -1,6 +1,6 @@
 #include "het_tf/core/eviction_policy.h"
 
-#include <algorithm>
+#include <cmath>
 
 namespace het {
 
@@ -32,6 +32,16 @@ void LineLists::Append(size_t to, size_t from) {
   b = List();
 }
 
+bool HitWatch::EndWindow() {
+  const double expected = share_ * static_cast<double>(uses_);
+  const double now = static_cast<double>(hits_) / static_cast<double>(uses_);
+  // Hits of so many uses spread by less than sqrt(expected).
+  const bool fell = static_cast<double>(hits_) < 0.75 * expected - 3 * std::sqrt(expected);
+  share_ = now > share_ ? now : fell ? 0.9 * share_ : share_ + (now - share_) / 8;
+  uses_ = hits_ = 0;
+  return fell;
+}
+
 namespace {
 
 class Lru : public EvictionPolicy {
@@ -52,14 +62,14 @@ class Lru : public EvictionPolicy {
 class Frequency : public EvictionPolicy {
  public:
   Frequency(uint8_t cap, size_t capacity)
-      : EvictionPolicy(cap), age_every_(8 * std::max<size_t>(capacity, 64)) {}
+      : EvictionPolicy(cap), age_every_(12 * std::max<size_t>(capacity, 64)), watch_(capacity) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);
     if (line >= frequency_.size()) frequency_.resize(line + line / 2 + 16);
     frequency_[line] = 0;
     lists_.PushFront(0, line);
-    Count();
+    Count(false);
   }
   void Touch(uint32_t line) override {
     uint8_t& f = frequency_[line];
@@ -67,20 +77,28 @@ class Frequency : public EvictionPolicy {
       lists_.Remove(f, line);
       lists_.PushFront(++f, line);
     }
-    Count();
+    Count(true);
   }
   void Erase(uint32_t line) override { lists_.Remove(frequency_[line], line); }
+  void Pass() override { static_cast<void>(watch_.Count(false)); }  // a window ends with a hit
 
  private:
-  void Count() {
-    if (++touches_ < age_every_) return;
+  void Count(bool hit) {
+    ++touches_;
+    if (watch_.Count(hit)) {
+      Age(4);
+    } else if (touches_ >= age_every_) {
+      Age(2);
+    }
+  }
+  // List f becomes part of list f / by; lists of lower frequency come to stand nearer the back.
+  void Age(size_t by) {
     touches_ = 0;
-    // List f becomes part of list f / 2; lists of lower frequency come to stand nearer the back.
     for (size_t f = 1; f < list_count_; ++f) {
       for (uint32_t line = lists_.back(f); line != LineLists::kNone; line = lists_.before(line)) {
-        frequency_[line] = static_cast<uint8_t>(f / 2);
+        frequency_[line] = static_cast<uint8_t>(f / by);
       }
-      MoveBefore(f / 2, f);
+      MoveBefore(f / by, f);
     }
   }
   // All of `from` goes in front of the lines of `to`.
@@ -90,6 +108,7 @@ class Frequency : public EvictionPolicy {
   }
 
   const size_t age_every_;
+  HitWatch watch_;
   size_t touches_ = 0;
   Vector<uint8_t> frequency_;
 };

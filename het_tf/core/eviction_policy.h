@@ -3,17 +3,19 @@
 //
 //   lru        the line that was not touched for the longest time
 //   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are
-//   halved
-//              after every 8 * capacity touches, so that yesterday's favourites leave
+//              halved after every 12 * capacity touches, so that yesterday's favourites leave; and quartered
+//              as often as the share of hits falls (HitWatch), so that they leave at once when all of the
+//              working set is another one
 //   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike
-//   HET's,
-//              it forgets: hot lines fall back to 4 at every ageing
+//              HET's, it forgets: hot lines fall back to 4 at every ageing
 //
-// Cost: Insert, Touch and Erase O(1). Victims O(victims + lines that may not go). Ageing O(lines), seldom.
+// Cost: Insert, Touch, Pass and Erase O(1). Victims O(victims + lines that may not go). Ageing O(lines),
+// seldom.
 // Not thread-safe; the cache that owns it locks.
 #ifndef HET_TF_CORE_EVICTION_POLICY_H_
 #define HET_TF_CORE_EVICTION_POLICY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,6 +58,34 @@ class LineLists {
   Vector<List> lists_;
 };
 
+// Tells when the share of hits falls: far below what it was, by more than chance explains. Then what is
+// cached is not what is used any more. In a steady stream it never does.
+//
+// Uses are counted in windows of whole reads: a read's hits come before its misses, so a part of a read says
+// nothing. A window is at least an eighth of the capacity, and what the share has been follows it, upwards at
+// once and downwards slowly.
+class HitWatch {
+ public:
+  explicit HitWatch(size_t capacity) : window_(std::max<size_t>(256, capacity / 8)) {}
+  // One use; true if the window that ended before it has fallen.
+  bool Count(bool hit) {
+    const bool fell = hit && missed_ && uses_ >= window_ && EndWindow();
+    missed_ = !hit;
+    ++uses_;
+    hits_ += hit;
+    return fell;
+  }
+
+ private:
+  bool EndWindow();
+
+  const size_t window_;
+  size_t uses_ = 0;
+  size_t hits_ = 0;
+  bool missed_ = false;  // the last use
+  double share_ = 0;
+};
+
 class EvictionPolicy {
  public:
   static Result<std::unique_ptr<EvictionPolicy>> Create(const std::string& name, size_t capacity);
@@ -65,6 +95,8 @@ class EvictionPolicy {
   virtual void Insert(uint32_t line) = 0;
   virtual void Touch(uint32_t line) = 0;
   virtual void Erase(uint32_t line) = 0;
+  // A row was used that is not in and does not come in.
+  virtual void Pass() {}
 
   // Appends up to `count` lines for which may_go(line), in the order in which they should go.
   template <typename MayGo>

@@ -70,6 +70,7 @@ void Link::Renumber(ClientId id) {
   written = 0;
   written_on = 0;
   asked_on = 0;
+  told = 0;
 }
 
 }  // namespace het

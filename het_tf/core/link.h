@@ -28,9 +28,17 @@ struct ReadPart {
     DeviceRead::Part* device = nullptr;
     Vector<uint32_t> check_at{};
     Vector<uint32_t> fetch_at{};
+    // Held lines, which the partition is not asked about: it tells which have moved. They are pinned.
+    Vector<uint32_t> trusted{};
+    bool hold = false;  // the request that is on its way asks to hold what is read
+
+    bool empty() const { return checks.empty() && fetches.empty() && trusted.empty(); }
   };
   ReadOp* op = nullptr;  // null: nobody waits for the answer any more
   Vector<Section> sections;
+
+  // Of a table whose rows the partition tells (CacheConfig::checks).
+  bool told() const;
 };
 using ReadPartPtr = std::shared_ptr<ReadPart>;
 
@@ -59,13 +67,16 @@ struct PushFrame {
 struct Link {
   struct Outstanding {
     uint32_t request_id;
+    uint32_t frame;    // the request_id of the first part of its frame
     ReadPartPtr part;  // null: a push alone
     double sent_at;
     bool fresh;  // sent when nothing else was on its way: what its answer says is the partition's state now
     uint64_t first_table;  // bears the bytes of the answer's head
     uint64_t seq;          // of a push that was never sent before; else 0
     uint64_t connection;   // that it was sent over
+    uint64_t inc;          // that it said it knows
     ClientId client;       // whose it is: the answer says what the partition has of that one
+    bool told;             // the answer tells what has moved
   };
 
   uint32_t partition = 0;
@@ -90,10 +101,17 @@ struct Link {
   uint32_t replicas = 0;  // that the last answer counted
   double few_since = 0;   // when they became too few; 0: they are enough
 
+  // Lines that are held (table_cache.h), and the newest answer of which all was taken in; 0: none is held.
+  uint32_t told = 0;
+  std::map<uint64_t, Vector<Key>> let_go;  // by table: lines that were held, and the partition does not know
+
   std::deque<Outstanding> outstanding;
   std::deque<ReadPartPtr> waiting;
   bool resend = false;  // once nothing is on its way: send everything again that was not applied
   bool fresh = false;   // the next request is the first after a silence
+  // A server did not find the partition behind another's key: requests go alone until one is refused, and so
+  // says where it is.
+  bool alone = false;
 
   size_t failures = 0;  // in a row
   double not_before = 0;

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "het_tf/core/frame_parts.h"
+
 namespace het {
 
 uint64_t RandomId() {
@@ -44,10 +46,25 @@ void LocalService::ClearTable(uint64_t table) {
 }
 
 void LocalService::Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply) {
+  if (IsOfManyParts(frame)) {
+    return AnswerParts(frame, reply, [this](Request* q, ReplyWriter* replies) { HandlePart(q, replies); });
+  }
   WithPartition(partition, [&](Partition& p) {
     Handling how;
     how.now = Now();
     p.Handle(frame, reply, how);
+  });
+}
+
+void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
+  if (request->partition.index >= partitions()) {
+    replies->Add(PartRefusal({request->partition.index, request->request_id}, FrameStatus::kElsewhere, ""));
+    return;
+  }
+  WithPartition(request->partition.index, [&](Partition& p) {
+    Handling how;
+    how.now = Now();
+    p.HandlePart(request, replies, how);
   });
 }
 

@@ -40,7 +40,10 @@ class LocalService {
   // All rows go and caches notice.
   void ClearTable(uint64_t table);
 
+  // A frame of one part is `partition`'s, whatever it says; parts of several go where they say.
   void Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply);
+  // One part of several.
+  void HandlePart(Request* request, ReplyWriter* replies);
 
   template <typename Fn>
   auto WithPartition(uint32_t index, Fn fn) {

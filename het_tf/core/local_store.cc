@@ -36,6 +36,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         schema.InitRow(keys[i], data);
         std::memcpy(data, rows + i * given, given * sizeof(float));
         CountTick(service_->Now(), &shard->rows().meta(row));
+        partition.RowsChanged(schema.id());
         return Status();
       });
       HET_RETURN_IF_ERROR(status);
@@ -55,6 +56,7 @@ Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> key
       const uint32_t row = shard->rows().Find(key);
       if (row == kNoRow) return 0;
       shard->Remove(row);
+      partition.RowsChanged(schema.id());
       return 1;
     });
   }

@@ -94,6 +94,7 @@ Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
     }
     for (uint32_t p = 0, begin = 0; p < partitions(); begin = end[p++]) {
       if (begin == end[p]) continue;
+      service_->WithPartition(p, [&](Partition& partition) { partition.RowsChanged(schema.id()); });
       HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) {
         RowStore& store = shard->rows();
         for (uint32_t at = begin; at < end[p]; ++at) {

@@ -16,6 +16,12 @@ void LocalTransport::Send(uint32_t partition, Bytes frame) {
   } catch (const std::bad_alloc&) {
     event.kind = Event::kRefused;
     event.reason = kStoreOutOfMemory;
+    for (const PartRef& part : PartsOf(Span<const uint8_t>(frame.data(), frame.size()))) {
+      event.partition = part.partition;
+      event.request_id = part.request_id;
+      ready_.push_back(event);
+    }
+    return;
   }
   ready_.push_back(std::move(event));
 }

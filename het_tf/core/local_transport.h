@@ -14,6 +14,7 @@ class LocalTransport : public Transport {
   explicit LocalTransport(LocalService* service) : service_(service) {}
   uint32_t partitions() const override;
   PartitionId id(uint32_t partition) const override;
+  uint32_t ShardOf(uint32_t) override { return 0; }
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}

@@ -6,18 +6,11 @@
 namespace het {
 namespace {
 
-// No less than a reply without message and tables takes.
-constexpr size_t kHeadBytes = 64;
+// More rows than this are not told in one answer: a client that was away for long asks for what it needs.
+constexpr size_t kMostToldBytes = size_t{4} << 20;
 
 uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
   return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
-}
-
-// Whether EncodePush would leave nothing out.
-bool IsPushAlone(const Request& q) {
-  return q.after_seq == 0 && std::all_of(q.tables.begin(), q.tables.end(), [](const TableRequest& t) {
-           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty();
-         });
 }
 
 }  // namespace
@@ -71,14 +64,14 @@ size_t Partition::bytes() const {
   return sum;
 }
 
-FrameStatus Partition::Check(const Request& q, std::string* message) {
+FrameStatus Partition::Check(const Request& q, std::string* message, bool* same_inc) {
   if (!(q.partition == id_)) {
     *message = "the frame is for partition " + std::to_string(q.partition.index) + " of " +
                std::to_string(q.partition.count) + "; this is " + std::to_string(id_.index) + " of " +
                std::to_string(id_.count);
     return FrameStatus::kWrongPartition;
   }
-  bool same_epochs = true;
+  EpochDigest digest(q.knows_inc ? incarnation_ : 0);
   for (const TableRequest& t : q.tables) {
     const Shard* shard = Find(t.table);
     if (shard == nullptr) {
@@ -91,17 +84,20 @@ FrameStatus Partition::Check(const Request& q, std::string* message) {
                  std::to_string(shard->schema().optimizer().wire_floats());
       return FrameStatus::kBadFrame;
     }
-    for (uint32_t ticks : t.push_ticks) {
-      if (ticks == 0) {
-        *message = "an update of no ticks";
-        return FrameStatus::kBadFrame;
-      }
+    const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
+    if (formats && t.block != shard->schema().dim()) {
+      *message = "rows of table '" + shard->schema().spec().name + "' have values of " +
+                 std::to_string(shard->schema().dim()) + " floats, not " + std::to_string(t.block);
+      return FrameStatus::kBadFrame;
     }
-    same_epochs = same_epochs && t.epoch == shard->epoch();
+    digest.Add(t.table, shard->epoch());
   }
+  const bool asks = q.knows_inc || !q.tables.empty();
+  const bool same = !asks || q.digest == digest.value();
+  *same_inc = q.knows_inc && same;
   const uint64_t last = LastSeq(q.client);
   if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
-  return same_epochs ? FrameStatus::kOk : FrameStatus::kEpoch;
+  return same ? FrameStatus::kOk : FrameStatus::kEpoch;
 }
 
 FrameStatus Partition::Apply(const Request& q) {
@@ -121,9 +117,14 @@ FrameStatus Partition::Apply(const Request& q) {
     client = &clients_[q.client];
     for (const TableRequest& t : q.tables) {
       Shard* shard = Find(t.table);
-      for (Key key : t.push_keys) {
+      for (size_t i = 0; i < t.push_keys.size(); ++i) {
+        const Key key = t.push_keys[i];
+        const uint64_t hash = shard->rows().Hash(key);
         bool created = false;
-        const uint32_t row = shard->FindOrCreate(key, shard->rows().Hash(key), &created);
+        // Without a tick, it is what rounding kept back of ticks that are here. If their row was removed,
+        // they are gone, and a row with clock 0 is none.
+        const uint32_t row =
+            t.push_ticks[i] > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
         rows.push_back({shard, row, created});
       }
     }
@@ -138,13 +139,24 @@ FrameStatus Partition::Apply(const Request& q) {
     const Optimizer& optimizer = rows[at].shard->schema().optimizer();
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
+      if (rows[at].row == kNoRow) continue;
       RowStore& store = rows[at].shard->rows();
       optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
       RowMeta& meta = store.meta(rows[at].row);
       meta.clock += t.push_ticks[i];
       meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
-      meta.last_used = std::max(meta.last_used, q.time);
+      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
     }
+  }
+  at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const RowOfPush* const of_table = &rows[at];
+    const RowStore& store = of_table->shard->rows();
+    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks, [&](size_t i) {
+      return of_table[i].row == kNoRow ? 0 : store.meta(of_table[i].row).clock;
+    });
+    at += t.push_keys.size();
   }
   *client = {q.seq, std::max(client->time, q.time)};
   return FrameStatus::kOk;
@@ -152,18 +164,33 @@ FrameStatus Partition::Apply(const Request& q) {
 
 void Partition::Answer(const Request& q, Reply* p) {
   p->tables.resize(q.tables.size());
+  Holdings::Turn turn;
+  if (q.tell) {
+    Vector<Holdings::Use> uses;
+    uses.reserve(q.tables.size());
+    for (const TableRequest& t : q.tables) {
+      const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
+      uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
+    }
+    turn = holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
+  }
   for (size_t i = 0; i < q.tables.size(); ++i) {
     const TableRequest& t = q.tables[i];
     const Shard* shard = Find(t.table);
     const RowStore& store = shard->rows();
     TableReply& answer = p->tables[i];
     answer.table = t.table;
-    answer.epoch = shard->epoch();
     answer.row_floats = static_cast<uint32_t>(store.row_floats());
+    answer.row_format = t.row_format;
+    answer.block = t.block;
     answer.stored_rows.reserve(t.fetch_keys.size());
     answer.fetched_clocks.reserve(t.fetch_keys.size());
     Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
     Vector<uint32_t> rows(hashes.size());
+    turn.Drop(t.table, t.dropped);
+    auto hold = [&](Key key, Clock clock) {
+      if (t.hold) turn.Hold(t.table, key, clock);
+    };
     auto find = [&](const Vector<Key>& keys) {
       for (size_t k = 0; k < keys.size(); ++k) hashes[k] = store.Hash(keys[k]);
       store.FindBatch(keys.data(), hashes.data(), keys.size(), rows.data());
@@ -178,84 +205,128 @@ void Partition::Answer(const Request& q, Reply* p) {
         const size_t bucket = LagBucket(lag);
         if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
         ++answer.lag_histogram[bucket];
+        hold(t.check_keys[k], t.check_clocks[k]);
         continue;
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
       answer.refreshed_clocks.push_back(clock);
+      hold(t.check_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
     }
     find(t.fetch_keys);
     for (size_t k = 0; k < t.fetch_keys.size(); ++k) {
       const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
       answer.fetched_clocks.push_back(clock);
+      hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
     }
   }
+  if (q.tell) Tell(q, &turn, p);
+}
+
+void Partition::Tell(const Request& q, Holdings::Turn* turn, Reply* p) {
+  size_t bytes = 0;
+  for (const TableRequest& t : q.tables)
+    bytes += turn->Due(t.table) * Find(t.table)->rows().row_floats() * sizeof(float);
+  if (bytes > kMostToldBytes) turn->GiveUp();
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const RowStore& store = Find(q.tables[i].table)->rows();
+    TableReply& answer = p->tables[i];
+    turn->Tell(q.tables[i].table, [&](Key key) {
+      const uint32_t row = store.Find(key);
+      const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
+      answer.told_keys.push_back(key);
+      answer.told_clocks.push_back(clock);
+      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+      return clock;
+    });
+  }
+  p->told = turn->number();
+  p->told_reset = turn->reset();
 }
 
 Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handling& how) {
-  Bytes* const push = how.push;
-  bytes->clear();
-  bytes->reserve(kHeadBytes);
-  if (push != nullptr) push->clear();
+  if (how.push != nullptr) how.push->clear();
+  ReplyWriter replies(1, bytes);
+  Request request;
+  const auto refuse = [&](FrameStatus status, std::string message) {
+    Reply reply;
+    reply.status = status;
+    reply.message = std::move(message);
+    reply.request_id = request.request_id;
+    reply.partition = request.partition.index;
+    reply.inc = incarnation_;
+    reply.last_seq = status == FrameStatus::kOutOfMemory ? LastSeq(request.client) : 0;
+    replies.Add(reply);
+    Handled handled;
+    handled.status = status;
+    return handled;
+  };
+  try {
+    Status decoded = Decode(frame, &request);
+    if (!decoded.ok() && how.now == 0 && DecodeOldPush(frame, &request).ok()) decoded = Status();
+    if (!decoded.ok()) return refuse(FrameStatus::kBadFrame, decoded.message());
+  } catch (const std::bad_alloc&) {
+    return refuse(FrameStatus::kOutOfMemory, "");
+  }
+  return HandlePart(&request, &replies, how, /*lone=*/true);
+}
+
+Handled Partition::HandlePart(Request* request, ReplyWriter* replies, const Handling& how, bool lone) {
+  if (how.push != nullptr) how.push->clear();
   Handled handled;
   Reply reply;
   reply.inc = incarnation_;
-  Request request;
+  reply.request_id = request->request_id;
+  reply.partition = request->partition.index;
   try {
-    const Status decoded = Decode(frame, &request);
-    reply.request_id = request.request_id;
-    if (!decoded.ok()) {
-      reply.status = FrameStatus::kBadFrame;
-      reply.message = decoded.message();
-    } else {
-      reply.status = Check(request, &reply.message);
-      if (reply.status == FrameStatus::kOk && request.seq != 0 &&
-          request.seq == LastSeq(request.client) + 1) {
-        if (how.now != 0 || how.applied_at != 0) request.time = how.now != 0 ? how.now : how.applied_at;
-        handled.time = request.time;
-        handled.whole = IsPushAlone(request);
-        if (push != nullptr && !handled.whole) {
-          push->reserve(frame.size());
-          EncodePush(request, push);
-        }
-        reply.status = Apply(request);
-        handled.applied = reply.status == FrameStatus::kOk;
+    reply.status = Check(*request, &reply.message, &reply.same_inc);
+    if (reply.same_inc) reply.inc = 0;
+    if (reply.status == FrameStatus::kOk && request->seq != 0 &&
+        request->seq == LastSeq(request->client) + 1) {
+      if (how.now != 0 || how.applied_at != 0) request->time = how.now != 0 ? how.now : how.applied_at;
+      handled.time = request->time;
+      handled.whole = lone && IsPushAlone(*request) && !request->knows_inc;
+      if (how.push != nullptr && !handled.whole) {
+        for (TableRequest& t : request->tables) t.epoch = Find(t.table)->epoch();
+        EncodePush(*request, how.push);
       }
-      reply.last_seq = LastSeq(request.client);
-      if (reply.status == FrameStatus::kOk) {
-        Answer(request, &reply);
-        for (const TableRequest& t : request.tables) {
-          handled.pulled = handled.pulled || !t.check_keys.empty() || !t.fetch_keys.empty();
-        }
-      } else if (reply.status == FrameStatus::kNoTable) {
-        for (const TableRequest& t : request.tables) {
-          if (Find(t.table) != nullptr) continue;
-          reply.tables.emplace_back();
-          reply.tables.back().table = t.table;
-        }
-      } else if (reply.status == FrameStatus::kEpoch) {
-        reply.tables.resize(request.tables.size());
-        for (size_t i = 0; i < request.tables.size(); ++i) {
-          reply.tables[i].table = request.tables[i].table;
-          reply.tables[i].epoch = Find(request.tables[i].table)->epoch();
-        }
+      reply.status = Apply(*request);
+      handled.applied = reply.status == FrameStatus::kOk;
+    }
+    reply.last_seq = LastSeq(request->client);
+    if (reply.status == FrameStatus::kOk) {
+      Answer(*request, &reply);
+      for (const TableRequest& t : request->tables) {
+        handled.pulled = handled.pulled || request->tell || !t.check_keys.empty() || !t.fetch_keys.empty();
+      }
+    } else if (reply.status == FrameStatus::kNoTable) {
+      for (const TableRequest& t : request->tables) {
+        if (Find(t.table) != nullptr) continue;
+        reply.tables.emplace_back();
+        reply.tables.back().table = t.table;
+      }
+    } else if (reply.status == FrameStatus::kEpoch) {
+      reply.tables.resize(request->tables.size());
+      for (size_t i = 0; i < request->tables.size(); ++i) {
+        reply.tables[i].table = request->tables[i].table;
+        reply.tables[i].epoch = Find(request->tables[i].table)->epoch();
       }
     }
-    Encode(reply, bytes);
+    replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
   } catch (const std::bad_alloc&) {
-    // The push may have been applied: last_seq says so, and the client reads it. A request's head is decoded
-    // before anything is allocated, so the client is known.
+    // The push may have been applied: last_seq says so, and the client reads it.
     reply.status = FrameStatus::kOutOfMemory;
-    reply.request_id = request.request_id;
-    reply.last_seq = LastSeq(request.client);
+    reply.last_seq = LastSeq(request->client);
     reply.message.clear();
     reply.tables = Vector<TableReply>();
-    Encode(reply, bytes);
+    reply.told = 0;
+    reply.told_reset = false;
+    replies->Add(reply);
   }
-  if (push != nullptr && !handled.applied) push->clear();
-  if (handled.applied && how.now != 0) handled.swept = SweepPushed(request, how);
+  if (how.push != nullptr && !handled.applied) how.push->clear();
+  if (handled.applied && how.now != 0) handled.swept = SweepPushed(*request, how);
   handled.status = reply.status;
   return handled;
 }

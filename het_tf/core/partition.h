@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "het_tf/core/frame.h"
+#include "het_tf/core/holdings.h"
 #include "het_tf/core/shard.h"
 
 namespace het {
@@ -78,11 +79,14 @@ class Partition {
   Shard* Find(uint64_t table);
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
 
-  // Answers one request frame with one reply frame. Any bytes are safe: what is not a request of this
+  // Answers a request frame of one part with a reply frame. Any bytes are safe: what is not a request of this
   // partition gets a reply that says so, and changes nothing. A push is applied whole or not at all. A reply
   // for which there is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even
   // that fits.
   Handled Handle(Span<const uint8_t> frame, Bytes* reply, const Handling& how = {});
+  // The same for a part that was read from a frame; Handled::whole if the frame is `lone`. A push part gets
+  // its time.
+  Handled HandlePart(Request* request, ReplyWriter* replies, const Handling& how = {}, bool lone = false);
 
   // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks at about
   // `budget` rows of each table and as many clients. *removals receives the chunks that make copies equal.
@@ -106,6 +110,13 @@ class Partition {
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
   void EndLoad() { loading_ = LoadMark(); }
 
+  // Soft state: what clients hold (holdings.h).
+  Holdings& holdings() { return holdings_; }
+  const Holdings& holdings() const { return holdings_; }
+  // Whoever changes rows by other means than Handle and the sweeps says so.
+  void RowsChanged(uint64_t table) { holdings_.Changed(table); }
+
+  // Of rows; what else there is, is small, but for the holdings.
   size_t bytes() const;
 
   // The whole partition as one run of bytes (chunk.h without the pauses), and back under a new incarnation.
@@ -120,13 +131,15 @@ class Partition {
     bool created;
   };
 
-  FrameStatus Check(const Request& request, std::string* message);
+  // *same_inc: the request knew this life of the partition.
+  FrameStatus Check(const Request& request, std::string* message, bool* same_inc);
   FrameStatus Apply(const Request& request);
   Swept SweepPushed(const Request& request, const Handling& how);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
+  void Tell(const Request& request, Holdings::Turn* turn, Reply* reply);
 
   PartitionId id_;
   uint64_t incarnation_;
@@ -134,6 +147,7 @@ class Partition {
   std::map<ClientId, ClientState> clients_;
   ClientId client_at_;  // the sweep of clients goes on behind this one
   LoadMark loading_;
+  Holdings holdings_;
 };
 
 }  // namespace het

@@ -26,18 +26,22 @@ constexpr size_t kChunkHead = 64;
 Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals) {
   if (!shard->limits().any()) return Swept();
   budget = std::min<size_t>(budget, shard->rows().end());
-  if (removals == nullptr) return shard->Sweep(now, budget, id_.count, nullptr);
+  const bool told = holdings_.clients() > 0;
+  if (removals == nullptr && !told) return shard->Sweep(now, budget, id_.count, nullptr);
   Vector<Key> keys;
   Bytes chunk;
   try {
     keys.reserve(2 * budget);
-    chunk.reserve(kChunkHead + 2 * budget * sizeof(Key));
-    removals->reserve(removals->size() + 1);
+    if (removals != nullptr) {
+      chunk.reserve(kChunkHead + 2 * budget * sizeof(Key));
+      removals->reserve(removals->size() + 1);
+    }
   } catch (const std::bad_alloc&) {
     return Swept();
   }
   const Swept swept = shard->Sweep(now, budget, id_.count, &keys);
-  if (keys.empty()) return swept;
+  for (Key key : keys) holdings_.Removed(shard->schema().id(), key);
+  if (keys.empty() || removals == nullptr) return swept;
   EncodeRemove(shard->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
   removals->push_back(std::move(chunk));
   return swept;

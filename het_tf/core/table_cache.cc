@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "het_tf/core/row_ops.h"
+
 namespace het {
 
 AdmissionFilter::AdmissionFilter(uint32_t admit_after, size_t capacity)
@@ -72,6 +74,7 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
     state_[line].flags = kTransient;
     ++transient_lines_;
     ++counters_.transient_rows;
+    policy_->Pass();
   } else {
     ++counters_.inserts;
   }
@@ -81,7 +84,24 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
 
 void TableCache::SetInvalid(uint32_t line, bool invalid) {
   State& state = state_[line];
-  state.flags = static_cast<uint8_t>(invalid ? state.flags | kInvalid : state.flags & ~kInvalid);
+  state.flags = static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~kHeld : state.flags & ~kInvalid);
+}
+
+void TableCache::MarkAhead(uint32_t line, bool fetched) {
+  State& state = state_[line];
+  if (!(state.flags & kTransient)) return;
+  ahead_lines_ += (state.flags & kAhead) == 0;
+  state.flags = static_cast<uint8_t>(state.flags | kAhead | (fetched ? kUnused : 0));
+}
+
+void TableCache::Settle(uint32_t line) {
+  policy_->Insert(line);
+  State& state = state_[line];
+  state.flags = static_cast<uint8_t>(state.flags & ~(kTransient | kAhead | kUnused));
+  --transient_lines_;
+  --ahead_lines_;
+  --counters_.transient_rows;  // which it was counted as when it came
+  ++counters_.inserts;
 }
 
 size_t TableCache::Unsent() const {
@@ -110,19 +130,59 @@ float* TableCache::UpdateOf(uint32_t line) {
   return updates_.data(state.update);
 }
 
-void TableCache::AppendWire(const float* update, Vector<float>* wire) const {
-  const Optimizer& optimizer = schema_->optimizer();
-  wire->insert(wire->end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
+RowFormat TableCache::push_format() const {
+  const bool integers = row_format() == RowFormat::kInt8;
+  return integers && schema_->optimizer().value_is_derived() ? RowFormat::kFloat16 : row_format();
 }
 
-void TableCache::TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
+float* TableCache::AppendWire(const float* update, Vector<float>* wire) const {
+  const Optimizer& optimizer = schema_->optimizer();
+  wire->insert(wire->end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
+  return wire->data() + wire->size() - optimizer.wire_floats();
+}
+
+void TableCache::SetClean(uint32_t line) {
+  State& state = state_[line];
+  updates_.Give(state.update);
+  state.update = kNoUpdate;
+  state.pending = 0;
+}
+
+bool TableCache::HasUnsent(uint32_t line) {
+  const State& state = state_[line];
+  return state.pending > 0 ||
+         (state.update != kNoUpdate && AnyNonZero(updates_.data(state.update), schema_->row_floats()));
+}
+
+void TableCache::TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
   State& state = state_[line];
   ticks->push_back(state.pending);
   AppendWire(updates_.data(state.update), wire);
   lines_.meta(line).clock += state.pending;
-  updates_.Give(state.update);
-  state.update = kNoUpdate;
+  SetClean(line);
+}
+
+void TableCache::TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
+  if (row_format() == RowFormat::kFloat32) return TakeWhole(line, ticks, wire);
+  State& state = state_[line];
+  ticks->push_back(state.pending);
+  lines_.meta(line).clock += state.pending;
+  const Optimizer& optimizer = schema_->optimizer();
+  const size_t floats = optimizer.wire_floats();
+  float* const rest = updates_.data(state.update) + optimizer.wire_begin();
+  float* const sent = AppendWire(updates_.data(state.update), wire);
+  // One that is not to stay would soon drop much of it.
+  const RowFormat format = state.flags & kTransient ? RowFormat::kFloat16 : push_format();
+  // Slots are what follows the value, where there is one.
+  RoundRow({format, schema_->dim() - optimizer.wire_begin()}, schema_->dim(), floats, rest, sent);
+  bool any = false;
+  for (size_t i = 0; i < floats; ++i) {
+    const float left = rest[i] - sent[i];
+    rest[i] = left == left ? left : 0;  // of what is not finite nothing is left
+    any |= rest[i] != 0;
+  }
   state.pending = 0;
+  if (!any) SetClean(line);
 }
 
 uint32_t TableCache::Drop(uint32_t line) {
@@ -132,8 +192,16 @@ uint32_t TableCache::Drop(uint32_t line) {
   state.update = kNoUpdate;
   state.pending = 0;
   if (state.pins > 0) {
-    state.flags |= kInvalid;
+    SetInvalid(line, true);
     return ticks;
+  }
+  counters_.prefetch_unused += (state.flags & kUnused) != 0;
+  ahead_lines_ -= (state.flags & kAhead) != 0;
+  if (state.flags & kHeld) {
+    try {
+      let_go_.push_back(lines_.meta(line).key);
+    } catch (const std::bad_alloc&) {  // the server goes on telling it, for nothing
+    }
   }
   if (state.flags & kTransient) {
     --transient_lines_;
@@ -158,6 +226,8 @@ void TableCache::Evict(uint32_t line) {
     ++queued_;
     state.pending = 0;
     state.update = kNoUpdate;
+  } else if (HasUnsent(line)) {
+    ++counters_.dropped_remainders;
   }
   ++counters_.evictions;
   Drop(line);
@@ -214,13 +284,19 @@ void TableCache::CompactQueue() {
   queue_.resize(kept);
 }
 
-void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, Vector<Key>* keys,
+void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
                            Vector<uint32_t>* ticks, Vector<float>* wire) {
+  const size_t floats = schema_->optimizer().wire_floats();
   for (Queued& queued : queue_) {
     if (queued.ticks == 0 || PartitionOf(lines_.Hash(queued.key), partitions) != partition) continue;
     keys->push_back(queued.key);
     ticks->push_back(queued.ticks);
-    AppendWire(updates_.data(queued.update), wire);
+    float* const sent = AppendWire(updates_.data(queued.update), wire);
+    if (!whole && row_format() != RowFormat::kFloat32) {
+      RoundRow({RowFormat::kFloat16}, schema_->dim(), floats, sent, sent);
+      const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
+      counters_.dropped_remainders += !std::equal(sent, sent + floats, all);
+    }
     ReleaseQueued(&queued);
   }
   CompactQueue();

@@ -13,10 +13,21 @@
 //   transient   was not admitted, or had no room: it leaves as soon as it is not pinned
 //   invalid     its base is not to be trusted (the partition came to life again): its value is fetched
 //               anew, its update stays
-//   pinned      a running step uses it: it is no victim. Pins are counted.
+//   held        the server tells when it moves past the pull bound (holdings.h): it need not be checked. Who
+//               lets it go says so: LetGo().
+//   pinned      a running step uses it, or a prefetched batch holds it: it is no victim. Pins are counted.
+//   ahead       transient, and of a prefetched batch: the training lookup that reads it decides whether it is
+//               admitted, as if it had just been fetched
+//
+// Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update rounded, and
+// the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So a clean line may have an
+// update, too. A row that leaves takes its remainder along and is rounded to 16 bits at the least; what that
+// leaves, and the remainder of a clean line, goes with the line, and is counted. TakeWhole leaves
+// nothing.
 //
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of policy; a
-// dirty one also its update, as wide as the row. Not thread-safe; the client that owns it locks.
+// dirty one, or one with a remainder, also its update, as wide as the row. Not thread-safe; the client that
+// owns it locks.
 #ifndef HET_TF_CORE_TABLE_CACHE_H_
 #define HET_TF_CORE_TABLE_CACHE_H_
 
@@ -101,9 +112,24 @@ class TableCache {
   uint32_t pending(uint32_t line) const { return state_[line].pending; }
   bool invalid(uint32_t line) const { return (state_[line].flags & kInvalid) != 0; }
   void SetInvalid(uint32_t line, bool invalid);
+  // Whether its row contains anything that was never sent: ticks, or a remainder.
+  bool has_update(uint32_t line) const { return state_[line].update != kNoUpdate; }
+  bool held(uint32_t line) const { return (state_[line].flags & kHeld) != 0; }
+  void SetHeld(uint32_t line, bool held) {
+    State& state = state_[line];
+    state.flags = static_cast<uint8_t>(held ? state.flags | kHeld : state.flags & ~kHeld);
+  }
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
+
+  bool ahead(uint32_t line) const { return (state_[line].flags & kAhead) != 0; }
+  size_t ahead_lines() const { return ahead_lines_; }
+  // A transient line is one of a prefetched batch. `fetched`: it was fetched for that.
+  void MarkAhead(uint32_t line, bool fetched);
+  void MarkUsed(uint32_t line) { state_[line].flags = static_cast<uint8_t>(state_[line].flags & ~kUnused); }
+  // A line that is ahead stays in the cache. Throws std::bad_alloc.
+  void Settle(uint32_t line);
 
   void Pin(uint32_t line) { ++state_[line].pins; }
   void Unpin(uint32_t line) { --state_[line].pins; }
@@ -112,13 +138,25 @@ class TableCache {
   size_t Unsent() const;
   size_t bytes() const;
 
+  // Keys of held lines that have left since this was emptied. Where there was no memory, some are missing.
+  Vector<Key>& let_go() { return let_go_; }
+
   // --- updates
 
   // The line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
   float* UpdateOf(uint32_t line);
   void AddTick(uint32_t line) { ++state_[line].pending; }
-  // Gives the update away, for a frame: its base moves on by the ticks, since the row holds them already.
+  // Gives the update away, for a frame, and keeps the remainder: the base moves on by the ticks, since the
+  // row holds them already.
   void TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
+  // The same, with nothing left behind.
+  void TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
+  // Whether TakeWhole has anything to give. An update of zeros is nothing.
+  bool HasUnsent(uint32_t line);
+  // How rows travel: as the config says, but for rows of one number, which would hardly become smaller.
+  RowFormat row_format() const { return schema_->dim() > 1 ? config_.wire : RowFormat::kFloat32; }
+  // And updates: alike, but what has no value in it has no integers.
+  RowFormat push_format() const;
 
   // --- eviction
   struct Queued {
@@ -148,9 +186,9 @@ class TableCache {
   float* queued_update(const Queued& queued) { return updates_.data(queued.update); }
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const Queued& queued);
-  // Moves every queued update of the given partition into a frame's arrays.
-  void TakeQueue(uint32_t partition, uint32_t partitions, Vector<Key>* keys, Vector<uint32_t>* ticks,
-                 Vector<float>* wire);
+  // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is, else rounded.
+  void TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
+                 Vector<uint32_t>* ticks, Vector<float>* wire);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {
@@ -167,6 +205,9 @@ class TableCache {
  private:
   static constexpr uint8_t kTransient = 1;
   static constexpr uint8_t kInvalid = 2;
+  static constexpr uint8_t kAhead = 4;
+  static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
+  static constexpr uint8_t kHeld = 16;
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -179,7 +220,10 @@ class TableCache {
   void Evict(uint32_t line);
   void ReleaseQueued(Queued* queued);
   void CompactQueue();
-  void AppendWire(const float* update, Vector<float>* wire) const;
+  // Adds the part of an update that travels to a frame; returns where.
+  float* AppendWire(const float* update, Vector<float>* wire) const;
+  // Has given the line's update away.
+  void SetClean(uint32_t line);
 
   Schema schema_;
   CacheConfig config_;
@@ -191,12 +235,14 @@ class TableCache {
   UpdatePool updates_;
   Vector<uint32_t> transient_;  // lines that were inserted as such; may name lines that are gone
   size_t transient_lines_ = 0;  // of the lines that are here
+  size_t ahead_lines_ = 0;      // of these
   Vector<Queued> queue_;
   size_t queued_ = 0;  // entries of queue_ that were not taken back
   boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
                             Allocator<std::pair<const Key, uint32_t>>>
       queue_index_;  // into queue_
   Vector<uint32_t> victims_;
+  Vector<Key> let_go_;
   Counters counters_;
 };
 

@@ -24,7 +24,7 @@ class Transport {
  public:
   struct Event {
     enum Kind {
-      kReply,      // bytes: one reply frame
+      kReply,      // bytes: one reply frame, of one part or several
       kClosed,     // the connection to the partition is gone; replies that it owed will not come
       kRefused,    // the server answered something else than a frame (busy loading, out of memory, ...): try
                    // later
@@ -51,8 +51,11 @@ class Transport {
 
   virtual uint32_t partitions() const = 0;
   virtual PartitionId id(uint32_t partition) const = 0;
-  // Hands a request frame over. Frames to one partition stay in order as long as the connection lives. Never
-  // blocks for the reply; a connection that cannot be used becomes a kClosed event.
+  // Partitions of which parts may share a frame now have the same number here.
+  virtual uint32_t ShardOf(uint32_t partition) { return partition; }
+  // Hands a request frame over, whose first part is for `partition`. Frames to one partition stay in order as
+  // long as the connection lives. Never blocks for the reply; a connection that cannot be used becomes a
+  // kClosed event. What becomes of the frame is told once for each of its parts, but a reply once for all.
   virtual void Send(uint32_t partition, Bytes frame) = 0;
 
   // Memory for a frame: empty, with room for `size` bytes, and perhaps used before.

@@ -68,6 +68,8 @@ void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
+void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
+
 void Register(TF_OpDefinitionBuilder* builder,
               void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
   // All are stateful: TensorFlow may neither merge, drop nor reorder them.
@@ -95,6 +97,18 @@ void RegisterLookup() {
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // kernels/call_spec.h
   TF_OpDefinitionBuilderAddAttr(op, "training: bool");
   Register(op, &LookupShape);
+}
+
+// A training lookup of these ids will come (core/engine.h, Prefetch). No outputs: without check_ahead it
+// changes nothing that any op returns.
+void RegisterPrefetch() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPrefetch");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  TF_OpDefinitionBuilderAddAttr(op, "check_ahead: int >= 0 = 0");
+  Register(op, &NoShape);
 }
 
 // One tick of every table with the gradients of the rows that `token` stands for, times scale / loss_scale
@@ -170,8 +184,8 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-const bool registered = (RegisterLookup(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-                         RegisterApplyCount(), RegisterServe(), true);
+const bool registered = (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(),
+                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), true);
 
 }  // namespace
 }  // namespace het

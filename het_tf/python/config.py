@@ -10,6 +10,8 @@ from het_tf.python.spec import check_number
 
 COMBINERS = ("sum", "mean", "sqrtn")
 POLICIES = ("lru", "lfu", "light_lfu")
+WIRES = ("float32", "float16", "int8")
+CHECKS = ("asked", "told")
 
 
 class TableConfig:
@@ -201,6 +203,8 @@ class CacheOptions:
         workers: int = 1,
         cache_bytes: int | None = None,
         cache_device: str = "cpu",
+        wire: str = "float32",
+        checks: str = "asked",
     ) -> None:
         self.staleness = _bound("staleness", staleness)
         self.total_staleness = None
@@ -239,6 +243,22 @@ class CacheOptions:
             raise ValueError(f"policy is {policy!r}; give one of {POLICIES}")
         self.policy = policy
         self.admit_after = _integer("admit_after", admit_after, 1, 255)
+        if wire not in WIRES:
+            raise ValueError(f"wire is {wire!r}; give one of {WIRES}")
+        self.wire = wire
+        if wire != "float32" and self._place != "cpu":
+            raise ValueError(
+                f"wire is {wire!r} with cache_device={cache_device!r}; rows of a cache on a GPU travel as "
+                'float32: give wire="float32", or cache_device="cpu"'
+            )
+        if checks not in CHECKS:
+            raise ValueError(f"checks is {checks!r}; give one of {CHECKS}")
+        if checks != "asked" and self._place != "cpu":
+            raise ValueError(
+                f"checks is {checks!r} with cache_device={cache_device!r}; rows in GPU memory are asked "
+                'about: give checks="asked", or cache_device="cpu"'
+            )
+        self.checks = checks
 
     @property
     def place(self) -> str:
@@ -262,6 +282,10 @@ class CacheOptions:
             "pull_bound": self.pull_bound,
             "push_bound": self.push_bound,
         }
+        if self.wire != "float32":
+            cache["wire"] = self.wire
+        if self.checks != "asked":
+            cache["checks"] = self.checks
         if self.place == "gpu":
             cache["device"] = "gpu"
         if self.cache_bytes is not None:

@@ -59,6 +59,13 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
       cache_device: Where the cache is, and the lookups run: "cpu", in host memory; "gpu", in the memory of
         TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
         (docs/gpu-cache.md).
+      wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes; "int8",
+        about a quarter. What rounding takes away from an update is sent with the row's next one. For slow
+        networks (docs/concepts.md). Matters only with a cache, and not with one on a GPU; what is stored and
+        computed with is float32 always.
+      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to the
+        store. "told": the store remembers what this worker holds and says what has moved past the bound:
+        fewer bytes from bounds of some four times the number of workers on (docs/concepts.md). Not on a GPU.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
@@ -94,6 +101,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         total_staleness: int | None = None,
         cache_bytes: int | None = None,
         cache_device: str = "cpu",
+        wire: str = "float32",
+        checks: str = "asked",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)
@@ -117,6 +126,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             runtime.workers(),
             cache_bytes,
             cache_device,
+            wire,
+            checks,
         )
         self._het_namespace = runtime.current_namespace()
         self._het_number = registry.register_layer(self)
@@ -369,7 +380,7 @@ class Embedding(EmbeddingCollection):
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
       **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy,
-        admit_after, total_staleness, cache_bytes, cache_device, and name, dtype, trainable.
+        admit_after, total_staleness, cache_bytes, cache_device, wire, checks, and name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
     """

@@ -40,7 +40,7 @@ class Scripted : public Transport {
     Event event;
     event.kind = kind;
     event.reason = "it moves";
-    event.request_id = RequestIdOf(Span<const uint8_t>(sent[i].data(), sent[i].size()));
+    event.request_id = PartsOf(Span<const uint8_t>(sent[i].data(), sent[i].size())).at(0).request_id;
     events_.push_back(std::move(event));
   }
 

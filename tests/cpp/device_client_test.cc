@@ -74,6 +74,9 @@ TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   CacheConfig bad = config.cache;
   bad.policy = "newest";
   EXPECT_EQ(toy(0).AddTable(schema, bad).code(), Code::kInvalidArgument);
+  bad = config.cache;
+  bad.wire = RowFormat::kInt8;
+  EXPECT_NE(toy(0).AddTable(schema, bad).message().find("'int8'"), std::string::npos);
   EXPECT_EQ(net(0).served() + net(1).served(), 0u);
 }
 
@@ -210,6 +213,27 @@ TEST_F(DeviceClient, OnlyFinitePushBoundsAreWaitedFor) {
     net().HoldReplies(0, false);
     EXPECT_TRUE(client().Flush().ok());
     EXPECT_EQ(world().ServerClock(At(1)), 1);
+    Abandon();
+  }
+}
+
+TEST_F(DeviceClient, OfItsOwnStepOnlyRowsPastTheirBoundAreWaitedFor) {
+  for (uint32_t own : {4u, 5u}) {
+    WorldConfig config = Bounded(4);
+    config.client.deadline = 3;
+    Make(config);
+    net().HoldReplies(0, true);
+    Ticks ticks(world().schema(0), {1}, 1);
+    ticks.ticks[0] = own;
+    uint64_t of_step = client().next_frame();
+    ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
+    EXPECT_EQ(client().WaitForDevice(of_step).code(), own == 4 ? Code::kOk : Code::kDeadlineExceeded);
+    // Of the next step it is an earlier push: its row may have more ticks by now.
+    of_step = client().next_frame();
+    EXPECT_EQ(client().WaitForDevice(of_step).code(), Code::kDeadlineExceeded);
+    net().HoldReplies(0, false);
+    EXPECT_TRUE(client().WaitForDevice(of_step).ok());
+    EXPECT_EQ(world().ServerClock(At(1)), own);
     Abandon();
   }
 }

@@ -30,7 +30,7 @@ class DeviceSchedules : public ::testing::TestWithParam<Setting> {
 
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
-  const int64_t bounds[][2] = {{0, 0}, {1, 1}, {10, 10}, {kUnbounded, kUnbounded}, {kUnbounded, 0}, {0, 3}};
+  const int64_t bounds[][2] = {{0, 0}, {1, 1}, {10, 10}, {kUnbounded, kUnbounded}, {kUnbounded, 0}, {0, 4}};
   size_t i = 0;
   for (const char* optimizer :
        {"sgd", "momentum", "rmsprop", "adam", "adagrad", "row_wise_adagrad", "ftrl"}) {

@@ -105,6 +105,21 @@ TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
   EXPECT_LE(CacheStats(&engine_, "t")["rows"], 64);
 }
 
+TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+  for (int64_t bound : {CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush, CacheConfig::kEarlyPush + 3}) {
+    const std::string name = "t" + std::to_string(bound);
+    Create(name, 2, CacheOf("gpu", 100, 0, bound));
+    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    for (int64_t tick = 1; tick <= 2 * due; ++tick) {
+      ASSERT_TRUE(Train(&engine_, {{name, {1, 2}}}).ok());
+      EXPECT_EQ(CacheStats(&engine_, name)["bound_push"], 2 * (tick / due)) << bound << ", tick " << tick;
+      EXPECT_EQ(CacheStats(&engine_, name)["unsent_rows"], tick % due == 0 ? 0 : 2);
+    }
+    EXPECT_EQ(CacheStats(&engine_, name)["evict_push"], 0);
+    EXPECT_EQ(Value(name, 1), 2 * due);
+  }
+}
+
 // The rows of a step stay with it: while it waits others make no row of it leave, or it finds them again.
 TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));

@@ -113,7 +113,8 @@ TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
     LocalStore store(&service);
     const TableSchema& schema = *worker.Find("t").value()->schema;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
-    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : bound == 1 ? 8u : 0u) << bound;
+    // One tick is within the bound of 1: those that have left may be on their way.
+    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : 0u) << bound;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
     const TableRows rows = store.Scan(schema).value();
     if (bound != kUnbounded) {

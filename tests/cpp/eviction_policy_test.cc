@@ -73,7 +73,7 @@ TEST(EvictionPolicy, AgainstModels) {
     size_t lists;
     size_t age_every;
   };
-  for (const Case& c : {Case{"lru", 1, 0}, Case{"lfu", 255, 8 * 64}, Case{"light_lfu", 8, 8 * 64}}) {
+  for (const Case& c : {Case{"lru", 1, 0}, Case{"lfu", 255, 12 * 64}, Case{"light_lfu", 8, 12 * 64}}) {
     for (uint64_t seed = 1; seed <= Scaled(20); ++seed) {
       SCOPED_TRACE(std::string(c.name) + " seed " + std::to_string(seed));
       Random r(seed);
@@ -114,6 +114,72 @@ TEST(EvictionPolicy, LinesThatMayNotGoArePassedOver) {
   }
 }
 
+// Reads of 1000 uses, hits before misses; whether any of them tells of a fall.
+bool Falls(HitWatch* watch, int reads, int hits) {
+  bool fell = false;
+  for (int i = 0; i < reads; ++i) {
+    for (int use = 0; use < 1000; ++use) fell = watch->Count(use < hits) || fell;
+  }
+  return fell;
+}
+
+TEST(HitWatch, TellsOfAFallAndOfNothingElse) {
+  HitWatch watch(16000);
+  EXPECT_FALSE(Falls(&watch, 20, 100)) << "a cache that fills";
+  EXPECT_FALSE(Falls(&watch, 20, 900));
+  EXPECT_FALSE(Falls(&watch, 20, 700)) << "less than a quarter";
+  EXPECT_FALSE(Falls(&watch, 20, 550)) << "and less than a quarter again: it has grown used to the last";
+  EXPECT_TRUE(Falls(&watch, 6, 50));
+  Falls(&watch, 2, 550);  // the last window of the fall ends with the next read
+  EXPECT_FALSE(Falls(&watch, 20, 550)) << "a rise";
+  EXPECT_TRUE(Falls(&watch, 200, 50));
+  EXPECT_FALSE(Falls(&watch, 200, 50)) << "in the end it is no news";
+}
+
+// Hits come before misses in each read, and a read may be larger than a window.
+TEST(HitWatch, AReadIsCountedWhole) {
+  HitWatch watch(64);
+  EXPECT_FALSE(Falls(&watch, 100, 500));
+  EXPECT_TRUE(Falls(&watch, 2, 100));
+}
+
+TEST(HitWatch, ChanceIsNoFall) {
+  for (uint64_t seed = 1; seed <= Scaled(50); ++seed) {
+    Random r(seed);
+    HitWatch watch(64);
+    const double share = 0.05 + 0.9 * static_cast<double>(r.Below(100)) / 100;
+    bool fell = false;
+    for (int read = 0; read < 1000; ++read) {
+      int hits = 0;
+      for (int use = 0; use < 32; ++use) hits += r.Chance(share);
+      for (int use = 0; use < 32; ++use) fell = watch.Count(use < hits) || fell;
+    }
+    EXPECT_FALSE(fell) << "seed " << seed << ", share " << share;
+  }
+}
+
+TEST(EvictionPolicy, RowsThatPassAreUsesThatMissed) {
+  for (const char* name : {"lfu", "light_lfu"}) {
+    for (const bool pass : {false, true}) {
+      auto policy = Make(name, 512);
+      for (uint32_t line = 0; line < 512; ++line) policy->Insert(line);
+      for (int i = 0; i < 2; ++i) {
+        for (uint32_t line = 1; line < 512; ++line) policy->Touch(line);
+      }
+      policy->Insert(512);  // the end of a read
+      // From now on a tenth of the uses are hits, all of one line.
+      for (int read = 0; read < 40; ++read) {
+        policy->Touch(0);
+        for (int use = 0; use < 9 && pass; ++use) policy->Pass();
+        policy->Erase(512);
+        policy->Insert(512);
+      }
+      // Counts were quartered: the others stand before the line that is new.
+      EXPECT_EQ(Victims(*policy, 1)[0], pass ? 1u : 512u) << name;
+    }
+  }
+}
+
 // HET's LFUOpt freezes: once lines are hot they stay, though the working set has moved on. Ours let them go.
 TEST(EvictionPolicy, AWorkingSetThatMovesIsFollowed) {
   for (const char* name : {"lru", "lfu", "light_lfu"}) {
@@ -143,6 +209,49 @@ TEST(EvictionPolicy, AWorkingSetThatMovesIsFollowed) {
       if (i >= 30000) hits += hit;
     }
     EXPECT_GT(hits, 9900) << name;
+  }
+}
+
+// After a change of all that is used a cache is as good again as an empty one gets in the same time.
+TEST(EvictionPolicy, AChangeOfEverythingIsAsSoonOverAsAnEmptyCacheFills) {
+  for (const char* name : {"lru", "lfu", "light_lfu"}) {
+    constexpr size_t kCapacity = 2000;
+    constexpr uint32_t kKeys = 16000;
+    auto policy = Make(name, kCapacity);
+    std::set<uint32_t> in;
+    Random r(3);
+    auto read = [&](uint32_t first) {  // of 200 keys, some of which are used far more often; its hits
+      std::set<uint32_t> keys;
+      while (keys.size() < 200) keys.insert(first + static_cast<uint32_t>(r.Below(r.Below(kKeys) + 1)));
+      std::vector<uint32_t> misses;
+      for (uint32_t key : keys) {
+        if (in.count(key) != 0) {
+          policy->Touch(key);
+        } else {
+          misses.push_back(key);
+        }
+      }
+      for (uint32_t key : misses) {
+        policy->Insert(key);
+        in.insert(key);
+      }
+      if (in.size() > kCapacity) {
+        for (uint32_t line : Victims(*policy, in.size() - kCapacity)) {
+          policy->Erase(line);
+          in.erase(line);
+        }
+      }
+      return 200 - misses.size();
+    };
+    auto sum = [&](uint32_t first, int reads) {
+      size_t hits = 0;
+      for (int i = 0; i < reads; ++i) hits += read(first);
+      return static_cast<double>(hits);
+    };
+    const double empty = sum(0, 40);
+    sum(0, 2000);
+    const double changed = sum(kKeys, 40);
+    EXPECT_GT(changed, 0.9 * empty) << name;
   }
 }
 

@@ -97,6 +97,46 @@ TEST_F(PartitionTest, AppliesFramesInOrder) {
   EXPECT_EQ(rows.meta(rows.Find(2)).last_used, 9u);
 }
 
+TEST_F(PartitionTest, AnswersInTheFormatThatIsAskedFor) {
+  Request push = Push(1, {1});
+  push.tables[0].push_updates = {0.1f, 0.77f};
+  Handle(push);
+  const RowStore& rows = partition_->Find(schema_->id())->rows();
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    Request q = NewRequest(0);
+    q.tables[0].row_format = format;
+    q.tables[0].block = 2;
+    q.tables[0].fetch_keys = {1};
+    q.tables[0].check_keys = {1};
+    q.tables[0].check_clocks = {5};  // ahead: it is refreshed
+    const Reply reply = Handle(q);
+    ASSERT_EQ(reply.status, FrameStatus::kOk);
+    Vector<float> rounded(2);
+    RoundRow({format}, 2, 2, rows.data(rows.Find(1)), rounded.data());
+    EXPECT_NE(rounded[0], rows.data(rows.Find(1))[0]);
+    EXPECT_EQ(reply.tables[0].rows, Vector<float>({rounded[0], rounded[1], rounded[0], rounded[1]}));
+    // One that takes the table for another.
+    q.tables[0].block = 3;
+    EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame);
+  }
+}
+
+// What rounding kept back of ticks that are here already.
+TEST_F(PartitionTest, AnUpdateWithoutATickChangesTheRowAlone) {
+  Handle(Push(1, {1}));
+  Request q = Push(2, {1, 2}, 0);
+  q.time = 50;
+  const Reply reply = Handle(q);
+  EXPECT_EQ(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(reply.last_seq, 2u);
+  const RowStore& rows = partition_->Find(schema_->id())->rows();
+  EXPECT_EQ(rows.data(rows.Find(1))[1], 41);
+  EXPECT_EQ(ClockOf(1), 1);
+  EXPECT_EQ(rows.meta(rows.Find(1)).count, 1);
+  EXPECT_EQ(rows.meta(rows.Find(1)).last_used, 9u);
+  EXPECT_EQ(rows.Find(2), kNoRow) << "the row of these ticks was removed";
+}
+
 TEST_F(PartitionTest, ADuplicateIsSkippedAndStillAnswered) {
   Handle(Push(1, {1}));
   Request again = Push(1, {1});
@@ -210,8 +250,6 @@ TEST_F(PartitionTest, RefusesWhatIsNotForIt) {
   q.tables[0].update_floats = 1;
   q.tables[0].push_updates.resize(1);
   EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame);
-  q = Push(2, {1}, 0);
-  EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame) << "an update of no ticks";
   EXPECT_EQ(State(), before);
 }
 
@@ -234,11 +272,68 @@ TEST_F(PartitionTest, TruncatedAndExtendedFrames) {
   EXPECT_EQ(Handle(q).status, FrameStatus::kOk);
 }
 
+// What an append-only file of version 1 has, byte by byte: applied where it comes as a copy, and only there.
+TEST_F(PartitionTest, PushesOfVersionOneAreReadFromCopies) {
+  const Request q = Push(1, {4, 2});
+  Bytes frame;
+  Writer w(&frame);
+  w.Fixed(uint32_t{0x51544548});
+  w.Fixed(uint32_t{1});  // version, and nothing
+  w.Fixed(uint32_t{77});
+  w.Fixed(uint32_t{1700000000});
+  w.Fixed(q.partition.index);
+  w.Fixed(q.partition.count);
+  w.Fixed(q.partition.hash_seed);
+  w.Fixed(q.client.high);
+  w.Fixed(q.client.low);
+  w.Fixed(uint64_t{1});  // seq
+  w.Fixed(uint64_t{0});  // after_seq
+  w.Varint(1);
+  const TableRequest& t = q.tables[0];
+  w.Fixed(t.table);
+  const size_t epoch_at = frame.size();
+  w.Fixed(t.epoch);
+  w.Varint(t.update_floats);
+  w.Varint(t.push_keys.size());
+  w.KeyRun(t.push_keys);
+  for (uint32_t ticks : t.push_ticks) w.Varint(ticks);
+  w.Raw(t.push_updates.data(), t.push_updates.size() * sizeof(float));
+  for (int i = 0; i < 3; ++i) w.Varint(0);  // bound, checks, fetches
+
+  const Bytes before = State();
+  Bytes bytes;
+  Handling owner;
+  owner.now = 5;
+  Reply reply;
+  partition_->Handle(Span<const uint8_t>(frame.data(), frame.size()), &bytes, owner);
+  ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+  EXPECT_EQ(reply.status, FrameStatus::kBadFrame);
+  EXPECT_NE(reply.message.find("frame version 1"), std::string::npos) << reply.message;
+  for (size_t size = 0; size < frame.size(); ++size) {
+    ASSERT_EQ(HandleBytes(Span<const uint8_t>(frame.data(), size)).status, FrameStatus::kBadFrame) << size;
+  }
+  Bytes other = frame;
+  other[epoch_at] ^= 1;
+  EXPECT_EQ(HandleBytes(Span<const uint8_t>(other.data(), other.size())).status, FrameStatus::kEpoch);
+  EXPECT_EQ(State(), before);
+  EXPECT_TRUE(HasPush(Span<const uint8_t>(frame.data(), frame.size())));
+  EXPECT_EQ(HandleBytes(Span<const uint8_t>(frame.data(), frame.size())).status, FrameStatus::kOk);
+  const Bytes by_old = State();
+
+  partition_ =
+      std::move(Partition::Deserialize(Span<const uint8_t>(before.data(), before.size()), 1000).value());
+  Request now = q;
+  now.time = 1700000000;
+  EXPECT_EQ(Handle(now).status, FrameStatus::kOk);
+  EXPECT_EQ(State(), by_old);
+}
+
 TEST_F(PartitionTest, ACountThatClaimsMoreThanThereIsAsksForNoMemory) {
   Bytes frame;
-  Encode(Push(1, {1}), &frame);
-  // Everything from the number of tables on becomes 0xff: enormous counts.
-  for (size_t from = 72; from < frame.size(); ++from) {
+  const Request q = Push(1, {1});
+  Encode(q, &frame);
+  // Everything from the number of parts on becomes 0xff: enormous counts.
+  for (size_t from = 35; from < frame.size() - q.tables[0].push_updates.size() * sizeof(float); ++from) {
     Bytes damaged = frame;
     for (size_t i = from; i < damaged.size(); ++i) damaged[i] = 0xff;
     const size_t before = AllocatedBytes();
@@ -329,6 +424,22 @@ TEST_F(PartitionTest, CreateTableTwice) {
 TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {
   Handle(Push(1, {5, 5}, 2));
   EXPECT_EQ(ClockOf(5), 4);
+}
+
+// What rounding kept back of ticks whose row was removed since (Apply) meets a client that holds that row.
+TEST_F(PartitionTest, APushWithoutTicksOfARowThatIsGoneAndHeld) {
+  Request holds = NewRequest(0);
+  holds.tell = true;
+  holds.tables[0].hold = true;
+  holds.tables[0].fetch_keys = {5};
+  holds.client = {1, 3};
+  EXPECT_EQ(Handle(holds).tables.at(0).fetched_clocks.at(0), 0);
+  EXPECT_EQ(partition_->holdings().held(), 1u);
+  EXPECT_EQ(Handle(Push(1, {5}, 0)).last_seq, 1u);
+  EXPECT_EQ(ClockOf(5), 0);
+  EXPECT_EQ(partition_->holdings().held(), 1u);
+  Handle(Push(2, {5}, 1));
+  EXPECT_EQ(ClockOf(5), 1);
 }
 
 }  // namespace

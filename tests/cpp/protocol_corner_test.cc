@@ -206,6 +206,38 @@ TEST_F(Corner, AsymmetricBounds) {
   Drained();
 }
 
+TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+  for (int64_t bound : {int64_t{0}, int64_t{1}, CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush,
+                        CacheConfig::kEarlyPush + 7}) {
+    Make(Bounded(bound));
+    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    for (int64_t tick = 1; tick <= 3 * due; ++tick) {
+      Train(0, {1});
+      EXPECT_EQ(world().ServerClock(At(1)), tick / due * due) << "bound " << bound << ", tick " << tick;
+    }
+    Drained();
+  }
+}
+
+TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
+  WorldConfig config = Bounded(CacheConfig::kEarlyPush);
+  config.cache.pull_bound = kUnbounded;  // reads bring no answer
+  config.client.deadline = 3;
+  Make(config);
+  Train(0, {1, 2});
+  for (int64_t tick = 2; tick < CacheConfig::kEarlyPush; ++tick) Train(0, {1});
+  net().HoldReplies(0, true);
+  Train(0, {1});
+  EXPECT_EQ(link().frames.size(), 1u);
+  EXPECT_TRUE(link().unapplied());
+  Train(0, {2});
+  auto step = Read(0, {1});
+  const Status waited = world().Write(0, step.get());
+  EXPECT_EQ(waited.code(), Code::kDeadlineExceeded) << waited.message();
+  net().HoldReplies(0, false);
+  Drained();
+}
+
 TEST_F(Corner, ACheckRefreshesOnlyPastTheBound) {
   WorldConfig config = Bounded(0);
   config.workers = 2;

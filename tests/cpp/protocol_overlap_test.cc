@@ -111,6 +111,34 @@ TEST_F(Overlap, AnAbandonedReadLeavesNoPins) {
   Drained();
 }
 
+// Two reads fetch one row, and it moves between them: the second one must not get what the first one brought.
+TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  Train(0, {9});
+  std::vector<std::unique_ptr<TestStep>> steps;
+  std::vector<std::unique_ptr<ReadOp>> ops;
+  net(0).HoldRequests(0, true);
+  for (int i = 0; i < 2; ++i) {
+    if (i == 1) {
+      net(0).Serve(0);
+      Train(1, {1});
+    }
+    steps.push_back(world().NewStep({{1}}));
+    ops.push_back(world().BeginRead(0, steps.back().get(), true));
+    world().client(0).Progress(0);
+  }
+  ASSERT_EQ(net(0).requests(0), 1u);
+  net(0).HoldRequests(0, false);
+  for (size_t i : {1, 0}) {
+    while (!ops[i]->done()) world().client(0).Progress(0.05);
+    ASSERT_TRUE(world().FinishRead(0, ops[i].get(), steps[i].get()).ok());
+  }
+  EXPECT_EQ(steps[1]->Value(At(1).first, 1)[1], kInitial - 1);
+  Drained();
+}
+
 // --- pushes and fetches that meet
 
 TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {

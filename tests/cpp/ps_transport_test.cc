@@ -228,6 +228,7 @@ TEST_F(TransportTest, AskIsNotMoved) {
   Connect(source, config, 0);
   ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
 
+  source.SetGone({1});
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == moving ? "-ASK " + slot + " " + target.endpoint() : "";
   });
@@ -248,6 +249,57 @@ TEST_F(TransportTest, AskIsNotMoved) {
   ExpectExact();
 }
 
+// Most steps of partitions of one server are one frame. One of them moves: its part alone is sent after it.
+TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
+  for (const bool asks : {false, true}) {
+    SCOPED_TRACE(asks);
+    FakeServer source(&service_, keys_);
+    FakeServer target(&service_, keys_);
+    source.cluster = true;
+    for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
+      Connect(source, ClientConfig(), 0);
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      const int before = source.many_parts.load();
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      EXPECT_EQ(source.many_parts.load() - before, 1) << "all pushes";
+      const std::string slot = std::to_string(SlotOf(keys_[moving]));
+      source.SetGone({moving});
+      source.SetScript([&](const FakeServer::Command& command) {
+        const char* word = asks ? "-ASK " : "-MOVED ";
+        return command.frame() && command.words[1] == keys_[moving] ? word + slot + " " + target.endpoint()
+                                                                    : "";
+      });
+      const int elsewhere = source.elsewhere.load();
+      const int at_target = target.frames.load();
+      for (int i = 0; i < 4; ++i) {
+        const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      EXPECT_EQ(source.elsewhere.load() - elsewhere, moving == 0 ? 0 : 1) << "told once";
+      EXPECT_EQ(target.frames.load() - at_target, 4);
+      EXPECT_EQ(target.many_parts.load(), 0) << "it has one partition";
+      source.SetGone({});
+      source.SetScript(nullptr);
+      ExpectExact();
+      client_.reset();
+    }
+  }
+}
+
+// A server that does not find partitions behind another's key, wherever they are: each goes alone from then
+// on.
+TEST_F(TransportTest, AServerThatFindsOnlyTheKeyOfTheCommand) {
+  FakeServer server(&service_, keys_);
+  Connect(server, ClientConfig(), 0);
+  server.SetGone({1, 2});
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(server.elsewhere.load(), 2);
+  ExpectExact();
+}
+
 // A move that is given up: the target knows nothing of the slot any more.
 TEST_F(TransportTest, AMoveThatIsGivenUp) {
   FakeServer source(&service_, keys_);
@@ -255,10 +307,13 @@ TEST_F(TransportTest, AMoveThatIsGivenUp) {
   source.cluster = true;
   const std::string slot = std::to_string(SlotOf(keys_[1]));
   Connect(source, ClientConfig(), 0);
+  source.SetGone({1});
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
   });
   ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_GT(target.frames.load(), 0);
+  source.SetGone({});
   source.SetScript(nullptr);
   target.SetScript([&](const FakeServer::Command& command) {
     return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
@@ -446,7 +501,7 @@ TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
   Answer("-NOPERM this user has no permissions to run the 'wait' command");
   Connect(&server);
   Status status;
-  for (int i = 0; i < 5000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  for (int i = 0; i < 500000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
   EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));

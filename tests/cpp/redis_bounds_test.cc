@@ -84,7 +84,7 @@ TEST_F(RedisBounds, AFalseBoundIsNoticed) {
     fleet.Start();
     fleet.Await([] { return false; });
     EXPECT_GT(fleet.ledger().errors, 0);
-    const std::string error = fleet.ledger().first_error;
+    const std::string error = fleet.ledger().FirstError();
     EXPECT_TRUE(error.rfind("I1: ", 0) == 0 || error.rfind("I2: ", 0) == 0 || error.rfind("I3: ", 0) == 0)
         << error;
   }

@@ -349,6 +349,8 @@ def test_cache_options_reach_the_core():
     assert options == {
         "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None
     }  # fmt: skip
+    het_tf.keras.Embedding(4, name="told", cache_rows=7, staleness=5, checks="told")
+    assert het_tf.table("told").options["cache"]["checks"] == "told"
     het_tf.keras.Embedding(4, name="direct", staleness=5)
     assert het_tf.table("direct").options == {}
 

@@ -249,12 +249,15 @@ def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> 
 
 
 def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None:
-    wide_deep = WideDeep(TOY, embedding_dim=DIM, table_optimizer="adagrad", cache_rows=50, staleness=7)
+    wide_deep = WideDeep(
+        TOY, embedding_dim=DIM, table_optimizer="adagrad", cache_rows=50, staleness=7, checks="told"
+    )
     deep, wide = wide_deep.rows.collection.tables
     assert (deep.name, deep.dim, deep.optimizer.name) == ("wide_deep/deep", DIM, "adagrad")
     assert (wide.name, wide.dim, wide.optimizer.name) == ("wide_deep/wide", 1, "ftrl")
     assert wide_deep.rows.collection.get_config()["cache_rows"] == 50
     assert wide_deep.rows.collection.get_config()["staleness"] == 7
+    assert wide_deep.rows.collection.get_config()["checks"] == "told"
     deepfm = DeepFM(TOY, table_optimizer=het_tf.optimizers.Adam(0.01))
     assert [table.optimizer.name for table in deepfm.rows.collection.tables] == ["adam", "adam"]
 

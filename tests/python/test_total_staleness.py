@@ -112,12 +112,12 @@ def test_tables_follow_the_number_of_workers(workers):
     registry.follow_workers()
     assert bounds() == (10, 4) and bounds("fixed") == (7, 7)
     assert unsent() == 0  # 9 would be over the new bound
-    for _ in range(4):
+    for _ in range(3):
         step()
     assert unsent() == 1
     step()
-    assert unsent() == 0  # the fifth is one too many
-    np.testing.assert_allclose(het_tf.table("t").lookup([1]), [[-9 - 5 / 3] * 2], rtol=1e-6)
+    assert unsent() == 0  # the fourth is the last that the bound allows
+    np.testing.assert_allclose(het_tf.table("t").lookup([1]), [[-9 - 4 / 3] * 2], rtol=1e-6)
     workers.count = 30
     with pytest.raises(ValueError, match="20 with 30 workers"):
         registry.follow_workers()

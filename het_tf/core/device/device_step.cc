@@ -49,7 +49,7 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     }
     HetDevUse use = {};
     use.table = table->handle;
-    use.push_bound = client_->cache(id)->config().push_bound;
+    use.push_bound = client_->cache(id)->config().most_unsent();
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -361,13 +361,14 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
     const uint32_t* const of_row = given.updates.ticks;
-    const int64_t bound = client_->cache(given.table->schema().id())->config().push_bound;
+    const int64_t bound = client_->cache(given.table->schema().id())->config().most_unsent();
     given.left = static_cast<uint64_t>(
         std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
   }
   try {
+    const uint64_t of_step = client_->next_frame();
     PushExports();
-    return client_->WaitForDevice();
+    return client_->WaitForDevice(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
                   "out of memory while pushing; the updates of this step were made and are kept, and go out "

@@ -201,6 +201,10 @@ Status OnlineExchange::HandleReply(Ask* ask, const Reply& reply) {
       return FailedPrecondition("a table of " + names + " is not at the parameter server any more (" +
                                 reply.message + "); export the model again, or restore the table there");
     }
+    case FrameStatus::kElsewhere:
+    case FrameStatus::kBusy:
+      Failed(ask, reply.message);
+      return Status();
     case FrameStatus::kGap:
     case FrameStatus::kWrongPartition:
     case FrameStatus::kBadFrame:

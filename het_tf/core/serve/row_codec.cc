@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "het_tf/core/half.h"
+
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -11,42 +13,10 @@
 namespace het::serve {
 namespace {
 
-uint32_t Bits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-float FromBits(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
 uint16_t ToBfloat16(float value) {
-  const uint32_t bits = Bits(value);
+  const uint32_t bits = FloatBits(value);
   if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-uint16_t ToFloat16(float value) {
-  const uint32_t bits = Bits(value), magnitude = bits & 0x7fffffff;
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  if (magnitude > 0x7f800000) return sign | 0x7e00;   // NaN
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or more
-  if (magnitude < 0x38800000) {  // below the smallest normal one, 2^-14: a multiple of 2^-24
-    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(FromBits(magnitude) * 0x1p24f)));
-  }
-  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
-}
-
-float FromFloat16(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1f, fraction = half & 0x3ff;
-  if (exponent == 0x1f) return FromBits(sign | 0x7f800000 | (fraction << 13));
-  if (exponent == 0) return FromBits(sign | Bits(static_cast<float>(fraction) * 0x1p-24f));
-  return FromBits(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
 void DecodeFloat16(const uint8_t* row, size_t dim, float* values) {
@@ -60,7 +30,7 @@ void DecodeFloat16(const uint8_t* row, size_t dim, float* values) {
   for (; i < dim; ++i) {
     uint16_t half;
     std::memcpy(&half, row + 2 * i, sizeof half);
-    values[i] = FromFloat16(half);
+    values[i] = FromHalf(half);
   }
 }
 
@@ -122,7 +92,7 @@ void EncodeRow(RowType type, const float* values, size_t dim, uint8_t* row) {
   std::memset(row + RowBytes(type, dim) - 4, 0, 4);
   if (type == RowType::kInt8) return EncodeInt8(values, dim, row);
   for (size_t i = 0; i < dim; ++i) {
-    const uint16_t half = type == RowType::kFloat16 ? ToFloat16(values[i]) : ToBfloat16(values[i]);
+    const uint16_t half = type == RowType::kFloat16 ? ToHalf(values[i]) : ToBfloat16(values[i]);
     std::memcpy(row + 2 * i, &half, sizeof half);
   }
 }
@@ -138,7 +108,7 @@ void DecodeRow(RowType type, const uint8_t* row, size_t dim, float* values) {
       for (size_t i = 0; i < dim; ++i) {
         uint16_t half;
         std::memcpy(&half, row + 2 * i, sizeof half);
-        values[i] = FromBits(static_cast<uint32_t>(half) << 16);
+        values[i] = FloatFromBits(static_cast<uint32_t>(half) << 16);
       }
       return;
     case RowType::kInt8: {

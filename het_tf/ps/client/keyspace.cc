@@ -30,20 +30,38 @@ Status CheckNamespace(const std::string& name) {
 
 std::string MetaKey(const std::string& name_space) { return "het:" + name_space; }
 
-std::vector<std::string> PartitionKeys(const std::string& name_space, uint32_t partitions) {
+bool NamespaceOf(const std::string& partition_key, std::string* name_space) {
+  const std::string prefix = MetaKey("");
+  const size_t tag = partition_key.find(":{", prefix.size());
+  if (partition_key.rfind(prefix, 0) != 0 || tag == std::string::npos) return false;
+  *name_space = partition_key.substr(prefix.size(), tag - prefix.size());
+  return true;
+}
+
+std::string PartitionKey(const std::string& name_space, uint32_t tag) {
+  return MetaKey(name_space) + ":{" + std::to_string(tag) + "}";
+}
+
+std::vector<uint32_t> PartitionTags(uint32_t partitions) {
   std::vector<int> partition_of_slot(kSlots, -1);
   for (uint32_t p = 0; p < partitions; ++p) {
     partition_of_slot[(static_cast<uint64_t>(2 * p + 1) * kSlots) / (2 * partitions)] = static_cast<int>(p);
   }
-  std::vector<std::string> keys(partitions);
+  std::vector<uint32_t> tags(partitions);
   uint32_t found = 0;
   for (uint32_t tag = 0; found < partitions; ++tag) {
-    const std::string text = std::to_string(tag);
-    const int p = partition_of_slot[SlotOf(text)];
-    if (p < 0 || !keys[static_cast<size_t>(p)].empty()) continue;
-    keys[static_cast<size_t>(p)] = MetaKey(name_space) + ":{" + text + "}";
+    int& p = partition_of_slot[SlotOf(std::to_string(tag))];
+    if (p < 0) continue;
+    tags[static_cast<size_t>(p)] = tag;
+    p = -1;
     ++found;
   }
+  return tags;
+}
+
+std::vector<std::string> PartitionKeys(const std::string& name_space, uint32_t partitions) {
+  std::vector<std::string> keys;
+  for (uint32_t tag : PartitionTags(partitions)) keys.push_back(PartitionKey(name_space, tag));
   return keys;
 }
 

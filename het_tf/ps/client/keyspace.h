@@ -23,7 +23,12 @@ uint32_t SlotOf(const std::string& key);
 // InvalidArgument: a brace, which would change the slot, or more than 200 bytes.
 Status CheckNamespace(const std::string& name);
 std::string MetaKey(const std::string& name_space);
-// The keys of all partitions, 1 <= partitions <= kSlots.
+// The namespace of a partition's key; false for a key that is named otherwise.
+bool NamespaceOf(const std::string& partition_key, std::string* name_space);
+// The key of the partition with this tag.
+std::string PartitionKey(const std::string& name_space, uint32_t tag);
+// The tags, or the keys, of all partitions, 1 <= partitions <= kSlots.
+std::vector<uint32_t> PartitionTags(uint32_t partitions);
 std::vector<std::string> PartitionKeys(const std::string& name_space, uint32_t partitions);
 
 }  // namespace het

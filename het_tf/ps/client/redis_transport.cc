@@ -71,52 +71,63 @@ void RedisTransport::CheckFork() {
   events_.clear();
 }
 
+bool RedisTransport::Owed::Has(uint32_t partition) const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const PartRef& part) { return part.partition == partition; });
+}
+
 bool RedisTransport::Server::Owes(uint32_t partition) const {
-  return std::any_of(owed.begin(), owed.end(),
-                     [&](const Owed& o) { return o.kind == Owed::kFrame && o.partition == partition; }) ||
-         std::any_of(held.begin(), held.end(), [&](const auto& frame) { return frame.first == partition; });
+  const auto has = [partition](const PartRef& part) { return part.partition == partition; };
+  return std::any_of(owed.begin(), owed.end(), [&](const Owed& o) { return o.Has(partition); }) ||
+         std::any_of(held.begin(), held.end(), [&](const auto& frame) {
+           return std::any_of(frame.first.begin(), frame.first.end(), has);
+         });
+}
+
+uint32_t RedisTransport::ShardOf(uint32_t partition) {
+  if (asked_.count(partition) != 0) return UINT32_MAX - partition;
+  return static_cast<uint32_t>(&cluster_.NodeOf(slots_[partition]) - cluster_.nodes().data());
 }
 
 void RedisTransport::Send(uint32_t partition, Bytes frame) {
   CheckFork();
+  std::vector<PartRef> parts = PartsOf(Span<const uint8_t>(frame.data(), frame.size()));
+  if (parts.empty()) parts.push_back({partition, 0});  // no frame: the server says so
   Server* server = ServerOf(partition);
   const bool full = server->owed_bytes >= kWindowBytes && IsLocal(server->connection->node());
   if (full || !server->held.empty()) {
-    server->held.emplace_back(partition, std::move(frame));
+    server->held.emplace_back(std::move(parts), std::move(frame));
   } else {
-    SendNow(server, partition, std::move(frame));
+    SendNow(server, std::move(parts), std::move(frame));
   }
 }
 
 void RedisTransport::SendHeld(Server* server) {
   while (!server->held.empty() && server->owed_bytes < kWindowBytes && !server->connection->closed()) {
-    auto [partition, frame] = std::move(server->held.front());
+    auto [parts, frame] = std::move(server->held.front());
     server->held.pop_front();
-    SendNow(server, partition, std::move(frame));
+    SendNow(server, std::move(parts), std::move(frame));
   }
 }
 
-void RedisTransport::SendNow(Server* server, uint32_t partition, Bytes frame) {
+void RedisTransport::SendNow(Server* server, std::vector<PartRef> parts, Bytes frame) {
+  const uint32_t partition = parts[0].partition;
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
-    server->owed.push_back({Owed::kAsking, partition, {}});
+    server->owed.push_back({Owed::kAsking, {}, {}});
   }
-  const Span<const uint8_t> head(frame.data(), frame.size());
-  const bool push = SeqOf(head) != 0;
-  const uint32_t request_id = RequestIdOf(head);
+  const bool push = HasPush(Span<const uint8_t>(frame.data(), frame.size()));
   server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
-  server->owed.push_back({Owed::kFrame, partition, {}, !push, push ? 0 : server->pull_bytes, request_id});
+  server->owed.push_back({Owed::kFrame, std::move(parts), {}, !push, push ? 0 : server->pull_bytes});
   server->owed_bytes += server->owed.back().bytes;
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
 }
 
 void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std::string& error) {
-  const uint32_t partition = owed.partition;
+  const uint32_t partition = owed.parts[0].partition;  // whose key it was
   Event event;
   event.kind = Event::kRefused;
-  event.partition = partition;
-  event.request_id = owed.request_id;
   event.reason = node.ToString() + ": " + error;
   Redirect redirect;
   if (ParseRedirect(error, node, &redirect)) {
@@ -138,7 +149,11 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
   } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
     asked_.erase(partition);  // the move has ended otherwise
   }
-  events_.push_back(std::move(event));
+  for (const PartRef& part : owed.parts) {
+    event.partition = part.partition;
+    event.request_id = part.request_id;
+    events_.push_back(event);
+  }
 }
 
 void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
@@ -158,7 +173,7 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
     if (owed.pull) server->pull_bytes = (3 * server->pull_bytes + reply.bytes.size()) / 4;
     if (reply.kind == RedisReply::kString) {
       Event event;
-      event.partition = owed.partition;
+      event.partition = owed.parts[0].partition;
       event.bytes = std::move(reply.bytes);
       events_.push_back(std::move(event));
     } else {
@@ -192,9 +207,11 @@ void RedisTransport::Counted(const Owed& wait, const ServerNode& node, const Red
 void RedisTransport::Lost(Server* server) {
   std::vector<uint32_t> partitions;
   for (const Owed& owed : server->owed) {
-    if (owed.kind == Owed::kFrame) partitions.push_back(owed.partition);
+    for (const PartRef& part : owed.parts) partitions.push_back(part.partition);
   }
-  for (const auto& [partition, frame] : server->held) partitions.push_back(partition);
+  for (const auto& [parts, frame] : server->held) {
+    for (const PartRef& part : parts) partitions.push_back(part.partition);
+  }
   server->owed.clear();
   server->held.clear();
   server->owed_bytes = 0;
@@ -227,7 +244,7 @@ void RedisTransport::AskReplicas(const std::vector<Mark>& marks, uint32_t replic
   for (auto& [server, of_server] : by_server) {
     server->connection->Enqueue(
         {"WAIT", std::to_string(replicas), std::to_string(std::max(1, static_cast<int>(seconds * 1000)))});
-    server->owed.push_back({Owed::kWait, 0, std::move(of_server)});
+    server->owed.push_back({Owed::kWait, {}, std::move(of_server)});
     server->connection->Write();
     if (server->connection->closed()) Lost(server);
   }

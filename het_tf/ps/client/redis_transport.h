@@ -9,12 +9,16 @@
 //                              its slot's owner is known; kRefused
 //   OOM                        kRefused with kStoreOutOfMemory
 //   LOADING, CLUSTERDOWN, ...  kRefused with the server's text
+//   (each of these once for every part of the frame)
 //   a closed connection        kClosed for every partition that was owed a reply
 //
 // A server computes the answers to everything that it has read before it writes the first of them, and so
 // does nothing while its answers travel, nor the client while they are computed. Pulls from a server on this
 // machine therefore go out a few at a time: the rest is held here, in order, until less than kWindowBytes of
 // answers are owed. Through a network pulls go out at once, for there the way back and forth costs more.
+//
+// Partitions of one server share frames, under the key of the first part. One in the middle of a move goes
+// alone: ASKING is about one command.
 //
 // AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
 //
@@ -42,6 +46,7 @@ class RedisTransport : public Transport {
   PartitionId id(uint32_t partition) const override { return {partition, partitions(), hash_seed_}; }
   Bytes Buffer(size_t size) override { return pool_.Take(size); }
   void Recycle(Bytes bytes) override { pool_.Give(std::move(bytes)); }
+  uint32_t ShardOf(uint32_t partition) override;
   void Send(uint32_t partition, Bytes frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t partition) override;
@@ -59,17 +64,18 @@ class RedisTransport : public Transport {
   // A reply to come.
   struct Owed {
     enum Kind { kFrame, kAsking, kWait } kind;
-    uint32_t partition;       // of kFrame and kAsking
-    std::vector<Mark> marks;  // of kWait
-    bool pull = false;        // a frame without a push
-    size_t bytes = 0;         // that the answer to it is expected to take
-    uint32_t request_id = 0;
+    std::vector<PartRef> parts;  // of kFrame
+    std::vector<Mark> marks;     // of kWait
+    bool pull = false;           // a frame without a push
+    size_t bytes = 0;            // that the answer to it is expected to take
+
+    bool Has(uint32_t partition) const;
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
     uint64_t number;  // of the connection
     std::deque<Owed> owed;
-    std::deque<std::pair<uint32_t, Bytes>> held;  // partitions and frames that go out later, oldest first
+    std::deque<std::pair<std::vector<PartRef>, Bytes>> held;  // frames that go out later, oldest first
     size_t owed_bytes = 0;
     size_t pull_bytes = 0;  // of an answer to a pull, on the average of late
 
@@ -82,7 +88,7 @@ class RedisTransport : public Transport {
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
-  void SendNow(Server* server, uint32_t partition, Bytes frame);
+  void SendNow(Server* server, std::vector<PartRef> parts, Bytes frame);
   void SendHeld(Server* server);
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);

@@ -58,14 +58,19 @@ int ReplyString(RedisModuleCtx* ctx, std::string_view text) {
   return redis.ReplyWithStringBuffer(ctx, text.data(), text.size());
 }
 
-bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition) {
+std::string WhoLoads(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition) {
   const LoadMark* mark = partition.loading();
-  if (mark == nullptr || !mark->holds(UnixTime()) || Replayed(ctx)) return false;
+  if (mark == nullptr || !mark->holds(UnixTime()) || Replayed(ctx)) return "";
   const std::string key(Text(name));
-  ReplyLine(ctx, "LOADING " + key + " is being loaded by " + mark->loader + " since " +
-                     std::to_string(mark->since) + " (seconds since 1970), at most until " +
-                     std::to_string(mark->until) + "; HET.TABLE " + key + " ABORT " + mark->loader +
-                     " ends it");
+  return "LOADING " + key + " is being loaded by " + mark->loader + " since " + std::to_string(mark->since) +
+         " (seconds since 1970), at most until " + std::to_string(mark->until) + "; HET.TABLE " + key +
+         " ABORT " + mark->loader + " ends it";
+}
+
+bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition) {
+  std::string words = WhoLoads(ctx, name, partition);
+  if (words.empty()) return false;
+  ReplyLine(ctx, std::move(words));
   return true;
 }
 

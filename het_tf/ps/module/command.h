@@ -48,6 +48,8 @@ int ReplyString(RedisModuleCtx* ctx, std::string_view text);
 // True, and -LOADING has been answered, while somebody loads into this partition and others: a client asks
 // again. What a primary or the append-only file says is done in any case.
 bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
+// The same as words: "" while nobody loads.
+std::string WhoLoads(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 
 // The answer when `maxmemory` is used up, for commands that refuse on their own because only some of their
 // forms take memory. What the primary or the append-only file says is done in any case.

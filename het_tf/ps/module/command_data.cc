@@ -140,7 +140,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 9);
+  redis.ReplyWithMap(ctx, 12);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
@@ -151,6 +151,9 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
   number("clients", partition->clients().size());
+  number("held_rows", partition->holdings().held());
+  number("told_rows", partition->holdings().told());
+  number("told_resets", partition->holdings().resets());
   ReplyString(ctx, "loading");
   ReplyString(ctx, loading);
   return kOk;

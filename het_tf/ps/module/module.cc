@@ -48,6 +48,9 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows", totals.rows);
   add("bytes", totals.bytes);
   add("clients", totals.clients);
+  add("held_rows", totals.held);
+  add("told_rows", totals.told);
+  add("told_resets", totals.told_resets);
   add("frames", stats.frames);
   add("pushes_applied", stats.pushes_applied);
   add("pulls", stats.pulls);
@@ -70,6 +73,7 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   refused("refused_wrong_partition", FrameStatus::kWrongPartition);
   refused("refused_bad_frame", FrameStatus::kBadFrame);
   refused("refused_out_of_memory", FrameStatus::kOutOfMemory);
+  refused("refused_elsewhere", FrameStatus::kElsewhere);
   add("refused_loading", stats.refused_loading);
 }
 

@@ -22,6 +22,7 @@ struct RedisModuleIO;
 struct RedisModuleType;
 struct RedisModuleDigest;
 struct RedisModuleInfoCtx;
+struct RedisModuleUser;
 using RedisModuleTimerID = uint64_t;
 
 namespace het::module {
@@ -34,6 +35,12 @@ constexpr int kApiVersion = 1;
 constexpr int kRead = 1 << 0;
 constexpr int kWrite = 1 << 1;
 constexpr int kKeyTypeEmpty = 0;
+
+// ACLCheckKeyPermissions
+constexpr int kKeyAccess = 1 << 4;
+constexpr int kKeyUpdate = 1 << 5;
+constexpr int kKeyInsert = 1 << 6;
+constexpr int kKeyDelete = 1 << 7;
 
 constexpr int kReplyString = 0;
 constexpr int kReplyArray = 3;
@@ -85,6 +92,11 @@ using ServerEventFn = void (*)(RedisModuleCtx* ctx, ServerEvent event, uint64_t 
   F(int, CreateCommand,                                                                               \
     (RedisModuleCtx*, const char* name, CommandFn, const char* flags, int first, int last, int step)) \
   F(int, GetContextFlags, (RedisModuleCtx*))                                                          \
+  F(unsigned long long, GetClientId, (RedisModuleCtx*))                                               \
+  F(RedisModuleString*, GetClientUserNameById, (RedisModuleCtx*, uint64_t client))                    \
+  F(RedisModuleUser*, GetModuleUserFromUserName, (RedisModuleString*))                                \
+  F(void, FreeModuleUser, (RedisModuleUser*))                                                         \
+  F(int, ACLCheckKeyPermissions, (RedisModuleUser*, RedisModuleString * key, int flags))              \
   F(void*, Alloc, (size_t bytes))                                                                     \
   F(void, Free, (void*))                                                                              \
   F(void*, OpenKey, (RedisModuleCtx*, RedisModuleString * key, int mode))                             \

@@ -25,8 +25,8 @@ struct Stats {
   uint64_t rows_removed = 0;      // by HET.LOAD, from a user or from the primary
   uint64_t sweeps = 0;            // steps of the timer that looked at rows
   uint64_t sweep_longest_us = 0;  // the main thread's own time in the longest of them
-  // Frames by their answer.
-  std::array<uint64_t, static_cast<size_t>(FrameStatus::kOutOfMemory) + 1> by_status{};
+  // Parts of frames by their answer.
+  std::array<uint64_t, kFrameStatuses> by_status{};
 };
 
 extern Stats stats;

@@ -178,7 +178,8 @@ size_t RowsOf(const Partition& partition) {
 
 size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
-  return sizeof(Partition) + partition.bytes() + partition.shards().size() * (sizeof(Shard) + kMapNode) +
+  return sizeof(Partition) + partition.bytes() + partition.holdings().bytes() +
+         partition.shards().size() * (sizeof(Shard) + kMapNode) +
          partition.clients().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
 }
 
@@ -214,6 +215,9 @@ Totals SumTotals() {
     totals.rows += RowsOf(*partition);
     totals.bytes += MemoryOf(*partition);
     totals.clients += partition->clients().size();
+    totals.held += partition->holdings().held();
+    totals.told += partition->holdings().told();
+    totals.told_resets += partition->holdings().resets();
   }
   return totals;
 }

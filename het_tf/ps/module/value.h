@@ -32,6 +32,9 @@ constexpr int kEncodingVersion = 2;
 
 // What all partitions of this process hold together.
 struct Totals {
+  size_t held = 0;  // rows that clients hold and are told of
+  size_t told = 0;  // rows that they were told, by the partitions that are here
+  size_t told_resets = 0;
   uint64_t partitions = 0;
   uint64_t tables = 0;
   uint64_t rows = 0;

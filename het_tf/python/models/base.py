@@ -37,6 +37,8 @@ class ClickModel(keras.Model):
       staleness: Of the tables, as of `het_tf.keras.EmbeddingCollection`.
       cache_rows: Rows of each table that this worker caches; None: no cache.
       cache_device: Where the cache is: "cpu", "gpu" or "auto", as of `het_tf.keras.EmbeddingCollection`.
+      wire: How rows travel: "float32", "float16" or "int8", as of `het_tf.keras.EmbeddingCollection`.
+      checks: How cached rows stay within the staleness: "asked" or "told", as of the same.
       hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
         that ids may collide); "het" tables have no size.
       seed: Of initial rows and weights.
@@ -69,6 +71,8 @@ class ClickModel(keras.Model):
         seed: int = 0,
         name: str | None = None,
         cache_device: str = "cpu",
+        wire: str = "float32",
+        checks: str = "asked",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or self.default_name, **kwargs)
@@ -98,6 +102,8 @@ class ClickModel(keras.Model):
             "staleness": staleness,
             "cache_rows": cache_rows,
             "cache_device": cache_device,
+            "wire": wire,
+            "checks": checks,
             "hash_buckets": hash_buckets,
             "seed": seed,
         }
@@ -110,6 +116,8 @@ class ClickModel(keras.Model):
             hash_buckets,
             seed,
             cache_device,
+            wire,
+            checks,
             name="rows",
         )
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None

@@ -95,7 +95,7 @@ class EmbeddingSide(keras.layers.Layer):
       side: "het": one `het_tf.keras.EmbeddingCollection` for all parts, its tables named `PREFIX/PART`;
         "keras": one `keras.layers.Embedding` a part.
       prefix: Of the names of tables.
-      staleness, cache_rows, cache_device: Of the collection ("het" alone).
+      staleness, cache_rows, cache_device, wire, checks: Of the collection ("het" alone).
       hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
       seed: Of the initial rows.
 
@@ -119,6 +119,8 @@ class EmbeddingSide(keras.layers.Layer):
         hash_buckets: int = 1 << 16,
         seed: int = 0,
         cache_device: str = "cpu",
+        wire: str = "float32",
+        checks: str = "asked",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -145,6 +147,8 @@ class EmbeddingSide(keras.layers.Layer):
                 staleness=staleness,
                 cache_rows=cache_rows,
                 cache_device=cache_device,
+                wire=wire,
+                checks=checks,
                 name="tables",
             )
         else:
@@ -163,7 +167,8 @@ class EmbeddingSide(keras.layers.Layer):
         """See the class."""
         return self._from_tables(inputs) if self.side == "het" else self._from_keras(inputs)
 
-    def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the collection is called on ("het" alone): int64 for each of its features."""
         ids: dict[str, Any] = {}
         for part, space in zip(self.parts, self._spaces, strict=True):
             if part.single:
@@ -174,7 +179,10 @@ class EmbeddingSide(keras.layers.Layer):
                 ids[f"{part.name}/{field.name}"] = tf.where(
                     sequence == padding, padding, space(field, sequence)
                 )
-        rows = self.collection(ids)
+        return ids
+
+    def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        rows = self.collection(self.ids(inputs))
         outputs: dict[str, Any] = {}
         for part in self.parts:
             blocks = [rows[part.name]] if part.single else []

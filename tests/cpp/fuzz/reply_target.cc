@@ -17,7 +17,8 @@ namespace {
 constexpr uint8_t kFitsRequest = 1;
 constexpr uint8_t kCloses = 2;  // the connection closes behind it
 constexpr uint8_t kRefuses = 4;
-constexpr size_t kRequestId = 8;  // where it stands in both kinds of frame
+constexpr size_t kRequestId = 6;  // where it stands in a request
+constexpr size_t kReplyId = 5;    // and in a reply
 
 class Script : public Transport {
  public:
@@ -43,8 +44,8 @@ class Script : public Transport {
     Event event;
     event.bytes.assign(input_.data() + at_ + 3, input_.data() + at_ + 3 + size);
     at_ += 3 + size;
-    if ((flags & kFitsRequest) != 0 && size >= kRequestId + 4) {
-      std::copy_n(asked_.front().begin() + kRequestId, 4, event.bytes.begin() + kRequestId);
+    if ((flags & kFitsRequest) != 0 && size >= kReplyId + 4) {
+      std::copy_n(asked_.front().begin() + kRequestId, 4, event.bytes.begin() + kReplyId);
     }
     asked_.erase(asked_.begin());
     if ((flags & kRefuses) != 0) {

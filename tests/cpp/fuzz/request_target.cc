@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "het_tf/core/chunk.h"
+#include "het_tf/core/frame_parts.h"
 #include "het_tf/core/partition.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
@@ -14,7 +15,8 @@ constexpr ClientId kClient{1, 2};
 constexpr uint64_t kSeq = 3;  // newest that was applied
 constexpr uint32_t kNow = 1000;
 
-Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys) {
+Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys,
+                    RowFormat format = RowFormat::kFloat32) {
   Request q;
   q.request_id = 77;
   q.partition = {0, 1, 5};
@@ -28,6 +30,8 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
     t.table = schema.id();
     t.epoch = kEpoch;
     t.update_floats = static_cast<uint32_t>(schema.optimizer().wire_floats());
+    t.push_format = t.row_format = format;
+    t.block = format == RowFormat::kFloat32 ? 0 : schema.dim();
     t.bound = i == 0 ? kUnbounded : static_cast<int64_t>(i);
     for (size_t k = 0; k < keys; ++k) {
       if (seq != 0) {
@@ -43,6 +47,31 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
   return q;
 }
 
+// Two clients: one holds rows and asks to be told, the other pushes to them, without ticks too.
+std::vector<Request> MakeParts(RowFormat format) {
+  std::vector<Request> parts;
+  parts.push_back(MakeRequest(0, 0, 2, 4, format));
+  parts.push_back(MakeRequest(kSeq + 1, kSeq, 3, 3, format));
+  parts.push_back(MakeRequest(0, 0, 2, 1, format));
+  parts.push_back(MakeRequest(0, 0, 1, 2));
+  for (size_t i : {0, 2}) {
+    parts[i].client.low = 3;
+    parts[i].tell = true;
+    for (TableRequest& t : parts[i].tables) t.hold = true;
+  }
+  parts[1].tables[0].push_ticks[2] = 0;
+  parts[2].told_ack = 1;
+  parts[2].tables[0].dropped = {0, 5, -5};
+  parts[3].partition.index = 2;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].request_id += static_cast<uint32_t>(i);
+  return parts;
+}
+
+Bytes Encoded(const std::vector<Request>& parts) {
+  Bytes bytes;
+  EncodeParts({parts.data(), parts.size()}, &bytes);
+  return bytes;
+}
 Bytes Encoded(const Request& request) {
   Bytes bytes;
   Encode(request, &bytes);
@@ -71,6 +100,40 @@ Bytes State(const Partition& partition) {
   return bytes;
 }
 
+// A frame of several parts: all are answered, and what is applied a copy can apply.
+void HandleParts(Span<const uint8_t> frame, Partition* partition) {
+  const std::vector<PartRef> asked = PartsOf(frame);
+  const auto replica = MakePartition();
+  std::vector<Request> read;
+  Bytes bytes;
+  AnswerParts(frame, &bytes, [&](Request* q, ReplyWriter* replies) {
+    read.push_back(*q);
+    if (!(q->partition == partition->id())) {
+      return replies->Add(PartRefusal({q->partition.index, q->request_id}, FrameStatus::kElsewhere, ""));
+    }
+    Bytes push;
+    std::vector<Bytes> removals;
+    const Handled handled = partition->HandlePart(q, replies, {kNow, &push, &removals});
+    if (handled.whole) Fail("a part is no frame");
+    if (!testing::CopyHandles({}, handled, push, removals, replica.get()))
+      Fail("a replica refuses a push part or a removal");
+  });
+  if (State(*replica) != State(*partition)) Fail("a replica differs");
+  ReplyParts replies;
+  if (!replies.Open({bytes.data(), bytes.size()}).ok()) Fail("an answer that cannot be read");
+  for (const PartRef& part : asked) {
+    Reply reply;
+    if (replies.done() || !replies.Next(&reply).ok()) Fail("a part that is not answered");
+    if (reply.partition != part.partition || reply.request_id != part.request_id) Fail("another's answer");
+  }
+  if (!asked.empty() && !replies.done()) Fail("an answer too many");
+  if (read.empty()) return;
+  // Those of damaged frames, whose heads need not have parts.
+  const Bytes again = Encoded(read);
+  if (PartsOf({again.data(), again.size()}).size() != read.size())
+    Fail("parts that were read cannot be written");
+}
+
 }  // namespace
 
 std::vector<Bytes> Seeds() {
@@ -80,6 +143,12 @@ std::vector<Bytes> Seeds() {
       seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, tables, keys)));
       seeds.push_back(Encoded(MakeRequest(0, kSeq, tables, keys)));
     }
+  }
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, 3, 7, format)));
+  }
+  for (RowFormat format : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
+    seeds.push_back(Encoded(MakeParts(format)));
   }
   seeds.push_back(Encoded(MakeRequest(kSeq + 2, kSeq + 1, 1, 2)));  // a gap
   seeds.push_back(Encoded(MakeRequest(kSeq, kSeq, 2, 2)));          // a repetition
@@ -103,7 +172,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const std::bad_alloc&) {
     Fail("reading a request takes too much memory");
   }
+  try {
+    PartsOf(frame);
+  } catch (const std::bad_alloc&) {
+    Fail("reading the heads of parts takes too much memory");
+  }
   SetAllocLimit(SIZE_MAX);
+  if (IsOfManyParts(frame)) {
+    HandleParts(frame, partition.get());
+    partition = MakePartition();
+    return 0;
+  }
   if (good) {
     const Bytes again = Encoded(decoded);
     Request twice;
@@ -120,6 +199,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!handled.applied) {
     if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
     if (!push.empty() || !removals.empty()) Fail("a frame that was not applied is told to replicas");
+    if (partition->holdings().clients() > 0) partition = MakePartition();
     return 0;
   }
   // Another copy that gets the push part and the removals alone becomes equal.

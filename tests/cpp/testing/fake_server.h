@@ -17,10 +17,12 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "het_tf/core/frame_parts.h"
 #include "het_tf/core/local_service.h"
 #include "het_tf/ps/client/address.h"
 
@@ -65,11 +67,18 @@ class FakeServer {
     std::lock_guard<std::mutex> lock(mutex_);
     script_ = std::move(script);
   }
+  // Partitions that it does not have: of several parts, those are elsewhere.
+  void SetGone(std::set<uint32_t> gone) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    gone_ = std::move(gone);
+  }
   // Says that every slot is at this server, as a cluster's node; else there is no cluster.
   std::atomic<bool> cluster{false};
   // Between two reads of at most 64 KiB.
   std::atomic<int> pause_milliseconds{0};
   std::atomic<int> frames{0};       // that were answered truly
+  std::atomic<int> many_parts{0};   // of these: with several parts
+  std::atomic<int> elsewhere{0};    // parts that were told so
   std::atomic<int> connections{0};  // that there ever were
   std::atomic<int> reads{0};        // commands that came together were one read, mostly
 
@@ -158,9 +167,20 @@ class FakeServer {
     if (!command.frame()) return "-ERR unknown command\r\n";
     ++frames;
     const std::string& body = command.words[2];
+    const Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(body.data()), body.size());
     Bytes reply;
-    service_->Handle(partition_of_.at(command.words[1]),
-                     Span<const uint8_t>(reinterpret_cast<const uint8_t*>(body.data()), body.size()), &reply);
+    if (IsOfManyParts(bytes)) {
+      ++many_parts;
+      std::lock_guard<std::mutex> lock(mutex_);
+      AnswerParts(bytes, &reply, [this](Request* q, ReplyWriter* replies) {
+        const PartRef part{q->partition.index, q->request_id};
+        if (gone_.count(part.partition) == 0) return service_->HandlePart(q, replies);
+        ++elsewhere;
+        replies->Add(PartRefusal(part, FrameStatus::kElsewhere, ""));
+      });
+      return "$" + std::to_string(reply.size()) + "\r\n" + std::string(reply.begin(), reply.end()) + "\r\n";
+    }
+    service_->Handle(partition_of_.at(command.words[1]), bytes, &reply);
     return "$" + std::to_string(reply.size()) + "\r\n" + std::string(reply.begin(), reply.end()) + "\r\n";
   }
 
@@ -170,6 +190,7 @@ class FakeServer {
   int port_ = 0;
   std::mutex mutex_;
   Script script_;
+  std::set<uint32_t> gone_;
   std::map<int, Connection> connections_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -5,6 +5,9 @@
 //
 //   client ──Send──► requests ──Serve──► partition ──► replies ──Poll──► client
 //
+// With shards() fewer than partitions, several partitions share a connection, and frames have several parts:
+// what befalls the connection is told to all of them, and a part may be refused by itself.
+//
 // Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still
 // reach the partition later; their replies reach nobody.
 #ifndef HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
@@ -12,10 +15,13 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/frame_parts.h"
 #include "het_tf/core/local_service.h"
 #include "het_tf/core/transport.h"
 #include "tests/cpp/testing/random.h"
@@ -32,41 +38,49 @@ struct Faults {
   double refuse = 0;             // the server answers something else than a frame
   double silence = 0;            // nothing comes any more until the client gives the connection up
   double out_of_memory = 0;      // the partition finds little memory
+  double part = 0;               // each part of several: its partition is elsewhere, or busy
 
   static Faults None() { return Faults(); }
-  static Faults Some(double each) { return {0.3, each, each, each, each, each, each / 4, each}; }
+  static Faults Some(double each) { return {0.3, each, each, each, each, each, each / 4, each, each}; }
 };
 
 class FaultyTransport : public Transport {
  public:
-  FaultyTransport(LocalService* service, uint64_t seed) : service_(service), random_(seed) {
-    connections_.resize(service->partitions());
+  // `shards`: connections that the partitions share; 0: each has its own.
+  FaultyTransport(LocalService* service, uint64_t seed, uint32_t shards = 0)
+      : service_(service), random_(seed), shards_(shards == 0 ? service->partitions() : shards) {
+    connections_.resize(shards_);
   }
   ~FaultyTransport() override { SetAllocLimit(SIZE_MAX); }
 
   Faults faults;
 
   // --- on command
-  void HoldRequests(uint32_t p, bool hold) { connections_[p].hold_requests = hold; }
-  void HoldReplies(uint32_t p, bool hold) { connections_[p].hold_replies = hold; }
-  void HoldRepliesFor(uint32_t p, double seconds) { connections_[p].replies_held_until = now_ + seconds; }
-  size_t requests(uint32_t p) const { return connections_[p].requests.size(); }
-  size_t replies(uint32_t p) const { return connections_[p].replies.size(); }
+  void HoldRequests(uint32_t p, bool hold) { LineOf(p).hold_requests = hold; }
+  void HoldReplies(uint32_t p, bool hold) { LineOf(p).hold_replies = hold; }
+  void HoldRepliesFor(uint32_t p, double seconds) { LineOf(p).replies_held_until = now_ + seconds; }
+  size_t requests(uint32_t p) const { return LineOf(p).requests.size(); }
+  size_t replies(uint32_t p) const { return LineOf(p).replies.size(); }
   uint64_t served() const { return served_; }
   // The partition sees the oldest request that waits; its answer waits for Poll.
   void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
   // The next request of p that is served is answered by something else than a frame.
-  void RefuseNext(uint32_t p) { connections_[p].refuse_next = true; }
+  void RefuseNext(uint32_t p) { LineOf(p).refuse_next = true; }
   // The next request of p that is served is never answered, and nothing after it, until the client gives up.
-  void SilenceOnce(uint32_t p) { connections_[p].silence_next = true; }
+  void SilenceOnce(uint32_t p) { LineOf(p).silence_next = true; }
   // One of the next requests of p finds `room` bytes of memory; calls queue up.
-  void LimitNext(uint32_t p, size_t room) { connections_[p].limits.push_back(room); }
+  void LimitNext(uint32_t p, size_t room) { LineOf(p).limits.push_back(room); }
   // Frames that were refused for want of memory and left a trace all the same.
   size_t half_applied() const { return half_applied_; }
+  // The next answer of several parts says nothing about this partition, whose part was not done.
+  std::optional<uint32_t> omit;
+  // Frames of several parts that were sent, and parts of such that were refused by themselves.
+  size_t many_parts() const { return many_parts_; }
+  size_t parts_refused() const { return parts_refused_; }
   // The connection closes. Of the requests on their way the first `applied` still reach the partition; no
   // reply does.
   void Cut(uint32_t p, size_t applied = 0) {
-    Line& c = connections_[p];
+    Line& c = LineOf(p);
     for (; applied > 0 && !c.requests.empty(); --applied) {
       Answer(p, c.requests.front());
       c.requests.pop_front();
@@ -75,14 +89,15 @@ class FaultyTransport : public Transport {
     c.replies.clear();
     c.dead = true;
     c.number = 0;
-    c.replies.push_back(Closed(p));
+    for (uint32_t one : c.used) c.replies.push_back(Closed(one));
+    if (c.used.count(p) == 0) c.replies.push_back(Closed(p));
   }
   // The partition came to life again elsewhere: nothing of before reaches it.
   void PartitionMoved(uint32_t p) {
     for (auto& [partition, requests] : ghosts_) {
-      if (partition == p) requests.clear();
+      if (partition % shards_ == p % shards_) requests.clear();
     }
-    if (connections_[p].used) Cut(p);
+    if (!LineOf(p).used.empty()) Cut(p);
   }
   // The bytes that Reset left behind arrive now.
   void ServeGhosts() {
@@ -100,11 +115,13 @@ class FaultyTransport : public Transport {
 
   // --- Transport
   uint32_t partitions() const override { return service_->partitions(); }
+  uint32_t ShardOf(uint32_t p) override { return p % shards_; }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   void Send(uint32_t p, Bytes frame) override {
     if (record) recorded.emplace_back(p, frame);
-    Line& c = connections_[p];
-    c.used = true;
+    Line& c = LineOf(p);
+    for (const PartRef& part : PartsOf({frame.data(), frame.size()})) c.used.insert(part.partition);
+    many_parts_ += IsOfManyParts({frame.data(), frame.size()});
     if (c.number == 0 && !c.dead) {
       c.number = ++last_number_;
       c.wrote = false;
@@ -114,7 +131,7 @@ class FaultyTransport : public Transport {
   bool Poll(double seconds, std::vector<Event>* events) override {
     const size_t before = events->size();
     if (!ghosts_.empty() && random_.Chance(0.2)) ServeGhost();
-    for (uint32_t p = 0; p < connections_.size(); ++p) {
+    for (uint32_t p = 0; p < connections_.size(); ++p) {  // the first one of every connection
       Line& c = connections_[p];
       while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
         ServeFront(p, /*by_chance=*/true);
@@ -132,19 +149,22 @@ class FaultyTransport : public Transport {
     return false;
   }
   void Reset(uint32_t p) override {
-    Line& c = connections_[p];
+    Line& c = LineOf(p);
     if (!c.requests.empty()) ghosts_.emplace_back(p, std::move(c.requests));
     c.requests.clear();
     c.replies.clear();
     c.dead = false;
     c.silent = false;
     c.number = 0;
+    for (uint32_t one : c.used) {
+      if (one != p) c.replies.push_back(Closed(one));
+    }
   }
-  uint64_t Connection(uint32_t p) override { return connections_[p].number; }
+  uint64_t Connection(uint32_t p) override { return LineOf(p).number; }
   // As Redis has it: a connection that wrote nothing hears that every replica has all of it.
   void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double) override {
     for (const Mark& mark : marks) {
-      Line& c = connections_[mark.partition];
+      Line& c = LineOf(mark.partition);
       Event event;
       event.kind = Event::kReplicas;
       event.partition = mark.partition;
@@ -161,11 +181,11 @@ class FaultyTransport : public Transport {
   struct Line {
     std::deque<Bytes> requests;
     std::deque<Event> replies;
-    uint64_t number = 0;  // of the connection that is open
-    bool wrote = false;   // something was applied over it
-    bool used = false;
-    bool dead = false;    // closed, and the client does not know yet
-    bool silent = false;  // nothing moves until Reset
+    uint64_t number = 0;      // of the connection that is open
+    bool wrote = false;       // something was applied over it
+    std::set<uint32_t> used;  // by these partitions
+    bool dead = false;        // closed, and the client does not know yet
+    bool silent = false;      // nothing moves until Reset
     bool hold_requests = false;
     bool hold_replies = false;
     bool refuse_next = false;
@@ -187,12 +207,30 @@ class FaultyTransport : public Transport {
     const auto pushes = [&] {
       return service_->WithPartition(p, [&](Partition& partition) { return partition.LastSeq(sender_); });
     };
+    const Span<const uint8_t> bytes(frame.data(), frame.size());
+    Line& c = LineOf(p);
+    if (IsOfManyParts(bytes)) {
+      c.wrote = c.wrote || HasPush(bytes);
+      AnswerParts(bytes, &reply, [&](Request* q, ReplyWriter* replies) {
+        if (omit == q->partition.index) {
+          omit.reset();
+          return;
+        }
+        if (!random_.Chance(faults.part)) return service_->HandlePart(q, replies);
+        ++parts_refused_;
+        const PartRef part{q->partition.index, q->request_id};
+        replies->Add(random_.Chance(0.5) ? PartRefusal(part, FrameStatus::kElsewhere, "")
+                                         : PartRefusal(part, FrameStatus::kBusy, "LOADING by chance"));
+      });
+      return reply;
+    }
     Request request;
-    static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
+    static_cast<void>(Decode(bytes, &request));
     sender_ = request.client;
+    p = request.partition.index < service_->partitions() ? request.partition.index : p;
     const uint64_t before = pushes();
-    service_->Handle(p, Span<const uint8_t>(frame.data(), frame.size()), &reply);
-    connections_[p].wrote = connections_[p].wrote || pushes() != before;
+    service_->Handle(p, bytes, &reply);
+    c.wrote = c.wrote || pushes() != before;
     return reply;
   }
   // With `room` bytes of memory left.
@@ -220,6 +258,15 @@ class FaultyTransport : public Transport {
     SetAllocLimit(SIZE_MAX);
     if (last_before > 0 && last_seq() == last_before && rows() != before) ++half_applied_;
   }
+  // Each part is told.
+  void Refuse(const Bytes& frame, Event event) {
+    const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
+    for (const PartRef& part : parts) {
+      event.partition = part.partition;
+      event.request_id = parts.size() > 1 ? part.request_id : 0;
+      LineOf(part.partition).replies.push_back(event);
+    }
+  }
   void ServeGhost() {
     auto& [p, requests] = ghosts_.front();
     if (!requests.empty()) {
@@ -229,7 +276,7 @@ class FaultyTransport : public Transport {
     if (requests.empty()) ghosts_.pop_front();
   }
   void ServeFront(uint32_t p, bool by_chance) {
-    Line& c = connections_[p];
+    Line& c = LineOf(p);
     auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
     if (std::exchange(c.silence_next, false) || chance(faults.silence)) {
       c.silent = true;
@@ -239,12 +286,12 @@ class FaultyTransport : public Transport {
     const Bytes frame = std::move(c.requests.front());
     c.requests.pop_front();
     Event event;
-    event.partition = p;
+    const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
+    event.partition = parts.empty() ? p : parts[0].partition;
     if (std::exchange(c.refuse_next, false) || chance(faults.refuse)) {
       event.kind = Event::kRefused;
       event.reason = "LOADING the test is loading";
-      c.replies.push_back(std::move(event));
-      return;
+      return Refuse(frame, event);
     }
     if (!c.limits.empty()) {
       AnswerWithin(c.limits.front(), frame, &event);
@@ -254,6 +301,7 @@ class FaultyTransport : public Transport {
     } else {
       event.bytes = Answer(p, frame);
     }
+    if (event.kind == Event::kRefused) return Refuse(frame, event);
     if (chance(faults.duplicate_request)) {
       c.replies.push_back(event);
       event.bytes = Answer(p, frame);
@@ -263,13 +311,19 @@ class FaultyTransport : public Transport {
     c.replies.push_back(std::move(event));
   }
 
+  Line& LineOf(uint32_t p) { return connections_[p % shards_]; }
+  const Line& LineOf(uint32_t p) const { return connections_[p % shards_]; }
+
   LocalService* const service_;
   Random random_;
+  const uint32_t shards_;
   std::vector<Line> connections_;
   std::deque<std::pair<uint32_t, std::deque<Bytes>>> ghosts_;
   double now_ = 0;
   uint64_t served_ = 0;
   size_t half_applied_ = 0;
+  size_t many_parts_ = 0;
+  size_t parts_refused_ = 0;
   uint64_t last_number_ = 0;
   ClientId sender_;
 };

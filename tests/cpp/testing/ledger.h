@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -49,11 +50,22 @@ struct Ledger {
   std::atomic<int64_t> unapplied{0};  // most ticks of one row and worker that the server lacked after a step
   std::atomic<uint64_t> reads{0};     // rows that were checked
   std::atomic<int> errors{0};
-  char first_error[512] = {};
+  std::atomic<uint32_t> error_texts_begun{0};
+  char error_texts[8][512] = {};
   char notice[512] = {};
 
   void Error(const std::string& what) {
-    if (errors.fetch_add(1) == 0) Copy(what, first_error);
+    // It counts once its text is whole: whoever sees the count may end this process at once.
+    const uint32_t at = error_texts_begun.fetch_add(1);
+    if (at < std::size(error_texts)) Copy(what, error_texts[at]);
+    errors.fetch_add(1);
+  }
+  // Of errors that count, one of the first; "" if there are none.
+  std::string FirstError() const {
+    for (uint32_t at = 0; errors.load() > 0 && at < std::size(error_texts); ++at) {
+      if (error_texts[at][0] != 0) return error_texts[at];
+    }
+    return "";
   }
   void Notice(uint32_t w, const std::string& text) {
     ++workers[w].notices;

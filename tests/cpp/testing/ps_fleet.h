@@ -99,7 +99,7 @@ class PsFleet {
       EXPECT_TRUE(WIFEXITED(exits_[w]) ? WEXITSTATUS(exits_[w]) == 0 : WTERMSIG(exits_[w]) == SIGKILL)
           << "worker " << w << " ended with " << exits_[w];
     }
-    EXPECT_STREQ(ledger_->first_error, "") << ledger_->errors << " errors";
+    EXPECT_EQ(ledger_->FirstError(), "") << ledger_->errors << " errors";
   }
 
   // I1 as the server sees it: whatever a worker's finished steps have ticked is there, but for s_push.

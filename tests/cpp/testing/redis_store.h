@@ -34,9 +34,13 @@ inline Reply Decoded(const RedisReply& reply) {
 }
 
 // A reply frame without the incarnation, the only thing in which two copies of a partition differ.
-inline std::string WithoutInc(std::string frame) {
-  if (frame.size() >= 20) frame.replace(12, 8, 8, '\0');
-  return frame;
+inline std::string WithoutInc(const std::string& frame) {
+  Reply reply;
+  if (!Decode(View(frame), &reply).ok()) return frame;
+  reply.inc = 0;
+  Bytes bytes;
+  Encode(reply, &bytes);
+  return ToText(bytes);
 }
 
 // (table, key) -> clock, count and floats, as bytes. Not last_used, which is the server's time.

@@ -87,6 +87,14 @@ class RemoteWorker {
     const Status status = Step(ids);
     EXPECT_TRUE(status.ok()) << status.message();
   }
+  // A step with these ids will come.
+  Status Prefetch(const std::vector<int64_t>& ids, uint32_t check_ahead = 0) {
+    const NoFork no_fork;
+    const TablePtr table = engine_->Find("t").value();
+    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
+    return engine_->Prefetch({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
+                             check_ahead, no_fork);
+  }
   // As an inference sees it; -1 after an error.
   float Value(int64_t id) {
     std::vector<float> out(kDim);

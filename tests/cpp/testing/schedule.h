@@ -17,13 +17,15 @@
 
 namespace het::testing {
 
-inline constexpr int64_t kBounds[] = {0, 1, 3, 10, kUnbounded};
+inline constexpr int64_t kBounds[] = {0, 1, 4, 10, kUnbounded};
 
 inline WorldConfig RandomConfig(uint64_t seed) {
   Random r(seed * 31 + 7);
   WorldConfig c;
   c.seed = seed;
   c.partitions = r.Pick<uint32_t>({1, 3, 4});
+  c.shards = r.Pick<uint32_t>({0, 1, 2});
+  if (c.shards > c.partitions) c.shards = 0;
   c.tables = r.Pick<uint32_t>({1, 1, 2, 3});
   c.cache.policy = r.Pick<std::string>({"lru", "lfu", "light_lfu"});
   c.cache.capacity = r.Pick<size_t>({0, 1, 3, 8, 1000});
@@ -31,13 +33,15 @@ inline WorldConfig RandomConfig(uint64_t seed) {
   c.cache.pull_bound = kBounds[r.Below(5)];
   c.cache.push_bound = r.Chance(0.5) ? c.cache.pull_bound : kBounds[r.Below(5)];
   c.cache.write_back_rows = r.Pick<size_t>({0, 2, 1000});
+  c.cache.checks = r.Chance(0.5) ? "told" : "asked";
+  c.most_held = r.Pick<size_t>({3, 12, 1000, 1000});
   return c;
 }
 
 class Schedule {
  public:
   Schedule(const WorldConfig& config, bool failovers)
-      : world_(config), failovers_(failovers), open_(config.workers) {}
+      : world_(config), failovers_(failovers), open_(config.workers), coming_(config.workers) {}
 
   // The first thing that went wrong, or "".
   std::string Run(int steps) {
@@ -61,13 +65,31 @@ class Schedule {
   void Expect(const Status& status) {
     if (!status.ok() && error_.empty()) error_ = status.message();
   }
-  std::vector<std::vector<Key>> Keys() {
+  // What worker w asks for next: a batch that was prefetched, or another one.
+  std::vector<std::vector<Key>> Keys(size_t w) {
+    Random& r = world_.random();
+    if (!coming_[w].empty() && r.Chance(0.8)) {
+      std::vector<std::vector<Key>> keys = std::move(coming_[w].front());
+      coming_[w].pop_front();
+      return keys;
+    }
+    return NewKeys();
+  }
+  std::vector<std::vector<Key>> NewKeys() {
     Random& r = world_.random();
     std::vector<std::vector<Key>> keys(world_.config().tables);
     for (auto& of_table : keys) {
       for (uint64_t n = r.Below(7); n > 0; --n) of_table.push_back(r.Between(-2, 9));
     }
     return keys;
+  }
+  void Prefetch(size_t w) {
+    Random& r = world_.random();
+    const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+    if (r.Chance(0.3)) world_.transport(w).HoldRepliesFor(p, r.Unit());
+    coming_[w].push_back(NewKeys());
+    world_.Prefetch(w, coming_[w].back());
+    if (r.Chance(0.1)) coming_[w].pop_front();  // its lookup never comes
   }
   // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers
   // lack.
@@ -80,7 +102,7 @@ class Schedule {
     };
     std::vector<Flight> flights;
     for (uint64_t n = 1 + r.Below(3); n > 0; --n) {
-      Flight flight{world_.NewStep(Keys()), nullptr};
+      Flight flight{world_.NewStep(Keys(w)), nullptr};
       flight.op = world_.BeginRead(w, flight.step.get(), r.Chance(0.7));
       if (r.Chance(0.7)) client.Progress(0);
       flights.push_back(std::move(flight));
@@ -103,14 +125,15 @@ class Schedule {
     Random& r = world_.random();
     const size_t w = r.Below(open_.size());
     auto& open = open_[w];
+    if (world_.config().prefetch && r.Chance(0.3)) return Prefetch(w);
     const uint64_t what = r.Below(21);
     if (what < 8) {  // a whole step
-      auto step = world_.NewStep(Keys());
+      auto step = world_.NewStep(Keys(w));
       const Status read = world_.Read(w, step.get());
       Expect(read);
       if (read.ok()) Expect(world_.Write(w, step.get()));
     } else if (what < 12) {  // a lookup whose gradient comes later, or never
-      auto step = world_.NewStep(Keys());
+      auto step = world_.NewStep(Keys(w));
       Expect(world_.Read(w, step.get()));
       open.push_back(std::move(step));
       if (open.size() > 12) open.pop_front();
@@ -119,7 +142,7 @@ class Schedule {
       Expect(world_.Write(w, open[which].get()));
       open.erase(open.begin() + static_cast<ptrdiff_t>(which));
     } else if (what < 17) {
-      auto step = world_.NewStep(Keys());
+      auto step = world_.NewStep(Keys(w));
       Expect(world_.Read(w, step.get(), false));
     } else if (what < 18) {
       Expect(world_.Flush(w));
@@ -145,6 +168,7 @@ class Schedule {
   World world_;
   const bool failovers_;
   std::vector<std::deque<std::unique_ptr<TestStep>>> open_;  // by worker: lookups without their gradient
+  std::vector<std::deque<std::vector<std::vector<Key>>>> coming_;  // by worker: batches prefetched
   std::map<uint32_t, Bytes> snapshots_;
   std::string error_;
 };

@@ -48,8 +48,10 @@ class TestStep {
   // In order of partition, then table.
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
 
-  CachedRead* MakeRead() {
+  CachedRead* MakeRead(uint32_t check_ahead = 0) {
     read_ = CachedRead();
+    read_.kind = 1;
+    read_.check_ahead = check_ahead;
     for (auto& [where, p] : parts_) {
       read_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
                              p.rows.data(), p.values.data()});
@@ -72,6 +74,8 @@ class TestStep {
     }
     return nullptr;
   }
+
+  bool SameKeys(const TestStep& other) const { return seen_ == other.seen_; }
 
   uint64_t token = 0;
   // How things stood when a read began that others may overtake: what comes later it need not see.

@@ -92,13 +92,14 @@ class ToyDevice {
       ++row->ticks;
       ++Cache(table)->counters().ticks;
       const bool in_call = table.rows.count(part.keys[u]) == 0;
-      if (in_call || row->ticks > Cache(table)->config().push_bound)
+      if (in_call || row->ticks > Cache(table)->config().most_unsent())
         Leave(part.table, part.keys[u], row, &due);
     });
     ++applied_;
     calls_.erase(call);
+    const uint64_t of_step = client_->next_frame();
     HET_RETURN_IF_ERROR(Push(due, /*evicted=*/false));
-    return client_->WaitForDevice();
+    return client_->WaitForDevice(of_step);
   }
   Status Flush() {
     DoWhatWasPutOff();

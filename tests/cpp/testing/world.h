@@ -46,7 +46,10 @@ class World {
       schemas_.push_back(TableSchema::Create(spec).value());
       Require(service_.CreateTable(schemas_.back()));
     }
-    for (uint32_t p = 0; p < config.partitions; ++p) replica_[p] = Snapshot(p);
+    for (uint32_t p = 0; p < config.partitions; ++p) {
+      replica_[p] = Snapshot(p);
+      LimitHoldings(p);
+    }
     for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
   }
 
@@ -81,26 +84,32 @@ class World {
 
   Status Read(size_t w, TestStep* step, bool training = true) {
     step->token = training ? NewToken() : 0;
+    BeginAhead(w, step);
     const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
                                                : client(w).Read(step->MakeRead(), step->token);
+    if (status.ok()) FinishAhead(w, *step);
     if (status.ok()) CheckRead(w, step);
     return status;
+  }
+  // A read of these keys will come. Not of a worker whose caches are on a device.
+  void Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables) {
+    ahead_.resize(config_.workers);
+    ahead_[w].push_back({NewStep(keys_of_tables), 0});
+    TestStep* const step = ahead_[w].back().step.get();
+    NoteBegin(step);
+    client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
   }
   // A read that other calls may overtake: FinishRead ends it.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training) {
     step->token = training ? NewToken() : 0;
-    for (auto& [where, p] : step->parts()) {
-      for (Key key : p.keys) {
-        TestStep::Begin& begin = step->begin[{p.table, key}];
-        begin.server = ServerClock({p.table, key});
-        for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
-      }
-    }
+    BeginAhead(w, step);
+    if (step->begin.empty()) NoteBegin(step);
     return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
                                 : client(w).BeginRead(step->MakeRead(), step->token);
   }
   Status FinishRead(size_t w, ReadOp* op, TestStep* step) {
     const Status status = device(w) != nullptr ? device(w)->FinishRead(op) : client(w).FinishRead(op);
+    if (status.ok()) FinishAhead(w, *step);
     if (status.ok()) CheckRead(w, step);
     return status;
   }
@@ -146,6 +155,7 @@ class World {
   // The partition comes to life again from `bytes`; connections close, or (a proxy in between) do not.
   void Restart(uint32_t p, const Bytes& bytes, bool close = true) {
     Require(service_.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())));
+    LimitHoldings(p);
     if (!close) return;
     for (auto& worker : workers_) worker.transport->PartitionMoved(p);
   }
@@ -214,7 +224,7 @@ class World {
           if (row[i] != kInitial - sum[i]) Error("drained: value " + std::to_string(row[i]), 0, key);
         }
       } else if (config_.workers == 1) {
-        Compare("drained", key, row.data());
+        Compare("drained", key, row.data(), config_.tolerance);
       }
     }
   }
@@ -290,9 +300,13 @@ class World {
   static void Require(const Status& status) {
     if (!status.ok()) std::abort();
   }
+  void LimitHoldings(uint32_t p) {
+    service_.WithPartition(p,
+                           [&](Partition& partition) { partition.holdings().set_limit(config_.most_held); });
+  }
   void AddWorker() {
     Worker worker;
-    worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next());
+    worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
     worker.transport->faults = config_.faults;
     worker.transport->replicate = [this](uint32_t p) {
       if (replica_stands_still) return false;
@@ -303,9 +317,11 @@ class World {
     if (workers_.size() < config_.devices) {
       worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
     }
+    CacheConfig cache = config_.cache;
+    if (worker.device != nullptr) cache.checks = "asked";
     for (const Schema& schema : schemas_) {
-      Require(worker.device != nullptr ? worker.device->AddTable(schema, config_.cache)
-                                       : worker.client->AddTable(schema, config_.cache));
+      Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)
+                                       : worker.client->AddTable(schema, cache));
     }
     workers_.push_back(std::move(worker));
   }
@@ -351,14 +367,45 @@ class World {
     }
     return row.data();
   }
-  void Compare(const char* what, const TableKey& key, const float* value) {
+  void Compare(const char* what, const TableKey& key, const float* value, float tolerance) {
     const float* expected = Mirror(key);
     for (uint32_t i = 0; i < SchemaOf(key.first)->dim(); ++i) {
-      if (std::abs(value[i] - expected[i]) <= config_.tolerance * (1 + std::abs(expected[i]))) continue;
+      if (std::abs(value[i] - expected[i]) <= tolerance * (1 + std::abs(expected[i]))) continue;
       Error(std::string(what) + ": " + std::to_string(value[i]) + ", one process has " +
                 std::to_string(expected[i]),
             0, key);
       return;
+    }
+  }
+
+  void NoteBegin(TestStep* step) {
+    for (auto& [where, p] : step->parts()) {
+      for (Key key : p.keys) {
+        TestStep::Begin& begin = step->begin[{p.table, key}];
+        begin.server = ServerClock({p.table, key});
+        for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
+      }
+    }
+  }
+  // A read of a batch that was checked ahead counts from there, unless too many others came in between.
+  void BeginAhead(size_t w, TestStep* step) {
+    if (ahead_.empty() || config_.check_ahead == 0 || config_.cache.pull_bound == 0) return;
+    for (const Ahead& ahead : ahead_[w]) {
+      if (!ahead.step->SameKeys(*step)) continue;
+      if (ahead.passed <= config_.check_ahead) step->begin = ahead.step->begin;
+      return;
+    }
+  }
+  void FinishAhead(size_t w, const TestStep& step) {
+    if (ahead_.empty()) return;
+    bool found = false;
+    for (size_t i = 0; i < ahead_[w].size();) {
+      if (!found && ahead_[w][i].step->SameKeys(step)) {
+        found = true;
+        ahead_[w].erase(ahead_[w].begin() + static_cast<ptrdiff_t>(i));
+      } else {
+        ahead_[w][i++].passed += step.token != 0;
+      }
     }
   }
 
@@ -369,7 +416,9 @@ class World {
     // A row of a training read stays in its line and is written to; one of inference is a copy.
     const bool copied = begin != nullptr && step.token == 0;
     if (!counting()) {
-      if (config_.workers == 1 && !copied) Compare("I4", key, value);
+      if (config_.workers == 1 && !copied) {
+        Compare("I4", key, value, std::max(config_.tolerance, config_.read_tolerance));
+      }
       return;
     }
     if (!keeps() && lossy_) return;
@@ -440,6 +489,11 @@ class World {
   Random random_;
   std::vector<Schema> schemas_;
   std::vector<Worker> workers_;
+  struct Ahead {
+    std::unique_ptr<TestStep> step;
+    size_t passed;  // training reads with other keys
+  };
+  std::vector<std::vector<Ahead>> ahead_;  // by worker: what was prefetched, and how things stood then
   uint64_t last_token_ = 0;
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound

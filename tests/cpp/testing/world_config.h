@@ -18,25 +18,34 @@ struct WorldConfig {
   uint32_t workers = 1;
   uint32_t devices = 0;  // the first so many workers keep their caches on toy devices
   uint32_t partitions = 1;
+  uint32_t shards = 0;  // connections that the partitions share; 0: each has its own
   uint32_t tables = 1;
   std::string optimizer = "sgd";
   uint32_t dim = 0;                   // 0: workers + 1
   std::optional<TableLimits> limits;  // rows that go are not the oracle's: Abandon such a world
   float tolerance = 1e-5f;            // of values, with another optimizer than sgd
+  float read_tolerance = 0;           // of values that a read returns, where that is more
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
+  bool prefetch = false;                   // schedules prefetch some batches
+  uint32_t check_ahead = 0;                // as in CachedRead
+  size_t most_held = Holdings::kMostHeld;  // rows that a partition remembers as held
 
   std::string ToString() const {
     auto bound = [](int64_t b) { return b == kUnbounded ? std::string("unbounded") : std::to_string(b); };
     return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) +
            (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +
-           std::to_string(partitions) + ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " +
-           std::to_string(dim) + ", " + cache.policy + ", capacity " + std::to_string(cache.capacity) +
-           ", admit_after " + std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) +
-           ", push " + bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
+           std::to_string(partitions) + (shards > 0 ? " on " + std::to_string(shards) + " shards" : "") +
+           ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " + std::to_string(dim) + ", " +
+           cache.policy + ", capacity " + std::to_string(cache.capacity) + ", admit_after " +
+           std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
+           bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
+           (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
+           (cache.checks == "told" ? ", told, holds " + std::to_string(most_held) : "") +
            (client.durability != Durability::kApplied ? ", keeps frames" : "") +
-           (faults.delay > 0 ? ", faults" : "");
+           (faults.delay > 0 ? ", faults" : "") + (prefetch ? ", prefetches" : "") +
+           (check_ahead > 0 ? ", checks ahead by " + std::to_string(check_ahead) : "");
   }
 };
 

@@ -69,8 +69,12 @@ class WorldTest : public ::testing::Test {
   std::vector<Request> Sent(size_t w) {
     std::vector<Request> requests;
     for (auto& [p, bytes] : net(w).recorded) {
-      requests.emplace_back();
-      EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &requests.back()).ok());
+      RequestParts parts;
+      EXPECT_TRUE(parts.Open(Span<const uint8_t>(bytes.data(), bytes.size())).ok());
+      while (parts.left() > 0) {
+        requests.emplace_back();
+        EXPECT_TRUE(parts.Next(&requests.back()).ok());
+      }
     }
     net(w).recorded.clear();
     return requests;

@@ -1,0 +1,300 @@
+"""Does a model learn as well when its rows may be stale?
+
+    make build                               # with build/release/libhet_fleet.so
+    python benchmarks/accuracy.py [--quick] [--only PART ...] [--seeds K] [--out FILE]
+    python benchmarks/update_docs.py         # tables and figure
+
+N workers go in lock-step through training, each with the engine, cache and clocks that training uses, before
+one store (benchmarks/accuracy/fleet.h); the dense part runs once, on the batches of all workers. Runs of one
+seed have the same rows, order and initial weights, and differ in the bound alone; equal runs give equal AUCs.
+The AUC is that of the store's rows after a flush, which is what a checkpoint or an export has. One core.
+
+What is done is kept in build/accuracy until the library or the settings change, so a run may be stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+for _threads in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+    os.environ.setdefault(_threads, "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np  # noqa: E402
+import numpy.typing as npt  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import accuracy_data as data_of  # noqa: E402
+from accuracy_fleet import Fleet, library_path  # noqa: E402
+
+FloatArray = npt.NDArray[np.float32]
+Columns = list[npt.NDArray[np.int64]]
+
+PLACE = ROOT / "build/accuracy"
+UNBOUNDED = "unbounded"
+BOUNDS = tuple((bound, "float32") for bound in ("0", "10", "100", "10000", UNBOUNDED))
+FORMAT = 1
+"""Part of what is kept: another way of measuring, another number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of the benchmark: a data set and how models are trained on it.
+
+    Attributes:
+      data: criteo_like, census or movielens.
+      epochs: passes over the training rows.
+      learning_rate: of the tables (RowWiseAdagrad; the wide part of Wide & Deep has FTRL).
+      cache: rows that a worker may cache, of the distinct ids of each table's training rows.
+      train_rows, test_rows: how many; None: all that there are.
+      of_step: samples of a step, of all workers together: any number of workers makes equal steps.
+      models, workers: which, and how many.
+      runs: bounds (of pulls and pushes) and row formats on the wire. The first is what others are compared
+        with.
+      before_flush: whether the store's rows are evaluated before the flush, too.
+      seeds: how many.
+      dim, hidden, dense_learning_rate: of the models; Adam trains the dense weights.
+      policy: of the caches.
+    """
+
+    data: str
+    epochs: int
+    learning_rate: float
+    cache: float = 1.0
+    train_rows: int | None = None
+    test_rows: int | None = None
+    of_step: int = 128
+    models: tuple[str, ...] = ("wide_deep", "deepfm", "dcn")
+    workers: tuple[int, ...] = (4, 8)
+    runs: tuple[tuple[str, str], ...] = BOUNDS
+    before_flush: bool = True
+    seeds: int = 3
+    dim: int = 16
+    hidden: tuple[int, ...] = (128, 64)
+    dense_learning_rate: float = 0.001
+    policy: str = "lfu"
+
+
+CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, before_flush=False)
+PARTS = {
+    "criteo_like": CRITEO,
+    "census": Part("census", 7, 0.1),
+    "movielens": Part("movielens", 3, 0.1, of_step=256),
+    "long": dataclasses.replace(
+        CRITEO, learning_rate=0.02, train_rows=1 << 20, test_rows=1 << 20, models=("dcn",), workers=(8,),
+        before_flush=True,
+    ),
+    "wire": dataclasses.replace(
+        CRITEO, models=("dcn",), workers=(8,),
+        runs=(("0", "float32"), ("100", "float32"), ("100", "float16"), ("100", "int8")),
+    ),
+}  # fmt: skip
+QUICK = {
+    "census": Part(
+        "census", 1, 0.1, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
+        runs=(("0", "float32"), ("10", "float32"), ("100", "float32"), (UNBOUNDED, "float32")),
+    ),
+    "criteo_like": Part(
+        "criteo_like", 1, 0.05, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
+        runs=(("0", "float32"), (UNBOUNDED, "float32")),
+    ),
+}  # fmt: skip
+
+
+class Ids:
+    """The ids of one seed's rows, by the fields that share a table: sorted out once for all models."""
+
+    def __init__(self, data: data_of.Data) -> None:
+        self.data = data
+        self._train: dict[Any, tuple[Columns, int]] = {}
+        self._test: dict[Any, tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]] = {}
+
+    def train(self, part: Any) -> tuple[Columns, int]:
+        """Returns the ids of a table's features, and how many of them are distinct."""
+        if part.fields not in self._train:
+            columns = data_of.part_ids(part, self.data.train)
+            self._train[part.fields] = columns, len(data_of.number_ids(columns)[0])
+        return self._train[part.fields]
+
+    def test(self, part: Any) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:
+        """Returns a table's distinct test ids, and of each feature their numbers."""
+        if part.fields not in self._test:
+            self._test[part.fields] = data_of.number_ids(data_of.part_ids(part, self.data.test))
+        return self._test[part.fields]
+
+
+def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound: str, wire: str) -> Fleet:
+    """Returns the workers of a run, with the tables of the model and empty caches."""
+    from het_tf.python import initializers
+    from het_tf.python.config import TableConfig
+    from het_tf.python.data.examples import PADDING
+
+    limit = None if bound == UNBOUNDED else int(bound)
+    tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []
+    features: list[tuple[int, int | None]] = []
+    for number, table in enumerate(dense.parts):
+        begin = initializers.Uniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
+        config = TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
+        cache = {
+            "capacity": max(1, round(part.cache * ids.train(table)[1])),
+            "policy": part.policy,
+            "pull_bound": limit,
+            "push_bound": limit,
+            **({} if wire == "float32" else {"wire": wire}),
+        }
+        tables.append((config.spec, {"cache": cache}, float(table.optimizer.learning_rate)))
+        features += [(number, None)] if table.single else []
+        features += [(number, PADDING) for _ in table.sequences]
+    # How many partitions there are changes the number of frames, and no row.
+    return Fleet(workers, tables, features, partitions=4)
+
+
+def train(dense: Any, fleet: Fleet, part: Part, ids: Ids, order: npt.NDArray[np.int64]) -> None:
+    """Takes the steps whose rows `order` names, int64 `[steps, of_step]`."""
+    split = ids.data.train
+    columns = [column for table in dense.parts for column in ids.train(table)[0]]
+    for step in order:
+        keys = [column[step] for column in columns]
+        rows = fleet.read(keys)
+        gradients = dense.train(rows, split.numeric[step], split.lengths[step], split.label[step])
+        fleet.write(keys, [gradient.numpy() for gradient in gradients])
+
+
+def evaluate(dense: Any, fleet: Fleet, ids: Ids) -> FloatArray:
+    """Returns the logits of the test rows, with the rows that the store has."""
+    split = ids.data.test
+    served = [fleet.serve(number, ids.test(table)[0]) for number, table in enumerate(dense.parts)]
+    numbers = [column for table in dense.parts for column in ids.test(table)[1]]
+    return np.asarray(dense.predict(served, numbers, split.numeric, split.lengths))
+
+
+def out_of_reach(bound: str, workers: int, steps: int, part: Part) -> bool:
+    """Whether no row can get so many updates that the bound is felt: the run is the unbounded one.
+
+    A worker makes one update of a row a step at most. Where no row leaves the cache, nothing is sent before
+    the push bound, and so no copy is behind; else copies are behind by what others sent.
+    """
+    if bound == UNBOUNDED:
+        return False
+    return (steps if part.cache >= 1 else workers * steps) <= int(bound)
+
+
+def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[dict[str, Any]]:
+    """Trains and evaluates once for each of the part's runs; returns their figures."""
+    label = ids.data.test.label
+    order = data_of.epochs_order(len(ids.data.train.label), part.epochs, part.of_step, seed)
+    results: dict[tuple[str, str], dict[str, Any]] = {}
+    first: Any = None
+    for bound, wire in part.runs:
+        unfelt = out_of_reach(bound, workers, len(order), part)
+        known = results.get((UNBOUNDED if unfelt else bound, wire))
+        if known is None:
+            begin = time.process_time()
+            dense.reset(seed)
+            fleet = make_fleet(dense, part, ids, workers, seed, UNBOUNDED if unfelt else bound, wire)
+            train(dense, fleet, part, ids, order)
+            before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
+            fleet.flush()
+            place = data_of.placements(label, evaluate(dense, fleet, ids))
+            first = first or place
+            known = {
+                "auc": float(place[0].mean()),
+                "auc_before_flush": before,
+                "test_error": data_of.paired_error(first, place),
+                "largest_clock": fleet.largest_clock(),
+                "seconds": round(time.process_time() - begin, 1),
+            }
+            fleet.close()
+            results[UNBOUNDED if unfelt else bound, wire] = known
+        results[bound, wire] = {**known, "bound": bound, "wire": wire, "unfelt": unfelt, "steps": len(order)}
+    return [results[run] for run in part.runs]
+
+
+def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
+    """Returns the runs of a part, of which those that are kept are not done again."""
+    from accuracy_models import Dense
+
+    groups: list[dict[str, Any]] = []
+    models: dict[str, Any] = {}
+    for seed in range(1, part.seeds + 1):
+        ids: Ids | None = None
+        for model in part.models:
+            for workers in part.workers:
+                settings = {**dataclasses.asdict(part), "models": model, "workers": workers, "seeds": seed}
+                key = json.dumps([settings, version], sort_keys=True)
+                kept = PLACE / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+                if not kept.exists():
+                    if ids is None:
+                        ids = Ids(data_of.make_data(part.data, seed, part.train_rows, part.test_rows))
+                    if model not in models:
+                        models[model] = Dense(model, ids.data.description, part)
+                    group = {
+                        "model": model,
+                        "workers": workers,
+                        "seed": seed,
+                        "test_rows": len(ids.data.test.label),
+                        "oracle_auc": ids.data.oracle_auc,
+                        "runs": measure(models[model], part, ids, workers, seed),
+                    }
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    kept.with_suffix(".part").write_text(json.dumps(group))
+                    kept.with_suffix(".part").rename(kept)
+                groups.append(json.loads(kept.read_text()))
+                aucs = ", ".join(
+                    f"{run['bound']}{'' if run['wire'] == 'float32' else ' ' + run['wire']} {run['auc']:.4f}"
+                    for run in groups[-1]["runs"]
+                )
+                print(f"{name}, {model}, {workers} workers, seed {seed}: {aucs}", flush=True)
+    return groups
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small parts; less than a minute")
+    parser.add_argument(
+        "--only", nargs="+", metavar="PART", help=f"of {', '.join(PARTS)}; of the others the JSON is kept"
+    )
+    parser.add_argument("--seeds", type=int, help="of each part; default 3")
+    parser.add_argument("--out", type=Path, help="the JSON file")
+    arguments = parser.parse_args(argv)
+    unknown = set(arguments.only or ()) - set(QUICK if arguments.quick else PARTS)
+    if unknown:
+        parser.error(f"--only: there is no part {sorted(unknown)}")
+    if arguments.seeds is not None and not 2 <= arguments.seeds <= 30:
+        parser.error(f"--seeds is {arguments.seeds}; an interval needs 2, and 30 are known of")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures and writes the JSON."""
+    arguments = parse(argv)
+    name = "accuracy_quick.json" if arguments.quick else "accuracy.json"
+    out = arguments.out or (PLACE if arguments.quick else ROOT / "benchmarks/results") / name
+    parts = QUICK if arguments.quick else PARTS
+    version = f"{hashlib.sha256(library_path().read_bytes()).hexdigest()} {FORMAT}"
+    result: dict[str, Any] = {"command": "python benchmarks/accuracy.py", "parts": {}}
+    if arguments.only and out.exists():
+        result = json.loads(out.read_text())
+    for name in arguments.only or parts:
+        part = dataclasses.replace(parts[name], seeds=arguments.seeds or parts[name].seeds)
+        groups = measure_part(name, part, version)
+        result["parts"][name] = {"settings": dataclasses.asdict(part), "groups": groups}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {out}")
+
+
+if __name__ == "__main__":
+    main()

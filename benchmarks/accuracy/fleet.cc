@@ -1,0 +1,159 @@
+#include "benchmarks/accuracy/fleet.h"
+
+#include <algorithm>
+
+#include "het_tf/core/client.h"
+#include "het_tf/core/local_store.h"
+#include "het_tf/core/local_transport.h"
+
+namespace het::accuracy {
+
+Result<std::unique_ptr<Fleet>> Fleet::Create(uint32_t workers, uint32_t partitions,
+                                             const std::vector<std::string>& specs,
+                                             const std::vector<std::string>& options,
+                                             std::vector<Feature> features) {
+  if (workers == 0 || workers > 1024 || partitions == 0 || partitions > 65536 || specs.empty() ||
+      specs.size() != options.size()) {
+    return InvalidArgument(
+        "give 1 to 1024 workers, 1 to 65536 partitions, and options for each of one table or more");
+  }
+  for (const Feature& feature : features) {
+    if (feature.table >= specs.size()) return InvalidArgument("a feature names a table that there is not");
+  }
+  std::unique_ptr<Fleet> fleet(new Fleet(workers, partitions));
+  fleet->features_ = std::move(features);
+  for (uint32_t w = 0; w < workers; ++w) {
+    fleet->engines_.push_back(std::make_unique<Engine>(
+        "worker " + std::to_string(w), 1, std::make_unique<LocalStore>(&fleet->service_),
+        std::make_unique<LocalTransport>(&fleet->service_), ClientConfig()));
+    fleet->tables_.emplace_back();
+    for (size_t t = 0; t < specs.size(); ++t) {
+      auto spec = ParseTableSpec(specs[t]);
+      if (!spec.ok()) return spec.status();
+      auto table_options = ParseTableOptions(options[t]);
+      if (!table_options.ok()) return table_options.status();
+      HET_RETURN_IF_ERROR(fleet->engines_[w]->CreateTable(spec.value(), table_options.value()));
+      auto table = fleet->engines_[w]->Find(spec.value().name);
+      if (!table.ok()) return table.status();
+      fleet->tables_[w].push_back(table.value());
+      if (w == 0) fleet->schemas_.push_back(table.value()->schema);
+    }
+  }
+  return fleet;
+}
+
+BatchCall Fleet::Call(uint32_t worker, Span<const int64_t* const> ids, Span<const size_t> counts) {
+  call_features_.clear();
+  for (size_t f = 0; f < features_.size(); ++f) {
+    const size_t part = counts[f] / workers_;
+    call_features_.push_back(
+        {features_[f].table, Span<const int64_t>(ids[f] + worker * part, part), features_[f].padding_id});
+  }
+  return {Span<const TablePtr>(tables_[worker].data(), tables_[worker].size()),
+          Span<const FeatureIds>(call_features_.data(), call_features_.size())};
+}
+
+Status Fleet::Read(Span<const int64_t* const> ids, Span<const size_t> counts, Span<float* const> out) {
+  if (!tokens_.empty()) return Status(Code::kFailedPrecondition, "the step before was read and not written");
+  for (size_t f = 0; f < features_.size(); ++f) {
+    if (counts[f] % workers_ != 0) {
+      return InvalidArgument("a feature has " + std::to_string(counts[f]) + " ids, which are not " +
+                             std::to_string(workers_) + " equal parts");
+    }
+  }
+  std::vector<float*> part_out(features_.size());
+  std::vector<uint64_t> tokens(workers_);
+  for (uint32_t w = 0; w < workers_; ++w) {
+    for (size_t f = 0; f < features_.size(); ++f) {
+      part_out[f] = out[f] + w * (counts[f] / workers_) * schemas_[features_[f].table]->dim();
+    }
+    HET_RETURN_IF_ERROR(engines_[w]->Lookup(
+        Call(w, ids, counts), Span<float* const>(part_out.data(), part_out.size()), &tokens[w]));
+  }
+  tokens_ = std::move(tokens);
+  return Status();
+}
+
+Status Fleet::Write(Span<const int64_t* const> ids, Span<const size_t> counts,
+                    Span<const float* const> gradients, Span<const float> learning_rates) {
+  if (tokens_.empty())
+    return Status(Code::kFailedPrecondition, "there is no step to write: Read comes first");
+  const std::vector<uint64_t> tokens = std::move(tokens_);
+  tokens_.clear();
+  std::vector<const float*> part(features_.size());
+  for (uint32_t w = 0; w < workers_; ++w) {
+    for (size_t f = 0; f < features_.size(); ++f) {
+      part[f] = gradients[f] + w * (counts[f] / workers_) * schemas_[features_[f].table]->dim();
+    }
+    Engine::ApplyArgs args;
+    args.token = tokens[w];
+    args.gradients = Span<const float* const>(part.data(), part.size());
+    args.learning_rates = learning_rates;
+    bool skipped = false;
+    HET_RETURN_IF_ERROR(engines_[w]->Apply(Call(w, ids, counts), args, &skipped));
+  }
+  return Status();
+}
+
+Status Fleet::Flush() {
+  for (const auto& engine : engines_) HET_RETURN_IF_ERROR(engine->Flush());
+  return Status();
+}
+
+Status Fleet::SetBounds(int64_t pull_bound, int64_t push_bound) {
+  for (const auto& engine : engines_) {
+    for (const Schema& schema : schemas_) {
+      HET_RETURN_IF_ERROR(engine->SetBounds(schema->spec().name, pull_bound, push_bound));
+    }
+  }
+  return Status();
+}
+
+Status Fleet::Serve(uint32_t table, Span<const Key> keys, float* values) {
+  if (table >= schemas_.size()) return InvalidArgument("there is no such table");
+  const TableSchema& schema = *schemas_[table];
+  const size_t dim = schema.dim();
+  Vector<float> initial(dim);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint64_t hash = HashKey(keys[i], service_.hash_seed());
+    service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& partition) {
+      const RowStore& rows = partition.Find(schema.id())->rows();
+      const uint32_t row = rows.Find(keys[i], hash);
+      if (row == kNoRow) {
+        schema.InitValue(keys[i], values + i * dim);
+      } else {
+        std::copy_n(rows.data(row), dim, values + i * dim);
+      }
+    });
+  }
+  return Status();
+}
+
+Clock Fleet::LargestClock(uint32_t table) {
+  Clock largest = 0;
+  for (uint32_t p = 0; p < service_.partitions(); ++p) {
+    service_.WithPartition(p, [&](Partition& partition) {
+      const RowStore& rows = partition.Find(schemas_[table]->id())->rows();
+      for (uint32_t row = 0; row < rows.end(); ++row) {
+        if (rows.live(row)) largest = std::max(largest, rows.meta(row).clock);
+      }
+    });
+  }
+  return largest;
+}
+
+Result<std::string> Fleet::Stats() {
+  std::string json = "[";
+  for (uint32_t w = 0; w < workers_; ++w) {
+    json += w == 0 ? "[" : ",[";
+    for (size_t t = 0; t < schemas_.size(); ++t) {
+      auto stats = engines_[w]->Stats(schemas_[t]->spec().name);
+      if (!stats.ok()) return stats.status();
+      json += (t == 0 ? "" : ",") + stats.value();
+    }
+    json += "]";
+  }
+  return json + "]";
+}
+
+}  // namespace het::accuracy

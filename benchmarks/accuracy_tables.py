@@ -1,0 +1,184 @@
+"""The tables that update_docs.py makes of benchmarks/results/accuracy.json, and the goals judged there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from traffic_tables import table
+
+Figures = dict[str, Any]
+
+# Quantiles 0.975 of Student's t, by degrees of freedom from 1 on.
+T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
+)  # fmt: skip
+WITHIN, BELOW = 0.0005, 0.0002
+FIGURE = Path(__file__).resolve().parent.parent / "docs/img/accuracy.png"
+NAMES = {"wide_deep": "Wide & Deep", "deepfm": "DeepFM", "dcn": "DCN-v2"}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Returns mean and half-width of the 95 % interval of the mean, by Student's t; NaN for one value."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < 2:
+        return mean, math.nan
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return mean, T[count - 2] * math.sqrt(variance / count)
+
+
+def differences(part: Figures, number: int, what: str = "auc", **wanted: Any) -> list[float]:
+    """Returns, seed by seed, the mean difference of run `number` to the first, over the groups wanted.
+
+    What is compared with is the first run's AUC after its flush. A group is a model and a number of workers:
+    one seed's groups share its rows, so seeds are what is drawn independently, and not groups.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for group in part["groups"]:
+        if all(group[name] == value for name, value in wanted.items()):
+            runs = group["runs"]
+            by_seed.setdefault(group["seed"], []).append(runs[number][what] - runs[0]["auc"])
+    return [math.fsum(of) / len(of) for of in by_seed.values()]
+
+
+def kinds(part: Figures) -> list[tuple[str, int]]:
+    """Returns the part's models and numbers of workers."""
+    return list(dict.fromkeys((group["model"], group["workers"]) for group in part["groups"]))
+
+
+def name_of(run: Figures) -> str:
+    """Returns what a run is called in a table's head."""
+    bound = run["bound"] if run["bound"] == "unbounded" else f"s={int(run['bound']):,}"
+    return bound if run["wire"] == "float32" else f"{bound}, {run['wire']}"
+
+
+def show(values: Sequence[float]) -> str:
+    """Returns mean and interval of differences, as a cell."""
+    mean, half = interval(values)
+    return f"{mean:+.4f} ± {half:.4f}"
+
+
+def part_table(part: Figures) -> list[str]:
+    """Returns the table of one part: AUC of its first run, and the others' differences to it."""
+    runs = part["groups"][0]["runs"]
+    head = ["model", "workers", f"AUC, {name_of(runs[0])}", *(name_of(run) for run in runs[1:])]
+    rows = []
+    for model, workers in kinds(part):
+        of = {"model": model, "workers": workers}
+        groups = [group for group in part["groups"] if all(group[name] == of[name] for name in of)]
+        mean = math.fsum(group["runs"][0]["auc"] for group in groups) / len(groups)
+        cells = []
+        for number in range(1, len(runs)):
+            unfelt = all(group["runs"][number]["unfelt"] for group in groups)
+            cells.append("as unbounded" if unfelt else show(differences(part, number, **of)))
+        rows.append([NAMES[model], str(workers), f"{mean:.4f}", *cells])
+    if len(rows) > 1:
+        pooled = [show(differences(part, number)) for number in range(1, len(runs))]
+        rows.append(["mean of all", "", "", *pooled])
+    return [*table(head, rows), "", " ".join(notes(part))]
+
+
+def notes(part: Figures) -> list[str]:
+    """Returns the sentences below a part's table."""
+    settings, first = part["settings"], part["groups"][0]
+    share = f"{100 * settings['cache']:g} %" if settings["cache"] < 1 else "all"
+    lines = [
+        f"{settings['seeds']} seeds, {first['runs'][0]['steps']:,} steps of {settings['of_step']} samples, "
+        f"learning rate {settings['learning_rate']:g}, {first['test_rows']:,} test rows, a cache of {share} "
+        "of the rows."
+    ]
+    oracles = [group["oracle_auc"] for group in part["groups"] if group["oracle_auc"] is not None]
+    if oracles:
+        lines.append(f"A perfect model scores {math.fsum(oracles) / len(oracles):.4f}.")
+    errors = [run["test_error"] for group in part["groups"] for run in group["runs"] if run["bound"] == "100"]
+    if errors:
+        lines.append(
+            f"Standard error of a difference at s=100 by the test rows alone: {max(errors):.5f} at most."
+        )
+    return lines
+
+
+def flush_table(parts: dict[str, Figures]) -> list[str]:
+    """Returns the mean differences before and after the flush."""
+    of = {name: part for name, part in parts.items() if part["settings"]["before_flush"]}
+    if not of:
+        return []
+    heads = list(dict.fromkeys(name_of(run) for part in of.values() for run in part["groups"][0]["runs"][1:]))
+    rows = []
+    for name, part in of.items():
+        names = [name_of(run) for run in part["groups"][0]["runs"]]
+        for when, what in (("before", "auc_before_flush"), ("after", "auc")):
+            means = {
+                head: interval(differences(part, at, what))[0] for at, head in enumerate(names) if at > 0
+            }
+            rows.append([name, when, *(f"{means[head]:+.4f}" if head in means else "" for head in heads)])
+    return table(["", "flush", *heads], rows, 2)
+
+
+def goals(result: Figures) -> list[Figures]:
+    """Returns what is judged: {goal, met, measured}."""
+    entries: list[Figures] = []
+    for name in ("long", "criteo_like"):
+        part = result["parts"].get(name)
+        at = None if part is None else number_of(part, "100")
+        if part is None or at is None:
+            continue
+        for model, workers in kinds(part):
+            mean, half = interval(differences(part, at, model=model, workers=workers))
+            low, high = mean - half, mean + half
+            entries.append(
+                {
+                    "goal": f"{name}, {NAMES[model]}, {workers} workers: AUC at s=100 less that at s=0 "
+                    f"within {WITHIN}, and below {BELOW} in part",
+                    "met": -WITHIN <= low and high <= WITHIN and low < BELOW and high > -BELOW,
+                    "measured": f"{low:+.5f} to {high:+.5f}",
+                }
+            )
+    for name, part in result["parts"].items():
+        at = number_of(part, "unbounded")
+        if at is None:
+            continue
+        mean, half = interval(differences(part, at))
+        entries.append(
+            {
+                "goal": f"{name}: unbounded is visibly worse (by more than {WITHIN}, all of the interval)",
+                "met": mean + half < -WITHIN,
+                "measured": f"{mean - half:+.4f} to {mean + half:+.4f}",
+            }
+        )
+    return entries
+
+
+def number_of(part: Figures, bound: str) -> int | None:
+    """Returns the place of the run of this bound, rows as float32; None: there is none."""
+    runs = part["groups"][0]["runs"]
+    wanted = bound, "float32"
+    return next((at for at, run in enumerate(runs) if (run["bound"], run["wire"]) == wanted), None)
+
+
+def goals_table(result: Figures) -> list[str]:
+    """Returns the goals as a table, and the figure below it where there is one."""
+    rows = [["met" if g["met"] else "**missed**", g["goal"], g["measured"]] for g in goals(result)]
+    figure = ["", "![AUC less that at s=0, by bound](img/accuracy.png)"] if FIGURE.exists() else []
+    return [*table(["", "goal", "95 % interval"], rows, 2), *figure]
+
+
+def writer(name: str) -> Callable[[Figures], list[str]]:
+    """Returns what writes the table of a part."""
+
+    def write(result: Figures) -> list[str]:
+        part = result["parts"].get(name)
+        return ["Not measured yet."] if part is None else part_table(part)
+
+    return write
+
+
+WRITERS: dict[str, Callable[[Figures], list[str]]] = {
+    "goals": goals_table,
+    **{name: writer(name) for name in ("criteo_like", "long", "census", "movielens", "wire")},
+    "flush": lambda result: flush_table(result["parts"]),
+}

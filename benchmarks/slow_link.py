@@ -1,0 +1,66 @@
+"""How long do workers wait for their rows on a slow link, beside no cache and what TensorFlow has for it?
+
+    make build
+    python benchmarks/slow_link.py [--quick] [--only PART ...] [--workers N]
+
+Real workers under horovodrun train Wide & Deep, DeepFM and DCN at a real shard. The program makes network
+namespaces of its own, whose links the kernel limits (`tc tbf`) and counts; docs/benchmarks.md says what is
+measured and how. That needs root, or a kernel that lets everyone make namespaces; else a relay limits what
+passes between workers and server, and the peers, whose bytes do not pass there, are left out.
+
+Parts: wide_deep, deepfm, dcn (every system, two rates), ratios (Wide & Deep, rates from fast to slow),
+latency (a relay holds everything back), strategy (ParameterServerStrategy at the rates of the others).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "benchmarks/slow_link")]
+
+import network  # noqa: E402
+
+PARTS = ("wide_deep", "deepfm", "dcn", "ratios", "latency", "strategy")
+STREAMS = ROOT / "build/traffic"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few steps of 16 floats; judges nothing")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--workers", type=int, default=2, help="1 to 4, default 2; they share the processors")
+    parser.add_argument("--relay", action="store_true", help="the relay, even where namespaces can be made")
+    parser.add_argument("--out", type=Path, help="the JSON file")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.workers <= 4:
+        parser.error(f"--workers is {arguments.workers}; give 1 to 4")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    why = "--relay was given" if arguments.relay else ""
+    if not why and network.INSIDE not in os.environ:
+        why = network.missing()
+        if why:
+            print(f"a relay limits the rate between workers and server, and the peers are left out: {why}")
+    if not why:
+        network.enter_private_namespaces()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    from program import run  # imports TensorFlow, which the process that waits outside does not need
+
+    default = ROOT / "benchmarks/results/slow_link.json"
+    out = arguments.out or (STREAMS / "slow_link_quick.json" if arguments.quick else default)
+    parts = arguments.only or (("wide_deep", "strategy") if arguments.quick else PARTS)
+    try:
+        run(parts, out, arguments.workers, arguments.quick, STREAMS, why)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

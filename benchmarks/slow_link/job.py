@@ -1,0 +1,46 @@
+"""What the processes of one launch are told, as one word of their command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What the processes of one launch share; `Job.parse(job.text())` is the job again.
+
+    Attributes:
+      model: wide_deep, deepfm or dcn.
+      control: path of the Unix socket from which commands come.
+      stream: file of ids, of benchmarks/traffic_streams.py.
+      ps: address of the parameter server.
+      workers: N.
+      systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `cache_rows`.
+      dim: floats of a row.
+      hidden: widths of the perceptron.
+      cross_rank: of the matrices of dcn.
+      batch: samples of a worker's step.
+      addresses: of a tf.distribute job: {"ps": [HOST:PORT], "worker": [...], "chief": [...]}.
+    """
+
+    model: str
+    control: str
+    stream: str
+    ps: str
+    workers: int
+    systems: dict[str, dict[str, Any]]
+    dim: int
+    hidden: tuple[int, ...]
+    cross_rank: int
+    batch: int
+    addresses: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        values = json.loads(text)
+        return cls(**{**values, "hidden": tuple(values["hidden"])})

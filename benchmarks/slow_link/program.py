@@ -1,0 +1,257 @@
+"""The parts of benchmarks/slow_link.py: what is launched, and what is measured of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import jobs
+import network as networks
+from job import Job
+from session import (
+    QUICK,
+    SYSTEMS,
+    Figures,
+    Link,
+    Scale,
+    Session,
+    calibrate,
+    line,
+    medians,
+    say,
+    share_compute,
+    shown,
+    summary,
+)
+from traffic_streams import make_stream, read_stream
+
+from het_tf._version import __version__
+from het_tf.python.ps.redis_server import find_server
+
+MODELS = ("wide_deep", "deepfm", "dcn")
+EPOCH = 524_288
+SEED = 1
+BATCH = 128
+HIDDEN = (64, 32)
+RATIO = 12.0
+RATIOS = (1.0, 3.0, 30.0, 100.0)
+LATENCIES = (0.0, 0.0002, 0.001, 0.01)
+"""The last is for counting round trips: at 1 ms, steps differ by more than a round trip on a busy machine."""
+
+
+def machine() -> Figures:
+    """Of the JSON: where and with what this ran."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    found = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
+    installed = {name.replace("_", "-"): version for name, version in found.items()}
+    tensorflow = installed.get("tensorflow-cpu") or installed.get("tensorflow")
+    shard = subprocess.run([find_server(), "--version"], capture_output=True, text=True).stdout.split()
+    versions = [f"het_tf {__version__}", f"TensorFlow {tensorflow}", f"Horovod {installed.get('horovod')}"]
+    return {
+        "processor": names[0] if names else "unknown",
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "versions": ", ".join([*versions, " ".join(shard[:3])]),
+    }
+
+
+class Program:
+    """The parts of this benchmark, over one network."""
+
+    def __init__(self, workers: int, scale: Scale, streams: Path, network: bool) -> None:
+        self.scale = scale
+        self.place = jobs.Place(networks.Network(workers) if network else None, workers)
+        self.stream = make_stream(streams, "criteo_scaled", scale.samples, SEED)
+        self.distinct = len(read_stream(self.stream)[0])
+
+    def job(self, model: str, ps: str, addresses: dict[str, list[str]] | None = None) -> Job:
+        """The launch of a model at a server."""
+        rows = round(0.1 * self.distinct)
+        return Job(
+            model=model,
+            control=str(self.place.folder / "control"),
+            stream=str(self.stream),
+            ps=ps,
+            workers=self.place.workers,
+            systems={
+                name: {"cache_rows": rows, **options} if options["kind"] == "het" else options
+                for name, options in SYSTEMS.items()
+            },
+            dim=self.scale.dim,
+            hidden=HIDDEN,
+            cross_rank=8,
+            batch=BATCH,
+            addresses=addresses or {},
+        )
+
+    @contextlib.contextmanager
+    def session(self, model: str, relay: bool = False, rounds: int | None = None) -> Iterator[Session]:
+        """A launch of a model under horovodrun at an empty server."""
+        scale = dataclasses.replace(self.scale, rounds=rounds or self.scale.rounds)
+        begin = time.monotonic()
+        with jobs.server(self.place) as socket, contextlib.ExitStack() as stack:
+            between = None
+            if relay or self.place.network is None:
+                between = jobs.Relay(self.place, socket)
+                stack.callback(between.stop)
+            address = between.address if between else f"redis://{networks.SERVER}:{jobs.PORT}"
+            workers = stack.enter_context(jobs.horovod(self.place, self.job(model, address)))
+            yield Session(self.place, workers, between, scale)
+        say(f"  {time.monotonic() - begin:.0f} s")
+
+    def model(self, model: str) -> Figures:
+        """Every system at RATIO : 1 and at ten times that rate, with the dense part apart and not."""
+        say(f"{model}: every system")
+        rounds = self.scale.rounds if model == MODELS[0] else min(2, self.scale.rounds)
+        with self.session(model, rounds=rounds) as session:
+            # Without a network of its own nobody limits what workers send to each other.
+            apart = () if self.place.network else ("allgather",)
+            made = session.make([name for name in self.scale.systems if name not in apart])
+            het = [name for name in made if SYSTEMS[name]["kind"] == "het"]
+            unlimited = summary(session.measure(made, Link()), Link())
+            found = session.scale.given or calibrate(session, RATIO)
+            if found["rate"] is None:
+                reached = f"even without a limit it is {found['reached']:.1f} : 1"
+                raise RuntimeError(
+                    f"{model}: no rate gives {RATIO:g} : 1, {reached}; the machine is too busy"
+                )
+            say(f"  the rate is {shown(found['rate'])}")
+            result: Figures = {
+                "dense_bytes": session.dense_bytes,
+                "missing": session.missing,
+                "calibration": found,
+                "unlimited": unlimited,
+                "settings": [],
+            }
+            for factor in self.scale.factors:
+                for dense in (False, True) if self.place.network else (False,):
+                    link = Link(factor * found["rate"], dense)
+                    entry = summary(session.measure(made if dense else het, link), link)
+                    result["settings"].append({"factor": factor, **entry})
+                    say(f"  {shown(link.rate)}{', dense too' if dense else ''}: {line(entry)}")
+            share_compute([unlimited, *result["settings"]])
+        return result
+
+    def ratios(self) -> Figures:
+        """Wide & Deep without cache and with, at rates from fast to slow."""
+        say("ratios")
+        names = ["local", "no cache", "s=0", "s=10", "s=100", "s=100, float16", "s=100, all three"]
+        # Steps at a low rate are long; two turns of them have to do.
+        with self.session("wide_deep", rounds=min(2, self.scale.rounds)) as session:
+            made = session.make(names)
+            settings = [summary(session.measure(made[1:], Link()), Link())]
+            for ratio in RATIOS:
+                found = calibrate(session, ratio)
+                if found["rate"] is None:
+                    say(f"  {ratio:g} : 1 is not reached: without a limit it is {found['reached']:.1f} : 1")
+                    continue
+                link = Link(found["rate"])
+                settings.append(summary(session.measure(made[1:], link), link))
+                say(f"  {shown(link.rate)}: {line(settings[-1])}")
+            share_compute(settings)
+            return {"settings": settings, "missing": session.missing}
+
+    def latency(self) -> Figures:
+        """What a step costs when a round trip takes longer: as it comes, and with every row in the cache."""
+        say("latency")
+        names = ["local", "no cache", "s=0", "s=10", "s=100"]
+        names += ["s=100, look-ahead", "s=100, told", "s=100, all three"]
+        with self.session("wide_deep", relay=True) as session:
+            made = session.make(names)
+            settings = []
+            for round_trip in LATENCIES:
+                link = Link(round_trip=round_trip)
+                usual = summary(session.measure(made[1:], link), link)
+                hits = summary(session.measure(made[2:], link, same=True), link)
+                settings.append({**usual, "hits": hits["systems"]})
+                say(f"  {1e3 * round_trip:g} ms: {line(usual)}")
+            share_compute(settings)
+            return {"settings": settings, "missing": session.missing}
+
+    def strategy(self, models: dict[str, Figures]) -> Figures:
+        """ParameterServerStrategy at the rates at which the other systems were measured."""
+        say("ParameterServerStrategy")
+        if self.place.network is None:
+            return {}
+        hosts = self.place.network
+        addresses = {
+            "ps": [f"{networks.SERVER}:{jobs.PORT + 10}"],
+            "worker": [f"{hosts.address(name)}:{jobs.PORT + 11}" for name in hosts.workers],
+            "chief": [f"{networks.SWITCH}:{jobs.PORT + 12}"],
+        }
+        result: Figures = {}
+        for model, figures in models.items():
+            begin = time.monotonic()
+            with jobs.strategy(self.place, self.job(model, "", addresses)) as chief:
+                session = Session(self.place, chief, None, self.scale)
+                session.make(["strategy"])
+                settings = []
+                for rate in (None, *sorted({entry["rate"] for entry in figures["settings"]})):
+                    link = Link(rate, dense=True)
+                    each = [session.turn("strategy", link) for _ in range(self.scale.rounds)]
+                    settings.append({**dataclasses.asdict(link), **medians(each)})
+                    say(f"  {model}, {shown(rate)}: {1e3 * settings[-1]['step']:.1f} ms")
+                result[model] = settings
+            say(f"  {time.monotonic() - begin:.0f} s")
+        return result
+
+    def close(self) -> None:
+        self.place.close()
+
+
+def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Path, relay: str) -> None:
+    """Measures parts, and writes each into the JSON as it is done; of the others what is there is kept.
+
+    Args:
+      parts: see `slow_link.PARTS`.
+      out: the JSON.
+      workers: N.
+      quick: few steps.
+      streams: the folder of streams.
+      relay: why a relay takes the network's place; "": it does not.
+
+    Raises:
+      ValueError: `out` is of other settings.
+    """
+    program = Program(workers, QUICK if quick else Scale(), streams, network=not relay)
+    begin = time.monotonic()
+    try:
+        settings: Figures = {
+            "command": "python benchmarks/slow_link.py" + (" --quick" if quick else ""),
+            "workers": workers,
+            "dim": program.scale.dim,
+            "hidden": list(HIDDEN),
+            "batch": BATCH,
+            "epoch": EPOCH,
+            "distinct": program.distinct,
+            "relay": relay,
+        }
+        every = {*MODELS, "ratios", "latency", "strategy"}
+        kept = out.exists() and set(parts) != every
+        result: Figures = json.loads(out.read_text()) if kept else {}
+        others = [name for name, value in settings.items() if result.get(name, value) != value]
+        if others:
+            names = ", ".join(others)
+            raise ValueError(f"{out} is of other {names}; measure all parts, or give another --out")
+        result |= {**settings, "machine": machine()}
+        models = result.setdefault("models", {})
+        for part in parts:
+            if part in MODELS:
+                models[part] = program.model(part)
+            elif part == "strategy":
+                result["strategy"] = program.strategy(models)
+            else:
+                result[part] = getattr(program, part)()
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(json.dumps(result, indent=1) + "\n")
+    finally:
+        program.close()
+    say(f"written: {out}, {time.monotonic() - begin:.0f} s")

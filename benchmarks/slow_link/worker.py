@@ -1,0 +1,57 @@
+"""A worker under horovodrun: builds the systems of a job and runs steps of them on command."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+from typing import Any
+
+import control
+import horovod.tensorflow as hvd
+import tensorflow as tf
+import training
+from job import Job
+
+import het_tf
+
+
+def meet() -> None:
+    """Waits for the other workers."""
+    hvd.allreduce(tf.zeros([1]), name="meet")
+
+
+def main() -> None:
+    job = Job.parse(sys.argv[1])
+    training.one_thread()
+    hvd.init()
+    het_tf.init(hvd=hvd, ps=job.ps)
+    trainers: dict[str, training.Trainer] = {}
+
+    def make(command: dict[str, Any]) -> dict[str, Any]:
+        name = command["system"]
+        why = training.missing_option(job.systems[name])
+        if not why:
+            trainers[name] = training.Trainer(job, name, job.systems[name], hvd.rank())
+            return {"dense_bytes": trainers[name].dense_bytes}
+        return {"missing": why}
+
+    def run(command: dict[str, Any]) -> dict[str, Any]:
+        trainer = trainers[command["system"]]
+        feed = trainer.feed(command.get("same", False))
+        meet()
+        ends = [time.perf_counter()]
+        for _ in range(command["steps"]):
+            inputs, label = next(feed)
+            loss = trainer.step(inputs, label).numpy()
+            ends.append(time.perf_counter())
+        middle = statistics.median(after - before for before, after in itertools.pairwise(ends))
+        return {"seconds": ends[-1] - ends[0], "median": middle, "loss": float(loss)}
+
+    control.obey(job.control, {"make": make, "run": run})
+    meet()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,424 @@
+#include "het_tf/core/row_format.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/half.h"
+#include "tests/cpp/testing/random.h"
+
+#if defined(__F16C__) && defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace het {
+namespace {
+
+using testing::Random;
+using testing::Scaled;
+
+constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8};
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+using Row = std::vector<float>;
+
+struct Shape {
+  size_t block;
+  size_t floats;
+};
+
+// Value alone, with a slot of one float, with slots of dim floats; widths that SIMD code likes, and others.
+Shape RandomShape(Random* r) {
+  const size_t block = r->Pick<size_t>({1, 2, 3, 7, 8, 9, 16, 17, 64, 100, 128, 131});
+  const size_t tail = block > 1 ? r->Below(2) : 0;
+  return {block, block * r->Pick<size_t>({1, 2, 3}) + tail};
+}
+
+float RandomFloat(Random* r) {
+  switch (r->Below(12)) {
+    case 0:
+      return r->Pick<float>({0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65520.0f, 127.5f, -63.75f});
+    case 1:  // of any size, denormal ones too
+      return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-150, 127)));
+    case 2:  // much smaller than the others
+      return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-45, 0)));
+    default:
+      return static_cast<float>(r->Unit() - 0.5);
+  }
+}
+
+Row RandomRow(size_t floats, Random* r) {
+  Row row(floats);
+  for (float& x : row) x = RandomFloat(r);
+  return row;
+}
+
+Bytes Pack(RowFormat format, const Shape& shape, const Row& row) {
+  Bytes bytes;
+  Writer writer(&bytes);
+  PackRows(format, shape.block, shape.floats, row.data(), 1, &writer);
+  return bytes;
+}
+
+Bytes PackNearest(RowFormat format, const Shape& shape, const Row& row) {
+  Bytes bytes;
+  Writer writer(&bytes);
+  const float* const rows[] = {row.data()};
+  PackRounded(format, shape.block, shape.floats, rows, 1, &writer);
+  return bytes;
+}
+
+// Empty: it was refused, or did not end where the bytes do.
+Row Unpack(RowFormat format, const Shape& shape, const Bytes& bytes) {
+  Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
+  Vector<float> rows;
+  if (!UnpackRows(format, shape.block, shape.floats, 1, &reader, &rows) || reader.left() > 0) return {};
+  return Row(rows.begin(), rows.end());
+}
+
+Row Round(RowFormat format, const Shape& shape, const Row& row, size_t down_from = SIZE_MAX) {
+  Row out(row.size());
+  RoundRow({format, down_from}, shape.block, shape.floats, row.data(), out.data());
+  return out;
+}
+
+bool SameBits(const Row& a, const Row& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+float Largest(const float* x, size_t n) {
+  float largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(x[i]));
+  return largest;
+}
+
+// Integers to the nearest, ties to even; or towards zero.
+double Whole(double x, bool down) { return down ? std::trunc(x) : std::nearbyint(x); }
+
+// The definition, in double and one element at a time.
+void ReferenceBlock(bool integers, bool down, const float* x, size_t n, float* out) {
+  const double largest = Largest(x, n);
+  std::copy_n(x, n, out);
+  if (largest == 0) {
+    for (size_t i = 0; i < n && integers; ++i) out[i] = 0;
+    return;
+  }
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  if (integers) {
+    int power = exponent - 7;  // the largest is 64 to 128 units
+    if (largest >= std::ldexp(127.5, power)) ++power;
+    power = std::max(power, -126);
+    if (power > 121) return;
+    for (size_t i = 0; i < n; ++i) {
+      out[i] = static_cast<float>(std::ldexp(Whole(std::ldexp(x[i], -power), false), power)) + 0.0f;
+    }
+    return;
+  }
+  std::frexp(std::ldexp(Whole(std::ldexp(largest, 11 - exponent), down), exponent - 11), &exponent);
+  if (exponent > 128) return;
+  const int unit = std::max(exponent - 15, -126);  // that 16-bit floats are multiplied by
+  for (size_t i = 0; i < n; ++i) {
+    int own = 0;
+    std::frexp(x[i], &own);
+    const int last_bit = std::max(own - 11, unit - 24);
+    out[i] = std::copysign(static_cast<float>(std::ldexp(Whole(std::ldexp(x[i], -last_bit), down), last_bit)),
+                           x[i]);
+  }
+}
+
+Row Reference(RowFormat format, const Shape& shape, const Row& row, size_t down_from) {
+  Row out = row;
+  if (format == RowFormat::kFloat32) return out;
+  for (size_t at = 0; at + shape.block <= shape.floats; at += shape.block) {
+    const bool integers = at == 0 && format == RowFormat::kInt8;
+    ReferenceBlock(integers, at >= down_from, row.data() + at, shape.block, out.data() + at);
+  }
+  return out;
+}
+
+TEST(Half, IsWhatTheInstructionsDo) {
+#if defined(__F16C__) && defined(__AVX__)
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    const float value = FromHalf(static_cast<uint16_t>(half));
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(FloatBits(value), FloatBits(_cvtsh_ss(static_cast<uint16_t>(half)))) << half;
+  }
+  Random r(3);
+  for (uint64_t i = 0; i < Scaled(200000); ++i) {
+    const float x = std::ldexp(static_cast<float>(r.Unit() - 0.5), static_cast<int>(r.Between(-30, 15)));
+    ASSERT_EQ(ToHalf(x), _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)) << x;
+    ASSERT_EQ(ToHalfDown(x), _cvtss_sh(x, _MM_FROUND_TO_ZERO)) << x;
+  }
+#else
+  GTEST_SKIP() << "built without F16C (HET_MARCH)";
+#endif
+}
+
+TEST(RowFormat, RoundingIsWhatItsDefinitionSays) {
+  Random r(1);
+  for (uint64_t i = 0; i < Scaled(3000); ++i) {
+    const Shape shape = RandomShape(&r);
+    const Row row = RandomRow(shape.floats, &r);
+    const size_t down_from = r.Chance(0.5) ? shape.block : SIZE_MAX;
+    for (RowFormat format : kFormats) {
+      const Row rounded = Round(format, shape, row, down_from);
+      const Row expected = Reference(format, shape, row, down_from);
+      for (size_t k = 0; k < row.size(); ++k) {
+        ASSERT_EQ(FloatBits(rounded[k]), FloatBits(expected[k]))
+            << RowFormatName(format) << " of " << row[k] << " at " << k << " of " << shape.floats
+            << ", block " << shape.block << ": " << rounded[k] << ", not " << expected[k];
+      }
+    }
+  }
+}
+
+TEST(RowFormat, ASecondRoundingChangesNothing) {
+  Random r(2);
+  for (uint64_t i = 0; i < Scaled(3000); ++i) {
+    const Shape shape = RandomShape(&r);
+    const Row row = RandomRow(shape.floats, &r);
+    for (RowFormat format : kFormats) {
+      for (size_t down_from : {size_t{0}, shape.block, SIZE_MAX}) {
+        const Row once = Round(format, shape, row, down_from);
+        ASSERT_TRUE(SameBits(Round(format, shape, once, down_from), once)) << RowFormatName(format);
+        ASSERT_TRUE(SameBits(Unpack(format, shape, PackNearest(format, shape, once)), once));
+      }
+      // In place, too.
+      Row in_place = row;
+      RoundRow({format, shape.block}, shape.block, shape.floats, in_place.data(), in_place.data());
+      ASSERT_TRUE(SameBits(in_place, Round(format, shape, row, shape.block)));
+    }
+  }
+}
+
+TEST(RowFormat, WhatIsLeftIsExactAndSmall) {
+  Random r(4);
+  for (uint64_t i = 0; i < Scaled(3000); ++i) {
+    const Shape shape = RandomShape(&r);
+    const Row row = RandomRow(shape.floats, &r);
+    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+      const size_t down_from = r.Chance(0.5) ? shape.block : SIZE_MAX;
+      const Row rounded = Round(format, shape, row, down_from);
+      for (size_t k = 0; k < row.size(); ++k) {
+        const size_t block = k / shape.block * shape.block;
+        const float rest = row[k] - rounded[k];
+        ASSERT_EQ(static_cast<double>(rest), static_cast<double>(row[k]) - static_cast<double>(rounded[k]));
+        if (block + shape.block > shape.floats) {
+          ASSERT_EQ(rest, 0);  // a single float
+          continue;
+        }
+        const double largest = Largest(row.data() + block, shape.block);
+        const bool down = k >= down_from;
+        if (down) {
+          ASSERT_TRUE(rest == 0 || std::signbit(rest) == std::signbit(row[k])) << row[k];
+        }
+        const double relative = std::ldexp(std::fabs(row[k]), down ? -10 : -11);
+        const double most = format == RowFormat::kInt8 && k < shape.block
+                                ? std::max(largest / 127, std::ldexp(1, -127))
+                                : std::max(relative, std::ldexp(largest, -38));
+        ASSERT_LE(std::fabs(rest), most) << RowFormatName(format) << " of " << row[k];
+      }
+    }
+  }
+}
+
+TEST(RowFormat, IntegersAreExact) {
+  Random r(5);
+  for (uint64_t i = 0; i < Scaled(500); ++i) {
+    const Shape shape = RandomShape(&r);
+    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+      const int64_t most = format == RowFormat::kInt8 ? 127 : 2048;
+      Row row(shape.floats);
+      for (float& x : row) x = static_cast<float>(r.Between(-most, most));
+      ASSERT_EQ(Round(format, shape, row), row);
+      ASSERT_EQ(Round(format, shape, row, 0), row);
+    }
+  }
+}
+
+TEST(RowFormat, PackingLosesNothing) {
+  Random r(6);
+  for (uint64_t i = 0; i < Scaled(3000); ++i) {
+    const Shape shape = RandomShape(&r);
+    Row row = RandomRow(shape.floats, &r);
+    if (r.Chance(0.3)) row[r.Below(row.size())] = r.Pick<float>({kInf, -kInf, kNan, 3.4e38f, 1e-45f});
+    for (RowFormat format : kFormats) {
+      // As it is, and rounded in either way: also to a wider format than the packed one's.
+      std::vector<Row> rows = {row};
+      for (RowFormat to : kFormats) {
+        rows.push_back(Round(to, shape, row));
+        rows.push_back(Round(to, shape, row, shape.block));
+      }
+      for (const Row& each : rows) {
+        const Bytes bytes = Pack(format, shape, each);
+        ASSERT_TRUE(SameBits(Unpack(format, shape, bytes), each)) << RowFormatName(format);
+        ASSERT_LE(bytes.size(), MostRowBytes(format, shape.block, shape.floats));
+        ASSERT_GE(bytes.size(), LeastRowBytes(format, shape.block, shape.floats));
+      }
+    }
+  }
+}
+
+TEST(RowFormat, RoundedRowsAreSmall) {
+  Random r(7);
+  for (uint64_t i = 0; i < Scaled(1000); ++i) {
+    const Shape shape = RandomShape(&r);
+    const Row row = RandomRow(shape.floats, &r);
+    for (RowFormat format : kFormats) {
+      if (Largest(row.data(), row.size()) > 1e38f) continue;
+      const size_t least = LeastRowBytes(format, shape.block, shape.floats);
+      ASSERT_EQ(Pack(format, shape, Round(format, shape, row)).size(), least);
+      ASSERT_EQ(Pack(format, shape, Round(format, shape, row, shape.block)).size(), least);
+      ASSERT_EQ(PackNearest(format, shape, row).size(), least);
+      // Rounding and packing are one, whoever does them.
+      ASSERT_TRUE(
+          SameBits(Unpack(format, shape, PackNearest(format, shape, row)), Round(format, shape, row)));
+    }
+    // A row that leaves a cache whose format is int8: one byte more than halves.
+    if (Largest(row.data(), row.size()) > 1e38f) continue;
+    const Row halves = Round(RowFormat::kFloat16, shape, row);
+    ASSERT_LE(Pack(RowFormat::kInt8, shape, halves).size(),
+              LeastRowBytes(RowFormat::kFloat16, shape.block, shape.floats) + 1);
+  }
+}
+
+TEST(RowFormat, Sizes) {
+  // dim 16 and one slot of one float, as row_wise_adagrad's.
+  EXPECT_EQ(LeastRowBytes(RowFormat::kFloat32, 16, 17), 68u);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kFloat16, 16, 17), 37u);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 16, 17), 21u);
+  // dim 8, two slots of 8 and one of one, as adam's: slots are never below 16 bits.
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 8, 25), 1u + 8 + 2 * 17 + 4);
+  EXPECT_EQ(MostRowBytes(RowFormat::kInt8, 8, 25), 3u + 100);
+}
+
+TEST(RowFormat, NothingOverflowsOrBecomesZero) {
+  const Shape shape{9, 9};
+  for (int exponent = -149; exponent < 128; ++exponent) {
+    Row row(9);
+    for (size_t i = 0; i < 9; ++i) row[i] = std::ldexp(i % 2 == 0 ? 1.0f : -1.0f, exponent);
+    EXPECT_EQ(Round(RowFormat::kFloat16, shape, row), row) << exponent;
+    if (exponent < -126) continue;
+    EXPECT_EQ(Round(RowFormat::kInt8, shape, row), row) << exponent;
+  }
+  Row largest(9, std::numeric_limits<float>::max());
+  largest[1] = -1;
+  EXPECT_EQ(Round(RowFormat::kFloat16, shape, largest), largest);
+  EXPECT_EQ(Round(RowFormat::kInt8, shape, largest), largest);
+}
+
+TEST(RowFormat, WhatIsNotFiniteTravelsAsItIs) {
+  const Shape shape{3, 7};
+  const Row row = {1.1f, kNan, -kInf, 0.1f, 0.2f, 0.3f, 5.0f};
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    const Row back = Unpack(format, shape, PackNearest(format, shape, row));
+    ASSERT_EQ(back.size(), 7u);
+    EXPECT_EQ(std::memcmp(back.data(), row.data(), 3 * sizeof(float)), 0);
+    EXPECT_NE(back[3], row[3]);  // the next block is rounded
+    EXPECT_EQ(back[6], 5.0f);
+  }
+}
+
+TEST(RowFormat, ZerosAreZeros) {
+  const Shape shape{17, 35};
+  const Row zeros(35);
+  for (RowFormat format : kFormats) {
+    EXPECT_EQ(Unpack(format, shape, PackNearest(format, shape, zeros)), zeros);
+    EXPECT_EQ(Unpack(format, shape, Pack(format, shape, zeros)), zeros);
+  }
+}
+
+// Files and servers of other versions read these bytes.
+TEST(RowFormat, TheBytesThemselves) {
+  const Row row = {1, -2, 0.5f, 4, 3};
+  const Shape shape{2, 5};
+  // 2 is 16384 units of 2^-13, so the byte is 114; 1 is 0x7000 and -2 is 0xf400 among 16-bit floats.
+  const Bytes halves = Pack(RowFormat::kFloat16, shape, row);
+  const uint8_t expected_halves[] = {114, 0, 0x70, 0, 0xf4, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  EXPECT_EQ(halves, Bytes(std::begin(expected_halves), std::end(expected_halves)));
+  // -2 is 64 units of 2^-5.
+  const Bytes integers = Pack(RowFormat::kInt8, shape, row);
+  const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  EXPECT_EQ(integers, Bytes(std::begin(expected_integers), std::end(expected_integers)));
+}
+
+TEST(RowFormat, DamagedBytesAreRefused) {
+  Random r(8);
+  for (uint64_t i = 0; i < Scaled(300); ++i) {
+    const Shape shape = RandomShape(&r);
+    for (RowFormat format : kFormats) {
+      Row row = RandomRow(shape.floats, &r);
+      if (r.Chance(0.3)) row = Round(format, shape, row);
+      Bytes bytes = Pack(format, shape, row);
+      bytes.resize(r.Below(bytes.size()));
+      ASSERT_TRUE(Unpack(format, shape, bytes).empty());
+      for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(r.Below(256));
+      static_cast<void>(Unpack(format, shape, bytes));  // whatever it says, nothing breaks
+    }
+  }
+  const Row row = {1, 2};
+  Bytes halves = Pack(RowFormat::kFloat16, {2, 2}, row);
+  halves[0] = 0;
+  EXPECT_TRUE(Unpack(RowFormat::kFloat16, {2, 2}, halves).empty());
+  Bytes instead = {0, 0, 0, 0, 0, 0};
+  EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
+  instead[1] = 255;
+  EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
+}
+
+TEST(RowFormat, ACountOfRowsThatCannotBeThereTakesNoMemory) {
+  const Bytes bytes(100, 1);
+  for (RowFormat format : kFormats) {
+    Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
+    Vector<float> rows;
+    EXPECT_FALSE(UnpackRows(format, 16, 17, SIZE_MAX / 8, &reader, &rows));
+    EXPECT_EQ(rows.capacity(), 0u);
+  }
+  Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
+  Vector<float> rows;
+  EXPECT_FALSE(UnpackRows(RowFormat::kInt8, 0, 17, 1, &reader, &rows));  // blocks of nothing
+}
+
+TEST(RowFormat, ManyRowsOneBehindTheOther) {
+  Random r(9);
+  const Shape shape{16, 33};
+  Vector<float> rows;
+  std::vector<const float*> pointers;
+  for (int i = 0; i < 50; ++i) {
+    for (float x : RandomRow(shape.floats, &r)) rows.push_back(x);
+  }
+  for (int i = 0; i < 50; ++i) pointers.push_back(rows.data() + i * 33);
+  for (RowFormat format : kFormats) {
+    Bytes bytes;
+    Writer writer(&bytes);
+    PackRows(format, 16, 33, rows.data(), 50, &writer);
+    PackRounded(format, 16, 33, pointers.data(), 50, &writer);
+    Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
+    Vector<float> exact, rounded;
+    ASSERT_TRUE(UnpackRows(format, 16, 33, 50, &reader, &exact));
+    ASSERT_TRUE(UnpackRows(format, 16, 33, 50, &reader, &rounded));
+    EXPECT_EQ(reader.left(), 0u);
+    EXPECT_EQ(exact, rows);
+    for (int i = 0; i < 50; ++i) {
+      const Row row(pointers[i], pointers[i] + 33);
+      EXPECT_EQ(Row(rounded.data() + i * 33, rounded.data() + (i + 1) * 33), Round(format, shape, row));
+    }
+  }
+}
+
+TEST(RowFormat, Names) {
+  for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
+  const Status refused = ParseRowFormat("bfloat16").status();
+  EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
+  EXPECT_NE(refused.message().find("'float16' or 'int8'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace het
