@@ -96,7 +96,13 @@ void Background::Start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     forks.all.insert(this);
-    thread_ = new std::thread([this] { Loop(); });
+    std::atomic<bool> running{false};
+    thread_ = new std::thread([this, &running] {
+      running.store(true);
+      Loop();
+    });
+    // A fork waits for the mutex: it never meets a thread that is being made.
+    while (!running.load()) std::this_thread::yield();
   } catch (const std::exception&) {  // no threads left, or no memory: the next Wake tries again
     forks.all.erase(this);
     close(event_);
@@ -107,14 +113,16 @@ void Background::Start() {
 
 void Background::Loop() {
   const int event = event_;
+  Pause pause;
   while (!stop_.load()) {
-    Pause pause;
     {
+      // The only place where the thread takes or frees memory: not every allocator (ASan's does not) is whole
+      // in a child when a fork met another thread inside of it.
       std::lock_guard<std::mutex> lock(gate_);
       if (stop_.load()) return;
       pause = run_();
+      pause.descriptors.push_back({event, POLLIN, 0});
     }
-    pause.descriptors.push_back({event, POLLIN, 0});
     const int milliseconds =
         pause.seconds < 0 ? -1 : static_cast<int>(std::ceil(std::min(pause.seconds, 1e6) * 1000));
     if (poll(pause.descriptors.data(), pause.descriptors.size(), milliseconds) > 0 &&
