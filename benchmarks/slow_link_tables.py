@@ -203,7 +203,7 @@ def ratios(result: Figures) -> list[str]:
     settings = sorted(ratio_settings(result), key=lambda entry: float(entry["ratio"]))
     every = dict.fromkeys(name for entry in settings for name in entry["systems"])
     names = [name for name in every if name not in ("local", "no cache", "allgather")]
-    head = ["communication : computing, no cache", "Mb/s"]
+    head = ["communication : computing, no cache", "Mb/s", "computing, ms (then)"]
     head += [f"communication, / {name}" for name in names] + [f"end to end, / {name}" for name in names]
     rows = []
     for entry in settings:
@@ -212,7 +212,9 @@ def ratios(result: Figures) -> list[str]:
             for what in ("communication", "step")
             for name in names
         ]
-        rows.append([f"{entry['ratio']:.1f} : 1", megabits(entry["rate"]), *cells])
+        compute = entry["compute"]
+        times = f"{1e3 * compute:.1f} ({1e3 * entry.get('compute_here', compute):.1f})"
+        rows.append([f"{entry['ratio']:.1f} : 1", megabits(entry["rate"]), times, *cells])
     figure = "![communication and step time against no cache, by ratio](img/slow_link_ratios.png)"
     return [*table(head, rows), "", figure]
 

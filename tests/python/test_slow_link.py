@@ -333,10 +333,12 @@ def test_round_trips_of_an_all_hit_step_follow_from_the_latency() -> None:
 def test_a_system_that_was_not_measured_at_some_ratio_leaves_its_place_empty() -> None:
     two = result_of({"no cache": 0.13, "s=10": 0.05, "s=100": 0.025}, 6e6, 1, dense=False)
     one = result_of({"no cache": 0.25, "s=100": 0.025}, 3e6, 1, dense=False)
+    one["compute_here"] = 0.03
     lines = tables.WRITERS["ratios"]({"ratios": {"settings": [one, two]}})
     cells = [line.strip("| ").split(" | ") for line in (*lines[:1], *lines[2:4])]
-    assert cells[1][2:] == ["3.00", "8.00", "2.60", "5.20"]
-    assert cells[2][2:] == ["-", "16.00", "-", "10.00"]
+    assert [line[2] for line in cells[1:]] == ["10.0 (10.0)", "10.0 (30.0)"]
+    assert cells[1][3:] == ["3.00", "8.00", "2.60", "5.20"]
+    assert cells[2][3:] == ["-", "16.00", "-", "10.00"]
     assert len({len(line) for line in cells}) == 1
 
 
