@@ -1,6 +1,7 @@
 // Reading from the cache on a device: HetDevLookup, HetDevGather, and what they count.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "het_tf/kernels/cuda/host_memory.h"

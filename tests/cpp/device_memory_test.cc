@@ -2,6 +2,7 @@
 // to rows from outside of steps (HetDevTake, HetDevForget).
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 

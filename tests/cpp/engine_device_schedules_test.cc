@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <random>
 
 #include "tests/cpp/testing/device_engine.h"

@@ -3,6 +3,8 @@
 // memory. The largest staleness that was seen is printed beside the bound.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/cpp/testing/ps_fleet.h"
 
 namespace het::testing {

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "het_tf/core/local_store.h"
 #include "het_tf/ps/client/redis_store.h"

@@ -3,6 +3,12 @@
 // bounds hold all the time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
 
 #include "tests/cpp/testing/ps_fleet.h"
 

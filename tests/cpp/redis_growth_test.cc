@@ -1,6 +1,10 @@
 // Limits of tables at a real server: what is swept on the primary is gone in every copy, and only there is it
 // swept; files of the version before; loads that nobody may see half of.
 #include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "tests/cpp/testing/redis_store.h"
 

@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "tests/cpp/testing/redis_store.h"
 

@@ -1,6 +1,10 @@
 // A partition outlives its process: dump files, append-only files, replicas. Whatever way it comes back it
 // has the same rows, clocks, tables and last_seq, and another incarnation.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
 
 #include "tests/cpp/testing/redis_store.h"
 

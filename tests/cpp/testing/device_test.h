@@ -12,37 +12,18 @@ namespace het::testing {
 // All workers, or as many as the config says, keep their caches on toy devices.
 class DeviceTest : public WorldTest {
  protected:
-  void Make(WorldConfig config, bool all = true) {
-    if (all) config.devices = config.workers;
-    WorldTest::Make(config);
-  }
+  void Make(WorldConfig config, bool all = true);
   ToyDevice& toy(size_t w = 0) { return *world().device(w); }
   Client& client(size_t w = 0) { return world().client(w); }
   std::map<Key, ToyDevice::Row>& rows(size_t w = 0) { return toy(w).rows(At(0).first); }
   const Counters& counters(size_t w = 0) { return client(w).Stats(At(0).first); }
   // The first `count` keys from 0 on that live in partition p.
-  std::vector<Key> KeysOf(uint32_t p, size_t count) {
-    std::vector<Key> keys;
-    for (Key key = 0; keys.size() < count; ++key) {
-      const uint64_t hash = HashKey(key, world().service().hash_seed());
-      if (PartitionOf(hash, world().service().partitions()) == p) keys.push_back(key);
-    }
-    return keys;
-  }
+  std::vector<Key> KeysOf(uint32_t p, size_t count);
 };
 
 // A read of partition 0, with memory of its own for what comes.
 struct Rows {
-  Rows(const Schema& schema, std::vector<Key> k, Clock base = kNoBase)
-      : keys(std::move(k)),
-        bases(keys.size(), base),
-        clocks(keys.size(), -7),
-        came(keys.size(), 7),
-        admit(keys.size(), 7),
-        rows(keys.size() * schema->row_floats(), -777) {
-    read.parts.push_back({schema->id(), 0, keys.size(), keys.data(), bases.data(), came.data(), admit.data(),
-                          clocks.data(), rows.data()});
-  }
+  Rows(const Schema& schema, std::vector<Key> k, Clock base = kNoBase);
   std::vector<Key> keys;
   std::vector<Clock> bases, clocks;
   std::vector<uint8_t> came, admit;
@@ -52,11 +33,7 @@ struct Rows {
 
 // Updates of one tick each: `dv` in every float of the row.
 struct Ticks {
-  Ticks(const Schema& schema, std::vector<Key> k, float dv)
-      : keys(std::move(k)), ticks(keys.size(), 1), updates(keys.size() * schema->row_floats(), dv) {
-    push.parts.push_back(
-        {schema->id(), keys.size(), keys.data(), ticks.data(), updates.data(), /*evicted=*/true});
-  }
+  Ticks(const Schema& schema, std::vector<Key> k, float dv);
   std::vector<Key> keys;
   std::vector<uint32_t> ticks;
   std::vector<float> updates;

@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,11 +20,8 @@ using Keys = std::vector<int64_t>;
 // Memory of the device.
 class DeviceArray {
  public:
-  DeviceArray(HetDevContext* context, const void* host, size_t bytes) : context_(context), bytes_(bytes) {
-    Create(host);
-  }
-  DeviceArray(DeviceArray&& other) noexcept
-      : context_(other.context_), memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_) {}
+  DeviceArray(HetDevContext* context, const void* host, size_t bytes);
+  DeviceArray(DeviceArray&& other) noexcept;
   DeviceArray& operator=(DeviceArray&&) = delete;
   ~DeviceArray() { HetDevFree(context_, memory_); }
   template <typename T>
@@ -41,42 +36,20 @@ class DeviceArray {
   }
 
  private:
-  void Create(const void* host) {
-    HET_DEV_OK_OR_FAIL(HetDevMalloc(context_, bytes_, &memory_));
-    if (host == nullptr) return;
-    HET_DEV_OK_OR_FAIL(HetDevCopyIn(context_, memory_, host, bytes_, nullptr));
-  }
+  void Create(const void* host);
   HetDevContext* context_;
   void* memory_ = nullptr;
   size_t bytes_;
 };
 
-inline HetDevTableConfig SgdTable(const char* name, uint64_t capacity, uint32_t dim) {
-  HetDevTableConfig config = {};
-  config.name = name;
-  config.capacity = capacity;
-  config.dim = dim;
-  config.row_floats = dim;
-  config.policy = HET_DEV_LRU;
-  config.optimizer = HET_DEV_SGD;
-  config.keep_updates = 1;
-  config.hash_seed = 7;
-  config.partitions = 16;
-  return config;
-}
+HetDevTableConfig SgdTable(const char* name, uint64_t capacity, uint32_t dim);
 
 // What came out of a call, copied.
 struct Wanted {
   std::map<std::pair<uint32_t, int64_t>, int64_t> bases;  // (use, key)
   std::vector<uint64_t> reads, hits;
 
-  Keys keys(uint32_t use = 0) const {
-    Keys result;
-    for (const auto& [key, base] : bases) {
-      if (key.first == use) result.push_back(key.second);
-    }
-    return result;
-  }
+  Keys keys(uint32_t use = 0) const;
 };
 
 struct Update {
@@ -84,9 +57,7 @@ struct Update {
   int64_t key;
   uint32_t ticks;
   std::vector<float> update;
-  bool operator==(const Update& other) const {
-    return use == other.use && key == other.key && ticks == other.ticks && update == other.update;
-  }
+  bool operator==(const Update& other) const;
 };
 
 class DeviceWorld : public ::testing::Test {
@@ -98,97 +69,24 @@ class DeviceWorld : public ::testing::Test {
     int64_t padding_id = 0;
   };
 
-  void SetUp() override {
-    HET_DEV_OK_OR_FAIL(HetDevCreateContext(0, &context_));
-    HET_DEV_OK_OR_FAIL(HetDevCreateCall(context_, &call_));
-  }
-  void TearDown() override {
-    features_.clear();
-    ids_.clear();
-    rows_.clear();
-    HetDevDestroyCall(context_, call_);
-    for (HetDevTable* table : tables_) HetDevDestroyTable(context_, table);
-    HetDevDestroyContext(context_);
-  }
+  ~DeviceWorld() override;
+  void SetUp() override;
+  void TearDown() override;
 
   // The tables of the batches to come, one a use.
-  void AddTable(const HetDevTableConfig& config) {
-    HetDevTable* table = nullptr;
-    HET_DEV_OK_OR_FAIL(HetDevCreateTable(context_, &config, &table));
-    tables_.push_back(table);
-    configs_.push_back(config);
-    HetDevUse use = {};
-    use.table = table;
-    use.push_bound = config.keep_updates != 0 ? INT64_MAX : 0;
-    use.learning_rate = 1;
-    uses_.push_back(use);
-  }
+  void AddTable(const HetDevTableConfig& config);
 
   // The batch of the calls to come.
-  void SetBatch(const std::vector<Feature>& features) {
-    features_.clear();
-    ids_.clear();
-    rows_.clear();
-    ids_.reserve(features.size());
-    rows_.reserve(features.size());
-    for (const Feature& feature : features) {
-      HetDevFeature f = {};
-      f.use = feature.use;
-      f.n = feature.ids.size();
-      f.has_padding = feature.has_padding ? 1 : 0;
-      f.padding_id = feature.padding_id;
-      if (f.n > 0) {
-        ids_.emplace_back(context_, feature.ids.data(), f.n * sizeof(int64_t));
-        const std::vector<float> garbage(f.n * configs_[feature.use].dim, -999.0f);
-        rows_.emplace_back(context_, garbage.data(), garbage.size() * sizeof(float));
-        f.ids = ids_.back().as<int64_t>();
-        f.rows = rows_.back().as<float>();
-      } else {
-        ids_.emplace_back(context_, nullptr, 1);
-        rows_.emplace_back(context_, nullptr, 1);
-      }
-      features_.push_back(f);
-    }
-    batch_ = HetDevBatch{uses_.data(), static_cast<uint32_t>(uses_.size()), features_.data(),
-                         static_cast<uint32_t>(features_.size())};
-  }
+  void SetBatch(const std::vector<Feature>& features);
 
   // A new step: everything used before it may leave the cache.
-  void NewStep() {
-    ++stamp_;
-    HetDevResetCall(context_, call_);
-    for (HetDevUse& use : uses_) use.stamp = use.pinned_from = stamp_;
-  }
+  void NewStep();
 
-  int TryLookup(int training, Wanted* result) {
-    HetDevWanted wanted;
-    const int code = HetDevLookup(context_, call_, &batch_, training, nullptr, &wanted);
-    if (code != HET_DEV_OK) return code;
-    *result = Wanted();
-    for (uint64_t i = 0; i < wanted.n; ++i) {
-      EXPECT_TRUE(
-          result->bases.emplace(std::make_pair(wanted.use[i], wanted.keys[i]), wanted.bases[i]).second)
-          << "wanted twice: " << wanted.keys[i];
-    }
-    result->reads.assign(wanted.reads, wanted.reads + batch_.n_uses);
-    result->hits.assign(wanted.hits, wanted.hits + batch_.n_uses);
-    return code;
-  }
-  Wanted Lookup(int training = 1) {
-    Wanted result;
-    EXPECT_EQ(TryLookup(training, &result), HET_DEV_OK) << HetDevError();
-    return result;
-  }
+  int TryLookup(int training, Wanted* result);
+  Wanted Lookup(int training = 1);
 
   // What the store holds of a key: so that a row tells which key and clock it is of.
-  static std::vector<float> StoredRow(int64_t key, int64_t base, uint32_t row_floats) {
-    std::vector<float> row(row_floats);
-    for (uint32_t i = 0; i < row_floats; ++i) {
-      row[i] = static_cast<float>(key % 1000) + 1000.0f * static_cast<float>(base) +
-               0.125f * static_cast<float>(i);
-    }
-    return row;
-  }
+  static std::vector<float> StoredRow(int64_t key, int64_t base, uint32_t row_floats);
 
   // Rows of the store for a use.
   struct Answer {
@@ -197,77 +95,19 @@ class DeviceWorld : public ::testing::Test {
     int64_t base = 0;
     bool admit = true;
   };
-  int TryInstall(const std::vector<Answer>& answers, std::vector<Update>* victims) {
-    std::vector<std::vector<int64_t>> bases;
-    std::vector<std::vector<uint8_t>> admit;
-    std::vector<std::vector<float>> rows;
-    std::vector<HetDevAnswer> given;
-    for (const Answer& answer : answers) {
-      bases.emplace_back(answer.keys.size(), answer.base);
-      admit.emplace_back(answer.keys.size(), answer.admit ? 1 : 0);
-      rows.emplace_back();
-      for (const int64_t key : answer.keys) {
-        const std::vector<float> row = StoredRow(key, answer.base, configs_[answer.use].row_floats);
-        rows.back().insert(rows.back().end(), row.begin(), row.end());
-      }
-      given.push_back({answer.use, answer.keys.size(), answer.keys.data(), bases.back().data(),
-                       admit.back().data(), rows.back().data()});
-    }
-    HetDevExport result;
-    const int code = HetDevInstall(context_, call_, &batch_, given.data(),
-                                   static_cast<uint32_t>(given.size()), nullptr, &result);
-    if (code == HET_DEV_OK) *victims = Copied(result);
-    return code;
-  }
-  std::vector<Update> Install(const std::vector<Answer>& answers) {
-    std::vector<Update> victims;
-    EXPECT_EQ(TryInstall(answers, &victims), HET_DEV_OK) << HetDevError();
-    return victims;
-  }
+  int TryInstall(const std::vector<Answer>& answers, std::vector<Update>* victims);
+  std::vector<Update> Install(const std::vector<Answer>& answers);
 
   void Gather() { EXPECT_EQ(HetDevGather(context_, call_, &batch_, nullptr), HET_DEV_OK) << HetDevError(); }
 
   // One step over these keys of a table: all of them are here afterwards, or with the call.
-  std::vector<Update> Step(const Keys& keys, int64_t base = 0, uint32_t use = 0) {
-    NewStep();
-    SetBatch({{keys, use}});
-    const Keys missing = Lookup().keys(use);
-    std::vector<Update> victims = Install({{use, missing, base, true}});
-    Gather();
-    return victims;
-  }
+  std::vector<Update> Step(const Keys& keys, int64_t base = 0, uint32_t use = 0);
 
   // A whole step: each key gets one tick with this gradient. What was due.
   std::vector<Update> Train(const Keys& keys, float gradient, std::vector<Update>* victims = nullptr,
-                            uint32_t use = 0) {
-    const std::vector<Update> left = Step(keys, 0, use);
-    if (victims != nullptr) *victims = left;
-    const std::vector<float> gradients(keys.size() * configs_[use].dim, gradient);
-    const DeviceArray on_device(context_, gradients.data(), gradients.size() * sizeof(float));
-    features_[0].gradients = on_device.as<float>();
-    HetDevWanted wanted;
-    HetDevSummed summed;
-    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted, &summed), HET_DEV_OK)
-        << HetDevError();
-    EXPECT_EQ(wanted.n, 0u);
-    HetDevExport due;
-    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &due), HET_DEV_OK) << HetDevError();
-    features_[0].gradients = nullptr;
-    return Copied(due);
-  }
+                            uint32_t use = 0);
 
-  std::vector<Update> Copied(const HetDevExport& exported) const {
-    std::vector<Update> result;
-    for (uint32_t t = 0; t < exported.n; ++t) {
-      const HetDevUpdates& of = exported.of[t];
-      const uint32_t floats = configs_[of.use].row_floats;
-      for (uint64_t i = 0; i < of.n; ++i) {
-        result.push_back({of.use, of.keys[i], of.ticks[i],
-                          std::vector<float>(of.updates + i * floats, of.updates + (i + 1) * floats)});
-      }
-    }
-    return result;
-  }
+  std::vector<Update> Copied(const HetDevExport& exported) const;
 
   // Rows that a feature got.
   std::vector<float> RowsOf(size_t feature) const { return rows_[feature].Read<float>(); }
@@ -276,23 +116,10 @@ class DeviceWorld : public ::testing::Test {
     HetDevRowState state;
     std::vector<float> row, update;
   };
-  Row Inspect(int64_t key, uint32_t use = 0) const {
-    Row row;
-    row.row.resize(configs_[use].row_floats);
-    row.update.resize(configs_[use].row_floats);
-    EXPECT_EQ(
-        HetDevInspect(context_, tables_[use], key, nullptr, &row.state, row.row.data(), row.update.data()),
-        HET_DEV_OK)
-        << HetDevError();
-    return row;
-  }
+  Row Inspect(int64_t key, uint32_t use = 0) const;
   bool Has(int64_t key, uint32_t use = 0) const { return Inspect(key, use).state.found != 0; }
 
-  HetDevTableState State(uint32_t use = 0) const {
-    HetDevTableState state;
-    EXPECT_EQ(HetDevState(context_, tables_[use], nullptr, &state), HET_DEV_OK) << HetDevError();
-    return state;
-  }
+  HetDevTableState State(uint32_t use = 0) const;
 
   HetDevContext* context_ = nullptr;
   HetDevCall* call_ = nullptr;

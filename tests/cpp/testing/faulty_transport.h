@@ -47,10 +47,7 @@ struct Faults {
 class FaultyTransport : public Transport {
  public:
   // `shards`: connections that the partitions share; 0: each has its own.
-  FaultyTransport(LocalService* service, uint64_t seed, uint32_t shards = 0)
-      : service_(service), random_(seed), shards_(shards == 0 ? service->partitions() : shards) {
-    connections_.resize(shards_);
-  }
+  FaultyTransport(LocalService* service, uint64_t seed, uint32_t shards = 0);
   ~FaultyTransport() override { SetAllocLimit(SIZE_MAX); }
 
   Faults faults;
@@ -79,30 +76,11 @@ class FaultyTransport : public Transport {
   size_t parts_refused() const { return parts_refused_; }
   // The connection closes. Of the requests on their way the first `applied` still reach the partition; no
   // reply does.
-  void Cut(uint32_t p, size_t applied = 0) {
-    Line& c = LineOf(p);
-    for (; applied > 0 && !c.requests.empty(); --applied) {
-      Answer(p, c.requests.front());
-      c.requests.pop_front();
-    }
-    c.requests.clear();
-    c.replies.clear();
-    c.dead = true;
-    c.number = 0;
-    for (uint32_t one : c.used) c.replies.push_back(Closed(one));
-    if (c.used.count(p) == 0) c.replies.push_back(Closed(p));
-  }
+  void Cut(uint32_t p, size_t applied = 0);
   // The partition came to life again elsewhere: nothing of before reaches it.
-  void PartitionMoved(uint32_t p) {
-    for (auto& [partition, requests] : ghosts_) {
-      if (partition % shards_ == p % shards_) requests.clear();
-    }
-    if (!LineOf(p).used.empty()) Cut(p);
-  }
+  void PartitionMoved(uint32_t p);
   // The bytes that Reset left behind arrive now.
-  void ServeGhosts() {
-    while (!ghosts_.empty()) ServeGhost();
-  }
+  void ServeGhosts();
   // Brings the replica of a partition up to date; false: it stands still.
   std::function<bool(uint32_t)> replicate;
   // When bytes moved on connections, as the test has it.
@@ -117,62 +95,12 @@ class FaultyTransport : public Transport {
   uint32_t partitions() const override { return service_->partitions(); }
   uint32_t ShardOf(uint32_t p) override { return p % shards_; }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
-  void Send(uint32_t p, Bytes frame) override {
-    if (record) recorded.emplace_back(p, frame);
-    Line& c = LineOf(p);
-    for (const PartRef& part : PartsOf({frame.data(), frame.size()})) c.used.insert(part.partition);
-    many_parts_ += IsOfManyParts({frame.data(), frame.size()});
-    if (c.number == 0 && !c.dead) {
-      c.number = ++last_number_;
-      c.wrote = false;
-    }
-    if (!c.dead) c.requests.push_back(std::move(frame));
-  }
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    const size_t before = events->size();
-    if (!ghosts_.empty() && random_.Chance(0.2)) ServeGhost();
-    for (uint32_t p = 0; p < connections_.size(); ++p) {  // the first one of every connection
-      Line& c = connections_[p];
-      while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
-        ServeFront(p, /*by_chance=*/true);
-      }
-      while (!c.replies.empty() && !c.hold_replies && now_ >= c.replies_held_until &&
-             !random_.Chance(faults.delay)) {
-        if (c.replies.front().kind == Event::kClosed) c.dead = false;
-        events->push_back(std::move(c.replies.front()));
-        c.replies.pop_front();
-        if (seconds_a_reply > 0) c.replies_held_until = now_ + seconds_a_reply;
-      }
-    }
-    if (events->size() > before) return true;
-    now_ += seconds;
-    return false;
-  }
-  void Reset(uint32_t p) override {
-    Line& c = LineOf(p);
-    if (!c.requests.empty()) ghosts_.emplace_back(p, std::move(c.requests));
-    c.requests.clear();
-    c.replies.clear();
-    c.dead = false;
-    c.silent = false;
-    c.number = 0;
-    for (uint32_t one : c.used) {
-      if (one != p) c.replies.push_back(Closed(one));
-    }
-  }
+  void Send(uint32_t p, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t p) override;
   uint64_t Connection(uint32_t p) override { return LineOf(p).number; }
   // As Redis has it: a connection that wrote nothing hears that every replica has all of it.
-  void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double) override {
-    for (const Mark& mark : marks) {
-      Line& c = LineOf(mark.partition);
-      Event event;
-      event.kind = Event::kReplicas;
-      event.partition = mark.partition;
-      event.seq = mark.seq;
-      event.replicas = c.wrote && !replicate(mark.partition) ? replicas - 1 : replicas;
-      c.replies.push_back(std::move(event));
-    }
-  }
+  void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double) override;
   double LastMoved(uint32_t) override { return moved_at; }
   void Sleep(double seconds) override { now_ += seconds; }
   double Now() override { return now_; }
@@ -194,122 +122,14 @@ class FaultyTransport : public Transport {
     double replies_held_until = 0;
   };
 
-  static Event Closed(uint32_t p) {
-    Event event;
-    event.kind = Event::kClosed;
-    event.partition = p;
-    event.reason = "connection reset by the test";
-    return event;
-  }
-  Bytes Answer(uint32_t p, const Bytes& frame) {
-    ++served_;
-    Bytes reply;
-    const auto pushes = [&] {
-      return service_->WithPartition(p, [&](Partition& partition) { return partition.LastSeq(sender_); });
-    };
-    const Span<const uint8_t> bytes(frame.data(), frame.size());
-    Line& c = LineOf(p);
-    if (IsOfManyParts(bytes)) {
-      c.wrote = c.wrote || HasPush(bytes);
-      AnswerParts(bytes, &reply, [&](Request* q, ReplyWriter* replies) {
-        if (omit == q->partition.index) {
-          omit.reset();
-          return;
-        }
-        if (!random_.Chance(faults.part)) return service_->HandlePart(q, replies);
-        ++parts_refused_;
-        const PartRef part{q->partition.index, q->request_id};
-        replies->Add(random_.Chance(0.5) ? PartRefusal(part, FrameStatus::kElsewhere, "")
-                                         : PartRefusal(part, FrameStatus::kBusy, "LOADING by chance"));
-      });
-      return reply;
-    }
-    Request request;
-    static_cast<void>(Decode(bytes, &request));
-    sender_ = request.client;
-    p = request.partition.index < service_->partitions() ? request.partition.index : p;
-    const uint64_t before = pushes();
-    service_->Handle(p, bytes, &reply);
-    c.wrote = c.wrote || pushes() != before;
-    return reply;
-  }
+  static Event Closed(uint32_t p);
+  Bytes Answer(uint32_t p, const Bytes& frame);
   // With `room` bytes of memory left.
-  void AnswerWithin(size_t room, const Bytes& frame, Event* event) {
-    auto rows = [&] {
-      Bytes bytes;
-      service_->WithPartition(event->partition, [&](Partition& partition) { partition.Serialize(&bytes); });
-      return bytes;
-    };
-    Request request;
-    static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
-    auto last_seq = [&] {
-      return service_->WithPartition(event->partition,
-                                     [&](Partition& p) { return p.LastSeq(request.client); });
-    };
-    const Bytes before = rows();
-    const uint64_t last_before = last_seq();
-    SetAllocLimit(AllocatedBytes() + room);
-    try {
-      event->bytes = Answer(event->partition, frame);
-    } catch (const std::bad_alloc&) {
-      event->kind = Event::kRefused;
-      event->reason = "no memory at all";
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (last_before > 0 && last_seq() == last_before && rows() != before) ++half_applied_;
-  }
+  void AnswerWithin(size_t room, const Bytes& frame, Event* event);
   // Each part is told.
-  void Refuse(const Bytes& frame, Event event) {
-    const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
-    for (const PartRef& part : parts) {
-      event.partition = part.partition;
-      event.request_id = parts.size() > 1 ? part.request_id : 0;
-      LineOf(part.partition).replies.push_back(event);
-    }
-  }
-  void ServeGhost() {
-    auto& [p, requests] = ghosts_.front();
-    if (!requests.empty()) {
-      Answer(p, requests.front());
-      requests.pop_front();
-    }
-    if (requests.empty()) ghosts_.pop_front();
-  }
-  void ServeFront(uint32_t p, bool by_chance) {
-    Line& c = LineOf(p);
-    auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
-    if (std::exchange(c.silence_next, false) || chance(faults.silence)) {
-      c.silent = true;
-      return;
-    }
-    if (chance(faults.cut)) return Cut(p, random_.Below(c.requests.size() + 1));
-    const Bytes frame = std::move(c.requests.front());
-    c.requests.pop_front();
-    Event event;
-    const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
-    event.partition = parts.empty() ? p : parts[0].partition;
-    if (std::exchange(c.refuse_next, false) || chance(faults.refuse)) {
-      event.kind = Event::kRefused;
-      event.reason = "LOADING the test is loading";
-      return Refuse(frame, event);
-    }
-    if (!c.limits.empty()) {
-      AnswerWithin(c.limits.front(), frame, &event);
-      c.limits.pop_front();
-    } else if (chance(faults.out_of_memory)) {
-      AnswerWithin(random_.Below(2 * frame.size() + 2000), frame, &event);
-    } else {
-      event.bytes = Answer(p, frame);
-    }
-    if (event.kind == Event::kRefused) return Refuse(frame, event);
-    if (chance(faults.duplicate_request)) {
-      c.replies.push_back(event);
-      event.bytes = Answer(p, frame);
-    }
-    if (chance(faults.lose_reply)) return Cut(p, random_.Below(c.requests.size() + 1));
-    if (chance(faults.duplicate_reply)) c.replies.push_back(event);
-    c.replies.push_back(std::move(event));
-  }
+  void Refuse(const Bytes& frame, Event event);
+  void ServeGhost();
+  void ServeFront(uint32_t p, bool by_chance);
 
   Line& LineOf(uint32_t p) { return connections_[p % shards_]; }
   const Line& LineOf(uint32_t p) const { return connections_[p % shards_]; }

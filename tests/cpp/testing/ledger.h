@@ -12,13 +12,8 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <iterator>
 #include <memory>
-#include <new>
 #include <string>
 
 #include "het_tf/core/frame.h"
@@ -54,39 +49,12 @@ struct Ledger {
   char error_texts[8][512] = {};
   char notice[512] = {};
 
-  void Error(const std::string& what) {
-    // It counts once its text is whole: whoever sees the count may end this process at once.
-    const uint32_t at = error_texts_begun.fetch_add(1);
-    if (at < std::size(error_texts)) Copy(what, error_texts[at]);
-    errors.fetch_add(1);
-  }
+  void Error(const std::string& what);
   // Of errors that count, one of the first; "" if there are none.
-  std::string FirstError() const {
-    for (uint32_t at = 0; errors.load() > 0 && at < std::size(error_texts); ++at) {
-      if (error_texts[at][0] != 0) return error_texts[at];
-    }
-    return "";
-  }
-  void Notice(uint32_t w, const std::string& text) {
-    ++workers[w].notices;
-    Copy(text, notice);
-  }
-  uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const {
-    uint64_t sum = 0;
-    for (const Worker& worker : workers) sum += (worker.*counter).load();
-    return sum;
-  }
-  static void Raise(std::atomic<int64_t>* most, int64_t to) {
-    int64_t now = most->load();
-    while (now < to && !most->compare_exchange_weak(now, to)) {
-    }
-  }
-
- private:
-  template <size_t n>
-  static void Copy(const std::string& text, char (&to)[n]) {
-    std::snprintf(to, n, "%s", text.c_str());
-  }
+  std::string FirstError() const;
+  void Notice(uint32_t w, const std::string& text);
+  uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const;
+  static void Raise(std::atomic<int64_t>* most, int64_t to);
 };
 
 // A ledger that forked processes share.
@@ -95,11 +63,7 @@ struct LedgerUnmap {
 };
 using SharedLedger = std::unique_ptr<Ledger, LedgerUnmap>;
 
-inline SharedLedger NewLedger() {
-  void* memory = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return SharedLedger(new (memory) Ledger());
-}
+SharedLedger NewLedger();
 
 }  // namespace het::testing
 

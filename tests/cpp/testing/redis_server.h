@@ -4,24 +4,12 @@
 #define HET_TESTS_CPP_TESTING_REDIS_SERVER_H_
 
 #include <hiredis/hiredis.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace het::testing {
@@ -43,46 +31,15 @@ class RedisServer {
   using Arguments = std::vector<std::string>;
 
   // Why no server with the module can run here; empty when one can.
-  static std::string Missing() {
-    if (!std::filesystem::exists(HET_REDIS_MODULE)) return std::string(HET_REDIS_MODULE) + " is not built";
-    if (std::system(("command -v " + Program() + " >/dev/null 2>&1").c_str()) != 0) {
-      return Program() + " is not installed (apt-get install redis-server)";
-    }
-    return "";
-  }
+  static std::string Missing();
   // HET_TEST_SERVER in the environment names another, such as valkey-server.
-  static std::string Program() {
-    const char* program = std::getenv("HET_TEST_SERVER");
-    return program != nullptr && *program != '\0' ? program : "redis-server";
-  }
+  static std::string Program();
   // A TCP port that nobody listens on.
-  static int FreePort() {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0) return 0;
-    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    close(fd);
-    return ntohs(address.sin_port);
-  }
+  static int FreePort();
 
   // `settings` come behind the defaults and win: {"--appendonly", "yes"}.
-  explicit RedisServer(Arguments settings = {}) : settings_(std::move(settings)) {
-    char path[] = "/tmp/het_redis_XXXXXX";
-    dir_ = mkdtemp(path);
-    Start();
-  }
-  ~RedisServer() {
-    Kill();
-    // A child that was saving may write for a moment yet.
-    for (int tries = 0; tries < 100 && std::filesystem::exists(dir_); ++tries) {
-      std::error_code error;
-      std::filesystem::remove_all(dir_, error);
-      if (error) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
+  explicit RedisServer(Arguments settings = {});
+  ~RedisServer();
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
@@ -90,111 +47,26 @@ class RedisServer {
   bool up() const { return context_ != nullptr; }
   const std::string& dir() const { return dir_; }
   pid_t pid() const { return pid_; }
-  std::string Log() const {
-    std::ostringstream text;
-    text << std::ifstream(dir_ + "/log").rdbuf();
-    return text.str();
-  }
+  std::string Log() const;
 
   // True when the server answers, false when it ended instead.
-  bool Start() {
-    Arguments args = {Program(),
-                      "--port",
-                      "0",
-                      "--unixsocket",
-                      dir_ + "/socket",
-                      "--dir",
-                      dir_,
-                      "--logfile",
-                      dir_ + "/log",
-                      "--save",
-                      "",
-                      "--loadmodule",
-                      HET_REDIS_MODULE,
-                      "--enable-debug-command",
-                      "yes"};
-    args.insert(args.end(), settings_.begin(), settings_.end());
-    std::vector<char*> argv;
-    for (std::string& arg : args) argv.push_back(arg.data());
-    argv.push_back(nullptr);
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      execvp(argv[0], argv.data());
-      _exit(127);
-    }
-    for (int tries = 0; tries < 3000; ++tries) {
-      if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
-        pid_ = -1;
-        return false;
-      }
-      context_.reset(redisConnectUnix((dir_ + "/socket").c_str()));
-      if (context_ != nullptr && context_->err == 0 && Command({"PING"}).text == "PONG") return true;
-      context_.reset();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
+  bool Start();
   // kill -9.
-  void Kill() {
-    context_.reset();
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-    std::filesystem::remove(dir_ + "/socket");
-  }
-  bool Restart() {
-    Kill();
-    return Start();
-  }
+  void Kill();
+  bool Restart();
 
-  RedisReply Command(const Arguments& args) {
-    std::vector<const char*> pointers;
-    std::vector<size_t> sizes;
-    for (const std::string& arg : args) {
-      pointers.push_back(arg.data());
-      sizes.push_back(arg.size());
-    }
-    if (context_ == nullptr) return RedisReply();
-    auto* reply = static_cast<redisReply*>(
-        redisCommandArgv(context_.get(), static_cast<int>(args.size()), pointers.data(), sizes.data()));
-    if (reply == nullptr) return RedisReply();
-    RedisReply copy = Copy(*reply);
-    freeReplyObject(reply);
-    return copy;
-  }
+  RedisReply Command(const Arguments& args);
   // One number of INFO; -1 when it is not there.
-  int64_t Info(const std::string& section, const std::string& field) {
-    std::istringstream lines(Command({"INFO", section}).text);
-    for (std::string line; std::getline(lines, line);) {
-      if (line.compare(0, field.size() + 1, field + ":") == 0)
-        return std::atoll(line.c_str() + field.size() + 1);
-    }
-    return -1;
-  }
+  int64_t Info(const std::string& section, const std::string& field);
   // Waits until INFO says so.
-  bool Await(const std::string& section, const std::string& line) {
-    for (int tries = 0; tries < 3000; ++tries) {
-      if (Command({"INFO", section}).text.find(line) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
+  bool Await(const std::string& section, const std::string& line);
 
  private:
   struct Disconnect {
     void operator()(redisContext* context) const { redisFree(context); }
   };
 
-  static RedisReply Copy(const redisReply& reply) {
-    RedisReply copy;
-    copy.type = reply.type;
-    copy.text = reply.str == nullptr ? "" : std::string(reply.str, reply.len);
-    copy.integer = reply.integer;
-    for (size_t i = 0; i < reply.elements; ++i) copy.elements.push_back(Copy(*reply.element[i]));
-    return copy;
-  }
+  static RedisReply Copy(const redisReply& reply);
 
   Arguments settings_;
   std::string dir_;

@@ -2,8 +2,6 @@
 #ifndef HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
 #define HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,103 +15,23 @@ namespace het::testing {
 class RedisShards {
  public:
   // `settings` go to every server. With one shard and no replica there is no cluster.
-  explicit RedisShards(size_t shards, const RedisServer::Arguments& settings = {}, size_t replicas = 0) {
-    if (shards + replicas == 1) {
-      servers_.push_back(std::make_unique<RedisServer>(settings));
-      EXPECT_TRUE(servers_[0]->up()) << servers_[0]->Log();
-      return;
-    }
-    for (size_t i = 0; i < shards + replicas; ++i) {
-      RedisServer::Arguments own = settings;
-      ports_.push_back(RedisServer::FreePort());
-      buses_.push_back(RedisServer::FreePort());
-      for (const std::string& word :
-           RedisServer::Arguments{"--port", std::to_string(ports_[i]), "--bind", "127.0.0.1",
-                                  "--cluster-enabled", "yes", "--cluster-port", std::to_string(buses_[i]),
-                                  "--cluster-node-timeout", "3000", "--repl-diskless-sync-delay", "0"}) {
-        own.push_back(word);
-      }
-      servers_.push_back(std::make_unique<RedisServer>(own));
-      EXPECT_TRUE(servers_[i]->up()) << servers_[i]->Log();
-    }
-    for (size_t i = 0; i < shards; ++i) {
-      Expect(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(i * kSlots / shards),
-                 std::to_string((i + 1) * kSlots / shards - 1)});
-    }
-    for (size_t i = 0; i < servers_.size(); ++i) {
-      Expect(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
-      if (i == 0) continue;
-      Expect(0, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(ports_[i]), std::to_string(buses_[i])});
-    }
-    for (size_t i = 0; i < shards; ++i) AwaitCluster(i);
-    for (size_t i = shards; i < servers_.size(); ++i) {
-      const std::string master = Id(i % shards);
-      Await([&] { return (*this)[i].Command({"CLUSTER", "REPLICATE", master}).ok(); });
-      EXPECT_TRUE((*this)[i].Await("replication", "master_link_status:up")) << (*this)[i].Log();
-    }
-    // Every master names the replicas, to whoever asks for the map.
-    for (size_t i = 0; i < shards && replicas > 0; ++i) {
-      Await([&] {
-        size_t named = 0;
-        for (const RedisReply& range : servers_[i]->Command({"CLUSTER", "SLOTS"}).elements)
-          named += range.elements.size() - 3;
-        return named == replicas;
-      });
-    }
-  }
+  explicit RedisShards(size_t shards, const RedisServer::Arguments& settings = {}, size_t replicas = 0);
 
   size_t size() const { return servers_.size(); }
   RedisServer& operator[](size_t i) { return *servers_[i]; }
   // Of the first server and the last.
-  ServerAddress address() const {
-    if (ports_.empty()) return ParseServerAddress("unix://" + servers_[0]->dir() + "/socket").value();
-    return ParseServerAddress("redis://" + Endpoint(0) + "," + Endpoint(ports_.size() - 1)).value();
-  }
+  ServerAddress address() const;
   ServerAddress AddressOf(size_t i) const { return ParseServerAddress("redis://" + Endpoint(i)).value(); }
-  void AwaitCluster(size_t i) {
-    Await([&] {
-      return servers_[i]->Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
-    });
-  }
+  void AwaitCluster(size_t i);
   // Which server says that it has the slots of `key`, or size().
-  size_t OwnerOf(const std::string& key) {
-    for (size_t i = 0; i < servers_.size(); ++i) {
-      if (!servers_[i]->up()) continue;
-      const RedisReply reply = servers_[i]->Command({"OBJECT", "ENCODING", key});
-      if (!reply.StartsWith("MOVED") && !reply.StartsWith("ASK")) return i;
-    }
-    return servers_.size();
-  }
+  size_t OwnerOf(const std::string& key);
   // Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
-  void Move(const std::string& key, size_t from, size_t to) {
-    const std::string slot = std::to_string(SlotOf(key));
-    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
-    Expect(to, {"CLUSTER", "SETSLOT", slot, "IMPORTING", Id(from)});
-    pause();
-    Expect(from, {"CLUSTER", "SETSLOT", slot, "MIGRATING", Id(to)});
-    pause();
-    Expect(from, {"MIGRATE", "127.0.0.1", std::to_string(ports_[to]), key, "0", "20000"});
-    pause();
-    Expect(to, {"CLUSTER", "SETSLOT", slot, "NODE", Id(to)});
-    pause();
-    Expect(from, {"CLUSTER", "SETSLOT", slot, "NODE", Id(to)});
-  }
+  void Move(const std::string& key, size_t from, size_t to);
 
  private:
-  void Expect(size_t i, const RedisServer::Arguments& command) {
-    const RedisReply reply = servers_[i]->Command(command);
-    EXPECT_TRUE(reply.ok()) << command[0] << " " << command[1] << ": " << reply.text;
-  }
+  void Expect(size_t i, const RedisServer::Arguments& command);
   std::string Endpoint(size_t i) const { return "127.0.0.1:" + std::to_string(ports_[i]); }
   std::string Id(size_t i) { return servers_[i]->Command({"CLUSTER", "MYID"}).text; }
-  template <typename Fn>
-  static void Await(Fn done) {
-    for (int tries = 0; tries < 1000; ++tries) {
-      if (done()) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << "the cluster does not come up";
-  }
 
   std::vector<std::unique_ptr<RedisServer>> servers_;
   std::vector<int> ports_, buses_;

@@ -2,23 +2,14 @@
 #ifndef HET_TESTS_CPP_TESTING_TEMP_FOLDER_H_
 #define HET_TESTS_CPP_TESTING_TEMP_FOLDER_H_
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 namespace het::testing {
 
 class TempFolder {
  public:
-  TempFolder() {
-    char path[] = "/tmp/het_files_XXXXXX";
-    path_ = mkdtemp(path);
-  }
-  ~TempFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
+  TempFolder();
+  ~TempFolder();
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
 

@@ -29,51 +29,13 @@ class TestStep {
   };
 
   // Duplicates are for batch_plan_test: here every key counts once, in the order in which it came.
-  void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys) {
-    for (Key key : keys) {
-      if (!seen_.insert({schema.id(), key}).second) continue;
-      const uint64_t hash = HashKey(key, store.hash_seed);
-      Part& part = parts_[{PartitionOf(hash, store.count), schema.id()}];
-      part.table = schema.id();
-      part.partition = PartitionOf(hash, store.count);
-      part.dim = schema.dim();
-      part.keys.push_back(key);
-      part.hashes.push_back(hash);
-      part.rows.push_back(kNoRow);
-      part.values.push_back(nullptr);
-      part.touched.push_back(1);
-      part.sums.resize(part.keys.size() * schema.dim());
-    }
-  }
+  void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys);
   // In order of partition, then table.
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
 
-  CachedRead* MakeRead(uint32_t check_ahead = 0) {
-    read_ = CachedRead();
-    read_.kind = 1;
-    read_.check_ahead = check_ahead;
-    for (auto& [where, p] : parts_) {
-      read_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
-                             p.rows.data(), p.values.data()});
-    }
-    return &read_;
-  }
-  CachedWrite* MakeWrite(float learning_rate) {
-    write_ = CachedWrite();
-    for (auto& [where, p] : parts_) {
-      write_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(),
-                              p.rows.data(), p.sums.data(), p.touched.data(), learning_rate});
-    }
-    return &write_;
-  }
-  const float* Value(uint64_t table, Key key) {
-    for (auto& [where, p] : parts_) {
-      for (size_t u = 0; u < p.keys.size(); ++u) {
-        if (p.table == table && p.keys[u] == key) return p.values[u];
-      }
-    }
-    return nullptr;
-  }
+  CachedRead* MakeRead(uint32_t check_ahead = 0);
+  CachedWrite* MakeWrite(float learning_rate);
+  const float* Value(uint64_t table, Key key);
 
   bool SameKeys(const TestStep& other) const { return seen_ == other.seen_; }
 
