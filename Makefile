@@ -59,8 +59,8 @@ $(STAMP215): | system
 # --- build ----------------------------------------------------------------------------------------
 .PHONY: build plugin
 CMAKE_ARGS = -DPython3_EXECUTABLE="$(abspath $(PY))" -DHET_MARCH="$(HET_MARCH)"
-# $(call cmake,PRESET,TARGET)
-cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) && cmake --build --preset $(1) --target $(2) -j $(JOBS)'
+# $(call cmake,PRESET,TARGET,MORE_ARGUMENTS)
+cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --preset $(1) --target $(2) -j $(JOBS)'
 
 build: setup ## plugin, C++ tests and libhet_testing.so; HET_MARCH= builds for older CPUs
 	@$(STAGE) build "native build, all of it (only what changed)" $(call cmake,release,all)
@@ -82,10 +82,12 @@ PYTEST := -m pytest -n $(JOBS) --dist loadfile
 test-cpp: build
 	@$(STAGE) ctest "C++ tests, release" ctest --preset release -j $(JOBS)
 
-test-sanitizers: setup
-	@$(STAGE) build-asan-ubsan "C++ tests, build with ASan and UBSan (memory errors)" $(call cmake,asan-ubsan,all)
+# Redis loads the module of the release build: its server has no sanitizer.
+MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
+test-sanitizers: build
+	@$(STAGE) build-asan-ubsan "C++ tests, build with ASan and UBSan (memory errors)" $(call cmake,asan-ubsan,all,$(MODULE))
 	@$(STAGE) ctest-asan-ubsan "C++ tests under ASan and UBSan" ctest --preset asan-ubsan -j $(JOBS)
-	@$(STAGE) build-tsan "C++ tests, build with TSan (data races)" $(call cmake,tsan,all)
+	@$(STAGE) build-tsan "C++ tests, build with TSan (data races)" $(call cmake,tsan,all,$(MODULE))
 	@$(STAGE) ctest-tsan "C++ tests under TSan" ctest --preset tsan -j $(JOBS)
 
 test-tf215: build venv215
@@ -125,10 +127,11 @@ lint: setup ## clang-format, ruff and mypy: complain, change nothing
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
+DIST ?= dist
 wheel: setup ## dist/het_tf-*.whl
 	@$(STAGE) wheel "wheel (plugin built against the TensorFlow in $(VENV))" \
-	  $(PY) -m pip wheel --no-build-isolation --no-deps -w dist .
-	@ls dist/*.whl
+	  $(PY) -m pip wheel --no-build-isolation --no-deps -w "$(DIST)" .
+	@ls "$(DIST)"/*.whl
 
 doctor: ## what was built, against what, and what is missing
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor

@@ -6,7 +6,8 @@ endif()
 
 find_program(HET_CCACHE ccache)
 if(HET_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HET_CCACHE}")
+  # Without this it does not keep what was compiled with a precompiled header (the tests).
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${HET_CCACHE}")
 endif()
 
 if(HET_MARCH STREQUAL "default")

@@ -83,12 +83,20 @@ void Engine::LeaveToBackground() {
 }
 
 void Engine::ServePrefetches() {
-  // Either the client is free here, or its holder finds afterwards what was added before.
-  while (!prefetches_->empty()) {
+  // Either the client is free here, or its holder finds afterwards what was added before. But he is no
+  // servant of threads that add faster than he starts: a lookup would not return, and a fork would wait for
+  // the background thread's turn to end. What is left after a few rounds is that thread's next turn's.
+  constexpr int kRounds = 4;
+  for (int round = 1; round <= kRounds && !prefetches_->empty(); ++round) {
     const std::unique_lock<std::mutex> lock(client_mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
     StartPrefetches();
-    LeaveToBackground();
+    if (round < kRounds) {
+      LeaveToBackground();
+    } else {
+      asleep_ = false;
+      background_.Wake();
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "het_tf/core/checkpoint/shown_json.h"
 #include "het_tf/core/schema.h"
 
 namespace het {
@@ -31,9 +32,6 @@ constexpr ColumnKind kKinds[kRowColumns] = {
 };
 
 Status Wrong(const std::string& what) { return InvalidArgument("not a file of rows: " + what); }
-
-// Of a hostile header: not all of it.
-std::string Shown(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
 
 uint64_t WidthOf(const RowTable& table, RowColumn column) {
   return column == kValuesColumn ? table.dim : column == kSlotsColumn ? table.slot_floats : 1;
@@ -68,7 +66,7 @@ Status ParseTensor(const std::string& name, const Json& entry, uint64_t data, ui
     return Wrong(of + "has other fields than dtype, shape and data_offsets");
   }
   if (entry["dtype"] != kind.dtype)
-    return Wrong(of + "has dtype " + Shown(entry["dtype"]) + ", not " + kind.dtype);
+    return Wrong(of + "has dtype " + ShownJson(entry["dtype"]) + ", not " + kind.dtype);
   const Json& shape = entry["shape"];
   const Json& offsets = entry["data_offsets"];
   uint64_t rows = 0;
@@ -77,16 +75,17 @@ Status ParseTensor(const std::string& name, const Json& entry, uint64_t data, ui
   uint64_t end = 0;
   if (!shape.is_array() || shape.size() != (kind.matrix ? 2u : 1u) || !Number(shape[0], &rows) ||
       (kind.matrix && !Number(shape[1], &width)) || width == 0 || width > kMostFloats) {
-    return Wrong(of + "has the shape " + Shown(shape));
+    return Wrong(of + "has the shape " + ShownJson(shape));
   }
   if (!offsets.is_array() || offsets.size() != 2 || !Number(offsets[0], &begin) ||
       !Number(offsets[1], &end) || begin > end || end > file_bytes - data) {
-    return Wrong(of + "has the offsets " + Shown(offsets) + ", in " + std::to_string(file_bytes - data) +
+    return Wrong(of + "has the offsets " + ShownJson(offsets) + ", in " + std::to_string(file_bytes - data) +
                  " bytes of data");
   }
   const uint64_t row_bytes = kind.item_bytes * width;  // no overflow: width is bounded
   if ((end - begin) % row_bytes != 0 || (end - begin) / row_bytes != rows) {
-    return Wrong(of + "has the shape " + Shown(shape) + ", but " + std::to_string(end - begin) + " bytes");
+    return Wrong(of + "has the shape " + ShownJson(shape) + ", but " + std::to_string(end - begin) +
+                 " bytes");
   }
   if (column == kValuesColumn) table->dim = static_cast<uint32_t>(width);
   if (column == kSlotsColumn) table->slot_floats = static_cast<uint32_t>(width);
@@ -121,8 +120,8 @@ Status CheckMetadata(const Json& header) {
   }
   const Json version = metadata->value("version", Json());
   if (version == kVersion) return Status();
-  return InvalidArgument("the file of rows has version " + Shown(version) + "; this het_tf reads version " +
-                         kVersion + ": upgrade it");
+  return InvalidArgument("the file of rows has version " + ShownJson(version) +
+                         "; this het_tf reads version " + kVersion + ": upgrade it");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "het_tf/core/bytes.h"
 #include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/shown_json.h"
 #include "het_tf/core/shard.h"
 
 namespace het {
@@ -18,8 +19,6 @@ constexpr uint64_t kVerifyBytes = uint64_t{1} << 20;
 bool Is(const Json& entry, const char* field, const Json& wanted) {
   return entry.is_object() && entry.value(field, Json()) == wanted;
 }
-
-std::string Shown(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
 
 }  // namespace
 
@@ -87,7 +86,8 @@ Status RowReader::VerifyTensor(const RowTable& table, RowColumn column, const Js
   const std::string of = "tensor '" + table.TensorName(column) + "' (bytes " + std::to_string(tensor.begin) +
                          " to " + std::to_string(tensor.begin + tensor.bytes()) + ") ";
   if (!Is(entry, "rows", tensor.rows)) {
-    return Damaged(of + "has " + std::to_string(tensor.rows) + " rows; its manifest says " + Shown(entry));
+    return Damaged(of + "has " + std::to_string(tensor.rows) + " rows; its manifest says " +
+                   ShownJson(entry));
   }
   Buffer<uint8_t> some;
   some.Resize(static_cast<size_t>(std::min(kVerifyBytes, tensor.bytes())));
@@ -105,7 +105,7 @@ Status RowReader::VerifyTensor(const RowTable& table, RowColumn column, const Js
     done += bytes;
   }
   if (!Is(entry, "crc32c", Crc32cText(crc))) {
-    return Damaged(of + "has the CRC-32C " + Crc32cText(crc) + "; its manifest says " + Shown(entry));
+    return Damaged(of + "has the CRC-32C " + Crc32cText(crc) + "; its manifest says " + ShownJson(entry));
   }
   return bad_clock ? Damaged(of + "has a clock out of range") : Status();
 }
@@ -116,11 +116,11 @@ Status RowReader::Verify(const Json& entry) const {
     return InvalidArgument("the manifest's entry of '" + path() + "' is no JSON object");
   if (!Is(entry, "bytes", bytes_)) {
     return Damaged("it has " + std::to_string(bytes_) + " bytes; its manifest says " +
-                   Shown(entry.value("bytes", Json())));
+                   ShownJson(entry.value("bytes", Json())));
   }
   if (!Is(entry, "header_crc32c", Crc32cText(header_crc_))) {
     return Damaged("its header has the CRC-32C " + Crc32cText(header_crc_) + "; its manifest says " +
-                   Shown(entry.value("header_crc32c", Json())));
+                   ShownJson(entry.value("header_crc32c", Json())));
   }
   const auto order = InOrder(tables_);
   const Json tensors = entry.value("tensors", Json());
