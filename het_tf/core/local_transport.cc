@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "het_tf/core/steady_seconds.h"
+
 namespace het {
 
 uint32_t LocalTransport::partitions() const { return service_->partitions(); }
@@ -37,8 +39,6 @@ void LocalTransport::Sleep(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-double LocalTransport::Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double LocalTransport::Now() { return SteadySeconds(); }
 
 }  // namespace het

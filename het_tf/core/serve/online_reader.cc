@@ -9,15 +9,12 @@
 
 #include "het_tf/core/client.h"
 #include "het_tf/core/serve/online_exchange.h"
+#include "het_tf/core/steady_seconds.h"
 
 namespace het::serve {
 namespace {
 
 constexpr double kTellSeconds = 5;  // between two notices
-
-double SteadySeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // What a lookup has to ask, each row once, and where the answers go.
 class Open {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "het_tf/core/client.h"
+#include "het_tf/core/steady_seconds.h"
 #include "het_tf/ps/client/keyspace.h"
 
 namespace het {
@@ -23,10 +24,6 @@ constexpr double kAnswerSeconds = 5;
 constexpr size_t kMostOthers = 32;
 
 constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is not one that Redis gives";
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // HOST:PORT; an empty host is that of `from`.
 bool ParseEndpoint(const std::string& text, const ServerNode& from, ServerNode* node) {
@@ -187,23 +184,23 @@ Status RedisCluster::Refresh(double seconds) {
 
 Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<std::string>& words,
                                      double seconds, bool repeatable) {
-  const double start = Now();
+  const double start = SteadySeconds();
   const double end = start + seconds;
   double notice = kNoticeSeconds;
   const uint32_t slot = SlotOf(key);
   Status last;
   const ServerNode* asked = nullptr;  // an ASK answer: once, at this server
   Redirect redirect;
-  while (Now() < end) {
+  while (SteadySeconds() < end) {
     if (!known()) {
-      last = Refresh(end - Now());
+      last = Refresh(end - SteadySeconds());
       if (!last.ok()) return last;
     }
     const ServerNode node = asked != nullptr ? *asked : NodeOf(slot);
     RedisConnection* connection = ConnectionTo(node);
-    if (asked != nullptr) static_cast<void>(connection->Ask({"ASKING"}, end - Now()));
+    if (asked != nullptr) static_cast<void>(connection->Ask({"ASKING"}, end - SteadySeconds()));
     asked = nullptr;
-    auto reply = connection->Ask(words, std::max(end - Now(), 0.01));
+    auto reply = connection->Ask(words, std::max(end - SteadySeconds(), 0.01));
     if (reply.ok() && reply.value().ok()) return reply;
     if (reply.ok()) {
       const std::string error = reply.value().text();
@@ -222,11 +219,11 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
       if (!repeatable && connection->wrote()) {
         return Status(Code::kUnavailable, last.message() + "; what was asked may have been done or not");
       }
-      static_cast<void>(Refresh(std::max(end - Now(), 0.01)));  // the server may have a successor
+      static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));  // the server may have a successor
     }
-    if (notice_ != nullptr && Now() >= start + notice) {
-      notice_(words[0] + " " + key + " waited for " + Seconds(std::floor(Now() - start)) + "; " +
-              last.message() + "; it is tried again for " + Seconds(std::ceil(end - Now())));
+    if (notice_ != nullptr && SteadySeconds() >= start + notice) {
+      notice_(words[0] + " " + key + " waited for " + Seconds(std::floor(SteadySeconds() - start)) + "; " +
+              last.message() + "; it is tried again for " + Seconds(std::ceil(end - SteadySeconds())));
       notice *= 2;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -238,7 +235,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
 
 Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds,
                             std::vector<RedisReply>* replies, const char* fine) {
-  const double end = Now() + seconds;
+  const double end = SteadySeconds() + seconds;
   const auto is_fine = [fine](const std::string& error) {
     return fine != nullptr && error.find(fine) != std::string::npos;
   };
@@ -262,7 +259,7 @@ Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds
   }
   for (size_t i = 0; i < commands.size(); ++i) {
     if (answered[i]) continue;
-    auto reply = Ask(commands[i].key, commands[i].words, std::max(end - Now(), 0.01));
+    auto reply = Ask(commands[i].key, commands[i].words, std::max(end - SteadySeconds(), 0.01));
     if (!reply.ok()) {
       if (is_fine(reply.status().message())) continue;
       return reply.status();

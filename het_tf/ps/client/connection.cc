@@ -14,8 +14,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
+
+#include "het_tf/core/steady_seconds.h"
 
 namespace het {
 namespace {
@@ -31,17 +32,13 @@ void AppendWord(Bytes* bytes, const std::string& word) {
 // An answer that comes byte by byte ends too, after so many times the seconds that one may take.
 constexpr double kMostTimes = 10;
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string Errno() { return std::strerror(errno); }
 
 }  // namespace
 
 RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
                                  BytePool* pool)
-    : node_(node), moved_at_(Now()), pool_(pool), reader_(pool) {
+    : node_(node), moved_at_(SteadySeconds()), pool_(pool), reader_(pool) {
   if (Resolve()) Connect();
   if (closed() || password.empty()) return;
   awaits_auth_ = true;
@@ -146,7 +143,8 @@ void RedisConnection::Enqueue(const std::vector<std::string>& words) {
 double RedisConnection::moved_at() {
   // The kernel takes megabytes at once, and a slow link carries them for long.
   int unsent = 0;
-  if (!closed() && ioctl(fd_, SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_) moved_at_ = Now();
+  if (!closed() && ioctl(fd_, SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_)
+    moved_at_ = SteadySeconds();
   unsent_ = unsent;
   return moved_at_;
 }
@@ -171,7 +169,7 @@ void RedisConnection::Write() {
       return Close("writing to " + node_.ToString() + ": " + Errno());
     }
     wrote_ = true;
-    moved_at_ = Now();
+    moved_at_ = SteadySeconds();
     for (size_t left = static_cast<size_t>(written); !queue_.empty();) {
       Outgoing& front = queue_.front();
       const size_t rest = front.bytes.size() - front.written;
@@ -206,7 +204,7 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) Close("reading from " + node_.ToString() + ": " + Errno());
       return;
     }
-    moved_at_ = Now();
+    moved_at_ = SteadySeconds();
     const size_t before = replies->size();
     const size_t direct = std::min(static_cast<size_t>(got), room.size());
     reader_.Took(direct);
@@ -229,10 +227,11 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
 Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
                             std::vector<RedisReply>* replies) {
   for (const std::vector<std::string>& words : commands) Enqueue(words);
-  const double start = Now();
+  const double start = SteadySeconds();
   while (!closed() && replies->size() < commands.size()) {
     Write();
-    const double left = std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - Now();
+    const double left =
+        std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - SteadySeconds();
     if (left <= 0)
       Close(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s");
     if (closed()) break;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "het_tf/core/steady_seconds.h"
 #include "het_tf/ps/client/keyspace.h"
 
 namespace het {
@@ -325,8 +326,6 @@ void RedisTransport::Sleep(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-double RedisTransport::Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double RedisTransport::Now() { return SteadySeconds(); }
 
 }  // namespace het
