@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis_server.h"
 #include "tests/cpp/testing/remote_worker.h"
 
@@ -99,11 +100,12 @@ TEST_F(RedisPrefetchTest, ThreadsThatTrainReadAndPrefetch) {
   threads.emplace_back([&] {
     while (!stop.load()) EXPECT_TRUE(worker.engine().Flush().ok());
   });
-  for (int64_t i = 0; i < 300; ++i) worker.Train({i % 50, 77, 100 + i % 7});
+  const int64_t rounds = static_cast<int64_t>(50 * Scaled(6));
+  for (int64_t i = 0; i < rounds; ++i) worker.Train({i % 50, 77, 100 + i % 7});
   stop.store(true);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(worker.Value(77), 300);
-  EXPECT_EQ(worker.Value(49), 6);
+  EXPECT_EQ(worker.Value(77), rounds);
+  EXPECT_EQ(worker.Value(49), rounds / 50);
 }
 
 // Forks while other threads prefetch. The child has none of them, and all that they held is free there.
@@ -123,7 +125,8 @@ TEST_F(RedisPrefetchTest, ForksWhileThreadsPrefetch) {
     });
   }
   int64_t children = 0;
-  for (int round = 1; round <= 30; ++round) {
+  const int rounds = static_cast<int>(3 + Scaled(27));
+  for (int round = 1; round <= rounds; ++round) {
     worker.Train({1, 2});
     const pid_t child = fork();
     if (child == 0) {
@@ -142,7 +145,7 @@ TEST_F(RedisPrefetchTest, ForksWhileThreadsPrefetch) {
   }
   stop.store(true);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(worker.Value(1), 30);
+  EXPECT_EQ(worker.Value(1), rounds);
   EXPECT_EQ(worker.Value(3), 2 * children);
 }
 
