@@ -290,7 +290,7 @@ TEST_P(Refusals, NothingIsLostOrDoubled) {
   }
   const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : AddressOf(server);
   ClientConfig config;
-  config.deadline = 0.5;
+  config.deadline = 2;
   RemoteWorker worker(address, config);
   ASSERT_TRUE(worker.ok());
   std::vector<int64_t> ids;

@@ -153,8 +153,8 @@ TEST_F(RedisPrefetchTest, ForksWhileThreadsPrefetch) {
 TEST_F(RedisPrefetchTest, TroubleIsTheLookupsToTell) {
   RedisServer server(RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
   ClientConfig config;
-  config.request_timeout = 0.5;
-  config.deadline = 1;
+  config.request_timeout = 1;
+  config.deadline = 3;
   RemoteWorker worker(AddressOf(server), config, 0);
   ASSERT_TRUE(worker.ok());
   worker.Train({1});
