@@ -31,10 +31,11 @@ assert loss[-1] < 0.9 * loss[0], loss
 
 
 def run(*command, **options):
-    # The tools of this environment (cmake, ninja) are used; its copy of the source tree is not.
+    # This environment's copy of the source tree is not used.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["HET_CUDA_ARCH"] = "ptx"  # the quickest to build
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    if command[0] != "make":  # the tools of this environment (cmake, ninja) are
+        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     done = subprocess.run(
         [str(part) for part in command],
         env=environment,
