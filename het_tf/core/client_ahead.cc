@@ -91,7 +91,7 @@ void Client::ReadAhead(const CachedRead& wanted) {
       }
       fetch->sections.push_back({cache, {}, {}, {}});
       ReadPart::Section& section = fetch->sections.back();
-      section.fetches.reserve(end);
+      section.fetches.reserve(end);  // for its checks too: to ask again (Requeue) takes no memory
       for (size_t u = 0; u < end; ++u) {
         const uint32_t line = part.rows[u];
         if (line != kNoRow) {
@@ -231,6 +231,7 @@ void Client::AskLate(ReadOp* op, ReadOp::Late late) {
       TableCache* const cache = waited.cache;
       const bool check = !op->ahead || (op->checked && cache->config().pull_bound > 0);
       ReadPart::Section section{cache, {}, {}, {}};
+      section.fetches.reserve(waited.fetches.size());  // as in ReadAhead
       lines.clear();
       for (Key key : waited.fetches) {
         const uint32_t line = cache->lines().Find(key);

@@ -2,6 +2,7 @@
 // the lookup then does without, and when it checks all the same.
 #include <gtest/gtest.h>
 
+#include "het_tf/core/alloc.h"
 #include "tests/cpp/testing/schedule.h"
 #include "tests/cpp/testing/world_test.h"
 
@@ -187,6 +188,48 @@ TEST_F(CheckingAhead, WhatIsInvalidIsFetchedAhead) {
   EXPECT_EQ(WhatWasAsked().requests, 0u);
   EXPECT_EQ(cache()->Pinned(), 0u);
   Drained();
+}
+
+// Checks that are on their way become fetches, and memory ends meanwhile: the lookup asks for itself, and
+// waits for nothing that is lost. `late`: the checks are of rows that were on their way for another batch.
+TEST_F(CheckingAhead, MemoryEndsWhenAPartitionComesToLifeAgain) {
+  std::vector<Key> keys;
+  for (Key key = 1; key <= 40; ++key) keys.push_back(key);
+  for (const bool late : {false, true}) {
+    size_t ended = 0;
+    for (size_t room = 0; room < 6000; room += 32) {
+      MakeAhead(10);
+      Train(0, late ? std::vector<Key>{99} : keys);
+      net().HoldReplies(0, true);
+      if (late) {
+        Prefetch(keys);
+        Prefetch({keys.begin() + 1, keys.end()});
+      }
+      world().Restart(0, world().Snapshot(0), /*close=*/false);
+      if (!late) Prefetch(keys);
+      net().HoldReplies(0, false);
+      if (late) {
+        Settle();  // the rows, from before
+        net().HoldReplies(0, true);
+        Settle();  // their checks go out
+        net().HoldReplies(0, false);
+      }
+      SetAllocLimit(AllocatedBytes() + room);
+      try {
+        Settle();
+      } catch (const std::bad_alloc&) {
+        ++ended;
+      }
+      SetAllocLimit(SIZE_MAX);
+      const std::vector<Key> batch(keys.begin() + (late ? 1 : 0), keys.end());
+      auto step = world().NewStep({batch});
+      const Status status = world().Read(0, step.get());
+      ASSERT_TRUE(status.ok()) << late << ", " << room << " bytes: " << status.message();
+      ASSERT_TRUE(world().Write(0, step.get()).ok());
+      Drained();
+    }
+    EXPECT_GT(ended, 0u);
+  }
 }
 
 TEST_F(CheckingAhead, ARowOnItsWayForTheBatchBeforeIsCheckedWhenItIsHere) {

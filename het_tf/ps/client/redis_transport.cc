@@ -312,13 +312,16 @@ void RedisTransport::Reset(uint32_t partition) {
     if (server->Owes(partition)) servers.push_back(server.get());
   }
   if (servers.empty()) servers.push_back(ServerOf(partition));
-  const auto of_partition = [partition](const Event& event) { return event.partition == partition; };
+  const auto told = [partition](const Event& event) {
+    return event.kind == Event::kClosed && event.partition == partition;
+  };
   for (Server* server : servers) {
     server->connection->Close("the client gave up on an answer");
     Lost(server);
   }
-  // The others on the connections are told; this partition's client knows.
-  events_.erase(std::remove_if(events_.begin(), events_.end(), of_partition), events_.end());
+  // The others on the connections are told; this partition's client knows. Answers stay: they may have parts
+  // of others, and one that comes late is of a request that is not awaited any more.
+  events_.erase(std::remove_if(events_.begin(), events_.end(), told), events_.end());
   asked_.erase(partition);
 }
 
