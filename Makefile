@@ -77,7 +77,7 @@ train: plugin ## train Wide & Deep on the census data, from nothing
 # --- test -----------------------------------------------------------------------------------------
 .PHONY: test test-fast test-all test-cpp test-sanitizers test-tf215
 # A file of tests stays in one process: its tests share a server.
-PYTEST := -m pytest -n $(JOBS) --dist loadfile
+PYTEST := -m pytest -n $(JOBS) --dist loadfile --durations=20
 
 test-cpp: build
 	@$(STAGE) ctest "C++ tests, release" ctest --preset release -j $(JOBS)
@@ -90,12 +90,14 @@ test-sanitizers: build
 	@$(STAGE) build-tsan "C++ tests, build with TSan (data races)" $(call cmake,tsan,all,$(MODULE))
 	@$(STAGE) ctest-tsan "C++ tests under TSan" ctest --preset tsan -j $(JOBS)
 
+# Servers, jobs of several processes and examples are slow: `make test` runs them on the newer TensorFlow.
+TF215_TESTS = tf215 and not slow and not long
 test-tf215: build venv215
 	@$(STAGE) --show pytest-tf215 "Python tests on TensorFlow 2.15 (the same libhet_tf.so)" \
-	  $(PY215) $(PYTEST) -m "tf215 and not long" -q
+	  $(PY215) $(PYTEST) -m "$(TF215_TESTS)" -q
 
 # pytest comes last: its summary is the last thing to be seen.
-test: test-cpp test-sanitizers test-tf215 ## every test but those that take minutes, on two TensorFlows
+test: test-cpp test-sanitizers test-tf215 ## every test but those that take minutes; on TensorFlow 2.15 the fast ones
 	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21" $(PY) $(PYTEST) -m "not long"
 
 test-fast: build ## fast tests only (about five minutes)
@@ -103,7 +105,8 @@ test-fast: build ## fast tests only (about five minutes)
 	  env HET_TEST_SCALE=0.1 ctest --preset release -j $(JOBS) -L test
 	@$(STAGE) --show pytest "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long"
 
-test-all: test-cpp test-sanitizers test-tf215 ## every test
+test-all: TF215_TESTS = tf215
+test-all: test-cpp test-sanitizers test-tf215 ## every test, on two TensorFlows
 	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21, the long ones too" $(PY) $(PYTEST)
 
 # --- the rest -------------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ class Serving:
 
 def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no more than the rights that the manual names, and makes nothing at the server."""
-    connected(server, deadline=1.0)
+    connected(server, deadline=3.0)
     model = make_model()
     step(model)
     het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
@@ -288,7 +288,7 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
         connected(server)
         model = make_model()
         step(model)
-        options = {"format": "online", "pull_bound": 0, "deadline": 0.5, "verbose": False}
+        options = {"format": "online", "pull_bound": 0, "deadline": 2, "verbose": False}
         het_tf.export(model, tmp_path / "strict", **options)
         het_tf.export(model, tmp_path / "lenient", stale_ok=True, **options)
         strict, lenient = (tf.saved_model.load(str(tmp_path / name)) for name in ("strict", "lenient"))

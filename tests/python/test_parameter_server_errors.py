@@ -94,14 +94,14 @@ def test_durability_needs_a_server():
 
 def test_the_deadline_is_the_users(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address, deadline=0.5)
+        het_tf.init(ps=server.address, deadline=2)
         layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
         with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
             redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
-        het_tf.init(ps=server.address, deadline=0.5)  # nothing is different: fine, though there are tables
+        het_tf.init(ps=server.address, deadline=2)  # nothing is different: fine, though there are tables
         with pytest.raises(RuntimeError, match="somewhere else already"):
             het_tf.init(ps=server.address, deadline=5)
 

@@ -274,7 +274,7 @@ class TestAtAServer:
 
     def test_a_server_that_is_away_is_the_lookups_to_tell(self, tmp_path):
         with redis_lib.running(tmp_path) as server:
-            het_tf.init(ps=server.address, deadline=1.0, timeout=0.5)
+            het_tf.init(ps=server.address, deadline=2.0, timeout=1.0)
             layer = het_tf.keras.Embedding(2, name="t", staleness=0, cache_rows=100)
             layer(np.array([1]), training=True)
             server.kill()
