@@ -76,8 +76,9 @@ train: plugin ## train Wide & Deep on the census data, from nothing
 
 # --- test -----------------------------------------------------------------------------------------
 .PHONY: test test-fast test-all test-cpp test-sanitizers test-tf215
-# A file of tests stays in one process: its tests share a server.
-PYTEST := -m pytest -n $(JOBS) --dist loadfile --durations=20
+# A file of tests stays in one process: its tests share a server. Files in their order: by number of tests,
+# those that start jobs of several processes would all come last, beside each other.
+PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
 test-cpp: build
 	@$(STAGE) ctest "C++ tests, release" ctest --preset release -j $(JOBS)

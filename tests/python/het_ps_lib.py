@@ -30,6 +30,16 @@ def picture(*words: object, status: int = 0) -> dict[str, Any]:
     return json.loads(het_ps("status", *words, "--json", "--interval", "0.05", status=status).out)
 
 
+def caught_up(directory: Path, place: str) -> dict[str, Any]:
+    """The replica at `place`, once it has all that its primary wrote. Replicas say so once a second."""
+    until = time.monotonic() + 60
+    while True:
+        replica = next(s for s in picture("--dir", directory)["servers"] if s["place"] == place)
+        if replica["lag_bytes"] == 0:
+            return replica
+        assert time.monotonic() < until, replica
+
+
 def free_ports(count: int) -> int:
     """The first of `count` ports in a row that are free, as are those 10,000 above."""
     for _ in range(200):

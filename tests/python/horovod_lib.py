@@ -27,7 +27,7 @@ def _horovodrun() -> str | None:
 
 
 def launch(
-    *command: object, ranks: int = 2, timeout: float = 240, **environment: str
+    *command: object, ranks: int = 2, timeout: float = 600, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python COMMAND...` on every rank, and returns what all have printed."""
     outside = {name: value for name, value in os.environ.items() if name != "HET_PS"}

@@ -20,7 +20,7 @@ WORKER = Path(__file__).with_name("checkpoint_worker.py")
 
 
 def launch(case, place, ranks, said):
-    done = horovod_lib.launch(WORKER, case, place, ranks=ranks, timeout=150)
+    done = horovod_lib.launch(WORKER, case, place, ranks=ranks)
     assert done.returncode == 0, done.stdout[-6000:]
     assert done.stdout.count(said) == ranks, done.stdout[-3000:]
 

@@ -40,7 +40,7 @@ PROGRAM = textwrap.dedent("""
 
 
 def test_two_ranks_save_and_one_process_restores(tmp_path, fresh):
-    done = horovod_lib.launch("-c", PROGRAM, tmp_path, timeout=150)
+    done = horovod_lib.launch("-c", PROGRAM, tmp_path)
     assert done.returncode == 0 and done.stdout.count("rank ended") == 2, done.stdout[-6000:]
     found = np.load(tmp_path / "found.npz")
     model = make_model("sgd")
