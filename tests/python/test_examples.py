@@ -239,7 +239,7 @@ def test_the_keras_side() -> None:
     assert "found in the cache" not in output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_seeds_repeat() -> None:
     first, again, other = (
         test_auc(succeed("deepfm", "--epochs", 1, "--batch-size", 512, "--seed", seed)) for seed in (1, 1, 2)
@@ -248,7 +248,7 @@ def test_seeds_repeat() -> None:
     assert other > 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_compare_with_keras(tmp_path: Path) -> None:
     out = tmp_path / "new" / "compare.json"
     succeed("compare_with_keras", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out)

@@ -28,7 +28,10 @@ def test_every_way_to_train_keeps_ranks_equal_and_wrong_ones_are_refused(tmp_pat
     assert not horovod_lib.servers_below(tmp_path) and not list(tmp_path.glob("het_ps_*"))
 
 
-@pytest.mark.parametrize(("victim", "how", "code"), [(1, "kill", 137), (0, "kill", 137), (1, "error", 1)])
+@pytest.mark.parametrize(
+    ("victim", "how", "code"),
+    [pytest.param(1, "kill", 137, marks=pytest.mark.long), (0, "kill", 137), (1, "error", 1)],
+)
 def test_a_rank_that_dies_ends_the_job_and_its_server(victim, how, code, tmp_path):
     done = horovod_lib.launch(horovod_lib.WORKER, "die", victim, how, TMPDIR=str(tmp_path), timeout=300)
     assert done.returncode != 0
