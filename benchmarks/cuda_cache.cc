@@ -1,5 +1,5 @@
 // Question: how close do the calls of the cache on a device come to the goals, and to what the device's
-// memory could do? Everything goes through the C ABI (kernels/cuda/device_cache.h), so what is measured is
+// memory could do? Everything goes through the C ABI (core/device/abi.h), so what is measured is
 // what the engine gets, waits for the host included.
 //
 //   cuda_cache LIBRARY [--rows N] [--batch N] [--repeats N] [--json FILE]

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/device/check/library.h"
 
 namespace het::bench {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <random>
 
-#include "het_tf/core/row_store.h"
-#include "het_tf/core/table_cache.h"
+#include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/row/row_store.h"
 
 namespace het {
 namespace {

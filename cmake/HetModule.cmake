@@ -9,7 +9,7 @@ if(HET_SANITIZE)
 endif()
 file(GLOB module_sources CONFIGURE_DEPENDS het_tf/ps/module/*.cc)
 # Both sides know how partitions' keys are named.
-add_library(het_redis_module MODULE ${module_sources} het_tf/ps/client/keyspace.cc)
+add_library(het_redis_module MODULE ${module_sources} het_tf/ps/keyspace.cc)
 target_link_libraries(het_redis_module PRIVATE ${module_core})
 set_target_properties(het_redis_module PROPERTIES PREFIX "" OUTPUT_NAME het UNITY_BUILD OFF
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}"

@@ -105,8 +105,8 @@ object() { # GROUP SOURCE COMMAND...
 
 kernels=het_tf/kernels/cuda
 # Of the core, what optimizers need; it needs neither Boost nor a JSON library.
-core=(het_tf/core/optimizer.cc het_tf/core/schema.cc het_tf/core/initializer.cc het_tf/core/alloc.cc
-  het_tf/core/optimizers/*.cc)
+core=(het_tf/core/row/optimizer.cc het_tf/core/row/schema.cc het_tf/core/row/initializer.cc het_tf/core/base/alloc.cc
+  het_tf/core/row/optimizers/*.cc)
 reference_objects=() check_objects=() bench_objects=() library_objects=()
 for source in "${core[@]}" tests/cpp/device/reference_*.cc; do
   reference_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
 
 namespace het::accuracy {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 
 namespace het::accuracy {
 

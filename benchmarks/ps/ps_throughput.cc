@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "benchmarks/ps/raw_server.h"
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <thread>
 
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/partition.h"
 
 namespace het::bench {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <string>
 
-#include "het_tf/core/schema.h"
-#include "het_tf/core/transport.h"
+#include "het_tf/core/row/schema.h"
+#include "het_tf/core/wire/transport.h"
 
 namespace het::bench {
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/local_service.h"
-#include "het_tf/core/table_cache.h"
-#include "het_tf/core/transport.h"
+#include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/transport.h"
 
 namespace het::traffic {
 

@@ -21,8 +21,8 @@
 
 #include "benchmarks/traffic/counting_transport.h"
 #include "benchmarks/traffic/stream.h"
-#include "het_tf/core/batch_plan.h"
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/plan/batch_plan.h"
 
 namespace het::traffic {
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/hash.h"
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/base/status.h"
 
 namespace het::traffic {
 

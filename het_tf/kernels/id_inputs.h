@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "het_tf/kernels/call_spec.h"
+#include "het_tf/core/engine/call_spec.h"
 #include "het_tf/kernels/tf_util.h"
 
 namespace het {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/engine/call_spec.h"
 #include "het_tf/core/serve/online_reader.h"
-#include "het_tf/kernels/call_spec.h"
 
 namespace het {
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <new>
 
-#include "het_tf/core/gradient_sums.h"
+#include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/kernels/gradient_inputs.h"
 
 namespace het {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "het_tf/core/span.h"
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/base/status.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/tf_status.h"
 #include "tensorflow/c/tf_tensor.h"

@@ -94,13 +94,13 @@ void RegisterLookup() {
   TF_OpDefinitionBuilderAddOutput(op, "probe: float");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // kernels/call_spec.h
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // core/engine/call_spec.h
   TF_OpDefinitionBuilderAddAttr(op, "training: bool");
   Register(op, &LookupShape);
 }
 
-// A training lookup of these ids will come (core/engine.h, Prefetch). No outputs: without check_ahead it
-// changes nothing that any op returns.
+// A training lookup of these ids will come (core/engine/engine.h, Prefetch). No outputs: without check_ahead
+// it changes nothing that any op returns.
 void RegisterPrefetch() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPrefetch");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
@@ -129,8 +129,8 @@ void RegisterApplyGrad() {
 }
 
 // HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
-// (core/gradient_sums.h). The first consumes the token; `payload` has a part for each of `workers` workers,
-// of splits[w] bytes. An error of it travels in the payload: HetApplySums raises it, at all workers.
+// (core/plan/gradient_sums.h). The first consumes the token; `payload` has a part for each of `workers`
+// workers, of splits[w] bytes. An error of it travels in the payload: HetApplySums raises it, at all workers.
 void RegisterSumGrads() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSumGrads");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");

@@ -41,7 +41,7 @@ def apply_gradients(
       scale: float32 scalar.
       loss_scale: float32 scalar.
       tables: Of each feature.
-      specs: kernels/call_spec.h.
+      specs: core/engine/call_spec.h.
 
     Returns:
       The anchor's gradient, float32 scalar: 0, or NaN if a worker left the step out for its loss scale.

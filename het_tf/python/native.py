@@ -84,7 +84,7 @@ library.HetScanFree.restype = None
 
 
 def call(function: str, *arguments: Any) -> str:
-    """Calls a management function (ops/management.h) and returns its text.
+    """Calls a management function (capi/management.h) and returns its text.
 
     Args:
       function: Its name.

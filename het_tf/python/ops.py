@@ -18,7 +18,7 @@ class Call:
 
     tables: tuple[str, ...]  # of each feature
     dims: tuple[int, ...]  # of each feature
-    specs: str  # kernels/call_spec.h
+    specs: str  # core/engine/call_spec.h
     place: str = "cpu"  # where the cache is: "cpu" or "gpu"
 
 

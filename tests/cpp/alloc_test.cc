@@ -1,4 +1,4 @@
-#include "het_tf/core/alloc.h"
+#include "het_tf/core/base/alloc.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The plan of a step against the definition: which keys occur, where, in which partition, in which order.
-#include "het_tf/core/batch_plan.h"
+#include "het_tf/core/plan/batch_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 #include "tests/cpp/testing/temp_folder.h"
 
 namespace het::testing {

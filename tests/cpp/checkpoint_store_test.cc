@@ -6,9 +6,9 @@
 #include <random>
 #include <set>
 
-#include "het_tf/core/alloc.h"
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/shard.h"
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/shard.h"
 #include "tests/cpp/testing/stored_rows.h"
 #include "tests/cpp/testing/temp_folder.h"
 

@@ -1,6 +1,6 @@
 // Chunks: what is written is read, in whatever pieces, and a chunk that cannot be taken whole leaves no
 // trace.
-#include "het_tf/core/chunk.h"
+#include "het_tf/core/store/chunk.h"
 
 #include <gtest/gtest.h>
 

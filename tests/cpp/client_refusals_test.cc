@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_service.h"
 
 namespace het {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/device_test.h"
 
 namespace het::testing {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/testing/device_world.h"
 #include "tests/cpp/testing/random.h"
 

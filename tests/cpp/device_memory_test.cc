@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/testing/device_world.h"
 
 namespace het::testing {

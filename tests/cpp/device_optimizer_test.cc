@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 #include "tests/cpp/testing/device_world.h"
 #include "tests/cpp/testing/random.h"
 

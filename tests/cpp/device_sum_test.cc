@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "het_tf/core/batch_plan.h"
-#include "het_tf/core/row_ops.h"
+#include "het_tf/core/plan/batch_plan.h"
+#include "het_tf/core/plan/row_ops.h"
 #include "tests/cpp/testing/device_sums.h"
 
 namespace het::testing {

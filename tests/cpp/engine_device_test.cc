@@ -13,9 +13,9 @@
 #include <map>
 #include <thread>
 
-#include "het_tf/core/alloc.h"
+#include "het_tf/core/base/alloc.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/gradient_sums.h"
+#include "het_tf/core/plan/gradient_sums.h"
 #include "tests/cpp/testing/device_engine.h"
 #include "tests/cpp/testing/temp_folder.h"
 

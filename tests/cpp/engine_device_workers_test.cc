@@ -7,9 +7,9 @@
 #include <map>
 #include <random>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/device_engine.h"
 
 namespace het::testing {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/engine.h"
-#include "het_tf/core/local_service.h"
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
 
 namespace het {
 namespace {

@@ -1,5 +1,5 @@
 // The engine's two operations against a plain reference, for direct and cached tables.
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

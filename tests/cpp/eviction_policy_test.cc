@@ -1,5 +1,5 @@
 // Policies against plain models, and the behaviours that their header promises.
-#include "het_tf/core/eviction_policy.h"
+#include "het_tf/core/cache/eviction_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/engine.h"
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

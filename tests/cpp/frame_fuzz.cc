@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/partition.h"
 #include "tests/cpp/testing/copies.h"
 #include "tests/cpp/testing/random.h"
 

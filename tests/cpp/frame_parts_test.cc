@@ -1,11 +1,11 @@
 // Frames of several parts: each part is done or refused on its own, by partitions and by the client.
-#include "het_tf/core/frame_parts.h"
+#include "het_tf/core/wire/frame_parts.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/local_service.h"
 #include "tests/cpp/testing/world_test.h"
 
 namespace het::testing {

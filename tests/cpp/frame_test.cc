@@ -1,5 +1,5 @@
 // Frames: what is written is read, and nothing else is.
-#include "het_tf/core/frame.h"
+#include "het_tf/core/wire/frame.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Workers that sum their gradients are one worker that has all their batches; and parts that are damaged.
-#include "het_tf/core/gradient_sums.h"
+#include "het_tf/core/plan/gradient_sums.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 
 namespace het {
 namespace {

@@ -1,7 +1,7 @@
-// What a partition believes its clients hold (core/holdings.h): each rule by itself, and then a small world
-// in which answers are lost, left unread, asked twice and overtaken, against clients that know what they
-// hold.
-#include "het_tf/core/holdings.h"
+// What a partition believes its clients hold (core/store/holdings.h): each rule by itself, and then a small
+// world in which answers are lost, left unread, asked twice and overtaken, against clients that know what
+// they hold.
+#include "het_tf/core/store/holdings.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -305,8 +305,8 @@ TEST_F(HoldingsTest, OutOfMemoryForgets) {
 
 // --- a small world
 
-// A server with clocks and no rows, and clients that are what core/client.h is to holdings: they say what
-// they hold, take answers in whole or not at all, and lose connections.
+// A server with clocks and no rows, and clients that are what core/client/client.h is to holdings: they say
+// what they hold, take answers in whole or not at all, and lose connections.
 class SmallWorld {
  public:
   SmallWorld(uint64_t seed, int clients) : random_(seed) {

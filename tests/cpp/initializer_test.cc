@@ -1,4 +1,4 @@
-#include "het_tf/core/initializer.h"
+#include "het_tf/core/row/initializer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // The index against std::map, with hashes chosen to collide in bucket, tag or both.
-#include "het_tf/core/key_index.h"
+#include "het_tf/core/row/key_index.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

@@ -1,4 +1,4 @@
-#include "het_tf/core/parallel.h"
+#include "het_tf/core/base/parallel.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The partition's side of the protocol: what it applies, what it refuses, and that a refused frame leaves no
 // trace.
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/partition.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // the lookup then does without, and when it checks all the same.
 #include <gtest/gtest.h>
 
-#include "het_tf/core/alloc.h"
+#include "het_tf/core/base/alloc.h"
 #include "tests/cpp/testing/schedule.h"
 #include "tests/cpp/testing/world_test.h"
 

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "het_tf/core/local_transport.h"
+#include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/world_test.h"
 
 namespace het::testing {

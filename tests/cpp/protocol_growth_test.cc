@@ -1,5 +1,5 @@
 // Rows and clients that go while caches know them: what comes back is never taken for what was there before.
-#include "het_tf/core/local_store.h"
+#include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world_test.h"
 
 namespace het::testing {

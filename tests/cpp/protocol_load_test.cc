@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "het_tf/core/chunk.h"
+#include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/world_test.h"
 
 namespace het::testing {

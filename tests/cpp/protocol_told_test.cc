@@ -1,6 +1,6 @@
-// checks="told": the partition knows what a client holds and tells it what has moved (core/holdings.h). What
-// happens by chance is in protocol_test.cc, half of whose worlds are told.
-#include "het_tf/core/local_store.h"
+// checks="told": the partition knows what a client holds and tells it what has moved (core/store/holdings.h).
+// What happens by chance is in protocol_test.cc, half of whose worlds are told.
+#include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world_test.h"
 
 namespace het::testing {

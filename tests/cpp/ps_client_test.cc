@@ -5,7 +5,7 @@
 #include <set>
 
 #include "het_tf/ps/client/cluster.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/keyspace.h"
 
 namespace het {
 namespace {

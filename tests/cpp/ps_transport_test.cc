@@ -8,10 +8,10 @@
 #include <set>
 #include <thread>
 
-#include "het_tf/core/steady_seconds.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
+#include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/fake_server.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "het_tf/core/local_store.h"
+#include "het_tf/core/store/local_store.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/testing/redis_server.h"
 #include "tests/cpp/testing/remote_worker.h"

@@ -1,5 +1,5 @@
 // A frame of several parts at a real server: each partition under its own key does its own.
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis_store.h"
 
 namespace het::testing {

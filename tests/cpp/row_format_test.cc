@@ -1,4 +1,4 @@
-#include "het_tf/core/row_format.h"
+#include "het_tf/core/row/row_format.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/half.h"
+#include "het_tf/core/base/half.h"
 #include "tests/cpp/testing/random.h"
 
 #if defined(__F16C__) && defined(__AVX__)

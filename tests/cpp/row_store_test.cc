@@ -1,4 +1,4 @@
-#include "het_tf/core/row_store.h"
+#include "het_tf/core/row/row_store.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a table's spec does to a row: L2, max-norm, names, and its way through JSON.
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 
 #include <gtest/gtest.h>
 

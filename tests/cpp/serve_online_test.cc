@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "het_tf/core/local_store.h"
-#include "het_tf/core/local_transport.h"
 #include "het_tf/core/serve/online_reader.h"
 #include "het_tf/core/serve/online_spec.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/faulty_transport.h"
 #include "tests/cpp/testing/random.h"
 

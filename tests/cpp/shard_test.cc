@@ -1,12 +1,12 @@
 // Limits of one table in one partition, and that what is swept is gone in every copy or nowhere.
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <set>
 
-#include "het_tf/core/chunk.h"
+#include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/copies.h"
 #include "tests/cpp/testing/random.h"
 

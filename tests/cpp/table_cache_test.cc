@@ -1,5 +1,5 @@
 // One table's cache: lines, pins, updates, eviction and the write-back queue, without any protocol.
-#include "het_tf/core/table_cache.h"
+#include "het_tf/core/cache/table_cache.h"
 
 #include <gtest/gtest.h>
 

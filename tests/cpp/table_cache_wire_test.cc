@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/row_ops.h"
-#include "het_tf/core/table_cache.h"
+#include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/plan/row_ops.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

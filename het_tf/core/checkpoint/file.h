@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/status.h"
 
 namespace het {
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "het_tf/core/checkpoint/save.h"
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
 
 namespace het {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "het_tf/core/checkpoint/row_reader.h"
-#include "het_tf/core/table_store.h"
+#include "het_tf/core/store/table_store.h"
 
 namespace het {
 

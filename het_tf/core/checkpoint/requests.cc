@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "het_tf/core/checkpoint/crc32c.h"
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
 
 namespace het {
 namespace {

@@ -1,5 +1,5 @@
-// What the management calls about checkpoints ask for and answer, as JSON (ops/management.h shows the forms).
-// Parse* answers InvalidArgument with the field's name for anything else.
+// What the management calls about checkpoints ask for and answer, as JSON (capi/management.h shows the
+// forms). Parse* answers InvalidArgument with the field's name for anything else.
 #ifndef HET_TF_CORE_CHECKPOINT_REQUESTS_H_
 #define HET_TF_CORE_CHECKPOINT_REQUESTS_H_
 

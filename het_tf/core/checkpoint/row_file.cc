@@ -6,7 +6,7 @@
 #include <set>
 
 #include "het_tf/core/checkpoint/shown_json.h"
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 
 namespace het {
 namespace {

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/span.h"
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/base/status.h"
 
 namespace het {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "het_tf/core/bytes.h"
+#include "het_tf/core/base/bytes.h"
 #include "het_tf/core/checkpoint/crc32c.h"
 #include "het_tf/core/checkpoint/shown_json.h"
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
 
 namespace het {
 namespace {

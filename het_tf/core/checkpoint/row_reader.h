@@ -11,7 +11,7 @@
 
 #include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/checkpoint/row_file.h"
-#include "het_tf/core/row_batch.h"
+#include "het_tf/core/row/row_batch.h"
 
 namespace het {
 

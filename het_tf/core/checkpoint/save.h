@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "het_tf/core/checkpoint/row_writer.h"
-#include "het_tf/core/table_store.h"
+#include "het_tf/core/store/table_store.h"
 
 namespace het {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <new>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/step.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/plan/step.h"
 
 namespace het {
 namespace {

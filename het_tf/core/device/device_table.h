@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "het_tf/core/cache_config.h"
-#include "het_tf/core/counters.h"
-#include "het_tf/core/device/device_rows.h"
+#include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/counters.h"
+#include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/device/library.h"
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 
 namespace het {
 

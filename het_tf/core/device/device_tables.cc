@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <new>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 #include "het_tf/core/device/device_step.h"
 
 namespace het {

@@ -1,5 +1,5 @@
 // All tables of one engine whose caches are in the memory of a device: what an engine asks for in words of
-// tables and tokens becomes calls of the library (kernels/cuda/device_cache.h) and of the client
+// tables and tokens becomes calls of the library (core/device/abi.h) and of the client
 // (device_rows.h), in the order that both want.
 //
 //   lookup   HetDevLookup ─► wanted ─► Client::ReadForDevice ─► HetDevInstall ─► victims ─► PushForDevice
@@ -33,7 +33,7 @@
 
 #include "het_tf/core/device/device_calls.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 
 namespace het {
 

@@ -1,4 +1,4 @@
-// The library that works the device (kernels/cuda/device_cache.h), loaded at run time: which one a process
+// The library that works the device (core/device/abi.h), loaded at run time: which one a process
 // uses is known when it has looked for a GPU. One a process, and never unloaded: what it has started on the
 // device lives as long as the process.
 #ifndef HET_TF_CORE_DEVICE_LIBRARY_H_
@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "het_tf/core/status.h"
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/device/abi.h"
 
 namespace het {
 

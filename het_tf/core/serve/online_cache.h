@@ -17,7 +17,7 @@
 #include <mutex>
 #include <vector>
 
-#include "het_tf/core/row_store.h"
+#include "het_tf/core/row/row_store.h"
 
 namespace het::serve {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 
 namespace het::serve {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/frame.h"
 #include "het_tf/core/serve/online_table.h"
-#include "het_tf/core/transport.h"
+#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/transport.h"
 
 namespace het::serve {
 

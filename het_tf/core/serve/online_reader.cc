@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/core/client/client.h"
 #include "het_tf/core/serve/online_exchange.h"
-#include "het_tf/core/steady_seconds.h"
 
 namespace het::serve {
 namespace {

@@ -36,10 +36,10 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/online_cache.h"
 #include "het_tf/core/serve/online_table.h"
-#include "het_tf/core/transport.h"
+#include "het_tf/core/wire/transport.h"
 
 namespace het::serve {
 

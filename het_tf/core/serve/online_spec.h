@@ -1,5 +1,5 @@
 // How an exported graph says where its live tables are, and how old their rows may be: the field "online" of
-// a lookup's specs (kernels/call_spec.h).
+// a lookup's specs (core/engine/call_spec.h).
 //
 //   {"ps": "redis://HOST:PORT", "max_age": seconds | "pull_bound": ticks,
 //    "cache_rows": 262144, "stale_ok": false, "deadline": 2, "connections": 4}

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/online_cache.h"
 
 namespace het::serve {

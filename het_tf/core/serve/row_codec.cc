@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "het_tf/core/half.h"
+#include "het_tf/core/base/half.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>

@@ -10,8 +10,8 @@
 
 #include <string>
 
+#include "het_tf/core/base/status.h"
 #include "het_tf/core/serve/serve_format.h"
-#include "het_tf/core/status.h"
 
 namespace het::serve {
 

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/serve_format.h"
 
 namespace het::serve {

@@ -1,6 +1,6 @@
 // One table's rows in a file that serving processes map and never write: what the bytes are.
 //
-//   header (192 bytes) | spec (JSON of core/schema.h) | rows, row_bytes each | buckets, 64 bytes each
+//   header (192 bytes) | spec (JSON of core/row/schema.h) | rows, row_bytes each | buckets, 64 bytes each
 //
 // Every section begins at a multiple of 64 and is followed by zeros up to the next one. Integers are
 // little-endian, floats IEEE. Nothing is an address: the same bytes serve every process at whatever place
@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 
 namespace het::serve {
 

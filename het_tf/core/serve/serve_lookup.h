@@ -2,8 +2,8 @@
 #ifndef HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
 #define HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
 
+#include "het_tf/core/base/span.h"
 #include "het_tf/core/serve/serve_file.h"
-#include "het_tf/core/span.h"
 
 namespace het::serve {
 

@@ -16,11 +16,11 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/alloc.h"
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/span.h"
 #include "het_tf/core/checkpoint/file.h"
-#include "het_tf/core/schema.h"
+#include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/serve_format.h"
-#include "het_tf/core/span.h"
 
 namespace het::serve {
 

@@ -1,4 +1,4 @@
-// What an update does to a row on the device: Optimizer::MergeInto (core/optimizer.h), bit for bit.
+// What an update does to a row on the device: Optimizer::MergeInto (core/row/optimizer.h), bit for bit.
 #ifndef HET_TF_KERNELS_CUDA_COMPOSE_H_
 #define HET_TF_KERNELS_CUDA_COMPOSE_H_
 
@@ -8,7 +8,7 @@
 
 namespace het::dev {
 
-// By squaring, in double, as in core/optimizer.cc.
+// By squaring, in double, as in core/row/optimizer.cc.
 HET_DEV float Power(float beta, uint32_t p) {
   double result = 1.0;
   for (double square = beta; p != 0; p >>= 1, square *= square) {

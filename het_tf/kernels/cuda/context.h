@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/device/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
-#include "het_tf/kernels/cuda/device_cache.h"
 #include "het_tf/kernels/cuda/runtime.h"
 
 namespace het::dev {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "het_tf/core/hash.h"  // HET_HOST_DEVICE, hashes of keys
+#include "het_tf/core/base/hash.h"  // HET_HOST_DEVICE, hashes of keys
 
 #ifdef __CUDACC__
 #define HET_DEV __device__ __forceinline__

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
 
 extern "C" {
 // Memory of somebody else's device (the PluggableDevice of tests): ids, rows and gradients in

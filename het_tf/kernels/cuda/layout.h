@@ -18,8 +18,8 @@
 #ifndef HET_TF_KERNELS_CUDA_LAYOUT_H_
 #define HET_TF_KERNELS_CUDA_LAYOUT_H_
 
+#include "het_tf/core/device/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
-#include "het_tf/kernels/cuda/device_cache.h"
 #include "het_tf/kernels/cuda/optimizers.h"
 
 namespace het::dev {

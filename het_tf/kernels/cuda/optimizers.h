@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "het_tf/core/device/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
-#include "het_tf/kernels/cuda/device_cache.h"
 
 namespace het::dev {
 

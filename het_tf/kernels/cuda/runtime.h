@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
 
 namespace het::dev::runtime {
 

@@ -10,7 +10,7 @@
 
 namespace het::dev::sum {
 
-constexpr uint64_t kChunk = 64;    // positions that are summed in one go (device_cache.h)
+constexpr uint64_t kChunk = 64;    // positions that are summed in one go (abi.h)
 constexpr uint32_t kStripes = 16;  // of counts that the whole device adds to, in lines of 128 bytes each
 
 constexpr int kAtOnce = 4;  // loads of one lane that do not wait for each other

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/status.h"
 
 namespace het {
 

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <thread>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/steady_seconds.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/ps/keyspace.h"
 
 namespace het {
 namespace {

@@ -16,7 +16,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "het_tf/core/steady_seconds.h"
+#include "het_tf/core/base/steady_seconds.h"
 
 namespace het {
 namespace {

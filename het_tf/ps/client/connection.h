@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/byte_pool.h"
+#include "het_tf/core/base/byte_pool.h"
 #include "het_tf/ps/client/address.h"
 #include "het_tf/ps/client/reply_reader.h"
 

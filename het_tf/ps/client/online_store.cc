@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "het_tf/ps/client/keyspace.h"
 #include "het_tf/ps/client/redis_transport.h"
+#include "het_tf/ps/keyspace.h"
 
 namespace het {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/local_service.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/client/remote_engine.h"
+#include "het_tf/ps/keyspace.h"
 
 namespace het {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/table_store.h"
+#include "het_tf/core/store/table_store.h"
 #include "het_tf/ps/client/cluster.h"
 
 namespace het {

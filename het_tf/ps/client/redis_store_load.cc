@@ -1,8 +1,8 @@
 // RedisStore: tables that are saved and loaded, a piece at a time.
 #include <algorithm>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/store/chunk.h"
 #include "het_tf/ps/client/redis_store.h"
 
 namespace het {

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <thread>
 
-#include "het_tf/core/steady_seconds.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/ps/keyspace.h"
 
 namespace het {
 namespace {

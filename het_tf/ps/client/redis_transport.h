@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/transport.h"
+#include "het_tf/core/wire/transport.h"
 #include "het_tf/ps/client/cluster.h"
 
 namespace het {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/engine.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/engine.h"
 #include "het_tf/ps/client/address.h"
 
 namespace het {

@@ -9,8 +9,8 @@
 
 #include <string>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/status.h"
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/client/client.h"
 
 namespace het {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/byte_pool.h"
+#include "het_tf/core/base/byte_pool.h"
 
 struct redisReader;
 

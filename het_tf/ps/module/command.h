@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "het_tf/core/span.h"
+#include "het_tf/core/base/span.h"
 #include "het_tf/ps/module/redis_api.h"
 #include "het_tf/ps/module/value.h"
 

@@ -1,4 +1,4 @@
-// HET.STEP and HET.READ: one request frame in, one reply frame out (core/frame.h).
+// HET.STEP and HET.READ: one request frame in, one reply frame out (core/wire/frame.h).
 //
 // What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame from being
 // looked at (no such key, no memory) is one. A step is replicated as its push part alone, and only when this
@@ -13,8 +13,8 @@
 // each part goes as a step of its own.
 #include <utility>
 
-#include "het_tf/core/byte_pool.h"
-#include "het_tf/core/frame_parts.h"
+#include "het_tf/core/base/byte_pool.h"
+#include "het_tf/core/wire/frame_parts.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/neighbours.h"
 #include "het_tf/ps/module/stats.h"

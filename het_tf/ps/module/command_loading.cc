@@ -7,7 +7,7 @@
 // loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in part: the log says
 // so, and the load has to be done again. Whatever becomes of it, BEGIN has given every table a new epoch, so
 // no cache believes what it holds.
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {

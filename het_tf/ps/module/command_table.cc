@@ -3,7 +3,7 @@
 //
 // Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the command
 // is not flagged deny-oom, and these two refuse on their own.
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {

@@ -1,5 +1,5 @@
 // The `het` module: what the server calls when it loads us. See value.h for the data type, command.h for the
-// commands, core/partition.h for what it all is about.
+// commands, core/store/partition.h for what it all is about.
 //
 //   HET.TABLE key CREATE index count hash_seed            an empty partition
 //   HET.TABLE key ADD spec-json [epoch]
@@ -13,7 +13,7 @@
 //   HET.STAT key [TABLES]
 #include <exception>
 
-#include "het_tf/core/alloc.h"
+#include "het_tf/core/base/alloc.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/server_config.h"
 #include "het_tf/ps/module/stats.h"

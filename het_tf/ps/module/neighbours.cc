@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/keyspace.h"
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "het_tf/core/frame.h"
+#include "het_tf/core/wire/frame.h"
 #include "het_tf/ps/module/redis_api.h"
 
 namespace het::module {

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdint>
 
-#include "het_tf/core/frame.h"
-#include "het_tf/core/shard.h"
+#include "het_tf/core/store/shard.h"
+#include "het_tf/core/wire/frame.h"
 
 namespace het::module {
 

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "het_tf/core/bytes.h"
+#include "het_tf/core/base/bytes.h"
 #include "het_tf/ps/module/redis_api.h"
 
 namespace het::module {

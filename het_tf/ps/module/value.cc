@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {

@@ -9,9 +9,9 @@
 // extents of their own, so moving them would win nothing; and the holes that removed rows leave are inside of
 // blocks, where only new rows can fill them.
 //
-// RDB encoding 2: the partition's chunks (core/chunk.h), each one string, the last one kEnd. The file thus
-// never needs a second copy of a partition in memory. Encoding 1 has the same form and older chunks. Whoever
-// changes the chunks raises kEncodingVersion and keeps reading the older ones.
+// RDB encoding 2: the partition's chunks (core/store/chunk.h), each one string, the last one kEnd. The file
+// thus never needs a second copy of a partition in memory. Encoding 1 has the same form and older chunks.
+// Whoever changes the chunks raises kEncodingVersion and keeps reading the older ones.
 //
 // A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the incarnation
 // is never saved or replicated, so clients see by it that a partition may have lost what they had sent.
@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/partition.h"
 #include "het_tf/ps/module/redis_api.h"
 
 namespace het::module {

@@ -19,7 +19,7 @@ NO_KEYS: Keys = np.empty(0, np.int64)
 
 
 def partition_of(keys: Keys, partitions: int, hash_seed: int) -> npt.NDArray[np.int64]:
-    """The partition of each key: PartitionOf(HashKey(key, seed)) of core/hash.h."""
+    """The partition of each key: PartitionOf(HashKey(key, seed)) of core/base/hash.h."""
     x = keys.view(np.uint64) ^ np.uint64(hash_seed)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)

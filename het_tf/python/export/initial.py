@@ -1,4 +1,4 @@
-"""The rows of ids that nobody has written, as TensorFlow ops: core/initializer.cc, bit for bit.
+"""The rows of ids that nobody has written, as TensorFlow ops: core/row/initializer.cc, bit for bit.
 
 The core uses integer arithmetic and IEEE's exactly rounded operations alone, in an order that is for ever the
 same. TensorFlow's uint64 and float64 ops do the same ones, so the rows are equal to the last bit. One thing
@@ -34,7 +34,7 @@ _EDGES = (0.425, 0.180625, 1.6, 5.0)
 
 
 def hash_name(name: str) -> int:
-    """core/hash.h's HashName."""
+    """core/base/hash.h's HashName."""
     h = 0xCBF29CE484222325
     for byte in name.encode():
         h = ((h ^ byte) * 0x100000001B3) % 2**64
@@ -170,7 +170,7 @@ def _horner(coefficients: list[Any], x: Any) -> Any:
 
 
 def _quantile(p: Any, half: Any, centre: Any, near: Any, far: Any, log: Any, edges: Any) -> Any:
-    """The normal quantile of p in (0, 1): Wichura's PPND7, as core/initializer.cc has it."""
+    """The normal quantile of p in (0, 1): Wichura's PPND7, as core/row/initializer.cc has it."""
     edge, middle, offset, limit = edges
     q = p - half
     r = middle - q * q
@@ -186,7 +186,7 @@ def _quantile(p: Any, half: Any, centre: Any, near: Any, far: Any, log: Any, edg
 
 
 def _log(x: Any, numbers: list[Any]) -> Any:
-    """The logarithm of normal x > 0, as core/initializer.cc has it: by the series of atanh."""
+    """The logarithm of normal x > 0, as core/row/initializer.cc has it: by the series of atanh."""
     root_two, log_two, *series = numbers
     bits = tf.bitcast(x, tf.int64)
     exponent = tf.bitwise.right_shift(bits, np.int64(52)) - 1023

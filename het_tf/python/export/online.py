@@ -104,7 +104,7 @@ class Backend(redirect.Backend):
         return list(rows)
 
     def _specs(self, namespace: str, tables: Sequence[TableConfig]) -> dict[str, Any]:
-        """See kernels/call_spec.h."""
+        """See core/engine/call_spec.h."""
         return {
             "namespace": namespace,
             "online": self._online,

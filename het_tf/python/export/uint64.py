@@ -35,7 +35,7 @@ def reduce(h: UInt64, size: UInt64) -> UInt64:
 
 
 def mix64(x: UInt64) -> UInt64:
-    """The finaliser of MurmurHash3: core/hash.h's Mix64."""
+    """The finaliser of MurmurHash3: core/base/hash.h's Mix64."""
     x = xor(x, shift(x, 33))
     x = x * u64(0xFF51AFD7ED558CCD)
     x = xor(x, shift(x, 33))

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "het_tf/core/initializer.h"
-#include "het_tf/core/optimizer.h"
+#include "het_tf/core/row/initializer.h"
+#include "het_tf/core/row/optimizer.h"
 
 #define HET_EXPORT extern "C" __attribute__((visibility("default")))
 

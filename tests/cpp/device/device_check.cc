@@ -1,4 +1,4 @@
-// Plays random schedules against two libraries of kernels/cuda/device_cache.h side by side and compares every
+// Plays random schedules against two libraries of core/device/abi.h side by side and compares every
 // answer, bit for bit; the second one is the reference. Each of the two is also held against a ledger of
 // ticks and (where numbers are whole) values that this program keeps itself.
 //

@@ -1,4 +1,4 @@
-// The cache of a device (het_tf/kernels/cuda/device_cache.h) written as plainly as possible: maps of rows,
+// The cache of a device (het_tf/core/device/abi.h) written as plainly as possible: maps of rows,
 // and the core's own optimizers. The libraries that work a device are compared with it. "Device memory" is
 // memory.
 //
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/schema.h"
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
+#include "het_tf/core/row/schema.h"
 
 namespace het::reference {
 

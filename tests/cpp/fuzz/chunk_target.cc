@@ -3,7 +3,7 @@
 // The first byte of an input chooses the reader, the rest is for it.
 #include <memory>
 
-#include "het_tf/core/chunk.h"
+#include "het_tf/core/store/chunk.h"
 #include "tests/cpp/fuzz/target.h"
 
 namespace het::fuzz {

@@ -6,7 +6,7 @@
 // deadline, on a clock that is not real.
 #include <memory>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/test_step.h"
 

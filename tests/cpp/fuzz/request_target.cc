@@ -1,9 +1,9 @@
 // What a server does with a request frame (HET.STEP, HET.READ): Partition::Handle.
 #include <memory>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/frame_parts.h"
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/partition.h"
+#include "het_tf/core/wire/frame_parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
 

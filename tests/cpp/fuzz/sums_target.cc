@@ -1,9 +1,9 @@
-// What an owner of keys does with the gradients that the other workers sent it (core/gradient_sums.h).
+// What an owner of keys does with the gradients that the other workers sent it (core/plan/gradient_sums.h).
 //
 // An input: how many parts, the length of each in two bytes, and the parts.
 #include <string>
 
-#include "het_tf/core/gradient_sums.h"
+#include "het_tf/core/plan/gradient_sums.h"
 #include "tests/cpp/fuzz/target.h"
 
 namespace het::fuzz {

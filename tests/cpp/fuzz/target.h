@@ -14,8 +14,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "het_tf/core/bytes.h"
-#include "het_tf/core/schema.h"
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/row/schema.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

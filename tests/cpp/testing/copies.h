@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "het_tf/core/chunk.h"
-#include "het_tf/core/partition.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/partition.h"
 
 namespace het::testing {
 

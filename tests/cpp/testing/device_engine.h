@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "het_tf/core/device/device_tables.h"
-#include "het_tf/core/engine.h"
+#include "het_tf/core/engine/engine.h"
 
 namespace het::testing {
 

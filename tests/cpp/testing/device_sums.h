@@ -43,7 +43,7 @@ class DeviceSums : public DeviceWorld {
   Result SumAll(float scale = 1, const uint8_t* active = nullptr, bool admit = true);
   std::vector<Update> Tick();
 
-  // The rule of device_cache.h, written down plainly.
+  // The rule of abi.h, written down plainly.
   Sums Expected(const std::vector<Feature>& features, const std::vector<std::vector<float>>& gradients,
                 float scale, const std::vector<bool>& active) const;
   void ExpectSums(const Sums& sums);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
 
 namespace het::testing {
 

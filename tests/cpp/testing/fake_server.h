@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "het_tf/core/frame_parts.h"
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/frame_parts.h"
 #include "het_tf/ps/client/address.h"
 
 namespace het::testing {

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/frame_parts.h"
-#include "het_tf/core/local_service.h"
-#include "het_tf/core/transport.h"
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/transport.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/frame.h"
+#include "het_tf/core/wire/frame.h"
 
 namespace het::testing {
 

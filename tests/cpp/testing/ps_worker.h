@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "tests/cpp/testing/ledger.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 
 namespace het::testing {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "het_tf/ps/client/cluster.h"
-#include "het_tf/ps/client/keyspace.h"
+#include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis_server.h"
 
 namespace het::testing {

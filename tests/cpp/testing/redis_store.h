@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/chunk.h"
+#include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis_server.h"
 

@@ -10,7 +10,7 @@
 
 #include "het_tf/core/checkpoint/load.h"
 #include "het_tf/core/checkpoint/save.h"
-#include "het_tf/core/table_store.h"
+#include "het_tf/core/store/table_store.h"
 
 namespace het::testing {
 

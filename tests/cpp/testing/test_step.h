@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 
 namespace het::testing {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"
 

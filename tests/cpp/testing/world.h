@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/client.h"
-#include "het_tf/core/local_service.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_service.h"
 #include "tests/cpp/testing/faulty_transport.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "het_tf/core/client.h"
+#include "het_tf/core/client/client.h"
 #include "tests/cpp/testing/faulty_transport.h"
 
 namespace het::testing {

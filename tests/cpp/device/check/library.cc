@@ -14,11 +14,11 @@ std::unique_ptr<Library> Library::Open(const std::string& path, std::string* err
   }
   auto library = std::make_unique<Library>();
   library->path = path;
-#define HET_DEVICE_LOAD(name)                                                                 \
-  library->name = reinterpret_cast<decltype(&HetDev##name)>(dlsym(handle, "HetDev" #name));   \
-  if (library->name == nullptr) {                                                             \
-    *error = path + " has no function HetDev" #name + "; is it a library of device_cache.h?"; \
-    return nullptr;                                                                           \
+#define HET_DEVICE_LOAD(name)                                                               \
+  library->name = reinterpret_cast<decltype(&HetDev##name)>(dlsym(handle, "HetDev" #name)); \
+  if (library->name == nullptr) {                                                           \
+    *error = path + " has no function HetDev" #name + "; is it a library of abi.h?";        \
+    return nullptr;                                                                         \
   }
   HET_DEVICE_FUNCTIONS(HET_DEVICE_LOAD)
 #undef HET_DEVICE_LOAD

@@ -1,11 +1,11 @@
-// A library with the interface of kernels/cuda/device_cache.h, loaded by path.
+// A library with the interface of core/device/abi.h, loaded by path.
 #ifndef HET_TESTS_CPP_DEVICE_CHECK_LIBRARY_H_
 #define HET_TESTS_CPP_DEVICE_CHECK_LIBRARY_H_
 
 #include <memory>
 #include <string>
 
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
 
 namespace het::device_check {
 

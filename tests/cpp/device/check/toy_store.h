@@ -1,4 +1,4 @@
-// The store behind a cache, for tests: rows with clocks, updates merged by the rules of core/optimizer.h,
+// The store behind a cache, for tests: rows with clocks, updates merged by the rules of core/row/optimizer.h,
 // which are written here a second time, as plainly as can be.
 #ifndef HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
 #define HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "het_tf/kernels/cuda/device_cache.h"
+#include "het_tf/core/device/abi.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::device_check {

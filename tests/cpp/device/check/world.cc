@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 
 namespace het::device_check {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "het_tf/core/hash.h"
+#include "het_tf/core/base/hash.h"
 #include "tests/cpp/device/check/world.h"
 
 namespace het::device_check {

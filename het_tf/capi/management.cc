@@ -1,0 +1,236 @@
+#include "het_tf/capi/management.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "het_tf/capi/answer.h"
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/ps/client/remote_engine.h"
+#include "het_tf/ps/client/remote_options.h"
+
+namespace het {
+namespace {
+
+// f(table) for the table of that name.
+template <typename F>
+int WithTable(const char* name_space, const char* table, const F& f) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    auto found = engine.Find(table);
+    if (found.ok()) f(*found.value());
+    return found.status();
+  });
+}
+
+}  // namespace
+}  // namespace het
+
+using het::Answer;
+using het::Engine;
+using het::Give;
+using het::Key;
+using het::Span;
+using het::Status;
+using het::Text;
+using het::WithEngine;
+
+const char* HetBuildInfo() {
+  static const std::string* const info = new std::string(nlohmann::json({{"version", HET_VERSION},
+                                                                         {"compiler", HET_COMPILER},
+                                                                         {"march", HET_MARCH},
+                                                                         {"tf_headers", HET_TF_HEADERS},
+                                                                         {"build_type", HET_BUILD_TYPE}})
+                                                             .dump());
+  return info->c_str();
+}
+
+const char* HetText() { return Text().c_str(); }
+
+int HetCheckSpec(const char* spec) {
+  return Answer([&]() -> Status {
+    auto parsed = het::ParseTableSpec(spec);
+    if (!parsed.ok()) return parsed.status();
+    auto schema = het::TableSchema::Create(parsed.value());
+    if (!schema.ok()) return schema.status();
+    Text() = schema.value()->ToJson();
+    return Status();
+  });
+}
+
+int HetCreateTable(const char* name_space, const char* spec, const char* options) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    auto parsed = het::ParseTableSpec(spec);
+    if (!parsed.ok()) return parsed.status();
+    auto parsed_options = het::ParseTableOptions(options);
+    if (!parsed_options.ok()) return parsed_options.status();
+    return engine.CreateTable(parsed.value(), parsed_options.value());
+  });
+}
+
+int HetDropTable(const char* name_space, const char* table) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.DropTable(table); });
+}
+
+int HetFindTable(const char* name_space, const char* table) {
+  return het::WithTable(name_space, table, [](const het::Table& found) {
+    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + found.options.ToJson() + "}";
+  });
+}
+
+int HetTableNames(const char* name_space) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    Text() = nlohmann::json(engine.TableNames()).dump();
+    return Status();
+  });
+}
+
+int HetSize(const char* name_space, const char* table, int64_t* rows) {
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Size(table), rows); });
+}
+
+int HetBytes(const char* name_space, const char* table, int64_t* bytes) {
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Bytes(table), bytes); });
+}
+
+int HetApplies(const char* name_space, const char* table, int64_t* applies) {
+  return het::WithTable(name_space, table, [&](const het::Table& found) { *applies = found.applies.load(); });
+}
+
+int HetSetApplies(const char* name_space, const char* table, int64_t applies) {
+  return het::WithTable(name_space, table, [&](het::Table& found) { found.applies.store(applies); });
+}
+
+int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound, int64_t push_bound) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    return engine.SetBounds(table, pull_bound < 0 ? het::kUnbounded : pull_bound,
+                            push_bound < 0 ? het::kUnbounded : push_bound);
+  });
+}
+
+int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
+  return het::WithTable(name_space, table, [&](const het::Table& found) {
+    *floats = static_cast<int64_t>(found.schema->row_floats());
+  });
+}
+
+int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, float* values) {
+  return WithEngine(name_space,
+                    [&](Engine& engine) { return engine.Read(table, Span<const Key>(ids, count), values); });
+}
+
+int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,
+              int with_slots) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    return engine.Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
+  });
+}
+
+int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count, int64_t* removed) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    size_t gone = 0;
+    Status status = engine.Remove(table, Span<const Key>(ids, count), &gone);
+    *removed = static_cast<int64_t>(gone);
+    return status;
+  });
+}
+
+int HetClear(const char* name_space, const char* table) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Clear(table); });
+}
+
+int HetStats(const char* name_space, const char* table) {
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Stats(table), &Text()); });
+}
+
+int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    auto found = engine.Find(table);
+    if (!found.ok()) return found.status();
+    auto rows = engine.Scan(table);
+    if (!rows.ok()) return rows.status();
+    *count = static_cast<int64_t>(rows.value().keys.size());
+    *row_floats = static_cast<int64_t>(found.value()->schema->row_floats());
+    *scan = new het::TableRows(std::move(rows.value()));
+    return Status();
+  });
+}
+
+int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_used, uint16_t* counts,
+                float* rows) {
+  return Answer([&] {
+    const auto& all = *static_cast<const het::TableRows*>(scan);
+    std::copy(all.keys.begin(), all.keys.end(), ids);
+    std::copy(all.clocks.begin(), all.clocks.end(), clocks);
+    std::copy(all.last_used.begin(), all.last_used.end(), last_used);
+    std::copy(all.counts.begin(), all.counts.end(), counts);
+    std::copy(all.rows.begin(), all.rows.end(), rows);
+    return Status();
+  });
+}
+
+void HetScanFree(void* scan) { delete static_cast<het::TableRows*>(scan); }
+
+int HetFlush(const char* name_space) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
+}
+
+int HetRefresh(const char* name_space) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.Refresh(); });
+}
+
+int HetConnectWith(const char* address, const char* options) {
+  return Answer([&]() -> Status {
+    const std::string text = address;
+    auto config = het::ParseRemoteOptions(options);
+    if (!config.ok()) return config.status();
+    if (text.empty()) return het::SetEngineFactory(nullptr);
+    auto parsed = het::ParseServerAddress(text);
+    if (!parsed.ok()) return parsed.status();
+    return het::SetEngineFactory(
+        [server = parsed.value(), config = config.value()](const std::string& name, size_t threads) {
+          return het::OpenRemoteEngine(server, name, threads, config);
+        });
+  });
+}
+
+int HetCheckOptions(const char* options) {
+  return Answer([&] { return het::ParseRemoteOptions(options).status(); });
+}
+
+int HetMarkDurable(const char* name_space) {
+  return Answer([&] {
+    if (const std::shared_ptr<Engine> engine = het::FindEngine(name_space)) engine->MarkDurable();
+    return Status();
+  });
+}
+
+int HetFlushRemote(const char* name_space) {
+  return Answer([&] {
+    const std::shared_ptr<Engine> engine = het::FindEngine(name_space);
+    return engine == nullptr || !engine->remote() ? Status() : engine->Flush();
+  });
+}
+
+int HetReset(const char* name_space) {
+  return Answer([&] {
+    het::ResetEngine(name_space);
+    return Status();
+  });
+}
+
+int HetSetThreads(size_t threads) {
+  return Answer([&] {
+    het::SetEngineThreads(threads);
+    return Status();
+  });
+}
+
+int HetSetAllocLimit(size_t bytes) {
+  het::SetAllocLimit(bytes);
+  return 0;
+}
+
+int HetAllocatedBytes(int64_t* bytes) {
+  *bytes = static_cast<int64_t>(het::AllocatedBytes());
+  return 0;
+}

@@ -1,0 +1,110 @@
+// The tables as objects, for Python: a C ABI that ctypes calls, outside of any graph.
+//
+// Every function answers a het::Code (0: OK). HetText() then holds, for this thread, the error message, or
+// the text that the function was asked for. Strings are UTF-8. `name_space` is "" for the default namespace.
+#ifndef HET_TF_CAPI_MANAGEMENT_H_
+#define HET_TF_CAPI_MANAGEMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#define HET_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// How the library was built: one JSON object. Owned by the library.
+HET_EXPORT const char* HetBuildInfo();
+// Message or text of this thread's last call. Valid until its next one.
+HET_EXPORT const char* HetText();
+
+// Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
+HET_EXPORT int HetCheckSpec(const char* spec);
+HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* options);
+HET_EXPORT int HetDropTable(const char* name_space, const char* table);
+// Text: {"spec": ..., "options": ...}.
+HET_EXPORT int HetFindTable(const char* name_space, const char* table);
+// Text: a list of names.
+HET_EXPORT int HetTableNames(const char* name_space);
+
+HET_EXPORT int HetSize(const char* name_space, const char* table, int64_t* rows);
+HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* bytes);
+HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
+// The step of learning-rate schedules: a worker that joins a job goes on where the others are.
+HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t applies);
+// Bounds of the table's cache from now on; -1 is unbounded. Flushes.
+HET_EXPORT int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound,
+                            int64_t push_bound);
+HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
+// values: count * dim.
+HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                       float* values);
+// rows: count * dim, or count * row_floats with slots.
+HET_EXPORT int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                         const float* rows, int with_slots);
+HET_EXPORT int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count,
+                         int64_t* removed);
+HET_EXPORT int HetClear(const char* name_space, const char* table);
+// Text: a JSON object of counters.
+HET_EXPORT int HetStats(const char* name_space, const char* table);
+
+// All rows at one moment; *scan is to be freed.
+HET_EXPORT int HetScan(const char* name_space, const char* table, void** scan, int64_t* count,
+                       int64_t* row_floats);
+HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_used,
+                           uint16_t* counts, float* rows);
+HET_EXPORT void HetScanFree(void* scan);
+
+// Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
+// process. `options`: a JSON object (ps/client/remote_options.h), or "".
+HET_EXPORT int HetConnectWith(const char* address, const char* options);
+// InvalidArgument names what is wrong with them.
+HET_EXPORT int HetCheckOptions(const char* options);
+// What the namespace has applied so far is in a checkpoint, and need not be kept any longer.
+HET_EXPORT int HetMarkDurable(const char* name_space);
+// As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
+HET_EXPORT int HetFlushRemote(const char* name_space);
+HET_EXPORT int HetFlush(const char* name_space);
+// HetFlush, and empties the caches: reads give what a scan gives, to the last bit.
+HET_EXPORT int HetRefresh(const char* name_space);
+
+// --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
+
+// Text: {"partitions": P, "hash_seed": "decimal", "remote": bool, "tables": {name: {"spec", "limits",
+// "applies", "rows", "clock_floor", "epochs": ["decimal", ... one a partition], "row_floats",
+// "slots": [[name, floats], ...]}}}.
+HET_EXPORT int HetStoreInfo(const char* name_space);
+// Writes the new file `path` and syncs it; several calls at once are fine. What caches have not sent is not
+// in it: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables": {name:
+// [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
+// "header_crc32c", "tensors": {"NAME/keys": {"rows", "crc32c"}}, "tables": {name: {"rows", "removed"}}}.
+HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
+// Compares a file with what a manifest says of it (the text of HetSaveRows); "": its structure alone.
+// InvalidArgument names file, tensor and bytes.
+HET_EXPORT int HetVerifyRows(const char* path, const char* entry);
+// Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
+// call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
+HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);
+// All rows go. Between Begin and Commit.
+HET_EXPORT int HetLoadClear(const char* name_space, const char* table);
+// Rows and removals of a file into the store; several calls at once are fine. Request: {"tables": {name in
+// the file: {"to": name, "slots": true}}}; without slots each row gets a new row's. Text: {"tables": {name in
+// the file: {"rows", "removed"}}}.
+HET_EXPORT int HetLoadRows(const char* name_space, const char* path, const char* request);
+// Request: {"clock_floors": {name: n}, "applies": {name: n}}. Every table has a new epoch.
+HET_EXPORT int HetLoadCommit(const char* name_space, const char* request);
+// Ends a load that has begun; tables stay loaded in part.
+HET_EXPORT int HetLoadAbort(const char* name_space);
+// *crc: of what it was the CRC-32C of (at first 0) and these bytes behind it.
+HET_EXPORT int HetCrc32c(const void* data, size_t size, int64_t* crc);
+
+// Forgets the namespace and its tables.
+HET_EXPORT int HetReset(const char* name_space);
+// Of all engines, the caller included.
+HET_EXPORT int HetSetThreads(size_t threads);
+// For tests: the core's memory ends at `bytes`.
+HET_EXPORT int HetSetAllocLimit(size_t bytes);
+HET_EXPORT int HetAllocatedBytes(int64_t* bytes);
+
+}  // extern "C"
+
+#endif  // HET_TF_CAPI_MANAGEMENT_H_

@@ -1,0 +1,76 @@
+// The management functions of checkpoints.
+#include <nlohmann/json.hpp>
+
+#include "het_tf/capi/answer.h"
+#include "het_tf/capi/management.h"
+#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/row_reader.h"
+
+using het::Answer;
+using het::Engine;
+using het::Status;
+using het::Text;
+using het::WithEngine;
+
+int HetStoreInfo(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) { return het::Give(engine.StoreInfo(), &Text()); });
+}
+
+int HetSaveRows(const char* name_space, const char* path, const char* request) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    const auto parsed = het::ParseSaveRequest(request);
+    if (!parsed.ok()) return parsed.status();
+    const auto saved = engine.SaveRows(path, parsed.value());
+    if (saved.ok()) Text() = het::ToJson(saved.value());
+    return saved.status();
+  });
+}
+
+int HetVerifyRows(const char* path, const char* entry) {
+  return Answer([&]() -> Status {
+    const std::string text = entry;
+    const nlohmann::json json = nlohmann::json::parse(text.empty() ? "null" : text, nullptr, false);
+    if (json.is_discarded()) return het::InvalidArgument("the manifest's entry of a file is not valid JSON");
+    const auto file = het::RowReader::Open(path);
+    return file.ok() ? file.value()->Verify(json) : file.status();
+  });
+}
+
+int HetLoadBegin(const char* name_space, const char* request) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    const auto parsed = het::ParseBeginRequest(request);
+    return parsed.ok() ? engine.BeginLoad(parsed.value()) : parsed.status();
+  });
+}
+
+int HetLoadClear(const char* name_space, const char* table) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.ClearForLoad(table); });
+}
+
+int HetLoadRows(const char* name_space, const char* path, const char* request) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    const auto parsed = het::ParseLoadRequest(request);
+    if (!parsed.ok()) return parsed.status();
+    const auto loaded = engine.LoadRows(path, parsed.value());
+    if (loaded.ok()) Text() = het::ToJson(loaded.value());
+    return loaded.status();
+  });
+}
+
+int HetLoadCommit(const char* name_space, const char* request) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    const auto parsed = het::ParseCommitRequest(request);
+    return parsed.ok() ? engine.CommitLoad(parsed.value()) : parsed.status();
+  });
+}
+
+int HetLoadAbort(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) { return engine.AbortLoad(); });
+}
+
+int HetCrc32c(const void* data, size_t size, int64_t* crc) {
+  return Answer([&] {
+    *crc = het::Crc32c(static_cast<uint32_t>(*crc), data, size);
+    return Status();
+  });
+}

@@ -1,0 +1,148 @@
+#include "het_tf/capi/serve.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "het_tf/capi/answer.h"
+#include "het_tf/core/row/row_batch.h"
+#include "het_tf/core/serve/row_codec.h"
+#include "het_tf/core/serve/serve_file.h"
+#include "het_tf/core/serve/serve_writer.h"
+#include "het_tf/ps/client/online_store.h"
+
+namespace het {
+namespace {
+
+using serve::ServeFile;
+using serve::ServeWriter;
+
+struct ServeRequest {
+  serve::WriteOptions write;
+  uint16_t min_count = 0;
+  uint32_t last_used = 0;
+};
+
+Result<ServeRequest> ParseRequest(const std::string& text) {
+  ServeRequest request;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    for (const auto& [field, value] : json.items()) {
+      if (field == "rows") {
+        auto type = serve::ParseRowType(value.get<std::string>());
+        if (!type.ok()) return type.status();
+        request.write.row_type = type.value();
+      } else if (field == "unknown" && (value == "initial" || value == "zeros")) {
+        request.write.unknown = value == "zeros" ? serve::Unknown::kZeros : serve::Unknown::kInitial;
+      } else if (field == "min_count" && value.is_number_unsigned() && value <= UINT16_MAX) {
+        request.min_count = value.get<uint16_t>();
+      } else if (field == "last_used" && value.is_number_unsigned() && value <= UINT32_MAX) {
+        request.last_used = value.get<uint32_t>();
+      } else {
+        return InvalidArgument("a serving file cannot be written with " + field + " = " + value.dump());
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("the options of a serving file are not valid JSON: ") + error.what());
+  }
+  return request;
+}
+
+// Adds the rows of `batch` that the request lets pass, and counts the others.
+Status AddRows(const RowBatch& batch, const ServeRequest& request, ServeWriter* writer, uint64_t* dropped) {
+  const auto passes = [&](size_t i) {
+    return batch.counts()[i] >= request.min_count && batch.last_used()[i] >= request.last_used;
+  };
+  for (size_t i = 0; i < batch.size();) {  // runs of rows that pass: mostly one
+    size_t end = i;
+    while (end < batch.size() && passes(end)) ++end;
+    HET_RETURN_IF_ERROR(writer->Add(Span<const Key>(batch.keys() + i, end - i),
+                                    batch.values() + i * batch.dim(), batch.dim()));
+    *dropped += end < batch.size();
+    i = end + 1;
+  }
+  return Status();
+}
+
+Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
+  auto file = ServeFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (verify) HET_RETURN_IF_ERROR(file.value()->Verify());
+  const serve::Header& header = file.value()->header();
+  return nlohmann::json({{"spec", nlohmann::json::parse(file.value()->schema().ToJson())},
+                         {"rows", header.rows},
+                         {"row_type", serve::RowTypeName(header.row_type)},
+                         {"row_bytes", header.row_bytes},
+                         {"unknown", header.unknown == serve::Unknown::kZeros ? "zeros" : "initial"},
+                         {"bytes", header.file_bytes}});
+}
+
+Status CheckOnline(const nlohmann::json& specs) {
+  auto reader = OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string()));
+  if (!reader.ok()) return reader.status();
+  for (const nlohmann::json& table : specs.at("tables")) {
+    auto spec = ParseTableSpec(table.dump());
+    if (!spec.ok()) return spec.status();
+    auto schema = TableSchema::Create(spec.value());
+    if (!schema.ok()) return schema.status();
+    HET_RETURN_IF_ERROR(reader.value()->FindTable(schema.value()).status());
+  }
+  return Status();
+}
+
+}  // namespace
+}  // namespace het
+
+using het::Answer;
+using het::Status;
+using het::serve::ServeWriter;
+
+int HetServeWrite(const char* name_space, const char* table, const char* path, const char* options) {
+  return het::WithEngine(name_space, [&](het::Engine& engine) -> Status {
+    auto request = het::ParseRequest(options);
+    if (!request.ok()) return request.status();
+    auto found = engine.Find(table);
+    if (!found.ok()) return found.status();
+    auto writer = ServeWriter::Create(path, found.value()->schema, request.value().write);
+    if (!writer.ok()) return writer.status();
+    uint64_t dropped = 0;
+    HET_RETURN_IF_ERROR(engine.VisitRows(table, [&](const het::RowBatch& batch) {
+      return het::AddRows(batch, request.value(), writer.value().get(), &dropped);
+    }));
+    HET_RETURN_IF_ERROR(writer.value()->Finish());
+    auto written = het::Inspect(path, /*verify=*/false);
+    if (!written.ok()) return written.status();
+    written.value()["dropped"] = dropped;
+    het::Text() = written.value().dump();
+    return Status();
+  });
+}
+
+int HetServeInspect(const char* path, int verify) {
+  return Answer([&] {
+    auto found = het::Inspect(path, verify != 0);
+    if (found.ok()) het::Text() = found.value().dump();
+    return found.status();
+  });
+}
+
+int HetServeOpenFiles(int64_t* files) {
+  *files = static_cast<int64_t>(het::serve::OpenServeFiles());
+  return 0;
+}
+
+int HetOnlineCheck(const char* specs) {
+  return Answer([&]() -> Status {
+    try {
+      return het::CheckOnline(nlohmann::json::parse(specs));
+    } catch (const nlohmann::json::exception& error) {
+      return het::InvalidArgument(std::string("specs is not the JSON of an online lookup: ") + error.what());
+    }
+  });
+}
+
+int HetOnlineStats() {
+  return Answer([&] {
+    het::Text() = het::OnlineReaderStats();
+    return Status();
+  });
+}

@@ -1,0 +1,48 @@
+// An array that is not initialised and keeps its memory from step to step: clearing megabytes that are about
+// to be overwritten costs as much as the work itself.
+#ifndef HET_TF_CORE_BASE_BUFFER_H_
+#define HET_TF_CORE_BASE_BUFFER_H_
+
+#include <cstddef>
+#include <type_traits>
+
+#include "het_tf/core/base/alloc.h"
+
+namespace het {
+
+template <typename T>
+class Buffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Buffer() = default;
+  ~Buffer() { Release(data_, capacity_ * sizeof(T), kAlignment); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // Room for `size` elements; what was there before is lost. Throws std::bad_alloc and holds nothing then.
+  T* Resize(size_t size) {
+    if (size > capacity_) {
+      Release(data_, capacity_ * sizeof(T), kAlignment);
+      data_ = nullptr;
+      capacity_ = 0;
+      const size_t wanted = size + size / 4;
+      data_ = static_cast<T*>(Allocate(wanted * sizeof(T), kAlignment));
+      capacity_ = wanted;
+    }
+    return data_;
+  }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  T* data_ = nullptr;
+  size_t capacity_ = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_BASE_BUFFER_H_

@@ -1,0 +1,142 @@
+// Reading and writing the bytes of frames: fixed-width little-endian integers, varints, and runs of keys.
+//
+// A reader never trusts a length: every read checks what is left, and a failed read sticks (ok() stays
+// false), so a decoder checks once at the end of a section rather than after every field.
+#ifndef HET_TF_CORE_BASE_BYTES_H_
+#define HET_TF_CORE_BASE_BYTES_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/span.h"
+
+namespace het {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little-endian and written by memcpy");
+
+// Bytes(n) and resize(n) leave the new bytes unwritten.
+using Bytes = std::vector<uint8_t, UnwrittenAllocator<uint8_t>>;
+
+inline uint64_t ZigZag(int64_t v) { return (static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63); }
+inline int64_t UnZigZag(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
+
+class Writer {
+ public:
+  explicit Writer(Bytes* out) : out_(out) {}
+
+  template <typename T>
+  void Fixed(T value) {
+    Raw(&value, sizeof(value));
+  }
+  void Raw(const void* data, size_t size) {
+    if (size > 0) std::memcpy(Append(size), data, size);
+  }
+  // The next `size` bytes, for the caller to write before anything else is written.
+  uint8_t* Append(size_t size) {
+    const size_t at = out_->size();
+    out_->resize(at + size);
+    return out_->data() + at;
+  }
+  // Of the last bytes so many were not needed.
+  void TakeBack(size_t size) { out_->resize(out_->size() - size); }
+  void Varint(uint64_t value) {
+    while (value >= 0x80) {
+      out_->push_back(static_cast<uint8_t>(value) | 0x80);
+      value >>= 7;
+    }
+    out_->push_back(static_cast<uint8_t>(value));
+  }
+  // Keys as differences from the key before: two bytes or three a key when they are sorted and dense, correct
+  // in any order and for any int64.
+  template <typename Keys>
+  void KeyRun(const Keys& keys) {
+    uint64_t before = 0;
+    for (int64_t key : keys) {
+      Varint(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before)));
+      before = static_cast<uint64_t>(key);
+    }
+  }
+
+ private:
+  Bytes* out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(Span<const uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+
+  bool ok() const { return ok_; }
+  size_t left() const { return static_cast<size_t>(end_ - at_); }
+
+  template <typename T>
+  T Fixed() {
+    T value{};
+    if (const uint8_t* bytes = Raw(sizeof(T))) std::memcpy(&value, bytes, sizeof(T));
+    return value;
+  }
+  // Null when fewer than `size` bytes are left.
+  const uint8_t* Raw(size_t size) {
+    if (!ok_ || size > left()) {
+      ok_ = false;
+      return nullptr;
+    }
+    const uint8_t* bytes = at_;
+    at_ += size;
+    return bytes;
+  }
+  uint64_t Varint() {
+    // Without a branch on the length, which nobody can predict where keys are a hundred apart.
+    if (left() >= sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, at_, sizeof(word));
+      const uint64_t ends = ~word & 0x8080808080808080;
+      if (ends != 0) {
+        at_ += __builtin_ctzll(ends) / 8 + 1;
+        word &= ends ^ (ends - 1);  // nothing behind the first end
+        word = ((word & 0x7f007f007f007f00) >> 1) | (word & 0x007f007f007f007f);
+        word = ((word & 0x3fff00003fff0000) >> 2) | (word & 0x00003fff00003fff);
+        return ((word & 0x0fffffff00000000) >> 4) | (word & 0x000000000fffffff);
+      }
+    }
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (at_ == end_) break;
+      const uint8_t byte = *at_++;
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    ok_ = false;
+    return 0;
+  }
+  // A count of things that take at least one byte each: never more than the bytes that are left, so that a
+  // damaged count cannot ask for memory.
+  size_t Count() {
+    const uint64_t count = Varint();
+    if (count > left()) ok_ = false;
+    return ok_ ? static_cast<size_t>(count) : 0;
+  }
+  void KeyRun(size_t count, Vector<int64_t>* keys) {
+    keys->clear();
+    if (count > left()) ok_ = false;
+    if (!ok_) return;
+    keys->resize(count);
+    Reader r = *this;  // in registers
+    uint64_t before = 0;
+    for (size_t i = 0; i < count && r.ok_; ++i) {
+      before += static_cast<uint64_t>(UnZigZag(r.Varint()));
+      (*keys)[i] = static_cast<int64_t>(before);
+    }
+    *this = r;
+    if (!ok_) keys->clear();
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
+  bool ok_ = true;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_BASE_BYTES_H_

@@ -1,0 +1,57 @@
+// 16-bit floats (IEEE 754 binary16), one at a time: what the F16C instructions do, bit for bit, for numbers.
+#ifndef HET_TF_CORE_BASE_HALF_H_
+#define HET_TF_CORE_BASE_HALF_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace het {
+
+inline uint32_t FloatBits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline float FloatFromBits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// The nearest one, ties to even; from 65520 on infinity.
+inline uint16_t ToHalf(float value) {
+  const uint32_t bits = FloatBits(value), magnitude = bits & 0x7fffffff;
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  if (magnitude > 0x7f800000) return sign | 0x7e00;   // NaN
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or more
+  if (magnitude < 0x38800000) {  // below the smallest normal one, 2^-14: a multiple of 2^-24
+    const float multiple = std::nearbyint(FloatFromBits(magnitude) * 0x1p24f);
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(multiple));
+  }
+  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
+  return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
+}
+
+// The next one towards zero, of a value below 65536.
+inline uint16_t ToHalfDown(float value) {
+  const uint32_t bits = FloatBits(value), magnitude = bits & 0x7fffffff;
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  if (magnitude < 0x38800000) {
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(FloatFromBits(magnitude) * 0x1p24f));
+  }
+  return static_cast<uint16_t>(sign | ((magnitude >> 13) - (112u << 10)));
+}
+
+inline float FromHalf(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1f, fraction = half & 0x3ff;
+  if (exponent == 0x1f) return FloatFromBits(sign | 0x7f800000 | (fraction << 13));
+  if (exponent == 0) return FloatFromBits(sign | FloatBits(static_cast<float>(fraction) * 0x1p-24f));
+  return FloatFromBits(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_BASE_HALF_H_

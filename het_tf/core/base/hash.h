@@ -1,0 +1,50 @@
+// Hashing of keys. One 64-bit hash serves three masters, each from its own bits:
+//   bits 63..32  the bucket in an index        (key_index.h)
+//   bits 31..16  the partition                 (PartitionOf)
+//   bits  7..0   the tag in a bucket           (key_index.h)
+#ifndef HET_TF_CORE_BASE_HASH_H_
+#define HET_TF_CORE_BASE_HASH_H_
+
+#include <cstdint>
+#include <string_view>
+
+// For functions that kernels of a GPU use too.
+#ifdef __CUDACC__
+#define HET_HOST_DEVICE __host__ __device__
+#else
+#define HET_HOST_DEVICE
+#endif
+
+namespace het {
+
+using Key = int64_t;
+
+// The finaliser of MurmurHash3: a bijection, so different keys never share a 64-bit hash.
+HET_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  x ^= x >> 33;
+  return x;
+}
+
+HET_HOST_DEVICE inline uint64_t HashKey(Key key, uint64_t seed) {
+  return Mix64(static_cast<uint64_t>(key) ^ seed);
+}
+
+// partitions <= 65536.
+HET_HOST_DEVICE inline uint32_t PartitionOf(uint64_t hash, uint32_t partitions) {
+  return static_cast<uint32_t>((((hash >> 16) & 0xffff) * partitions) >> 16);
+}
+
+// FNV-1a and a final mix: names of tables. Stable for ever, since it goes on the wire and into files.
+inline uint64_t HashName(std::string_view name) {
+  uint64_t h = 0xcbf29ce484222325ULL;
+  for (unsigned char c : name) h = (h ^ c) * 0x100000001b3ULL;
+  return Mix64(h);
+}
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_BASE_HASH_H_

@@ -1,0 +1,58 @@
+// What a cached table has sent, received and seen. One place declares every counter with its meaning.
+#ifndef HET_TF_CORE_CACHE_COUNTERS_H_
+#define HET_TF_CORE_CACHE_COUNTERS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace het {
+
+// The classes of traffic, in rows:   name                 meaning
+#define HET_COUNTERS(X)                                                                                \
+  X(reads, "unique keys that lookups asked for")                                                       \
+  X(hits, "of these: in the cache when the lookup came")                                               \
+  X(miss_pull, "rows fetched because they were not in the cache")                                      \
+  X(prefetched, "of the rows fetched: asked for by a prefetch")                                        \
+  X(prefetch_late, "keys that a lookup found on their way to a prefetch, and waited for")              \
+  X(prefetch_unused, "prefetched rows that left again before a lookup read them")                      \
+  X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")           \
+  X(checks, "cached rows whose clock was sent to the server for comparison")                           \
+  X(told_rows,                                                                                         \
+    "of these: rows that the server sent because they had moved past the bound (checks=\"told\")")     \
+  X(told_resets, "answers after which nothing counted as held, and all had to be checked again")       \
+  X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")             \
+  X(evict_push, "rows pushed because they left the cache")                                             \
+  X(inserts, "rows that entered the cache")                                                            \
+  X(evictions, "rows that left it")                                                                    \
+  X(transient_rows, "rows served without entering for longer than the step: not admitted, or no room") \
+  X(row_bytes_in, "bytes of rows received")                                                            \
+  X(row_bytes_out, "bytes of updates sent")                                                            \
+  X(metadata_bytes_in, "all other bytes of replies: clocks, heads")                                    \
+  X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                            \
+  X(requests, "request frames with something of this table, sent again ones included")                 \
+  X(resends, "pushes sent again after a failure")                                                      \
+  X(dropped_remainders, "rows that left with what rounding for the wire had kept back")                \
+  X(discarded_ticks, "ticks dropped because their table was loaded or cleared meanwhile")              \
+  X(lost_ticks, "ticks lost with a GPU that failed and had not sent them")                             \
+  X(repaired, "acknowledged pushes that a server lost and that were kept here and sent again")         \
+  X(dropped_pushes, "applied pushes forgotten before they were durable, for want of room")             \
+  X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \
+  X(ticks, "ticks applied to rows by this worker")
+
+struct Counters {
+#define HET_FIELD(name, help) uint64_t name = 0;
+  HET_COUNTERS(HET_FIELD)
+#undef HET_FIELD
+  // Staleness that checks really observed, g - b after the check: bucket 0 is lag 0, bucket i is [2^(i-1),
+  // 2^i).
+  uint64_t lag_histogram[65] = {};
+
+  std::string ToJson() const;
+};
+
+// One line a counter: name, tab, meaning.
+std::string CounterHelp();
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CACHE_COUNTERS_H_

@@ -1,0 +1,132 @@
+#include "het_tf/core/cache/eviction_policy.h"
+
+#include <cmath>
+
+namespace het {
+
+void LineLists::PushFront(size_t list, uint32_t line) {
+  List& l = lists_[list];
+  links_[line] = Link{kNone, l.front};
+  (l.front == kNone ? l.back : links_[l.front].before) = line;
+  l.front = line;
+}
+
+void LineLists::Remove(size_t list, uint32_t line) {
+  List& l = lists_[list];
+  const Link link = links_[line];
+  (link.before == kNone ? l.front : links_[link.before].after) = link.after;
+  (link.after == kNone ? l.back : links_[link.after].before) = link.before;
+}
+
+void LineLists::Append(size_t to, size_t from) {
+  List& a = lists_[to];
+  List& b = lists_[from];
+  if (b.front == kNone) return;
+  if (a.back == kNone) {
+    a.front = b.front;
+  } else {
+    links_[a.back].after = b.front;
+    links_[b.front].before = a.back;
+  }
+  a.back = b.back;
+  b = List();
+}
+
+bool HitWatch::EndWindow() {
+  const double expected = share_ * static_cast<double>(uses_);
+  const double now = static_cast<double>(hits_) / static_cast<double>(uses_);
+  // Hits of so many uses spread by less than sqrt(expected).
+  const bool fell = static_cast<double>(hits_) < 0.75 * expected - 3 * std::sqrt(expected);
+  share_ = now > share_ ? now : fell ? 0.9 * share_ : share_ + (now - share_) / 8;
+  uses_ = hits_ = 0;
+  return fell;
+}
+
+namespace {
+
+class Lru : public EvictionPolicy {
+ public:
+  Lru() : EvictionPolicy(1) {}
+  void Insert(uint32_t line) override {
+    lists_.Reserve(line);
+    lists_.PushFront(0, line);
+  }
+  void Touch(uint32_t line) override {
+    lists_.Remove(0, line);
+    lists_.PushFront(0, line);
+  }
+  void Erase(uint32_t line) override { lists_.Remove(0, line); }
+};
+
+// List f holds the lines that were touched f + 1 times, counted up to `cap`.
+class Frequency : public EvictionPolicy {
+ public:
+  Frequency(uint8_t cap, size_t capacity)
+      : EvictionPolicy(cap), age_every_(12 * std::max<size_t>(capacity, 64)), watch_(capacity) {}
+
+  void Insert(uint32_t line) override {
+    lists_.Reserve(line);
+    if (line >= frequency_.size()) frequency_.resize(line + line / 2 + 16);
+    frequency_[line] = 0;
+    lists_.PushFront(0, line);
+    Count(false);
+  }
+  void Touch(uint32_t line) override {
+    uint8_t& f = frequency_[line];
+    if (f + 1u < list_count_) {
+      lists_.Remove(f, line);
+      lists_.PushFront(++f, line);
+    }
+    Count(true);
+  }
+  void Erase(uint32_t line) override { lists_.Remove(frequency_[line], line); }
+  void Pass() override { static_cast<void>(watch_.Count(false)); }  // a window ends with a hit
+
+ private:
+  void Count(bool hit) {
+    ++touches_;
+    if (watch_.Count(hit)) {
+      Age(4);
+    } else if (touches_ >= age_every_) {
+      Age(2);
+    }
+  }
+  // List f becomes part of list f / by; lists of lower frequency come to stand nearer the back.
+  void Age(size_t by) {
+    touches_ = 0;
+    for (size_t f = 1; f < list_count_; ++f) {
+      for (uint32_t line = lists_.back(f); line != LineLists::kNone; line = lists_.before(line)) {
+        frequency_[line] = static_cast<uint8_t>(f / by);
+      }
+      MoveBefore(f / by, f);
+    }
+  }
+  // All of `from` goes in front of the lines of `to`.
+  void MoveBefore(size_t to, size_t from) {
+    lists_.Append(from, to);
+    lists_.Append(to, from);
+  }
+
+  const size_t age_every_;
+  HitWatch watch_;
+  size_t touches_ = 0;
+  Vector<uint8_t> frequency_;
+};
+
+}  // namespace
+
+Status CheckPolicyName(const std::string& name) {
+  if (name == "lru" || name == "lfu" || name == "light_lfu") return Status();
+  return InvalidArgument("policy '" + name + "' is unknown; choose 'lru', 'lfu' or 'light_lfu'");
+}
+
+Result<std::unique_ptr<EvictionPolicy>> EvictionPolicy::Create(const std::string& name, size_t capacity) {
+  HET_RETURN_IF_ERROR(CheckPolicyName(name));
+  std::unique_ptr<EvictionPolicy> policy;
+  if (name == "lru") policy = std::make_unique<Lru>();
+  if (name == "lfu") policy = std::make_unique<Frequency>(uint8_t{255}, capacity);
+  if (name == "light_lfu") policy = std::make_unique<Frequency>(uint8_t{8}, capacity);
+  return policy;
+}
+
+}  // namespace het

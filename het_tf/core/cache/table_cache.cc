@@ -1,0 +1,305 @@
+#include "het_tf/core/cache/table_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "het_tf/core/plan/row_ops.h"
+
+namespace het {
+
+AdmissionFilter::AdmissionFilter(uint32_t admit_after, size_t capacity)
+    : admit_after_(std::min<uint32_t>(admit_after, 255)),
+      counts_(admit_after > 1 ? std::max<size_t>(64, 8 * capacity) : 0) {}
+
+bool AdmissionFilter::Admit(uint64_t hash) {
+  if (counts_.empty()) return true;
+  // Two rows of the sketch in one array; the key's count is the smaller of its two.
+  uint8_t& a = counts_[((hash >> 32) * counts_.size()) >> 32];
+  uint8_t& b = counts_[((Mix64(hash) >> 32) * counts_.size()) >> 32];
+  const uint8_t seen = std::min(a, b);
+  if (a == seen && a < 255) ++a;
+  if (&a != &b && b == seen && b < 255) ++b;
+  // A quarter as many keys as cells between two ageings: with more, keys share cells and strangers are
+  // admitted.
+  if (++counted_ >= counts_.size() / 4) {
+    for (uint8_t& count : counts_) count /= 2;
+    counted_ = 0;
+  }
+  return seen + 1u >= admit_after_;
+}
+
+UpdatePool::~UpdatePool() {
+  for (float* chunk : chunks_) Release(chunk, kChunk * floats_ * sizeof(float), 64);
+}
+
+uint32_t UpdatePool::Take() {
+  if (free_.empty()) {
+    const size_t updates = (chunks_.size() + 1) * kChunk;
+    if (free_.capacity() < updates) free_.reserve(2 * updates);
+    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 4);
+    chunks_.push_back(static_cast<float*>(Allocate(kChunk * floats_ * sizeof(float), 64)));
+    const auto first = static_cast<uint32_t>((chunks_.size() - 1) * kChunk);
+    for (uint32_t i = kChunk; i > 0; --i) free_.push_back(first + i - 1);
+  }
+  const uint32_t update = free_.back();
+  free_.pop_back();
+  std::memset(data(update), 0, floats_ * sizeof(float));
+  return update;
+}
+
+TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device)
+    : schema_(std::move(schema)),
+      config_(config),
+      device_(device),
+      lines_(schema_->row_floats(), hash_seed),
+      policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
+      admission_(config.admit_after, config.capacity),
+      updates_(schema_->row_floats()) {}
+
+uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) {
+  const uint32_t line = lines_.Insert(key, hash);
+  try {
+    if (line >= state_.size()) state_.resize(line + line / 2 + 16);
+    if (transient) {
+      transient_.push_back(line);
+    } else {
+      policy_->Insert(line);
+    }
+  } catch (...) {
+    lines_.Erase(line);
+    throw;
+  }
+  state_[line] = State();
+  if (transient) {
+    state_[line].flags = kTransient;
+    ++transient_lines_;
+    ++counters_.transient_rows;
+    policy_->Pass();
+  } else {
+    ++counters_.inserts;
+  }
+  lines_.meta(line).clock = base;
+  return line;
+}
+
+void TableCache::SetInvalid(uint32_t line, bool invalid) {
+  State& state = state_[line];
+  state.flags = static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~kHeld : state.flags & ~kInvalid);
+}
+
+void TableCache::MarkAhead(uint32_t line, bool fetched) {
+  State& state = state_[line];
+  if (!(state.flags & kTransient)) return;
+  ahead_lines_ += (state.flags & kAhead) == 0;
+  state.flags = static_cast<uint8_t>(state.flags | kAhead | (fetched ? kUnused : 0));
+}
+
+void TableCache::Settle(uint32_t line) {
+  policy_->Insert(line);
+  State& state = state_[line];
+  state.flags = static_cast<uint8_t>(state.flags & ~(kTransient | kAhead | kUnused));
+  --transient_lines_;
+  --ahead_lines_;
+  --counters_.transient_rows;  // which it was counted as when it came
+  ++counters_.inserts;
+}
+
+size_t TableCache::Unsent() const {
+  size_t keys = queued_;
+  for (uint32_t line = 0; line < lines_.end(); ++line) keys += lines_.live(line) && state_[line].pending > 0;
+  return keys;
+}
+
+size_t TableCache::bytes() const {
+  return lines_.bytes() + state_.capacity() * sizeof(State) + updates_.bytes() + admission_.bytes() +
+         queue_.capacity() * sizeof(Queued);
+}
+
+size_t TableCache::Pinned() const {
+  size_t pinned = 0;
+  for (uint32_t line = 0; line < lines_.end(); ++line) pinned += lines_.live(line) && state_[line].pins > 0;
+  return pinned;
+}
+
+float* TableCache::UpdateOf(uint32_t line) {
+  State& state = state_[line];
+  if (state.update == kNoUpdate) {
+    state.update = updates_.Take();
+    state.pending = 0;
+  }
+  return updates_.data(state.update);
+}
+
+RowFormat TableCache::push_format() const {
+  const bool integers = row_format() == RowFormat::kInt8;
+  return integers && schema_->optimizer().value_is_derived() ? RowFormat::kFloat16 : row_format();
+}
+
+float* TableCache::AppendWire(const float* update, Vector<float>* wire) const {
+  const Optimizer& optimizer = schema_->optimizer();
+  wire->insert(wire->end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
+  return wire->data() + wire->size() - optimizer.wire_floats();
+}
+
+void TableCache::SetClean(uint32_t line) {
+  State& state = state_[line];
+  updates_.Give(state.update);
+  state.update = kNoUpdate;
+  state.pending = 0;
+}
+
+bool TableCache::HasUnsent(uint32_t line) {
+  const State& state = state_[line];
+  return state.pending > 0 ||
+         (state.update != kNoUpdate && AnyNonZero(updates_.data(state.update), schema_->row_floats()));
+}
+
+void TableCache::TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
+  State& state = state_[line];
+  ticks->push_back(state.pending);
+  AppendWire(updates_.data(state.update), wire);
+  lines_.meta(line).clock += state.pending;
+  SetClean(line);
+}
+
+void TableCache::TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
+  if (row_format() == RowFormat::kFloat32) return TakeWhole(line, ticks, wire);
+  State& state = state_[line];
+  ticks->push_back(state.pending);
+  lines_.meta(line).clock += state.pending;
+  const Optimizer& optimizer = schema_->optimizer();
+  const size_t floats = optimizer.wire_floats();
+  float* const rest = updates_.data(state.update) + optimizer.wire_begin();
+  float* const sent = AppendWire(updates_.data(state.update), wire);
+  // One that is not to stay would soon drop much of it.
+  const RowFormat format = state.flags & kTransient ? RowFormat::kFloat16 : push_format();
+  // Slots are what follows the value, where there is one.
+  RoundRow({format, schema_->dim() - optimizer.wire_begin()}, schema_->dim(), floats, rest, sent);
+  bool any = false;
+  for (size_t i = 0; i < floats; ++i) {
+    const float left = rest[i] - sent[i];
+    rest[i] = left == left ? left : 0;  // of what is not finite nothing is left
+    any |= rest[i] != 0;
+  }
+  state.pending = 0;
+  if (!any) SetClean(line);
+}
+
+uint32_t TableCache::Drop(uint32_t line) {
+  State& state = state_[line];
+  const uint32_t ticks = state.pending;
+  if (state.update != kNoUpdate) updates_.Give(state.update);
+  state.update = kNoUpdate;
+  state.pending = 0;
+  if (state.pins > 0) {
+    SetInvalid(line, true);
+    return ticks;
+  }
+  counters_.prefetch_unused += (state.flags & kUnused) != 0;
+  ahead_lines_ -= (state.flags & kAhead) != 0;
+  if (state.flags & kHeld) {
+    try {
+      let_go_.push_back(lines_.meta(line).key);
+    } catch (const std::bad_alloc&) {  // the server goes on telling it, for nothing
+    }
+  }
+  if (state.flags & kTransient) {
+    --transient_lines_;
+  } else {
+    policy_->Erase(line);
+  }
+  lines_.Erase(line);
+  return ticks;
+}
+
+void TableCache::Evict(uint32_t line) {
+  State& state = state_[line];
+  const Key key = lines_.meta(line).key;
+  if (state.pending > 0) {
+    queue_index_[key] = static_cast<uint32_t>(queue_.size());
+    try {
+      queue_.push_back({key, state.pending, state.update});
+    } catch (...) {
+      queue_index_.erase(key);
+      throw;
+    }
+    ++queued_;
+    state.pending = 0;
+    state.update = kNoUpdate;
+  } else if (HasUnsent(line)) {
+    ++counters_.dropped_remainders;
+  }
+  ++counters_.evictions;
+  Drop(line);
+}
+
+void TableCache::MakeRoom(size_t incoming) {
+  size_t kept = 0;
+  for (uint32_t line : transient_) {
+    if (!lines_.live(line) || !(state_[line].flags & kTransient)) continue;
+    if (state_[line].pins > 0) {
+      transient_[kept++] = line;
+    } else {
+      Evict(line);
+    }
+  }
+  transient_.resize(kept);
+  if (resident() + incoming <= config_.capacity) return;
+  victims_.clear();
+  policy_->Victims(
+      resident() + incoming - config_.capacity, [&](uint32_t line) { return state_[line].pins == 0; },
+      &victims_);
+  for (uint32_t line : victims_) Evict(line);
+}
+
+const TableCache::Queued* TableCache::FindQueued(Key key) const {
+  const auto it = queue_index_.find(key);
+  return it == queue_index_.end() ? nullptr : &queue_[it->second];
+}
+
+void TableCache::Restore(uint32_t line, const Queued& queued) {
+  State& state = state_[line];
+  state.pending = queued.ticks;
+  state.update = queued.update;
+  queue_index_.erase(queued.key);
+  queue_[static_cast<size_t>(&queued - queue_.data())].ticks = 0;
+  --queued_;
+  if (queued_ == 0) queue_.clear();
+}
+
+void TableCache::ReleaseQueued(Queued* queued) {
+  updates_.Give(queued->update);
+  queue_index_.erase(queued->key);
+  queued->ticks = 0;
+  --queued_;
+}
+
+void TableCache::CompactQueue() {
+  size_t kept = 0;
+  for (const Queued& queued : queue_) {
+    if (queued.ticks == 0) continue;
+    queue_index_[queued.key] = static_cast<uint32_t>(kept);
+    queue_[kept++] = queued;
+  }
+  queue_.resize(kept);
+}
+
+void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
+                           Vector<uint32_t>* ticks, Vector<float>* wire) {
+  const size_t floats = schema_->optimizer().wire_floats();
+  for (Queued& queued : queue_) {
+    if (queued.ticks == 0 || PartitionOf(lines_.Hash(queued.key), partitions) != partition) continue;
+    keys->push_back(queued.key);
+    ticks->push_back(queued.ticks);
+    float* const sent = AppendWire(updates_.data(queued.update), wire);
+    if (!whole && row_format() != RowFormat::kFloat32) {
+      RoundRow({RowFormat::kFloat16}, schema_->dim(), floats, sent, sent);
+      const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
+      counters_.dropped_remainders += !std::equal(sent, sent + floats, all);
+    }
+    ReleaseQueued(&queued);
+  }
+  CompactQueue();
+}
+
+}  // namespace het

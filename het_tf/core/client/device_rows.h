@@ -1,0 +1,80 @@
+// What a client does for caches that are elsewhere than in its TableCaches: in the memory of a device
+// (core/device/abi.h). The cache on the device keeps rows, clocks and unsent updates; the client
+// keeps what the protocol needs between a device and the store: numbered frames, their resending, and what
+// they hold.
+//
+//   wanted (keys, bases) ─► Client::ReadForDevice ─► rows with every own frame on top that the store did not
+//                                                     know; the device puts its unsent update on top of that
+//   due, victims         ─► Client::PushForDevice ─► frames; Client::WaitForDevice: until they are applied
+//
+// What happens to rows behind the cache's back reaches it through a DeviceLines.
+//
+// Order: rows of a read are installed before anything else of their table is pushed, and no row that the
+// answer has leaves to make room for another one of it: a row of an answer lacks what was pushed after it
+// came.
+#ifndef HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
+#define HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
+
+#include <cstdint>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/wire/frame.h"
+
+namespace het {
+
+constexpr Clock kNoBase = -1;  // the row is not there, or its base is not to be trusted
+
+// Rows that a device wants: of each table and partition at most one part.
+struct DeviceRead {
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t n;
+    const Key* keys;     // different ones, all of this partition
+    const Clock* bases;  // kNoBase: fetch; else: check, and fetch if it is past the pull bound
+    // Out, n elements each; what they hold is good once the read has succeeded. The caller gives the room.
+    uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
+    uint8_t* admit;  // may it enter the cache (CacheConfig::admit_after)? 0 in all but training reads
+    Clock* clocks;   // the new base
+    float* rows;     // n * row_floats; row i at i * row_floats
+  };
+  Vector<Part> parts;
+};
+
+// Updates of one table that left a device.
+struct DevicePush {
+  struct Part {
+    uint64_t table;
+    size_t n;
+    const Key* keys;        // different ones, of any partitions
+    const uint32_t* ticks;  // > 0
+    const float* updates;   // n * row_floats, laid out like rows
+    bool evicted;           // counted as evict_push, else as bound_push
+  };
+  Vector<Part> parts;  // in order: of two updates of one key the first one goes first
+};
+
+// A cache on a device, as the client sees it. Called with the engine's lock on the client held, in the middle
+// of any call of the client; must not call the client. What is called for may be put off until that call has
+// returned, but comes before rows of it are installed.
+//
+// Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can, before Drop
+// returns: Client::Reload tells people how many there were.
+class DeviceLines {
+ public:
+  virtual ~DeviceLines() = default;
+  // Bases of rows of this partition are not to be trusted any more; unsent updates stay.
+  virtual void Invalidate(uint32_t partition) = 0;
+  // Rows of this partition go, with their unsent updates.
+  virtual void Drop(uint32_t partition) = 0;
+  virtual void DropKeys(Span<const Key> keys) = 0;
+  // Rows without unsent updates go.
+  virtual void DropClean() = 0;
+  // This process is a fork: what the device holds is the parent's, and the device is not to be touched.
+  virtual void Forsake() = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_DEVICE_ROWS_H_

@@ -1,0 +1,129 @@
+#include "het_tf/core/engine/call_spec.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace het {
+
+Result<std::unique_ptr<CallSpec>> CallSpec::Create(const std::vector<std::string>& tables,
+                                                   const std::string& specs) {
+  auto call = std::make_unique<CallSpec>();
+  HET_RETURN_IF_ERROR(call->Parse(specs));
+  if (tables.size() != call->features_.size()) {
+    return InvalidArgument("attribute tables names " + std::to_string(tables.size()) +
+                           " tables, one a feature, but specs has " + std::to_string(call->features_.size()) +
+                           " features");
+  }
+  for (size_t f = 0; f < call->features_.size(); ++f) {
+    const std::string& named = call->tables_[call->features_[f].table];
+    if (tables[f] != named) {
+      return InvalidArgument("attribute tables says '" + tables[f] + "' for feature " + std::to_string(f) +
+                             ", specs says '" + named + "'");
+    }
+  }
+  return call;
+}
+
+Status CallSpec::Parse(const std::string& text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    name_space_ = json.value("namespace", std::string());
+    needs_loss_scale_ = json.value("needs_loss_scale", false);
+    if (json.contains("online")) online_ = json.at("online").dump();
+    for (const nlohmann::json& table : json.at("tables")) {
+      auto spec = ParseTableSpec(table.dump());
+      if (!spec.ok()) return spec.status();
+      auto schema = TableSchema::Create(spec.value());
+      if (!schema.ok()) return schema.status();
+      tables_.push_back(spec.value().name);
+      specs_.push_back(schema.value()->ToJson());
+      schemas_.push_back(std::move(schema.value()));
+    }
+    for (const nlohmann::json& feature : json.at("features")) {
+      Feature parsed;
+      const nlohmann::json padding_id = feature.value("padding_id", nlohmann::json());
+      if (!feature.at("table").is_number_integer() ||
+          !(padding_id.is_null() || padding_id.is_number_integer())) {
+        return InvalidArgument("specs: a feature's table and padding_id are integers; it is " +
+                               feature.dump());
+      }
+      parsed.table = feature.at("table").get<uint32_t>();
+      if (parsed.table >= tables_.size()) {
+        return InvalidArgument("specs: a feature names table " + std::to_string(parsed.table) + " of " +
+                               std::to_string(tables_.size()));
+      }
+      if (!padding_id.is_null()) parsed.padding_id = padding_id.get<Key>();
+      features_.push_back(parsed);
+    }
+    signature_ = HashName(name_space_ + "\n" + json.at("tables").dump() + json.at("features").dump());
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("specs is not the JSON of a lookup: ") + error.what());
+  }
+  return Status();
+}
+
+Status CallSpec::CheckTable(size_t index, const Table& table) const {
+  const std::string here = table.schema->ToJson();
+  if (here == specs_[index]) return Status();
+  return FailedPrecondition("table '" + tables_[index] +
+                            "' is not the one this graph was made for\n  exists: " + here +
+                            "\n  wanted: " + specs_[index] +
+                            "\nCall het_tf.reset() and build the model again, or load it in another process");
+}
+
+Result<CallSpec::Resolved> CallSpec::Resolve() {
+  auto found = GetEngine(name_space_);
+  if (!found.ok()) return found.status();
+  std::shared_ptr<Engine> engine = std::move(found.value());
+  const uint64_t generation = engine->generation();
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Of the same engine, not of one that is gone: a living one compares without its count being touched.
+  const bool same = !engine_.owner_before(engine) && !engine.owner_before(engine_);
+  if (resolved_ != nullptr && same && generation_ == generation)
+    return Resolved{std::move(engine), resolved_};
+  auto tables = std::make_shared<std::vector<TablePtr>>();
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    auto table = engine->Find(tables_[t]);
+    if (!table.ok()) {
+      return FailedPrecondition(
+          "het_tf: " + table.status().message() +
+          ". A lookup never makes a table: its rows would be initial ones, not trained ones");
+    }
+    HET_RETURN_IF_ERROR(CheckTable(t, *table.value()));
+    tables->push_back(table.value());
+  }
+  engine_ = engine;
+  generation_ = generation;
+  resolved_ = tables;
+  return Resolved{std::move(engine), std::move(tables)};
+}
+
+Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale) {
+  // 0 arrives when the probe is no part of the loss.
+  if (loss_scale == 0 && spec.needs_loss_scale()) {
+    return FailedPrecondition(
+        "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
+        "and the tables would be trained with scaled gradients. In a custom loop add the model's losses "
+        "before scaling: loss += tf.add_n(model.losses)");
+  }
+  const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
+  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN makes the
+  // LossScaleOptimizer do the same and lower the scale.
+  return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
+}
+
+Status CheckLearningRates(const CallSpec& spec, Span<const float> rates) {
+  if (rates.size() != spec.tables().size()) {
+    return InvalidArgument("HetApplyGrad: " + std::to_string(rates.size()) + " learning rates for " +
+                           std::to_string(spec.tables().size()) + " tables");
+  }
+  for (size_t t = 0; t < rates.size(); ++t) {
+    if (!std::isfinite(rates[t])) {
+      return InvalidArgument("HetApplyGrad: the learning rate of table '" + spec.tables()[t] +
+                             "' is not finite");
+    }
+  }
+  return Status();
+}
+
+}  // namespace het

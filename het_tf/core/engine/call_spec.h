@@ -1,0 +1,86 @@
+// What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the tables that it
+// names, looked up when they are used. It knows nothing of TensorFlow: kernels of every device use it.
+//
+// specs is one JSON object:
+//   "namespace"   whose tables; "" is the default one
+//   "tables"      [spec of a table as in core/row/schema.h, ...]: a fresh process knows what a graph needs
+//   "features"    [{"table": number in "tables", "padding_id": integer or null}, ...], one for each ids input
+//   "online"      optional, of a lookup without training: its tables are read from a live parameter server
+//                 by a serving process (core/serve/online_spec.h), and need not be known in this one
+//   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
+// Anything else in it is Python's.
+#ifndef HET_TF_CORE_ENGINE_CALL_SPEC_H_
+#define HET_TF_CORE_ENGINE_CALL_SPEC_H_
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/engine/engine.h"
+
+namespace het {
+
+class CallSpec {
+ public:
+  struct Feature {
+    uint32_t table = 0;
+    std::optional<Key> padding_id;
+  };
+  // The tables as they are now, for one call: it holds the engine.
+  struct Resolved {
+    std::shared_ptr<Engine> engine;
+    std::shared_ptr<const std::vector<TablePtr>> tables;
+  };
+
+  // Of the attributes `tables` and `specs`.
+  static Result<std::unique_ptr<CallSpec>> Create(const std::vector<std::string>& tables,
+                                                  const std::string& specs);
+
+  const std::vector<Feature>& features() const { return features_; }
+  const std::vector<std::string>& tables() const { return tables_; }
+  bool needs_loss_scale() const { return needs_loss_scale_; }
+  const std::string& name_space() const { return name_space_; }
+  const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
+  const std::string& online() const { return online_; }            // JSON, or ""
+  // Equal for equal layers of different processes.
+  uint64_t signature() const { return signature_; }
+
+  // FailedPrecondition: a table does not exist in this process, or is not what the graph was made for.
+  // Thread-safe; remembers the answer until a table is created or dropped. An engine that is reset meanwhile
+  // ends, with its connections, however long a graph holds this node: only calls keep it.
+  Result<Resolved> Resolve();
+
+ private:
+  Status Parse(const std::string& specs);
+  Status CheckTable(size_t index, const Table& table) const;
+
+  std::string name_space_;
+  std::vector<std::string> tables_;  // names, in the order of "tables"
+  std::vector<std::string> specs_;   // of each table, as TableSchema::ToJson writes it
+  std::vector<Schema> schemas_;
+  std::string online_;
+  std::vector<Feature> features_;
+  bool needs_loss_scale_ = false;
+  uint64_t signature_ = 0;
+
+  std::mutex mutex_;  // guards what follows: the last answer
+  std::weak_ptr<Engine> engine_;
+  uint64_t generation_ = 0;
+  std::shared_ptr<const std::vector<TablePtr>> resolved_;
+};
+
+// What a call does with its gradients: the inputs `scale` and `loss_scale` of HetApplyGrad.
+struct GradientScale {
+  float scale = 1;  // what they are multiplied by: scale / loss_scale
+  NonFinite non_finite = NonFinite::kRaise;
+};
+// FailedPrecondition: a loss scale is needed and absent.
+Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale);
+// InvalidArgument: not one for each table, or one is not finite.
+Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_CALL_SPEC_H_

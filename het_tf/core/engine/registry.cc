@@ -1,0 +1,104 @@
+// The registry of engines (engine.h).
+#include <condition_variable>
+#include <exception>
+#include <new>
+#include <set>
+
+#include "het_tf/core/engine/engine.h"
+
+namespace het {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  size_t threads = 1;
+  EngineFactory factory;
+  uint64_t factories = 0;  // how many there were
+  std::map<std::string, std::shared_ptr<Engine>> engines;
+  std::set<std::string> being_made;  // whoever asks for one of these waits for `made`
+  std::condition_variable made;
+};
+
+// Never destroyed: kernels may outlive static destructors.
+Registry& GetRegistry() {
+  static Registry* const registry = new Registry();
+  return *registry;
+}
+
+}  // namespace
+
+Status SetEngineFactory(EngineFactory factory) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& [name, engine] : registry.engines) {
+    const std::vector<std::string> tables = engine->TableNames();
+    if (tables.empty()) continue;
+    return FailedPrecondition("table '" + tables[0] + "' of the namespace '" + name +
+                              "' is somewhere else already");
+  }
+  registry.engines.clear();
+  registry.factory = std::move(factory);
+  ++registry.factories;
+  return Status();
+}
+
+std::shared_ptr<Engine> FindEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.engines.find(name);
+  return it == registry.engines.end() ? nullptr : it->second;
+}
+
+Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::unique_lock<std::mutex> lock(registry.mutex);
+  for (;;) {
+    const auto it = registry.engines.find(name);
+    if (it != registry.engines.end()) return it->second;
+    if (registry.being_made.insert(name).second) break;
+    registry.made.wait(lock);
+  }
+  for (;;) {
+    const EngineFactory factory = registry.factory;
+    const uint64_t number = registry.factories;
+    const size_t threads = registry.threads;
+    lock.unlock();  // connecting takes its time, and is nobody else's business
+    Result<std::shared_ptr<Engine>> made = Status(Code::kResourceExhausted, "out of memory");
+    try {
+      made = factory == nullptr ? std::make_shared<Engine>(name, threads) : factory(name, threads);
+    } catch (const std::bad_alloc&) {
+    } catch (const std::exception& error) {  // or the next who asks for this name would wait for ever
+      made = Status(Code::kInternal, error.what());
+    }
+    lock.lock();
+    if (number != registry.factories) continue;  // tables are elsewhere by now
+    registry.being_made.erase(name);
+    registry.made.notify_all();
+    if (!made.ok()) return made;
+    if (threads != registry.threads) made.value()->SetThreads(registry.threads);
+    return registry.engines[name] = made.value();
+  }
+}
+
+void ResetEngine(const std::string& name) {
+  Registry& registry = GetRegistry();
+  std::shared_ptr<Engine> gone;
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.engines.find(name);
+  if (it == registry.engines.end()) return;
+  gone = std::move(it->second);
+  registry.engines.erase(it);
+}
+
+void SetEngineThreads(size_t threads) {
+  Registry& registry = GetRegistry();
+  std::vector<std::shared_ptr<Engine>> engines;
+  {
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.threads = threads;
+    for (auto& entry : registry.engines) engines.push_back(entry.second);
+  }
+  for (auto& engine : engines) engine->SetThreads(threads);  // waits for a running Apply
+}
+
+}  // namespace het

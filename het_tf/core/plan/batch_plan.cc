@@ -1,0 +1,216 @@
+#include "het_tf/core/plan/batch_plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace het {
+namespace {
+
+// Ids that one task scatters.
+constexpr size_t kChunkIds = 8192;
+// Below this a step is done before a second thread has woken up.
+constexpr size_t kParallelIds = 16384;
+
+// Without threads on this one.
+void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& task) {
+  if (threads != nullptr) return threads->For(tasks, task);
+  for (size_t i = 0; i < tasks; ++i) task(i);
+}
+
+}  // namespace
+
+struct BatchPlan::Chunk {
+  uint32_t feature;
+  size_t begin;  // of the feature's ids
+  size_t end;
+  size_t scratch;  // of partition_of_
+};
+
+void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                        ThreadPool* pool) {
+  const uint32_t partitions = store.count;
+  tables_ = tables;
+  hash_seed_ = store.hash_seed;
+  total_ = 0;
+  groups_.assign(static_cast<size_t>(partitions) * tables, Group());
+
+  Vector<Chunk> chunks;
+  size_t ids = 0;
+  feature_first_.clear();
+  feature_table_.clear();
+  for (uint32_t f = 0; f < features.size(); ++f) {
+    feature_first_.push_back(ids);
+    feature_table_.push_back(features[f].table);
+    const size_t n = features[f].ids.size();
+    for (size_t begin = 0; begin < n; begin += kChunkIds) {
+      const size_t end = std::min(n, begin + kChunkIds);
+      chunks.push_back({f, begin, end, ids});
+      ids += end - begin;
+    }
+  }
+  entries_.Resize(ids);
+  inverse_.Resize(ids);
+  entry_keys_.Resize(ids);
+  keys_.Resize(ids);
+  hashes_.Resize(ids);
+  rows_.Resize(ids);
+  partition_of_.Resize(ids);
+  entry_of_.Resize(ids);
+  // A chunk's counters share no cache line with another's: it would wander from core to core.
+  const size_t stride = (partitions + 7) / 8 * 8 + 8;
+  offsets_.Resize(chunks.size() * stride);
+  ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
+
+  // Count.
+  For(threads, chunks.size(), [&](size_t c) {
+    const Chunk& chunk = chunks[c];
+    const FeatureIds& feature = features[chunk.feature];
+    const Key padding = feature.padding_id.value_or(0);
+    const bool has_padding = feature.padding_id.has_value();
+    size_t* const counts = &offsets_[c * stride];
+    std::fill_n(counts, partitions, 0);
+    uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    for (size_t i = chunk.begin; i < chunk.end; ++i) {
+      const Key key = feature.ids[i];
+      const uint32_t p = PartitionOf(HashKey(key, hash_seed_), partitions);
+      partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
+      counts[p] += !(has_padding && key == padding);
+    }
+  });
+
+  // Where each chunk's part of each group begins.
+  size_t at = 0;
+  for (uint32_t p = 0; p < partitions; ++p) {
+    for (uint32_t t = 0; t < tables; ++t) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + t];
+      group = Group{t, p, at, 0, 0, 0};
+    }
+    if (tables == 1) {
+      for (size_t c = 0; c < chunks.size(); ++c) {
+        const size_t count = offsets_[c * stride + p];
+        offsets_[c * stride + p] = at;
+        at += count;
+      }
+      groups_[p].entries = at - groups_[p].first;
+      continue;
+    }
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table].entries +=
+          offsets_[c * stride + p];
+    }
+    for (uint32_t t = 0; t < tables; ++t) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + t];
+      group.first = at;
+      at += group.entries;
+      group.uniques = group.first;  // for the moment: where the next chunk's part begins
+    }
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      Group& group = groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table];
+      const size_t count = offsets_[c * stride + p];
+      offsets_[c * stride + p] = group.uniques;
+      group.uniques += count;
+    }
+  }
+  total_ = at;
+  table_first_.clear();
+  table_entries_.assign(tables, 0);
+  for (Group& group : groups_) {
+    group.uniques = 0;
+    table_first_.push_back(table_entries_[group.table]);
+    table_entries_[group.table] += group.entries;
+  }
+
+  // Scatter.
+  For(threads, chunks.size(), [&](size_t c) {
+    const Chunk& chunk = chunks[c];
+    const FeatureIds& feature = features[chunk.feature];
+    const Key padding = feature.padding_id.value_or(0);
+    const bool has_padding = feature.padding_id.has_value();
+    size_t* const next = &offsets_[c * stride];
+    const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    uint32_t* entry_of = entry_of_.data() + chunk.scratch;
+    for (size_t i = chunk.begin; i < chunk.end; ++i) {
+      const Key key = feature.ids[i];
+      if (has_padding && key == padding) {
+        entry_of[i - chunk.begin] = kPadding;
+        continue;
+      }
+      const size_t to = next[partition_of[i - chunk.begin]]++;
+      entry_of[i - chunk.begin] = static_cast<uint32_t>(to);
+      entries_[to] = Entry{chunk.feature, static_cast<uint32_t>(i)};
+      entry_keys_[to] = key;
+    }
+  });
+}
+
+void BatchPlan::Unique(uint32_t partition) {
+  for (uint32_t t = 0; t < tables_; ++t) Unique(&groups_[static_cast<size_t>(partition) * tables_ + t]);
+}
+
+void BatchPlan::UniqueAll(ThreadPool* pool) {
+  std::atomic<bool> out_of_memory{false};
+  For(total_ >= kParallelIds ? pool : nullptr, groups_.size() / tables_, [&](size_t p) {
+    try {
+      Unique(static_cast<uint32_t>(p));
+    } catch (const std::bad_alloc&) {
+      out_of_memory.store(true);
+    }
+  });
+  if (out_of_memory.load()) throw std::bad_alloc();
+}
+
+void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                      ThreadPool* pool) {
+  Scatter(features, tables, store, pool);
+  UniqueAll(pool);
+}
+
+void BatchPlan::Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const {
+  const uint32_t* entry_of = entry_of_.data() + feature_first_[feature] + begin;
+  const uint16_t* partition_of = partition_of_.data() + feature_first_[feature] + begin;
+  const size_t* first = table_first_.data() + feature_table_[feature];
+  for (size_t i = 0; i < n; ++i) {
+    numbers[i] = entry_of[i] == kPadding ? kPadding
+                                         : static_cast<uint32_t>(first[size_t{partition_of[i]} * tables_]) +
+                                               inverse_[entry_of[i]];
+  }
+}
+
+void BatchPlan::Unique(Group* group) {
+  // An open-addressing table of unique numbers; 0: empty. It belongs to the thread and lives as long.
+  thread_local Buffer<uint32_t> slots;
+  size_t capacity = 16;
+  while (capacity < 2 * group->entries) capacity *= 2;
+  uint32_t* const slot = slots.Resize(capacity);
+  std::memset(slot, 0, capacity * sizeof(uint32_t));
+  const size_t mask = capacity - 1;
+
+  const Key* in = entry_keys_.data() + group->first;
+  Key* const keys = keys_.data() + group->first;
+  uint64_t* const hashes = hashes_.data() + group->first;
+  uint32_t* const inverse = inverse_.data() + group->first;
+  uint32_t uniques = 0;
+  for (size_t e = 0; e < group->entries; ++e) {
+    const Key key = in[e];
+    const uint64_t hash = HashKey(key, hash_seed_);
+    size_t at = (hash >> 32) & mask;
+    for (;; at = (at + 1) & mask) {
+      const uint32_t number = slot[at];
+      if (number == 0) {
+        keys[uniques] = key;
+        hashes[uniques] = hash;
+        inverse[e] = uniques;
+        slot[at] = ++uniques;
+        break;
+      }
+      if (keys[number - 1] == key) {
+        inverse[e] = number - 1;
+        break;
+      }
+    }
+  }
+  group->uniques = uniques;
+}
+
+}  // namespace het

@@ -1,0 +1,109 @@
+// One step's ids, sorted out: which keys occur, where each occurs, and to which partition it belongs.
+//
+//   ids of all features ──hash──► scattered by partition (and table) ──► unique keys of each group + inverse
+//
+// A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its
+// unique keys fit in the first levels of the CPU's cache, different groups run on different threads without a
+// lock, and the frames of a remote partition need just this order. Within a group entries stay in the order
+// of the step (features in order, ids in order), so sums over the occurrences of a key do not depend on the
+// number of threads.
+//
+// A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between
+// steps: their buffers are megabytes.
+#ifndef HET_TF_CORE_PLAN_BATCH_PLAN_H_
+#define HET_TF_CORE_PLAN_BATCH_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "het_tf/core/base/buffer.h"
+#include "het_tf/core/base/parallel.h"
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/wire/frame.h"
+
+namespace het {
+
+// One feature of an op call.
+struct FeatureIds {
+  uint32_t table = 0;  // its table, as a number within this call
+  Span<const int64_t> ids;
+  std::optional<Key> padding_id;  // positions with it read zeros and learn nothing
+};
+
+class BatchPlan {
+ public:
+  static constexpr size_t kMaxIds = 0xfffffffeu;  // of a step, all features together
+
+  struct Entry {
+    uint32_t feature;
+    uint32_t index;  // into the feature's ids
+  };
+  struct Group {
+    uint32_t table = 0;
+    uint32_t partition = 0;
+    size_t first = 0;  // of its entries, and of its unique keys
+    size_t entries = 0;
+    size_t uniques = 0;       // <= entries
+    uint64_t generation = 0;  // of the store when its rows were found; 0: they were not
+  };
+
+  // Scatter sorts ids into groups; Unique then finds the unique keys of one partition's groups. Partitions
+  // may be done side by side, and whoever does one goes on with it while it is in the caches. Both throw
+  // std::bad_alloc.
+  void Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+  void Unique(uint32_t partition);
+  void UniqueAll(ThreadPool* pool);
+  // Both.
+  void Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+
+  // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
+  Span<const Group> groups() const { return groups_; }
+  size_t entries() const { return total_; }
+  uint32_t tables() const { return tables_; }
+
+  // Of a group, arrays of `entries` or `uniques` elements. The key of entry e is keys(g)[inverse(g)[e]].
+  const Entry* entry(const Group& g) const { return entries_.data() + g.first; }
+  const uint32_t* inverse(const Group& g) const { return inverse_.data() + g.first; }
+  const Key* keys(const Group& g) const { return keys_.data() + g.first; }
+  const uint64_t* hashes(const Group& g) const { return hashes_.data() + g.first; }
+  // Where each unique key's row is: filled in by whoever owns the rows.
+  uint32_t* rows(const Group& g) { return rows_.data() + g.first; }
+  void set_generation(const Group& g, uint64_t generation) {
+    groups_[static_cast<size_t>(&g - groups_.data())].generation = generation;
+  }
+
+  // The unique keys of one table have numbers too: those of a group are table_first(group) + 0, 1, 2, ... A
+  // group's numbers begin where they would if the entries of the groups before it were all unique, so they
+  // are known before any group's keys are: numbers are below table_entries(table), with gaps.
+  size_t table_entries(uint32_t table) const { return table_entries_[table]; }
+  size_t table_first(const Group& g) const { return table_first_[static_cast<size_t>(&g - groups_.data())]; }
+  // numbers[i] = the number of the key of feature's id begin + i, for n ids; padding has none.
+  static constexpr uint32_t kPadding = 0xffffffffu;
+  void Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const;
+
+ private:
+  struct Chunk;
+  void Unique(Group* group);
+
+  uint32_t tables_ = 0;
+  uint64_t hash_seed_ = 0;
+  size_t total_ = 0;
+  Vector<Group> groups_;
+  Buffer<Entry> entries_;
+  Buffer<uint32_t> inverse_;
+  Buffer<Key> entry_keys_;
+  Buffer<Key> keys_;
+  Buffer<uint64_t> hashes_;
+  Buffer<uint32_t> rows_;
+  Buffer<uint16_t> partition_of_;  // of each id of the step, features in order
+  Buffer<uint32_t> entry_of_;      // or kPadding
+  Vector<size_t> feature_first_;   // where a feature's ids begin in these two
+  Vector<uint32_t> feature_table_;
+  Vector<size_t> table_first_;    // of each group
+  Vector<size_t> table_entries_;  // of each table
+  Buffer<size_t> offsets_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_PLAN_BATCH_PLAN_H_

@@ -1,0 +1,199 @@
+#include "het_tf/core/plan/gradient_sums.h"
+
+#include <limits>
+#include <string>
+
+namespace het {
+namespace {
+
+// A part: magic, code, signature; with an error its text; else skip, active of every feature, and for each
+// table keys, sums, idle keys, and the feature of each idle key.
+constexpr uint32_t kMagic = 0x31534748;  // "HGS1"
+
+void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes* bytes,
+               Vector<int32_t>* splits) {
+  bytes->clear();
+  splits->clear();
+  Writer writer(bytes);
+  for (uint32_t w = 0; w < workers; ++w) {
+    const size_t begin = bytes->size();
+    writer.Fixed(kMagic);
+    writer.Fixed(static_cast<uint32_t>(error.code()));
+    writer.Fixed(signature);
+    writer.Varint(error.message().size());
+    writer.Raw(error.message().data(), error.message().size());
+    splits->push_back(static_cast<int32_t>(bytes->size() - begin));
+  }
+}
+
+// The numbers of the keys of each owner, owner after owner; those of w are [begins[w], begins[w + 1]).
+struct ByOwner {
+  Vector<uint32_t> numbers;
+  Vector<size_t> begins;
+
+  ByOwner(const Vector<uint64_t>& hashes, uint32_t workers) : numbers(hashes.size()), begins(workers + 1) {
+    for (uint64_t hash : hashes) ++begins[OwnerOf(hash, workers) + 1];
+    for (uint32_t w = 0; w < workers; ++w) begins[w + 1] += begins[w];
+    Vector<size_t> at(begins.begin(), begins.end());
+    for (size_t i = 0; i < hashes.size(); ++i)
+      numbers[at[OwnerOf(hashes[i], workers)]++] = static_cast<uint32_t>(i);
+  }
+  Span<const uint32_t> of(uint32_t w) const {
+    return {numbers.data() + begins[w], begins[w + 1] - begins[w]};
+  }
+};
+
+void PackKeys(const Vector<Key>& keys, Span<const uint32_t> numbers, Vector<Key>* scratch, Writer* writer) {
+  scratch->clear();
+  for (uint32_t number : numbers) scratch->push_back(keys[number]);
+  writer->Varint(scratch->size());
+  writer->KeyRun(*scratch);
+}
+
+}  // namespace
+
+Status PackSums(const Status& error, const GradientSums& sums, uint64_t signature, uint32_t workers,
+                Bytes* bytes, Vector<int32_t>* splits) {
+  if (!error.ok()) {
+    PackError(error, signature, workers, bytes, splits);
+    return Status();
+  }
+  bytes->clear();
+  splits->clear();
+  Writer writer(bytes);
+  Vector<Key> scratch;
+  std::vector<ByOwner> owners, idle_owners;
+  for (const GradientSums::OfTable& table : sums.tables) {
+    owners.emplace_back(table.hashes, workers);
+    idle_owners.emplace_back(table.idle_hashes, workers);
+  }
+  for (uint32_t w = 0; w < workers; ++w) {
+    const size_t begin = bytes->size();
+    writer.Fixed(kMagic);
+    writer.Fixed(static_cast<uint32_t>(Code::kOk));
+    writer.Fixed(signature);
+    writer.Fixed(static_cast<uint8_t>(sums.skip));
+    writer.Raw(sums.active.data(), sums.active.size());
+    for (size_t t = 0; t < sums.tables.size() && !sums.skip; ++t) {
+      const GradientSums::OfTable& table = sums.tables[t];
+      const Span<const uint32_t> mine = owners[t].of(w), idle = idle_owners[t].of(w);
+      PackKeys(table.keys, mine, &scratch, &writer);
+      for (uint32_t u : mine)
+        writer.Raw(table.sums.data() + size_t{u} * table.dim, table.dim * sizeof(float));
+      PackKeys(table.idle_keys, idle, &scratch, &writer);
+      for (uint32_t u : idle) writer.Varint(table.idle_features[u]);
+    }
+    const size_t length = bytes->size() - begin;
+    if (length > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+      Status too_much(Code::kResourceExhausted, "the gradients for one worker take " +
+                                                    std::to_string(length) +
+                                                    " bytes; at most 2 GiB can be sent in a step. Use a "
+                                                    "smaller batch, or more workers");
+      PackError(too_much, signature, workers, bytes, splits);
+      return too_much;
+    }
+    splits->push_back(static_cast<int32_t>(length));
+  }
+  return Status();
+}
+
+namespace {
+
+struct Part {
+  Reader reader;
+  const uint8_t* active;
+};
+
+// Reads one worker's header. `parts` gets what follows it.
+Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t worker, size_t workers,
+                  std::vector<Part>* parts, bool* skip) {
+  const std::string who = "worker " + std::to_string(worker) + " of " + std::to_string(workers);
+  Reader reader(bytes);
+  const uint32_t magic = reader.Fixed<uint32_t>();
+  const uint32_t code = reader.Fixed<uint32_t>();
+  const uint64_t signature = reader.Fixed<uint64_t>();
+  if (!reader.ok() || magic != kMagic) {
+    return Status(Code::kInternal, who + " sent no gradients of het_tf; all workers need the same version");
+  }
+  if (code != static_cast<uint32_t>(Code::kOk)) {
+    const size_t size = reader.Count();
+    const uint8_t* text = reader.Raw(size);
+    const std::string message = text == nullptr ? "" : std::string(reinterpret_cast<const char*>(text), size);
+    // A code that there is not is no code for TensorFlow.
+    const Code kind =
+        code <= static_cast<uint32_t>(Code::kDataLoss) ? static_cast<Code>(code) : Code::kInternal;
+    return Status(kind, who + ": " + message + " (no worker has updated a row)");
+  }
+  if (signature != layout.signature) {
+    return FailedPrecondition(
+        who +
+        " sent the gradients of another layer: all workers must build the same layers, with the same tables, "
+        "and call them in the same order. No row was changed");
+  }
+  *skip = reader.Fixed<uint8_t>() != 0;
+  const uint8_t* active = reader.Raw(layout.table_of_feature.size());
+  if (!reader.ok()) return Status(Code::kInternal, who + " sent gradients that are cut off");
+  parts->push_back({reader, active});
+  return Status();
+}
+
+bool ReadTable(uint32_t dim, const Vector<uint8_t>& active, Reader* reader, Vector<Key>* scratch,
+               MergedSums::OfTable* table) {
+  reader->KeyRun(reader->Count(), scratch);
+  const uint8_t* sums = reader->ok() ? reader->Raw(scratch->size() * dim * sizeof(float)) : nullptr;
+  if (!reader->ok()) return false;
+  table->keys.insert(table->keys.end(), scratch->begin(), scratch->end());
+  const size_t at = table->sums.size();
+  table->sums.resize(at + scratch->size() * dim);
+  if (!scratch->empty()) std::memcpy(table->sums.data() + at, sums, scratch->size() * dim * sizeof(float));
+  reader->KeyRun(reader->Count(), scratch);
+  for (Key key : *scratch) {
+    const uint64_t feature = reader->Varint();
+    if (!reader->ok() || feature >= active.size()) return false;
+    if (!active[feature]) continue;
+    table->keys.push_back(key);
+    table->sums.resize(table->sums.size() + dim);
+  }
+  return reader->ok();
+}
+
+}  // namespace
+
+Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const int32_t> lengths,
+                 MergedSums* merged) {
+  merged->tables.assign(layout.dims.size(), MergedSums::OfTable());
+  merged->skip = false;
+  std::vector<Part> parts;
+  size_t at = 0;
+  for (size_t w = 0; w < lengths.size(); ++w) {
+    const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
+    if (length > bytes.size() - at) return Status(Code::kInternal, "the parts are longer than what came");
+    bool skip = false;
+    HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
+    merged->skip = merged->skip || skip;
+    at += length;
+  }
+  if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than what came");
+  if (merged->skip) return Status();
+  Vector<uint8_t> active(layout.table_of_feature.size());
+  for (const Part& part : parts) {
+    for (size_t f = 0; f < active.size(); ++f) active[f] |= part.active[f];
+  }
+  for (size_t f = 0; f < active.size(); ++f) {
+    if (active[f]) merged->tables[layout.table_of_feature[f]].active = true;
+  }
+  Vector<Key> scratch;
+  for (size_t w = 0; w < parts.size(); ++w) {
+    for (size_t t = 0; t < merged->tables.size(); ++t) {
+      if (!ReadTable(layout.dims[t], active, &parts[w].reader, &scratch, &merged->tables[t])) {
+        return Status(Code::kInternal, "worker " + std::to_string(w) + " sent gradients that are damaged");
+      }
+    }
+    if (parts[w].reader.left() != 0) {
+      return Status(Code::kInternal, "worker " + std::to_string(w) + " sent more than its gradients");
+    }
+  }
+  return Status();
+}
+
+}  // namespace het

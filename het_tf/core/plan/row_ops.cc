@@ -1,0 +1,106 @@
+#include "het_tf/core/plan/row_ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace het {
+namespace {
+
+// Entries ahead of the one in work whose memory is asked for.
+constexpr size_t kAhead = 12;
+
+// Calls fn with dim as a compile-time constant for the common dims: a copy of known size is a few vector
+// moves, one of unknown size a call. 0 stands for any other dim.
+template <typename Fn>
+void WithDim(size_t dim, Fn fn) {
+  switch (dim) {
+    case 8:
+      return fn(std::integral_constant<size_t, 8>());
+    case 16:
+      return fn(std::integral_constant<size_t, 16>());
+    case 32:
+      return fn(std::integral_constant<size_t, 32>());
+    case 64:
+      return fn(std::integral_constant<size_t, 64>());
+    default:
+      return fn(std::integral_constant<size_t, 0>());
+  }
+}
+
+void PrefetchRow(const float* row, size_t dim) {
+  const char* bytes = reinterpret_cast<const char*>(row);
+  for (size_t at = 0; at < dim * sizeof(float); at += 64) __builtin_prefetch(bytes + at);
+}
+
+}  // namespace
+
+void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out) {
+  WithDim(dim, [&](auto fixed) {
+    const size_t d = fixed.value != 0 ? fixed.value : dim;
+    for (size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n && numbers[i + kAhead] != BatchPlan::kPadding) {
+        PrefetchRow(values + numbers[i + kAhead] * d, d);
+      }
+      if (numbers[i] == BatchPlan::kPadding) {
+        std::memset(out + i * d, 0, d * sizeof(float));
+      } else {
+        std::memcpy(out + i * d, values + numbers[i] * d, d * sizeof(float));
+      }
+    }
+  });
+}
+
+void CopyRows(const float* const* values, size_t n, size_t dim, float* out) {
+  WithDim(dim, [&](auto fixed) {
+    const size_t d = fixed.value != 0 ? fixed.value : dim;
+    for (size_t i = 0; i < n; ++i) std::memcpy(out + i * d, values[i], d * sizeof(float));
+  });
+}
+
+void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
+              const uint8_t* active, size_t dim, float* sums, uint8_t* touched) {
+  const BatchPlan::Entry* entry = plan.entry(group);
+  const uint32_t* inverse = plan.inverse(group);
+  std::memset(sums, 0, group.uniques * dim * sizeof(float));
+  std::memset(touched, 0, group.uniques);
+  WithDim(dim, [&](auto fixed) {
+    const size_t d = fixed.value != 0 ? fixed.value : dim;
+    for (size_t e = 0; e < group.entries; ++e) {
+      if (e + kAhead < group.entries) {
+        const BatchPlan::Entry& next = entry[e + kAhead];
+        PrefetchRow(gradients[next.feature] + next.index * d, d);
+      }
+      if (!active[entry[e].feature]) continue;
+      const float* __restrict from = gradients[entry[e].feature] + entry[e].index * d;
+      float* __restrict to = sums + inverse[e] * d;
+      for (size_t i = 0; i < d; ++i) to[i] += from[i];
+      touched[inverse[e]] = 1;
+    }
+  });
+}
+
+bool ScaleAndCheckFinite(float* values, size_t n, float scale) {
+  // x * 0 is 0 for a finite x and NaN otherwise; NaN survives the sum.
+  constexpr size_t kLanes = 16;
+  float bad[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      values[i + lane] *= scale;
+      bad[lane] += values[i + lane] * 0.0f;
+    }
+  }
+  for (; i < n; ++i) {
+    values[i] *= scale;
+    bad[0] += values[i] * 0.0f;
+  }
+  float sum = 0;
+  for (float lane : bad) sum += lane;
+  return sum == 0;
+}
+
+bool AnyNonZero(const float* values, size_t n) {
+  return std::any_of(values, values + n, [](float value) { return value != 0; });
+}
+
+}  // namespace het

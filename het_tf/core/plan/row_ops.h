@@ -1,0 +1,31 @@
+// Moving rows between tables and tensors.
+#ifndef HET_TF_CORE_PLAN_ROW_OPS_H_
+#define HET_TF_CORE_PLAN_ROW_OPS_H_
+
+#include <cstdint>
+
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/plan/batch_plan.h"
+
+namespace het {
+
+// out[i] = values[numbers[i]], a value being dim floats, and zeros where the number is padding.
+void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out);
+
+// out[i] = *values[i]
+void CopyRows(const float* const* values, size_t n, size_t dim, float* out);
+
+// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order; entries of
+// features with active[feature] == 0 are left out, and touched[unique] tells whether any was left in.
+void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
+              const uint8_t* active, size_t dim, float* sums, uint8_t* touched);
+
+// values[i] *= scale. False when a result is not finite.
+bool ScaleAndCheckFinite(float* values, size_t n, float scale);
+
+// Whether any of n values is not zero (NaN is not zero).
+bool AnyNonZero(const float* values, size_t n);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_PLAN_ROW_OPS_H_

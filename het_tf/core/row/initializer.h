@@ -1,0 +1,51 @@
+// Deterministic initial rows: a pure function of (seed, table, key), so every server, every worker and every
+// restart agree on a row that nobody has written, and such a row costs no memory.
+#ifndef HET_TF_CORE_ROW_INITIALIZER_H_
+#define HET_TF_CORE_ROW_INITIALIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/base/status.h"
+
+namespace het {
+
+// name              a              b             values
+// "zeros"           -              -             0
+// "constant"        value          -             a
+// "uniform"         low            high          U[a, b)
+// "normal"          mean           stddev        N(a, b)
+// "truncated_normal" mean          stddev        N(a, b) redrawn outside two standard deviations
+// "scaled_uniform"  scale          -             U[-a/sqrt(dim), a/sqrt(dim))
+// "scaled_normal"   scale          -             N(0, a/sqrt(dim))
+struct InitializerSpec {
+  std::string name = "uniform";
+  double a = -0.05;
+  double b = 0.05;
+};
+
+class Initializer {
+ public:
+  // `table` is HashName(table's name). InvalidArgument: unknown name, non-finite or unordered bounds, stddev
+  // < 0.
+  static Result<Initializer> Create(const InitializerSpec& spec, uint64_t seed, uint64_t table, size_t dim);
+  static std::vector<std::string> Names();
+
+  // Writes value[0, dim) of `key`'s initial row. Thread-safe.
+  void Fill(Key key, float* value) const;
+
+ private:
+  enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal };
+  Kind kind_ = Kind::kConstant;
+  float a_ = 0;
+  float b_ = 0;
+  uint64_t stream_ = 0;  // of (seed, table)
+  size_t dim_ = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ROW_INITIALIZER_H_

@@ -1,0 +1,68 @@
+// Row-wise AdaGrad: one accumulator a row instead of one an element (the idea of FBGEMM's
+// EXACT_ROWWISE_ADAGRAD; Mudigere et al. 2022, "Software-Hardware Co-design for ... Deep Learning
+// Recommendation Models"):
+//   accumulator <- accumulator + mean(g^2)
+//   value       <- value - lr * g / sqrt(accumulator + epsilon)
+// Defaults and the place of epsilon are Keras' Adagrad's (0.1; 1e-7, inside the root), not FBGEMM's (0; 1e-8,
+// outside), so that the two agree at dim 1 and a learning rate carries over from one to the other.
+#include "het_tf/core/row/optimizers/entry.h"
+#include "het_tf/core/row/optimizers/loop.h"
+
+namespace het {
+namespace {
+
+// Eight partial sums, since the compiler may not reorder a float sum by itself; also the more exact order.
+float MeanSquare(const float* HET_RESTRICT g, size_t dim) {
+  float lane[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= dim; i += 8) {
+    for (size_t j = 0; j < 8; ++j) lane[j] += g[i + j] * g[i + j];
+  }
+  for (size_t j = 0; i < dim; ++i, ++j) lane[j] += g[i] * g[i];
+  const float sum = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  return sum / static_cast<float>(dim);
+}
+
+class RowWiseAdagrad final : public Optimizer {
+ public:
+  RowWiseAdagrad(size_t dim, float initial, float epsilon)
+      : Optimizer(dim, {{"accumulator", false, Merge::kAdd, 0.0f, initial}}), epsilon_(epsilon) {}
+
+  void Apply(float lr, const float* g, float* row, float* update) const override {
+    const float square = MeanSquare(g, dim());
+    const float accumulator = row[dim()] += square;
+    const float scale = lr / std::sqrt(accumulator + epsilon_);
+    if (update == nullptr) {
+      Tick<false>(scale, g, row, nullptr);
+    } else {
+      Tick<true>(scale, g, row, update);
+      update[dim()] += square;
+    }
+  }
+
+ private:
+  template <bool kTrack>
+  void Tick(float scale, const float* HET_RESTRICT g, float* HET_RESTRICT value,
+            float* HET_RESTRICT dv) const {
+    for (size_t i = 0, d = dim(); i < d; ++i) {
+      const float step = scale * g[i];
+      value[i] -= step;
+      if constexpr (kTrack) dv[i] -= step;
+    }
+  }
+
+  float epsilon_;
+};
+
+}  // namespace
+
+OptimizerEntry RowWiseAdagradEntry() {
+  return {"row_wise_adagrad",
+          {{"initial_accumulator", 0.1, 0, kHuge}, {"epsilon", 1e-7, kTiny, kHuge}},
+          [](const Params& p, size_t dim) -> std::unique_ptr<Optimizer> {
+            return std::make_unique<RowWiseAdagrad>(dim, static_cast<float>(p.at("initial_accumulator")),
+                                                    static_cast<float>(p.at("epsilon")));
+          }};
+}
+
+}  // namespace het

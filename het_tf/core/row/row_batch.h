@@ -1,0 +1,111 @@
+// Rows of one table in columns: how they travel between stores and files, some thousands at a time.
+//
+// A store keeps a row in one piece, value and slots; a file keeps each column in one piece, so that it can be
+// written and read in large runs and mapped as a matrix. The copy between the two happens here, once.
+//
+// The memory is taken when the batch is made and used again for every batch that follows. Not thread-safe.
+#ifndef HET_TF_CORE_ROW_ROW_BATCH_H_
+#define HET_TF_CORE_ROW_ROW_BATCH_H_
+
+#include <algorithm>
+#include <cstring>
+
+#include "het_tf/core/base/buffer.h"
+#include "het_tf/core/row/row_store.h"
+#include "het_tf/core/row/schema.h"
+
+namespace het {
+
+class RowBatch {
+ public:
+  // What one row takes in a batch.
+  static size_t RowBytes(size_t row_floats) {
+    return sizeof(Key) + sizeof(Clock) + sizeof(uint32_t) + sizeof(uint16_t) + row_floats * sizeof(float);
+  }
+  // Rows of a batch of about `bytes`; at least one.
+  static size_t RowsOf(size_t bytes, size_t row_floats) {
+    return std::clamp<size_t>(bytes / RowBytes(row_floats), 1, size_t{1} << 16);
+  }
+
+  // Room for `capacity` rows of dim + slot_floats floats. Throws std::bad_alloc.
+  RowBatch(size_t dim, size_t slot_floats, size_t capacity)
+      : dim_(dim), slot_floats_(slot_floats), capacity_(capacity) {
+    keys_.Resize(capacity);
+    clocks_.Resize(capacity);
+    values_.Resize(capacity * dim);
+    slots_.Resize(capacity * slot_floats);
+    last_used_.Resize(capacity);
+    counts_.Resize(capacity);
+  }
+  RowBatch(const TableSchema& schema, size_t bytes)
+      : RowBatch(schema.dim(), schema.row_floats() - schema.dim(), RowsOf(bytes, schema.row_floats())) {}
+
+  size_t size() const { return size_; }
+  size_t capacity() const { return capacity_; }
+  size_t left() const { return capacity_ - size_; }
+  size_t dim() const { return dim_; }
+  size_t slot_floats() const { return slot_floats_; }
+  // The columns hold `size` rows that the caller has written, or will before anyone reads them.
+  void set_size(size_t size) { size_ = size; }
+  void Clear() { size_ = 0; }
+
+  Key* keys() { return keys_.data(); }
+  Clock* clocks() { return clocks_.data(); }
+  uint32_t* last_used() { return last_used_.data(); }
+  uint16_t* counts() { return counts_.data(); }
+  float* values() { return values_.data(); }  // size() * dim
+  float* slots() { return slots_.data(); }    // size() * slot_floats
+  const Key* keys() const { return keys_.data(); }
+  const Clock* clocks() const { return clocks_.data(); }
+  const uint32_t* last_used() const { return last_used_.data(); }
+  const uint16_t* counts() const { return counts_.data(); }
+  const float* values() const { return values_.data(); }
+  const float* slots() const { return slots_.data(); }
+
+  // Appends a row; there must be room. `row`: the floats of value, then slots, wherever they lie.
+  void Add(const RowMeta& meta, const void* row) {
+    keys_[size_] = meta.key;
+    clocks_[size_] = meta.clock;
+    last_used_[size_] = meta.last_used;
+    counts_[size_] = meta.count;
+    CopyFloats(row, dim_, values_.data() + size_ * dim_);
+    CopyFloats(static_cast<const float*>(row) + dim_, slot_floats_, slots_.data() + size_ * slot_floats_);
+    ++size_;
+  }
+  // Appends row i of `other`, which is of the same widths; there must be room.
+  void Add(const RowBatch& other, size_t i) {
+    keys_[size_] = other.keys_[i];
+    clocks_[size_] = other.clocks_[i];
+    last_used_[size_] = other.last_used_[i];
+    counts_[size_] = other.counts_[i];
+    CopyFloats(other.values() + i * dim_, dim_, values_.data() + size_ * dim_);
+    CopyFloats(other.slots() + i * slot_floats_, slot_floats_, slots_.data() + size_ * slot_floats_);
+    ++size_;
+  }
+  // Row i as a store keeps it; `row` has room for dim + slot_floats floats.
+  void CopyRow(size_t i, float* row) const {
+    CopyFloats(values() + i * dim_, dim_, row);
+    CopyFloats(slots() + i * slot_floats_, slot_floats_, row + dim_);
+  }
+
+ private:
+  // A table without slots has no memory for them, and memcpy takes no null.
+  static void CopyFloats(const void* from, size_t floats, float* to) {
+    if (floats > 0) std::memcpy(to, from, floats * sizeof(float));
+  }
+
+  size_t dim_;
+  size_t slot_floats_;
+  size_t capacity_;
+  size_t size_ = 0;
+  Buffer<Key> keys_;
+  Buffer<Clock> clocks_;
+  Buffer<float> values_;
+  Buffer<float> slots_;
+  Buffer<uint32_t> last_used_;
+  Buffer<uint16_t> counts_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ROW_ROW_BATCH_H_

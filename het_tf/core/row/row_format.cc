@@ -1,0 +1,307 @@
+#include "het_tf/core/row/row_format.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "het_tf/core/base/half.h"
+
+#if defined(__F16C__) && defined(__AVX__)
+#include <immintrin.h>
+#define HET_VECTOR_HALVES 1
+#endif
+
+namespace het {
+namespace {
+
+constexpr uint8_t kHalves = 0;  // in place of integers
+constexpr uint8_t kFloats = 255;
+constexpr uint32_t kInfinity = 0x7f800000;
+
+// 2^(byte - 127), and one over it: both are normal numbers for every byte that is a scale.
+float Unit(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(byte) << 23); }
+float Inverse(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(254 - byte) << 23); }
+
+// The bits of the largest magnitude; those of a NaN are above infinity's.
+uint32_t LargestBits(const float* x, size_t n) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, FloatBits(x[i]) & 0x7fffffffu);
+  return largest;
+}
+
+uint8_t ScaleByte(uint32_t largest, uint32_t top_exponent) {
+  if (largest >= kInfinity) return kFloats;
+  const uint32_t exponent = largest >> 23;
+  return static_cast<uint8_t>(exponent > top_exponent ? exponent - top_exponent : 1);
+}
+
+// The largest, once rounded, has exponent 14: room for one that is rounded up, and as much as can be below.
+uint8_t HalfByte(uint32_t largest, bool down) {
+  return ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
+}
+
+// The largest is in [64, 127.5), so it becomes 64 to 127.
+uint8_t IntegerByte(uint32_t largest) {
+  return ScaleByte((largest & 0x7fffff) >= 0x7f0000 ? (largest | 0x7fffff) + 1 : largest, 6);
+}
+
+template <bool kDown>
+void ToHalves(const float* x, size_t n, float inverse, uint8_t* out) {
+  size_t i = 0;
+#if HET_VECTOR_HALVES
+  constexpr int kMode = kDown ? _MM_FROUND_TO_ZERO : _MM_FROUND_TO_NEAREST_INT;
+  const __m256 scale = _mm256_set1_ps(inverse);
+  for (; i + 8 <= n; i += 8) {
+    const __m128i halves = _mm256_cvtps_ph(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), kMode);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * i), halves);
+  }
+#endif
+  for (; i < n; ++i) {
+    const uint16_t half = kDown ? ToHalfDown(x[i] * inverse) : ToHalf(x[i] * inverse);
+    std::memcpy(out + 2 * i, &half, sizeof half);
+  }
+}
+
+void FromHalves(const uint8_t* in, size_t n, float unit, float* out) {
+  size_t i = 0;
+#if HET_VECTOR_HALVES
+  const __m256 scale = _mm256_set1_ps(unit);
+  for (; i + 8 <= n; i += 8) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 2 * i));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_cvtph_ps(halves), scale));
+  }
+#endif
+  for (; i < n; ++i) {
+    uint16_t half;
+    std::memcpy(&half, in + 2 * i, sizeof half);
+    out[i] = FromHalf(half) * unit;
+  }
+}
+
+// |x| below 2^22, rounded to an integer, ties to even. As one expression of additions it becomes SIMD code
+// for any CPU.
+float Nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
+void ToIntegers(const float* x, size_t n, float inverse, uint8_t* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(static_cast<int32_t>(Nearest(x[i] * inverse)));
+}
+
+void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<int8_t>(in[i])) * unit;
+}
+
+// Small enough for the stack; blocks are gone through in such pieces where the other side's floats are
+// needed.
+constexpr size_t kPiece = 64;
+
+bool HalvesAre(const uint8_t* halves, size_t n, float unit, const float* x) {
+  float back[kPiece];
+  for (size_t i = 0; i < n; i += kPiece) {
+    const size_t piece = std::min(kPiece, n - i);
+    FromHalves(halves + 2 * i, piece, unit, back);
+    if (std::memcmp(back, x + i, piece * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+bool IntegersAre(const uint8_t* integers, size_t n, float unit, const float* x) {
+  float back[kPiece];
+  for (size_t i = 0; i < n; i += kPiece) {
+    const size_t piece = std::min(kPiece, n - i);
+    FromIntegers(integers + i, piece, unit, back);
+    if (std::memcmp(back, x + i, piece * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+uint8_t* PutFloats(const float* x, size_t n, uint8_t* out) {
+  *out = kFloats;
+  std::memcpy(out + 1, x, n * sizeof(float));
+  return out + 1 + n * sizeof(float);
+}
+
+// Halves if they lose nothing, or if something may be lost; else null, and what stands at `out` is void.
+// Writes 1 + 2 * n bytes at the most.
+uint8_t* TryHalves(const float* x, size_t n, bool exact, uint8_t* out) {
+  const uint8_t byte = HalfByte(LargestBits(x, n), /*down=*/false);
+  if (byte == kFloats) return nullptr;
+  *out = byte;
+  ToHalves<false>(x, n, Inverse(byte), out + 1);
+  if (exact && !HalvesAre(out + 1, n, Unit(byte), x)) return nullptr;
+  return out + 1 + 2 * n;
+}
+
+// Writes a block and returns its end. `exact`: as small as it can be without a loss; else rounded.
+uint8_t* PackHalves(const float* x, size_t n, bool exact, uint8_t* out) {
+  uint8_t* const end = TryHalves(x, n, exact, out);
+  return end != nullptr ? end : PutFloats(x, n, out);
+}
+
+uint8_t* PackIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
+  const uint8_t byte = IntegerByte(LargestBits(x, n));
+  if (byte == kFloats) return PutFloats(x, n, out);
+  *out = byte;
+  ToIntegers(x, n, Inverse(byte), out + 1);
+  if (!exact || IntegersAre(out + 1, n, Unit(byte), x)) return out + 1 + n;
+  uint8_t* const end = TryHalves(x, n, true, out + 1);
+  if (end == nullptr) return PutFloats(x, n, out);
+  *out = kHalves;
+  return end;
+}
+
+uint8_t* PackRow(RowFormat format, size_t block, size_t floats, const float* row, bool exact, uint8_t* out) {
+  size_t at = 0;
+  for (; at + block <= floats; at += block) {
+    out = format == RowFormat::kInt8 && at == 0 ? PackIntegers(row + at, block, exact, out)
+                                                : PackHalves(row + at, block, exact, out);
+  }
+  if (at < floats) std::memcpy(out, row + at, (floats - at) * sizeof(float));
+  return out + (floats - at) * sizeof(float);
+}
+
+// Reads a block. False: it is not there, or its byte means nothing.
+bool UnpackBlock(bool integers, size_t n, Reader* in, float* out) {
+  uint8_t byte = in->Fixed<uint8_t>();
+  if (byte == kFloats) {
+    const uint8_t* floats = in->Raw(n * sizeof(float));
+    if (floats != nullptr) std::memcpy(out, floats, n * sizeof(float));
+    return floats != nullptr;
+  }
+  const bool halves = !integers || byte == kHalves;
+  if (integers && halves) byte = in->Fixed<uint8_t>();
+  if (byte == 0 || byte == kFloats) return false;
+  const uint8_t* elements = in->Raw(halves ? 2 * n : n);
+  if (elements == nullptr) return false;
+  halves ? FromHalves(elements, n, Unit(byte), out) : FromIntegers(elements, n, Unit(byte), out);
+  return true;
+}
+
+void RoundHalves(const float* x, size_t n, bool down, float* out) {
+  const uint8_t byte = HalfByte(LargestBits(x, n), down);
+  if (byte == kFloats) {
+    std::copy_n(x, n, out);
+    return;
+  }
+  uint8_t halves[2 * kPiece];
+  for (size_t i = 0; i < n; i += kPiece) {
+    const size_t piece = std::min(kPiece, n - i);
+    down ? ToHalves<true>(x + i, piece, Inverse(byte), halves)
+         : ToHalves<false>(x + i, piece, Inverse(byte), halves);
+    FromHalves(halves, piece, Unit(byte), out + i);
+  }
+}
+
+void RoundIntegers(const float* x, size_t n, float* out) {
+  const uint8_t byte = IntegerByte(LargestBits(x, n));
+  if (byte == kFloats) {
+    std::copy_n(x, n, out);
+    return;
+  }
+  uint8_t integers[kPiece];
+  for (size_t i = 0; i < n; i += kPiece) {
+    const size_t piece = std::min(kPiece, n - i);
+    ToIntegers(x + i, piece, Inverse(byte), integers);
+    FromIntegers(integers, piece, Unit(byte), out + i);
+  }
+}
+
+// The bytes of a row whose first block has `first` bytes an element and its others `other`.
+size_t RowBytes(size_t block, size_t floats, size_t first, size_t other) {
+  const size_t blocks = floats / block;
+  if (blocks == 0) return floats * sizeof(float);
+  return blocks + block * first + (blocks - 1) * block * other + floats % block * sizeof(float);
+}
+
+}  // namespace
+
+const char* RowFormatName(RowFormat format) {
+  switch (format) {
+    case RowFormat::kFloat32:
+      return "float32";
+    case RowFormat::kFloat16:
+      return "float16";
+    case RowFormat::kInt8:
+      return "int8";
+  }
+  return "unknown";
+}
+
+Result<RowFormat> ParseRowFormat(const std::string& name) {
+  for (uint8_t format = 0; IsRowFormat(format); ++format) {
+    if (name == RowFormatName(static_cast<RowFormat>(format))) return static_cast<RowFormat>(format);
+  }
+  return InvalidArgument("wire is '" + name + "'; it must be 'float32', 'float16' or 'int8'");
+}
+
+void RoundRow(Rounding rounding, size_t block, size_t floats, const float* row, float* out) {
+  size_t at = 0;
+  if (rounding.format != RowFormat::kFloat32) {
+    for (; at + block <= floats; at += block) {
+      if (at == 0 && rounding.format == RowFormat::kInt8) {
+        RoundIntegers(row, block, out);
+      } else {
+        RoundHalves(row + at, block, at >= rounding.down_from, out + at);
+      }
+    }
+  }
+  if (out != row) std::copy_n(row + at, floats - at, out + at);
+}
+
+size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {
+  if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
+  return RowBytes(block, floats, sizeof(float), sizeof(float));
+}
+
+size_t LeastRowBytes(RowFormat format, size_t block, size_t floats) {
+  if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
+  return RowBytes(block, floats, format == RowFormat::kInt8 ? 1 : 2, 2);
+}
+
+void PackRows(RowFormat format, size_t block, size_t floats, const float* rows, size_t n, Writer* out) {
+  if (format == RowFormat::kFloat32) return out->Raw(rows, n * floats * sizeof(float));
+  const size_t most = n * MostRowBytes(format, block, floats);
+  uint8_t* const begin = out->Append(most);
+  uint8_t* at = begin;
+  for (size_t i = 0; i < n; ++i) at = PackRow(format, block, floats, rows + i * floats, true, at);
+  out->TakeBack(most - static_cast<size_t>(at - begin));
+}
+
+void PackRounded(RowFormat format, size_t block, size_t floats, const float* const* rows, size_t n,
+                 Writer* out) {
+  const size_t most = n * MostRowBytes(format, block, floats);
+  uint8_t* const begin = out->Append(most);
+  uint8_t* at = begin;
+  for (size_t i = 0; i < n; ++i) {
+    if (format != RowFormat::kFloat32) {
+      at = PackRow(format, block, floats, rows[i], false, at);
+    } else if (most > 0) {  // no floats: null, perhaps
+      std::memcpy(at, rows[i], floats * sizeof(float));
+      at += floats * sizeof(float);
+    }
+  }
+  out->TakeBack(most - static_cast<size_t>(at - begin));
+}
+
+bool UnpackRows(RowFormat format, size_t block, size_t floats, size_t n, Reader* in, Vector<float>* rows) {
+  if (format != RowFormat::kFloat32 && block == 0) return false;
+  const size_t least = LeastRowBytes(format, block, floats);
+  if (!in->ok() || (least != 0 && n > in->left() / least)) return false;
+  rows->resize(n * floats);
+  if (format == RowFormat::kFloat32) {
+    const uint8_t* bytes = in->Raw(rows->size() * sizeof(float));
+    if (!rows->empty()) std::memcpy(rows->data(), bytes, rows->size() * sizeof(float));
+    return true;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    float* const row = rows->data() + i * floats;
+    size_t at = 0;
+    for (; at + block <= floats; at += block) {
+      if (!UnpackBlock(format == RowFormat::kInt8 && at == 0, block, in, row + at)) return false;
+    }
+    const uint8_t* single = in->Raw((floats - at) * sizeof(float));
+    if (single == nullptr) return false;
+    if (at < floats) std::memcpy(row + at, single, (floats - at) * sizeof(float));
+  }
+  return true;
+}
+
+}  // namespace het

@@ -1,0 +1,127 @@
+// Rows of one width: an index and a slab. The partition keeps a table's rows in one, the cache its lines.
+//
+//   row r = meta(r): {key, clock, last_used, count, flags}   and   data(r): row_floats() floats
+//
+// The slab is a list of chunks of equal size (about 1 MB), so it grows without copying; only the first chunk
+// grows by doubling, so that a table of three rows costs three rows. Chunks are allocated in blocks of one,
+// and of one eighth of those there are in a large table, where blocks are what makes 2 MB pages possible: at
+// most a chunk or an eighth is unused. Row numbers are stable for the life of the row; pointers are stable
+// until the next Insert.
+//
+// Not thread-safe; the owner locks. Different threads may write different rows at the same time.
+#ifndef HET_TF_CORE_ROW_ROW_STORE_H_
+#define HET_TF_CORE_ROW_ROW_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/row/key_index.h"
+
+namespace het {
+
+using Clock = int64_t;
+
+struct RowMeta {
+  Key key;
+  Clock clock;         // ticks that the row contains
+  uint32_t last_used;  // time of the last tick, in seconds since 1970 (limits.h)
+  uint16_t count;      // ticks, saturating
+  uint16_t flags;      // bit 0: live; the others belong to the owner of the store
+};
+static_assert(sizeof(RowMeta) == 24);
+
+// One more tick in the row, at that time.
+inline void CountTick(uint32_t now, RowMeta* meta) {
+  ++meta->clock;
+  if (meta->count != 0xffff) ++meta->count;
+  meta->last_used = now > meta->last_used ? now : meta->last_used;
+}
+
+class RowStore {
+ public:
+  static constexpr uint16_t kLive = 1;
+
+  RowStore(size_t row_floats, uint64_t hash_seed);
+  ~RowStore();
+  RowStore(const RowStore&) = delete;
+  RowStore& operator=(const RowStore&) = delete;
+
+  size_t row_floats() const { return row_floats_; }
+  size_t size() const { return index_.size(); }
+  // Row numbers are below this.
+  uint32_t end() const { return end_; }
+  size_t bytes() const;
+  uint64_t Hash(Key key) const { return HashKey(key, hash_seed_); }
+
+  RowMeta& meta(uint32_t row) { return chunks_[row >> shift_].meta[row & mask_]; }
+  const RowMeta& meta(uint32_t row) const { return chunks_[row >> shift_].meta[row & mask_]; }
+  float* data(uint32_t row) { return chunks_[row >> shift_].data + (row & mask_) * row_floats_; }
+  const float* data(uint32_t row) const { return chunks_[row >> shift_].data + (row & mask_) * row_floats_; }
+  bool live(uint32_t row) const { return (meta(row).flags & kLive) != 0; }
+
+  uint32_t Find(Key key, uint64_t hash) const {
+    return index_.Find(hash, [&](uint32_t row) { return meta(row).key == key; });
+  }
+  uint32_t Find(Key key) const { return Find(key, Hash(key)); }
+
+  // Finds n keys at once: rows[i] of keys[i], kNoRow where there is none. The memory accesses of different
+  // keys overlap, and the rows that were found are on their way into the cache when it returns.
+  // Of each row the first `floats` floats, for a caller that reads no more.
+  void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows, size_t floats) const;
+  void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const {
+    FindBatch(keys, hashes, n, rows, row_floats_);
+  }
+
+  // As long as this number is the same, every row has kept its number. No two stores ever have the same one.
+  uint64_t generation() const { return generation_; }
+
+  // Adds a row with clock, last_used and count 0; its data is not initialised. `key` must not be here.
+  // Throws std::bad_alloc and changes nothing then.
+  uint32_t Insert(Key key, uint64_t hash);
+
+  // Room for so many more rows, in one piece: the slab and the index need not grow for them. Throws
+  // std::bad_alloc; the rows are then as they were.
+  void Reserve(size_t more_rows);
+  void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
+
+  void Erase(uint32_t row);
+  void Clear();
+
+ private:
+  struct Chunk {
+    RowMeta* meta = nullptr;
+    float* data = nullptr;
+    uint32_t rows = 0;
+  };
+
+  // One allocation: the memory of one or several chunks.
+  struct Block {
+    RowMeta* meta = nullptr;
+    float* data = nullptr;
+    size_t rows = 0;
+  };
+
+  void AddSpace();
+  // `chunks` chunks of `rows` rows each, in one block.
+  void AddChunks(size_t chunks, uint32_t rows);
+  Block MakeBlock(size_t rows) const;
+  void FreeBlock(const Block& block) const;
+
+  size_t row_floats_;
+  uint64_t hash_seed_;
+  uint32_t shift_;
+  uint32_t mask_;
+  KeyIndex index_;
+  Vector<Chunk> chunks_;
+  Vector<Block> blocks_;
+  uint32_t end_ = 0;  // rows [0, end_) have been handed out at least once
+  uint32_t space_ = 0;
+  uint64_t generation_;
+  uint32_t free_head_ = kNoRow;  // erased rows, linked through their meta's key
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ROW_ROW_STORE_H_

@@ -1,0 +1,113 @@
+// A table's spec as JSON, and back. Apart from schema.cc, so that what runs optimizers alone needs no JSON
+// (tools/gpu_check.sh builds that with a compiler and nothing else).
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "het_tf/core/row/schema.h"
+
+namespace het {
+namespace {
+
+using Json = nlohmann::json;
+
+Json ToJsonObject(const TableSpec& spec) {
+  return {
+      {"name", spec.name},
+      {"dim", spec.dim},
+      {"optimizer", {{"name", spec.optimizer.name}, {"params", spec.optimizer.params}}},
+      {"initializer",
+       {{"name", spec.initializer.name}, {"a", spec.initializer.a}, {"b", spec.initializer.b}}},
+      {"seed", spec.seed},
+      {"l2", spec.l2},
+      {"max_norm", spec.max_norm},
+  };
+}
+
+Result<TableLimits> ParseLimits(const Json& json) {
+  TableLimits limits;
+  for (const auto& [field, value] : json.items()) {
+    const int64_t given = value.is_number_integer() ? value.get<int64_t>() : -1;
+    int64_t most = UINT32_MAX;
+    if (field == "max_rows") most = int64_t{1} << 62;
+    if (field == "min_count") most = TableLimits::kMaxCount;
+    if (given < 0 || given > most) {
+      return InvalidArgument(field + " is " + value.dump() + "; it must be an integer from 0 to " +
+                             std::to_string(most));
+    }
+    const auto number = static_cast<uint64_t>(given);
+    if (field == "max_rows") {
+      limits.max_rows = number;
+    } else if (field == "ttl") {
+      limits.ttl = static_cast<uint32_t>(number);
+    } else if (field == "min_count") {
+      limits.min_count = static_cast<uint32_t>(number);
+    } else if (field == "min_count_ttl") {
+      limits.min_count_ttl = static_cast<uint32_t>(number);
+    } else if (field == "since") {
+      limits.since = static_cast<uint32_t>(number);
+    } else {
+      return InvalidArgument("table limits have the unknown field '" + field + "'");
+    }
+  }
+  return limits;
+}
+
+}  // namespace
+
+std::string TableSchema::ToJson() const { return ToJsonObject(spec_).dump(); }
+
+std::string TableSchema::ToJson(const TableLimits& limits) const {
+  Json json = ToJsonObject(spec_);
+  json["limits"] = {{"ttl", limits.ttl},
+                    {"max_rows", limits.max_rows},
+                    {"min_count", limits.min_count},
+                    {"min_count_ttl", limits.min_count_ttl},
+                    {"since", limits.since}};
+  return json.dump();
+}
+
+Result<TableSpec> ParseTableSpec(const std::string& text) {
+  TableSpec spec;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    for (const auto& [field, value] : json.items()) {
+      if (field == "name") {
+        spec.name = value.get<std::string>();
+      } else if (field == "dim") {
+        const int64_t dim = value.is_number_integer() ? value.get<int64_t>() : 0;
+        if (dim < 1 || dim > TableSchema::kMaxDim) {
+          return InvalidArgument("dim is " + value.dump() + "; it must be from 1 to " +
+                                 std::to_string(TableSchema::kMaxDim));
+        }
+        spec.dim = static_cast<uint32_t>(dim);
+      } else if (field == "optimizer") {
+        spec.optimizer.name = value.at("name").get<std::string>();
+        spec.optimizer.params = value.value("params", std::map<std::string, double>());
+      } else if (field == "initializer") {
+        spec.initializer.name = value.at("name").get<std::string>();
+        spec.initializer.a = value.value("a", 0.0);
+        spec.initializer.b = value.value("b", 0.0);
+      } else if (field == "seed") {
+        if (!value.is_number_unsigned()) {
+          return InvalidArgument("seed is " + value.dump() + "; it must be an integer from 0 to 2^64 - 1");
+        }
+        spec.seed = value.get<uint64_t>();
+      } else if (field == "l2") {
+        spec.l2 = value.get<double>();
+      } else if (field == "max_norm") {
+        spec.max_norm = value.get<double>();
+      } else if (field == "limits") {
+        auto limits = ParseLimits(value);
+        if (!limits.ok()) return limits.status();
+        spec.limits = limits.value();
+      } else {
+        return InvalidArgument("table spec has the unknown field '" + field + "'");
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
+  }
+  return spec;
+}
+
+}  // namespace het

@@ -1,0 +1,45 @@
+// The bytes of chunks, for their writer and their reader (chunk.h describes them).
+#ifndef HET_TF_CORE_STORE_CHUNK_FORMAT_H_
+#define HET_TF_CORE_STORE_CHUNK_FORMAT_H_
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/status.h"
+
+namespace het::chunk {
+
+constexpr uint32_t kMagic = 0x43544548;  // "HETC"
+constexpr uint8_t kVersion = 2;
+constexpr size_t kRowsHead = 8 + 8 + 4 + 4;
+constexpr size_t kRowHead = 8 + 8 + 4 + 2;
+constexpr size_t kClientBytes = 28;
+
+enum class Kind : uint8_t {
+  kHead = 1,
+  kTable = 2,
+  kRows = 3,
+  kClients = 4,
+  kEnd = 5,
+  kSet = 6,
+  kRemove = 7,
+  kForget = 8,
+  kLoading = 9,
+  kEpoch = 10,
+};
+
+// Overwrites *chunk with the head of a chunk.
+inline Writer Begin(Kind kind, Bytes* chunk) {
+  chunk->clear();
+  Writer w(chunk);
+  w.Fixed(kMagic);
+  w.Fixed(kVersion);
+  w.Fixed(kind);
+  w.Fixed(uint16_t{0});
+  return w;
+}
+
+// Reads what Begin wrote; InvalidArgument for anything else.
+Status ReadKind(Reader* r, Kind* kind, uint8_t* version = nullptr);
+
+}  // namespace het::chunk
+
+#endif  // HET_TF_CORE_STORE_CHUNK_FORMAT_H_

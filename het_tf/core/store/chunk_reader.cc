@@ -1,0 +1,339 @@
+// From chunks into a partition, or into rows.
+#include <algorithm>
+
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/chunk_format.h"
+
+namespace het {
+
+using namespace chunk;  // NOLINT: this file and chunk_writer.cc are what it is for
+
+namespace {
+
+constexpr size_t kRowTimeAt = 8 + 8;
+// Room above what may be loaded for what happens afterwards.
+constexpr Clock kMaxSavedClock = 2 * Shard::kMaxClock;
+constexpr size_t kClientBytesV1 = 24;
+
+enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
+
+Status Broken(const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); }
+
+std::string ToString(const PartitionId& id) {
+  return "partition " + std::to_string(id.index) + " of " + std::to_string(id.count) + " with hash seed " +
+         std::to_string(id.hash_seed);
+}
+
+Status ReadHead(Reader* r, PartitionId* id) {
+  id->index = r->Fixed<uint32_t>();
+  id->count = r->Fixed<uint32_t>();
+  id->hash_seed = r->Fixed<uint64_t>();
+  return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
+}
+
+Status ReadTable(Reader* r, uint8_t version, Partition* partition) {
+  const uint64_t epoch = r->Fixed<uint64_t>();
+  const Clock floor = version == 1 ? 0 : r->Fixed<Clock>();
+  if (floor < 0 || floor > Shard::kMaxClock) return Broken("a clock floor out of range");
+  const size_t length = r->left();
+  const uint8_t* text = r->Raw(length);
+  if (text == nullptr) return Broken("a truncated table");
+  auto spec = ParseTableSpec(std::string(reinterpret_cast<const char*>(text), length));
+  if (!spec.ok()) return spec.status();
+  auto schema = TableSchema::Create(std::move(spec.value()));
+  if (!schema.ok()) return schema.status();
+  HET_RETURN_IF_ERROR(partition->CreateTable(schema.value(), epoch));
+  partition->Find(schema.value()->id())->RaiseFloor(floor);
+  return Status();
+}
+
+Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
+  const uint64_t table = r->Fixed<uint64_t>();
+  const uint32_t floats = r->Fixed<uint32_t>();
+  const uint32_t count = r->Fixed<uint32_t>();
+  if (!r->ok()) return Broken("truncated rows");
+  Shard* shard = partition->Find(table);
+  if (shard == nullptr) {
+    return InvalidArgument("rows of a table with id " + std::to_string(table) +
+                           ", which is not here; create it first");
+  }
+  RowStore& store = shard->rows();
+  if (floats != store.row_floats()) {
+    return InvalidArgument("rows of " + std::to_string(floats) + " floats; those of table '" +
+                           shard->schema().spec().name + "' have " + std::to_string(store.row_floats()));
+  }
+  const size_t data_bytes = floats * sizeof(float);
+  if (r->left() / (kRowHead + data_bytes) != count || r->left() % (kRowHead + data_bytes) != 0) {
+    return Broken("it does not hold as many rows as it says");
+  }
+
+  // First every row, then every content: what can fail comes before what changes anything.
+  struct Row {
+    uint32_t row;
+    bool created;
+  };
+  Vector<Row> rows;
+  auto undo = [&] {
+    for (const Row& row : rows) {
+      if (row.created) store.Erase(row.row);
+    }
+  };
+  const uint8_t* const begin = r->Raw(r->left());
+  bool twice = false;
+  bool bad_clock = false;
+  try {
+    rows.reserve(count);
+    Reader keys(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
+    for (uint32_t i = 0; i < count; ++i) {
+      const Key key = keys.Fixed<Key>();
+      const Clock clock = keys.Fixed<Clock>();
+      bad_clock =
+          bad_clock || clock < 0 || clock > (mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock);
+      keys.Raw(kRowHead - sizeof(Key) - sizeof(Clock) + data_bytes);
+      const uint64_t hash = store.Hash(key);
+      uint32_t row = store.Find(key, hash);
+      const bool created = row == kNoRow;
+      if (created) {
+        row = store.Insert(key, hash);
+        store.meta(row).clock = shard->birth_clock();
+      }
+      twice = twice || !created;
+      rows.push_back({row, created});
+    }
+  } catch (const std::bad_alloc&) {
+    undo();
+    throw;
+  }
+  if ((mode == Mode::kBuild && twice) || bad_clock) {
+    undo();
+    return Broken(bad_clock ? "a clock out of range" : "a key comes twice");
+  }
+  partition->RowsChanged(shard->schema().id());
+  Reader content(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
+  for (const Row& row : rows) {
+    RowMeta& meta = store.meta(row.row);
+    const RowMeta before = meta;
+    meta.key = content.Fixed<Key>();
+    meta.clock = content.Fixed<Clock>();
+    meta.last_used = content.Fixed<uint32_t>();
+    meta.count = content.Fixed<uint16_t>();
+    if (mode == Mode::kSet) {
+      const uint32_t time = meta.last_used;
+      meta = before;
+      CountTick(time, &meta);
+    }
+    std::memcpy(store.data(row.row), content.Raw(data_bytes), data_bytes);
+  }
+  *loaded = count;
+  return Status();
+}
+
+Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
+  Shard* shard = partition->Find(r->Fixed<uint64_t>());
+  if (!r->ok() || r->left() % sizeof(Key) != 0) return Broken("truncated keys");
+  if (shard == nullptr) return InvalidArgument("keys of a table that is not here");
+  partition->RowsChanged(shard->schema().id());
+  *removed = 0;
+  while (r->left() > 0) {
+    const uint32_t row = shard->rows().Find(r->Fixed<Key>());
+    if (row == kNoRow) continue;
+    shard->Remove(row);
+    ++*removed;
+  }
+  return Status();
+}
+
+Status ReadClients(Reader* r, uint8_t version, Partition* partition) {
+  if (r->left() % (version == 1 ? kClientBytesV1 : kClientBytes) != 0) return Broken("truncated clients");
+  while (r->left() > 0) {
+    ClientId client;
+    client.high = r->Fixed<uint64_t>();
+    client.low = r->Fixed<uint64_t>();
+    ClientState state;
+    state.last_seq = r->Fixed<uint64_t>();
+    if (version > 1) state.time = r->Fixed<uint32_t>();
+    partition->SetClient(client, state);
+  }
+  return Status();
+}
+
+Status ForgetClients(Reader* r, Partition* partition) {
+  if (r->left() % sizeof(ClientId) != 0) return Broken("truncated clients");
+  while (r->left() > 0) {
+    ClientId client;
+    client.high = r->Fixed<uint64_t>();
+    client.low = r->Fixed<uint64_t>();
+    partition->ForgetClient(client);
+  }
+  return Status();
+}
+
+Status ReadEpoch(Reader* r, Partition* partition) {
+  Shard* shard = partition->Find(r->Fixed<uint64_t>());
+  const uint64_t epoch = r->Fixed<uint64_t>();
+  if (!r->ok() || r->left() != 0 || epoch == 0) return Broken("an epoch that is none");
+  if (shard == nullptr) return InvalidArgument("an epoch of a table that is not here");
+  shard->set_epoch(epoch);
+  return Status();
+}
+
+Status ReadLoading(Reader* r, Partition* partition) {
+  LoadMark mark;
+  mark.since = r->Fixed<uint32_t>();
+  mark.until = r->Fixed<uint32_t>();
+  const size_t length = r->left();
+  const uint8_t* name = r->Raw(length);
+  if (name == nullptr || length == 0) return Broken("a load of nobody");
+  mark.loader.assign(reinterpret_cast<const char*>(name), length);
+  partition->SetLoadMark(mark);
+  return Status();
+}
+
+}  // namespace
+
+Status chunk::ReadKind(Reader* r, Kind* kind, uint8_t* version_out) {
+  if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
+  const uint8_t version = r->Fixed<uint8_t>();
+  if (version < 1 || version > kVersion) {
+    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads versions 1 to " +
+                           std::to_string(kVersion) + ": upgrade the older side");
+  }
+  if (version_out != nullptr) *version_out = version;
+  *kind = r->Fixed<Kind>();
+  if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
+  return Status();
+}
+
+Status ChunkReader::Add(Span<const uint8_t> chunk) {
+  Reader r(chunk);
+  Kind kind{};
+  uint8_t version = 0;
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
+  if (complete_) return Broken("it comes after the end");
+  size_t rows = 0;
+  if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
+  switch (kind) {
+    case Kind::kHead: {
+      PartitionId id;
+      HET_RETURN_IF_ERROR(ReadHead(&r, &id));
+      partition_ = std::make_unique<Partition>(id, incarnation_);
+      return Status();
+    }
+    case Kind::kTable:
+      return ReadTable(&r, version, partition_.get());
+    case Kind::kRows:
+      return ReadRows(&r, Mode::kBuild, partition_.get(), &rows);
+    case Kind::kClients:
+      return ReadClients(&r, version, partition_.get());
+    case Kind::kLoading:
+      return ReadLoading(&r, partition_.get());
+    case Kind::kEnd:
+      complete_ = true;
+      return r.left() == 0 ? Status() : Broken("an end with a body");
+    case Kind::kSet:
+    case Kind::kRemove:
+    case Kind::kForget:
+    case Kind::kEpoch:
+      break;
+  }
+  return Broken("of a kind that no partition consists of");
+}
+
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, uint64_t epoch) {
+  size_t unasked = 0;
+  if (rows == nullptr) rows = &unasked;
+  *rows = 0;
+  Reader r(chunk);
+  Kind kind{};
+  uint8_t version = 0;
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
+  switch (kind) {
+    case Kind::kHead: {
+      PartitionId id;
+      HET_RETURN_IF_ERROR(ReadHead(&r, &id));
+      if (id == partition->id()) return Status();
+      return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
+    }
+    case Kind::kTable:
+      return ReadTable(&r, version, partition);
+    case Kind::kRows: {
+      const uint64_t table = Reader(r).Fixed<uint64_t>();
+      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
+      partition->ForgetClients();
+      if (epoch != 0) partition->Find(table)->set_epoch(epoch);
+      return Status();
+    }
+    case Kind::kSet:
+      return ReadRows(&r, Mode::kSet, partition, rows);
+    case Kind::kRemove:
+      return RemoveRows(&r, partition, rows);
+    case Kind::kClients:
+      return ReadClients(&r, version, partition);
+    case Kind::kForget:
+      return ForgetClients(&r, partition);
+    case Kind::kEpoch:
+      return ReadEpoch(&r, partition);
+    case Kind::kLoading:
+      return ReadLoading(&r, partition);
+    case Kind::kEnd:
+      return r.left() == 0 ? Status() : Broken("an end with a body");
+  }
+  return Broken("of an unknown kind");
+}
+
+bool TakesMemory(Span<const uint8_t> chunk) {
+  Reader r(chunk);
+  Kind kind{};
+  if (!ReadKind(&r, &kind).ok()) return false;
+  return kind == Kind::kTable || kind == Kind::kRows || kind == Kind::kSet || kind == Kind::kClients;
+}
+
+bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
+  Reader r(chunk);
+  Kind kind{};
+  if (!ReadKind(&r, &kind).ok() || kind != Kind::kSet) return false;
+  r.Fixed<uint64_t>();
+  const size_t row_bytes = kRowHead + r.Fixed<uint32_t>() * sizeof(float);
+  stamped->assign(chunk.begin(), chunk.end());
+  for (size_t at = kRowsHead; at + row_bytes <= stamped->size(); at += row_bytes) {
+    std::memcpy(stamped->data() + at + kRowTimeAt, &now, sizeof(now));
+  }
+  return true;
+}
+
+bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
+  Reader r(chunk);
+  Kind kind{};
+  if (!ReadKind(&r, &kind).ok() || kind != Kind::kRows) return false;
+  const uint64_t table = r.Fixed<uint64_t>();
+  Writer w = Begin(Kind::kEpoch, behind);
+  w.Fixed(table);
+  w.Fixed(epoch);
+  return true;
+}
+
+Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows) {
+  if (chunk.size() == 0) return Status();
+  Reader r(chunk);
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  if (kind != Kind::kRows) return Broken("it holds no rows");
+  const bool wanted = r.Fixed<uint64_t>() == schema.id();
+  const uint32_t floats = r.Fixed<uint32_t>();
+  const uint32_t count = r.Fixed<uint32_t>();
+  if (!r.ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
+  if (!wanted) return Status();
+  if (r.left() != count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
+  if (count > rows->left()) return Broken("more rows than were asked for");
+  for (uint32_t i = 0; i < count; ++i) {
+    RowMeta meta{};
+    meta.key = r.Fixed<Key>();
+    meta.clock = r.Fixed<Clock>();
+    meta.last_used = r.Fixed<uint32_t>();
+    meta.count = r.Fixed<uint16_t>();
+    rows->Add(meta, r.Raw(floats * sizeof(float)));
+  }
+  return Status();
+}
+
+}  // namespace het

@@ -1,0 +1,194 @@
+// From a partition, or from rows, into chunks.
+#include <algorithm>
+
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/chunk_format.h"
+
+namespace het {
+
+using namespace chunk;  // NOLINT: this file and chunk_reader.cc are what it is for
+
+namespace {
+
+// Of `shard` from *row on; returns how many there were.
+uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
+  const RowStore& store = shard.rows();
+  const size_t row_bytes = kRowHead + store.row_floats() * sizeof(float);
+  const size_t fit = max_bytes > kRowsHead ? (max_bytes - kRowsHead) / row_bytes : 0;
+  const size_t limit = std::min({std::max<size_t>(fit, 1), std::max<size_t>(max_rows, 1), store.size()});
+  chunk->clear();
+  chunk->reserve(kRowsHead + limit * row_bytes);
+  Writer w = Begin(Kind::kRows, chunk);
+  w.Fixed(shard.schema().id());
+  w.Fixed(static_cast<uint32_t>(store.row_floats()));
+  const size_t count_at = chunk->size();
+  w.Fixed(uint32_t{0});
+  uint32_t count = 0;
+  for (; *row < store.end() && count < limit; ++*row) {
+    if (!store.live(*row)) continue;
+    const RowMeta& meta = store.meta(*row);
+    w.Fixed(meta.key);
+    w.Fixed(meta.clock);
+    w.Fixed(meta.last_used);
+    w.Fixed(meta.count);
+    w.Raw(store.data(*row), store.row_floats() * sizeof(float));
+    ++count;
+  }
+  std::memcpy(chunk->data() + count_at, &count, sizeof(count));
+  return count;
+}
+
+}  // namespace
+
+bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, size_t max_bytes, Bytes* chunk) {
+  const auto& shards = partition.shards();
+  auto it = shards.lower_bound(at->table);
+  uint32_t row = it != shards.end() && it->first == at->table ? at->row : 0;
+  chunk->clear();
+  for (; it != shards.end(); ++it, row = 0) {
+    const Shard& shard = *it->second;
+    if (shard.rows().size() == 0) continue;
+    if (WriteRows(shard, &row, max_rows, max_bytes, chunk) == 0) {
+      chunk->clear();
+      continue;
+    }
+    if (row < shard.rows().end()) {
+      *at = {it->first, row};
+      return true;
+    }
+    if (++it == shards.end()) break;
+    *at = {it->first, 0};
+    return true;
+  }
+  *at = ScanPosition();
+  return false;
+}
+
+bool ChunkWriter::Next(Bytes* chunk) {
+  switch (stage_) {
+    case Stage::kHead: {
+      Writer w = Begin(Kind::kHead, chunk);
+      w.Fixed(partition_.id().index);
+      w.Fixed(partition_.id().count);
+      w.Fixed(partition_.id().hash_seed);
+      stage_ = Stage::kTables;
+      return true;
+    }
+    case Stage::kTables:
+      if (table_ != partition_.shards().end()) {
+        Writer w = Begin(Kind::kTable, chunk);
+        const Shard& shard = *table_->second;
+        const std::string spec = shard.schema().ToJson(shard.limits());
+        w.Fixed(shard.epoch());
+        w.Fixed(shard.clock_floor());
+        w.Raw(spec.data(), spec.size());
+        ++table_;
+        return true;
+      }
+      stage_ = Stage::kRows;
+      [[fallthrough]];
+    case Stage::kRows: {
+      const bool more = ScanRows(partition_, &rows_, SIZE_MAX, max_bytes_, chunk);
+      if (!more) {
+        stage_ = Stage::kClients;
+        client_ = partition_.clients().begin();
+      }
+      if (!chunk->empty()) return true;
+      [[fallthrough]];
+    }
+    case Stage::kClients:
+      if (client_ != partition_.clients().end()) {
+        Writer w = Begin(Kind::kClients, chunk);
+        do {
+          w.Fixed(client_->first.high);
+          w.Fixed(client_->first.low);
+          w.Fixed(client_->second.last_seq);
+          w.Fixed(client_->second.time);
+          ++client_;
+        } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
+        return true;
+      }
+      stage_ = Stage::kLoading;
+      [[fallthrough]];
+    case Stage::kLoading:
+      stage_ = Stage::kEnd;
+      if (const LoadMark* mark = partition_.loading()) {
+        Writer w = Begin(Kind::kLoading, chunk);
+        w.Fixed(mark->since);
+        w.Fixed(mark->until);
+        w.Raw(mark->loader.data(), mark->loader.size());
+        return true;
+      }
+      [[fallthrough]];
+    case Stage::kEnd:
+      Begin(Kind::kEnd, chunk);
+      stage_ = Stage::kDone;
+      return true;
+    case Stage::kDone:
+      break;
+  }
+  return false;
+}
+
+void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
+  const size_t floats = schema.row_floats();
+  Writer w = Begin(Kind::kSet, chunk);
+  w.Fixed(schema.id());
+  w.Fixed(static_cast<uint32_t>(floats));
+  w.Fixed(static_cast<uint32_t>(keys.size()));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    w.Fixed(keys[i]);
+    w.Fixed(Clock{0});
+    w.Fixed(uint32_t{0});
+    w.Fixed(uint16_t{0});
+    w.Raw(rows + i * floats, floats * sizeof(float));
+  }
+}
+
+void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk) {
+  Writer w = Begin(Kind::kRemove, chunk);
+  w.Fixed(schema.id());
+  w.Raw(keys.data(), keys.size() * sizeof(Key));
+}
+
+void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
+  Writer w = Begin(Kind::kForget, chunk);
+  for (const ClientId& client : clients) {
+    w.Fixed(client.high);
+    w.Fixed(client.low);
+  }
+}
+
+void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk) {
+  const size_t floats = schema.row_floats();
+  const size_t row_bytes = kRowHead + floats * sizeof(float);
+  Writer w = Begin(Kind::kRows, chunk);
+  w.Fixed(schema.id());
+  w.Fixed(static_cast<uint32_t>(floats));
+  w.Fixed(static_cast<uint32_t>(which.size()));
+  const size_t head = chunk->size();
+  chunk->resize(head + which.size() * row_bytes);
+  uint8_t* at = chunk->data() + head;
+  const auto put = [&at](const void* data, size_t size) {
+    if (size > 0) std::memcpy(at, data, size);  // no slots: null
+    at += size;
+  };
+  for (const uint32_t i : which) {
+    put(rows.keys() + i, sizeof(Key));
+    put(rows.clocks() + i, sizeof(Clock));
+    put(rows.last_used() + i, sizeof(uint32_t));
+    put(rows.counts() + i, sizeof(uint16_t));
+    put(rows.values() + i * rows.dim(), rows.dim() * sizeof(float));
+    put(rows.slots() + i * rows.slot_floats(), rows.slot_floats() * sizeof(float));
+  }
+}
+
+void EncodeFloor(const TableSchema& schema, Clock floor, Bytes* chunk) {
+  const std::string spec = schema.ToJson();
+  Writer w = Begin(Kind::kTable, chunk);
+  w.Fixed(uint64_t{0});
+  w.Fixed(floor);
+  w.Raw(spec.data(), spec.size());
+}
+
+}  // namespace het

@@ -1,0 +1,235 @@
+#include "het_tf/core/store/holdings.h"
+
+#include <limits>
+
+namespace het {
+namespace {
+
+// How often, in answers, clients that left are looked for.
+constexpr uint32_t kLookForIdle = 1024;
+
+// Of a row that was removed: no copy of it is good, whatever its base. (A clock of 0 would be told apart only
+// from bases that are known exactly.)
+constexpr Clock kGone = std::numeric_limits<Clock>::min();
+
+}  // namespace
+
+// Unsigned: a clock may be anything that a client has said.
+bool Holdings::Table::Stale(Clock clock, Clock base) const {
+  const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(base));
+  return clock < base || lag < 0 || lag > bound;
+}
+
+// The client's base already has its own ticks: they were added when they went into a frame. All the same the
+// row may have moved: one that had gone comes back with a far higher clock.
+bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
+  entry->base += ticks;
+  if (entry->moved != 0) moved[entry->moved - 1].clock += ticks;
+  return Other(key, entry, clock);
+}
+
+bool Holdings::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
+  if (entry->moved != 0) {
+    moved[entry->moved - 1].latest = clock;
+    return true;
+  }
+  if (!Stale(clock, entry->base)) return true;
+  try {
+    moved.push_back({key, 0, clock, 0});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  entry->moved = static_cast<uint32_t>(moved.size());
+  return true;
+}
+
+void Holdings::Table::Unmove(size_t at) {
+  rows.find(moved[at].key)->second.moved = 0;
+  if (at + 1 < moved.size()) {
+    moved[at] = moved.back();
+    rows.find(moved[at].key)->second.moved = static_cast<uint32_t>(at + 1);
+  }
+  moved.pop_back();
+}
+
+void Holdings::Table::Acknowledge(uint32_t number) {
+  for (size_t at = moved.size(); at-- > 0;) {
+    Moved& item = moved[at];
+    const bool taken = item.number != 0 && item.number <= number;
+    item.number = 0;
+    if (!taken) continue;
+    rows.find(item.key)->second.base = item.clock;
+    if (!Stale(item.latest, item.clock)) Unmove(at);
+  }
+}
+
+Holdings::Table* Holdings::Record::Find(uint64_t table) {
+  for (Table& held : tables) {
+    if (held.table == table) return &held;
+  }
+  return nullptr;
+}
+
+size_t Holdings::Record::held() const {
+  size_t sum = 0;
+  for (const Table& table : tables) sum += table.rows.size();
+  return sum;
+}
+
+Holdings::Records::iterator Holdings::Forget(Records::iterator record) noexcept {
+  held_ -= record->second.held();
+  return records_.erase(record);
+}
+
+bool Holdings::ForgetOldest(ClientId keep) {
+  auto oldest = records_.end();
+  for (auto record = records_.begin(); record != records_.end(); ++record) {
+    if (record->first == keep) continue;
+    if (oldest == records_.end() || record->second.last < oldest->second.last) oldest = record;
+  }
+  if (oldest == records_.end()) return false;
+  Forget(oldest);
+  return true;
+}
+
+void Holdings::ForgetIdle() {
+  for (auto record = records_.begin(); record != records_.end();) {
+    record = number_ - record->second.last > kIdleAnswers ? Forget(record) : std::next(record);
+  }
+}
+
+void Holdings::Clear() noexcept {
+  records_.clear();
+  held_ = 0;
+}
+
+void Holdings::Changed(uint64_t table) noexcept {
+  for (auto record = records_.begin(); record != records_.end();) {
+    record = record->second.Find(table) != nullptr ? Forget(record) : std::next(record);
+  }
+}
+
+void Holdings::Removed(uint64_t table, Key key) noexcept {
+  for (auto record = records_.begin(); record != records_.end();) {
+    Table* held = record->second.Find(table);
+    bool noted = true;
+    if (held != nullptr) {
+      const auto entry = held->rows.find(key);
+      if (entry != held->rows.end()) noted = held->Other(key, &entry->second, kGone);
+    }
+    record = noted ? std::next(record) : Forget(record);
+  }
+}
+
+size_t Holdings::bytes() const {
+  constexpr size_t kMapNode = 4 * sizeof(void*);
+  size_t sum = 0;
+  for (const auto& [client, record] : records_) {
+    sum += sizeof(ClientId) + sizeof(Record) + kMapNode + record.tables.capacity() * sizeof(Table);
+    for (const Table& table : record.tables) {
+      sum += table.rows.bucket_count() * (sizeof(std::pair<const Key, Entry>) + 1) +
+             table.moved.capacity() * sizeof(Moved);
+    }
+  }
+  return sum;
+}
+
+Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t acknowledged,
+                               const Vector<Use>& uses) {
+  Turn turn;
+  turn.holdings_ = this;
+  turn.client_ = client;
+  auto record = records_.find(client);
+  // A copy or a leftover, whose answer nobody waits for.
+  if (record != records_.end() && static_cast<int32_t>(request - record->second.request) <= 0) return turn;
+
+  size_t incoming = 0;
+  for (const Use& use : uses) incoming += use.incoming;
+  auto fits = [&] {
+    if (record == records_.end()) return false;
+    if (acknowledged < record->second.first || acknowledged > record->second.last) return false;
+    return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+      const Table* held = record->second.Find(use.table);
+      return held == nullptr || (held->epoch == use.epoch && held->bound == use.bound);
+    });
+  };
+  if (number_ == std::numeric_limits<uint32_t>::max()) {
+    Clear();
+    record = records_.end();
+    number_ = 0;
+  }
+  bool fresh = !fits() || incoming > limit_;
+  if (fresh && record != records_.end()) Forget(record);
+  resets_ += fresh;
+  if (incoming > limit_) return turn;
+  while (held_ + incoming > limit_ && ForgetOldest(client)) {
+  }
+  if (held_ + incoming > limit_) {  // all of it is this client's own
+    Clear();
+    resets_ += !fresh;
+    fresh = true;
+  }
+  ++number_;
+  Record* const own = &records_[client];
+  own->request = request;
+  if (fresh) own->first = number_;
+  own->last = number_;
+  if (number_ % kLookForIdle == 0) ForgetIdle();  // this client is none of them now
+  for (Table& held : own->tables) held.Acknowledge(acknowledged);
+  for (const Use& use : uses) {
+    if (use.incoming > 0 && own->Find(use.table) == nullptr)
+      own->tables.push_back({use.table, use.epoch, use.bound, {}, {}});
+  }
+  turn.record_ = own;
+  turn.number_ = number_;
+  turn.acknowledged_ = acknowledged;
+  turn.reset_ = fresh;
+  return turn;
+}
+
+void Holdings::Turn::Drop(uint64_t table, const Vector<Key>& keys) {
+  Table* held = number_ == 0 ? nullptr : record_->Find(table);
+  if (held == nullptr || reset_) return;
+  for (Key key : keys) {
+    const auto entry = held->rows.find(key);
+    if (entry == held->rows.end() || entry->second.number > acknowledged_) continue;
+    if (entry->second.moved != 0) held->Unmove(entry->second.moved - 1);
+    held->rows.erase(entry);
+    --holdings_->held_;
+  }
+}
+
+void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {
+  Table* held = number_ == 0 ? nullptr : record_->Find(table);
+  if (held == nullptr) return;
+  const auto [entry, made] = held->rows.try_emplace(key, Entry{clock, number_, 0});
+  if (made) {
+    ++holdings_->held_;
+    return;
+  }
+  // The client may hold it from before, and never get this answer.
+  entry->second.base = std::min(entry->second.base, clock);
+  entry->second.number = number_;
+  if (entry->second.moved == 0) return;
+  Moved& item = held->moved[entry->second.moved - 1];
+  item.clock = clock;
+  item.number = number_;
+}
+
+size_t Holdings::Turn::Due(uint64_t table) const {
+  const Table* held = number_ == 0 ? nullptr : record_->Find(table);
+  if (held == nullptr) return 0;
+  return static_cast<size_t>(
+      std::count_if(held->moved.begin(), held->moved.end(), [](const Moved& m) { return m.number == 0; }));
+}
+
+void Holdings::Turn::GiveUp() {
+  if (number_ == 0) return;
+  holdings_->Forget(holdings_->records_.find(client_));
+  ++holdings_->resets_;
+  record_ = nullptr;
+  number_ = 0;
+  reset_ = true;
+}
+
+}  // namespace het

@@ -1,0 +1,104 @@
+#include "het_tf/core/store/local_service.h"
+
+#include <random>
+
+#include "het_tf/core/wire/frame_parts.h"
+
+namespace het {
+
+uint64_t RandomId() {
+  std::random_device device;
+  uint64_t id = 0;
+  while (id == 0) id = (static_cast<uint64_t>(device()) << 32) | device();
+  return id;
+}
+
+LocalService::LocalService(uint32_t partitions, uint64_t hash_seed, TimeFn time)
+    : hash_seed_(hash_seed), time_(std::move(time)) {
+  slots_.reserve(partitions);
+  for (uint32_t i = 0; i < partitions; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->partition = std::make_unique<Partition>(PartitionId{i, partitions, hash_seed}, RandomId());
+  }
+}
+
+Status LocalService::CreateTable(const Schema& schema) {
+  const uint64_t epoch = RandomId();
+  for (uint32_t i = 0; i < partitions(); ++i) {
+    HET_RETURN_IF_ERROR(WithPartition(i, [&](Partition& p) { return p.CreateTable(schema, epoch, Now()); }));
+  }
+  return Status();
+}
+
+void LocalService::DropTable(uint64_t table) {
+  for (uint32_t i = 0; i < partitions(); ++i) {
+    WithPartition(i, [&](Partition& p) { p.DropTable(table); });
+  }
+}
+
+void LocalService::ClearTable(uint64_t table) {
+  const uint64_t epoch = RandomId();
+  for (uint32_t i = 0; i < partitions(); ++i) {
+    WithPartition(i, [&](Partition& p) {
+      if (Shard* shard = p.Find(table)) shard->Clear(epoch);
+    });
+  }
+}
+
+void LocalService::Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply) {
+  if (IsOfManyParts(frame)) {
+    return AnswerParts(frame, reply, [this](Request* q, ReplyWriter* replies) { HandlePart(q, replies); });
+  }
+  WithPartition(partition, [&](Partition& p) {
+    Handling how;
+    how.now = Now();
+    p.Handle(frame, reply, how);
+  });
+}
+
+void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
+  if (request->partition.index >= partitions()) {
+    replies->Add(PartRefusal({request->partition.index, request->request_id}, FrameStatus::kElsewhere, ""));
+    return;
+  }
+  WithPartition(request->partition.index, [&](Partition& p) {
+    Handling how;
+    how.now = Now();
+    p.HandlePart(request, replies, how);
+  });
+}
+
+Status LocalService::Revive(uint32_t partition, Span<const uint8_t> bytes) {
+  auto revived = Partition::Deserialize(bytes, RandomId());
+  if (!revived.ok()) return revived.status();
+  if (!(revived.value()->id() == id(partition)))
+    return InvalidArgument("these bytes are another partition's");
+  Slot& slot = *slots_[partition];
+  std::lock_guard<std::mutex> lock(slot.mutex);
+  slot.partition = std::move(revived.value());
+  return Status();
+}
+
+size_t LocalService::Rows(uint64_t table) {
+  size_t rows = 0;
+  for (uint32_t i = 0; i < partitions(); ++i) {
+    rows += WithPartition(i, [&](Partition& p) {
+      const Shard* shard = p.Find(table);
+      return shard == nullptr ? size_t{0} : shard->rows().size();
+    });
+  }
+  return rows;
+}
+
+size_t LocalService::TableBytes(uint64_t table) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < partitions(); ++i) {
+    bytes += WithPartition(i, [&](Partition& p) {
+      const Shard* shard = p.Find(table);
+      return shard == nullptr ? size_t{0} : shard->rows().bytes();
+    });
+  }
+  return bytes;
+}
+
+}  // namespace het

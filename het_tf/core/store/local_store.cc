@@ -1,0 +1,66 @@
+#include "het_tf/core/store/local_store.h"
+
+#include <cstring>
+
+namespace het {
+namespace {
+
+Status OutOfMemory(const TableSchema& schema, const char* during) {
+  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" +
+                                              schema.spec().name + "'; rows written before this one stay");
+}
+
+}  // namespace
+
+Status LocalStore::DropTable(const TableSchema& schema) {
+  service_->DropTable(schema.id());
+  return Status();
+}
+
+Status LocalStore::ClearTable(const TableSchema& schema) {
+  service_->ClearTable(schema.id());
+  return Status();
+}
+
+Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
+                          bool with_slots) {
+  const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  try {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const Status status = service_->WithPartition(PartitionOfKey(keys[i]), [&](Partition& partition) {
+        Shard* shard = partition.Find(schema.id());
+        if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
+        float* data = shard->rows().data(row);
+        schema.InitRow(keys[i], data);
+        std::memcpy(data, rows + i * given, given * sizeof(float));
+        CountTick(service_->Now(), &shard->rows().meta(row));
+        partition.RowsChanged(schema.id());
+        return Status();
+      });
+      HET_RETURN_IF_ERROR(status);
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(schema, "an assignment");
+  }
+  return Status();
+}
+
+Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> keys) {
+  size_t removed = 0;
+  for (Key key : keys) {
+    removed += service_->WithPartition(PartitionOfKey(key), [&](Partition& partition) {
+      Shard* shard = partition.Find(schema.id());
+      if (shard == nullptr) return 0;
+      const uint32_t row = shard->rows().Find(key);
+      if (row == kNoRow) return 0;
+      shard->Remove(row);
+      partition.RowsChanged(schema.id());
+      return 1;
+    });
+  }
+  return removed;
+}
+
+}  // namespace het

@@ -1,0 +1,45 @@
+// The embedded store's tables as whole things (table_store.h).
+#ifndef HET_TF_CORE_STORE_LOCAL_STORE_H_
+#define HET_TF_CORE_STORE_LOCAL_STORE_H_
+
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/store/table_store.h"
+
+namespace het {
+
+class LocalStore : public TableStore {
+ public:
+  // `service` outlives it.
+  explicit LocalStore(LocalService* service) : service_(service) {}
+
+  Status CreateTable(const Schema& schema) override { return service_->CreateTable(schema); }
+  Status DropTable(const TableSchema& schema) override;
+  Status ClearTable(const TableSchema& schema) override;
+  Result<size_t> CountRows(const TableSchema& schema) override { return service_->Rows(schema.id()); }
+  Result<size_t> CountBytes(const TableSchema& schema) override { return service_->TableBytes(schema.id()); }
+  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
+
+  uint32_t partitions() const override { return service_->partitions(); }
+  uint64_t hash_seed() const override { return service_->hash_seed(); }
+  Result<TableState> State(const TableSchema& schema) override;
+  Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
+  // Whoever would see half of a load is in this process: the engine keeps them out (engine.h).
+  Status BeginLoad(const std::string& loader, uint32_t seconds) override;
+  Status CommitLoad(const std::string&) override { return Status(); }
+  Status AbortLoad(const std::string&) override { return Status(); }
+  Status Reserve(const TableSchema& schema, Span<const uint64_t> more_rows) override;
+  Status LoadBatch(const TableSchema& schema, const RowBatch& rows) override;
+  Status RaiseFloor(const TableSchema& schema, Clock floor) override;
+
+ private:
+  // f(shard) under the mutex of the partition.
+  template <typename F>
+  Status WithShard(const TableSchema& schema, uint32_t partition, F f);
+
+  LocalService* const service_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_STORE_LOCAL_STORE_H_

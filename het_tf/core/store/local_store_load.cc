@@ -1,0 +1,126 @@
+// LocalStore: tables that are saved and loaded, a piece at a time.
+#include <algorithm>
+#include <new>
+
+#include "het_tf/core/store/local_store.h"
+
+namespace het {
+namespace {
+
+// Keys so far ahead are on their way into the cache.
+constexpr size_t kAhead = 16;
+
+Status OutOfMemory(const TableSchema& schema) {
+  return Status(Code::kResourceExhausted, "out of memory while table '" + schema.spec().name +
+                                              "' was loaded; a part of it is there. Load on a machine with "
+                                              "more memory, or fewer tables");
+}
+
+}  // namespace
+
+template <typename F>
+Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f) {
+  return service_->WithPartition(partition, [&](Partition& p) -> Status {
+    Shard* shard = p.Find(schema.id());
+    if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
+    f(shard);
+    return Status();
+  });
+}
+
+Result<TableState> LocalStore::State(const TableSchema& schema) {
+  TableState state;
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](const Shard* shard) {
+      state.limits = shard->limits();
+      state.clock_floor = std::max(state.clock_floor, shard->clock_floor());
+      state.rows.push_back(shard->rows().size());
+      state.epochs.push_back(shard->epoch());
+    }));
+  }
+  return state;
+}
+
+Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
+                            RowBatch* batch) {
+  return WithShard(schema, partition, [&](const Shard* shard) {
+    const RowStore& rows = shard->rows();
+    uint64_t row = *cursor;
+    for (; row < rows.end() && batch->left() > 0; ++row) {
+      const auto number = static_cast<uint32_t>(row);
+      const RowMeta& meta = rows.meta(number);
+      if ((meta.flags & RowStore::kLive) != 0) batch->Add(meta, rows.data(number));
+    }
+    *cursor = row < rows.end() ? row : kScanned;
+  });
+}
+
+Status LocalStore::BeginLoad(const std::string&, uint32_t) {
+  const uint64_t epoch = RandomId();
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    service_->WithPartition(p, [&](Partition& partition) {
+      for (const auto& [table, shard] : partition.shards()) shard->set_epoch(epoch);
+      partition.ForgetClients();
+    });
+  }
+  return Status();
+}
+
+Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_rows) {
+  try {
+    for (uint32_t p = 0; p < partitions(); ++p) {
+      if (more_rows[p] == 0) continue;
+      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(schema);
+  }
+  return Status();
+}
+
+Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
+  try {
+    // Positions by partition, hence one lock for each and an index that stays in the cache.
+    Vector<uint64_t> hashes(rows.size());
+    Vector<uint32_t> order(rows.size());
+    Vector<uint32_t> end(partitions() + 1);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      hashes[i] = HashKey(rows.keys()[i], hash_seed());
+      ++end[PartitionOf(hashes[i], partitions()) + 1];
+    }
+    for (uint32_t p = 0; p < partitions(); ++p) end[p + 1] += end[p];
+    for (size_t i = 0; i < rows.size(); ++i) {
+      order[end[PartitionOf(hashes[i], partitions())]++] = static_cast<uint32_t>(i);
+    }
+    for (uint32_t p = 0, begin = 0; p < partitions(); begin = end[p++]) {
+      if (begin == end[p]) continue;
+      service_->WithPartition(p, [&](Partition& partition) { partition.RowsChanged(schema.id()); });
+      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) {
+        RowStore& store = shard->rows();
+        for (uint32_t at = begin; at < end[p]; ++at) {
+          if (at + kAhead < end[p]) store.Prefetch(hashes[order[at + kAhead]]);
+          const uint32_t i = order[at];
+          uint32_t row = store.Find(rows.keys()[i], hashes[i]);
+          if (row == kNoRow) row = store.Insert(rows.keys()[i], hashes[i]);
+          RowMeta& meta = store.meta(row);
+          meta.clock = rows.clocks()[i];
+          meta.last_used = rows.last_used()[i];
+          meta.count = rows.counts()[i];
+          rows.CopyRow(i, store.data(row));
+        }
+      }));
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(schema);
+  }
+  return Status();
+}
+
+Status LocalStore::RaiseFloor(const TableSchema& schema, Clock floor) {
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) { shard->RaiseFloor(floor); }));
+  }
+  return Status();
+}
+
+}  // namespace het

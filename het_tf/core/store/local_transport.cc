@@ -1,0 +1,44 @@
+#include "het_tf/core/store/local_transport.h"
+
+#include <chrono>
+#include <thread>
+
+#include "het_tf/core/base/steady_seconds.h"
+
+namespace het {
+
+uint32_t LocalTransport::partitions() const { return service_->partitions(); }
+PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
+
+void LocalTransport::Send(uint32_t partition, Bytes frame) {
+  Event event;
+  event.partition = partition;
+  try {
+    service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
+  } catch (const std::bad_alloc&) {
+    event.kind = Event::kRefused;
+    event.reason = kStoreOutOfMemory;
+    for (const PartRef& part : PartsOf(Span<const uint8_t>(frame.data(), frame.size()))) {
+      event.partition = part.partition;
+      event.request_id = part.request_id;
+      ready_.push_back(event);
+    }
+    return;
+  }
+  ready_.push_back(std::move(event));
+}
+
+bool LocalTransport::Poll(double, std::vector<Event>* events) {
+  const bool any = !ready_.empty();
+  for (Event& event : ready_) events->push_back(std::move(event));
+  ready_.clear();
+  return any;
+}
+
+void LocalTransport::Sleep(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+double LocalTransport::Now() { return SteadySeconds(); }
+
+}  // namespace het

@@ -1,0 +1,33 @@
+#ifndef HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_
+#define HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_
+
+#include <vector>
+
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/transport.h"
+
+namespace het {
+
+// The store in this process as a transport: a frame is answered where it is sent.
+class LocalTransport : public Transport {
+ public:
+  explicit LocalTransport(LocalService* service) : service_(service) {}
+  uint32_t partitions() const override;
+  PartitionId id(uint32_t partition) const override;
+  uint32_t ShardOf(uint32_t) override { return 0; }
+  void Send(uint32_t partition, Bytes frame) override;
+  bool Poll(double seconds, std::vector<Event>* events) override;
+  void Reset(uint32_t) override {}
+  uint64_t Connection(uint32_t) override { return 1; }
+  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}  // there are none
+  void Sleep(double seconds) override;
+  double Now() override;
+
+ private:
+  LocalService* const service_;
+  std::vector<Event> ready_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_

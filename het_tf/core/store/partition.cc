@@ -1,0 +1,334 @@
+#include "het_tf/core/store/partition.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace het {
+namespace {
+
+// More rows than this are not told in one answer: a client that was away for long asks for what it needs.
+constexpr size_t kMostToldBytes = size_t{4} << 20;
+
+uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
+  return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
+}
+
+}  // namespace
+
+Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
+
+Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now) {
+  Shard* shard = Find(schema->id());
+  const auto& limits = schema->spec().limits;
+  auto set_limits = [&] {
+    TableLimits set = *limits;
+    if (set.since == 0) set.since = now;
+    shard->set_limits(set);
+  };
+  if (shard != nullptr) {
+    const std::string here = shard->schema().ToJson();
+    const std::string wanted = schema->ToJson();
+    if (here == wanted) {
+      if (limits && !limits->Same(shard->limits())) set_limits();
+      return Status();
+    }
+    return Status(Code::kAlreadyExists, "table '" + schema->spec().name +
+                                            "' exists with another spec: " + here + "; wanted: " + wanted +
+                                            ". Use another name, or drop the table first");
+  }
+  auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
+  shard = made.get();
+  shards_[schema->id()] = std::move(made);
+  if (limits) set_limits();
+  return Status();
+}
+
+Shard* Partition::Find(uint64_t table) {
+  const auto it = shards_.find(table);
+  return it == shards_.end() ? nullptr : it->second.get();
+}
+
+uint64_t Partition::LastSeq(ClientId client) const {
+  const auto it = clients_.find(client);
+  return it == clients_.end() ? 0 : it->second.last_seq;
+}
+
+void Partition::BeginLoad(const LoadMark& mark, uint64_t epoch) {
+  loading_ = mark;
+  for (const auto& [table, shard] : shards_) shard->set_epoch(epoch);
+}
+
+size_t Partition::bytes() const {
+  size_t sum = 0;
+  for (const auto& [table, shard] : shards_) sum += shard->rows().bytes();
+  return sum;
+}
+
+FrameStatus Partition::Check(const Request& q, std::string* message, bool* same_inc) {
+  if (!(q.partition == id_)) {
+    *message = "the frame is for partition " + std::to_string(q.partition.index) + " of " +
+               std::to_string(q.partition.count) + "; this is " + std::to_string(id_.index) + " of " +
+               std::to_string(id_.count);
+    return FrameStatus::kWrongPartition;
+  }
+  EpochDigest digest(q.knows_inc ? incarnation_ : 0);
+  for (const TableRequest& t : q.tables) {
+    const Shard* shard = Find(t.table);
+    if (shard == nullptr) {
+      *message = "no table with id " + std::to_string(t.table) + "; create it first";
+      return FrameStatus::kNoTable;
+    }
+    if (!t.push_keys.empty() && t.update_floats != shard->schema().optimizer().wire_floats()) {
+      *message = "an update of table '" + shard->schema().spec().name + "' has " +
+                 std::to_string(t.update_floats) + " floats, not " +
+                 std::to_string(shard->schema().optimizer().wire_floats());
+      return FrameStatus::kBadFrame;
+    }
+    const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
+    if (formats && t.block != shard->schema().dim()) {
+      *message = "rows of table '" + shard->schema().spec().name + "' have values of " +
+                 std::to_string(shard->schema().dim()) + " floats, not " + std::to_string(t.block);
+      return FrameStatus::kBadFrame;
+    }
+    digest.Add(t.table, shard->epoch());
+  }
+  const bool asks = q.knows_inc || !q.tables.empty();
+  const bool same = !asks || q.digest == digest.value();
+  *same_inc = q.knows_inc && same;
+  const uint64_t last = LastSeq(q.client);
+  if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
+  return same ? FrameStatus::kOk : FrameStatus::kEpoch;
+}
+
+FrameStatus Partition::Apply(const Request& q) {
+  // First every row, then every update: what can fail comes before what changes anything.
+  Vector<RowOfPush> rows;
+  auto undo = [&rows] {
+    for (const RowOfPush& r : rows) {
+      if (r.created) r.shard->rows().Erase(r.row);
+    }
+  };
+  const bool known = clients_.count(q.client) != 0;
+  ClientState* client = nullptr;
+  try {
+    size_t pushes = 0;
+    for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
+    rows.reserve(pushes);
+    client = &clients_[q.client];
+    for (const TableRequest& t : q.tables) {
+      Shard* shard = Find(t.table);
+      for (size_t i = 0; i < t.push_keys.size(); ++i) {
+        const Key key = t.push_keys[i];
+        const uint64_t hash = shard->rows().Hash(key);
+        bool created = false;
+        // Without a tick, it is what rounding kept back of ticks that are here. If their row was removed,
+        // they are gone, and a row with clock 0 is none.
+        const uint32_t row =
+            t.push_ticks[i] > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
+        rows.push_back({shard, row, created});
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    undo();
+    if (!known) clients_.erase(q.client);
+    return FrameStatus::kOutOfMemory;
+  }
+  size_t at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const Optimizer& optimizer = rows[at].shard->schema().optimizer();
+    const float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
+      if (rows[at].row == kNoRow) continue;
+      RowStore& store = rows[at].shard->rows();
+      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
+      RowMeta& meta = store.meta(rows[at].row);
+      meta.clock += t.push_ticks[i];
+      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
+      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
+    }
+  }
+  at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const RowOfPush* const of_table = &rows[at];
+    const RowStore& store = of_table->shard->rows();
+    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks, [&](size_t i) {
+      return of_table[i].row == kNoRow ? 0 : store.meta(of_table[i].row).clock;
+    });
+    at += t.push_keys.size();
+  }
+  *client = {q.seq, std::max(client->time, q.time)};
+  return FrameStatus::kOk;
+}
+
+void Partition::Answer(const Request& q, Reply* p) {
+  p->tables.resize(q.tables.size());
+  Holdings::Turn turn;
+  if (q.tell) {
+    Vector<Holdings::Use> uses;
+    uses.reserve(q.tables.size());
+    for (const TableRequest& t : q.tables) {
+      const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
+      uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
+    }
+    turn = holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
+  }
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const TableRequest& t = q.tables[i];
+    const Shard* shard = Find(t.table);
+    const RowStore& store = shard->rows();
+    TableReply& answer = p->tables[i];
+    answer.table = t.table;
+    answer.row_floats = static_cast<uint32_t>(store.row_floats());
+    answer.row_format = t.row_format;
+    answer.block = t.block;
+    answer.stored_rows.reserve(t.fetch_keys.size());
+    answer.fetched_clocks.reserve(t.fetch_keys.size());
+    Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
+    Vector<uint32_t> rows(hashes.size());
+    turn.Drop(t.table, t.dropped);
+    auto hold = [&](Key key, Clock clock) {
+      if (t.hold) turn.Hold(t.table, key, clock);
+    };
+    auto find = [&](const Vector<Key>& keys) {
+      for (size_t k = 0; k < keys.size(); ++k) hashes[k] = store.Hash(keys[k]);
+      store.FindBatch(keys.data(), hashes.data(), keys.size(), rows.data());
+    };
+    find(t.check_keys);
+    for (size_t k = 0; k < t.check_keys.size(); ++k) {
+      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+      // Unsigned: the client's clock may be anything.
+      const auto lag =
+          static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
+      if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound) {
+        const size_t bucket = LagBucket(lag);
+        if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
+        ++answer.lag_histogram[bucket];
+        hold(t.check_keys[k], t.check_clocks[k]);
+        continue;
+      }
+      answer.refreshed.push_back(static_cast<uint32_t>(k));
+      answer.refreshed_clocks.push_back(clock);
+      hold(t.check_keys[k], clock);
+      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
+    }
+    find(t.fetch_keys);
+    for (size_t k = 0; k < t.fetch_keys.size(); ++k) {
+      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+      answer.fetched_clocks.push_back(clock);
+      hold(t.fetch_keys[k], clock);
+      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
+    }
+  }
+  if (q.tell) Tell(q, &turn, p);
+}
+
+void Partition::Tell(const Request& q, Holdings::Turn* turn, Reply* p) {
+  size_t bytes = 0;
+  for (const TableRequest& t : q.tables)
+    bytes += turn->Due(t.table) * Find(t.table)->rows().row_floats() * sizeof(float);
+  if (bytes > kMostToldBytes) turn->GiveUp();
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const RowStore& store = Find(q.tables[i].table)->rows();
+    TableReply& answer = p->tables[i];
+    turn->Tell(q.tables[i].table, [&](Key key) {
+      const uint32_t row = store.Find(key);
+      const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
+      answer.told_keys.push_back(key);
+      answer.told_clocks.push_back(clock);
+      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+      return clock;
+    });
+  }
+  p->told = turn->number();
+  p->told_reset = turn->reset();
+}
+
+Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handling& how) {
+  if (how.push != nullptr) how.push->clear();
+  ReplyWriter replies(1, bytes);
+  Request request;
+  const auto refuse = [&](FrameStatus status, std::string message) {
+    Reply reply;
+    reply.status = status;
+    reply.message = std::move(message);
+    reply.request_id = request.request_id;
+    reply.partition = request.partition.index;
+    reply.inc = incarnation_;
+    reply.last_seq = status == FrameStatus::kOutOfMemory ? LastSeq(request.client) : 0;
+    replies.Add(reply);
+    Handled handled;
+    handled.status = status;
+    return handled;
+  };
+  try {
+    Status decoded = Decode(frame, &request);
+    if (!decoded.ok() && how.now == 0 && DecodeOldPush(frame, &request).ok()) decoded = Status();
+    if (!decoded.ok()) return refuse(FrameStatus::kBadFrame, decoded.message());
+  } catch (const std::bad_alloc&) {
+    return refuse(FrameStatus::kOutOfMemory, "");
+  }
+  return HandlePart(&request, &replies, how, /*lone=*/true);
+}
+
+Handled Partition::HandlePart(Request* request, ReplyWriter* replies, const Handling& how, bool lone) {
+  if (how.push != nullptr) how.push->clear();
+  Handled handled;
+  Reply reply;
+  reply.inc = incarnation_;
+  reply.request_id = request->request_id;
+  reply.partition = request->partition.index;
+  try {
+    reply.status = Check(*request, &reply.message, &reply.same_inc);
+    if (reply.same_inc) reply.inc = 0;
+    if (reply.status == FrameStatus::kOk && request->seq != 0 &&
+        request->seq == LastSeq(request->client) + 1) {
+      if (how.now != 0 || how.applied_at != 0) request->time = how.now != 0 ? how.now : how.applied_at;
+      handled.time = request->time;
+      handled.whole = lone && IsPushAlone(*request) && !request->knows_inc;
+      if (how.push != nullptr && !handled.whole) {
+        for (TableRequest& t : request->tables) t.epoch = Find(t.table)->epoch();
+        EncodePush(*request, how.push);
+      }
+      reply.status = Apply(*request);
+      handled.applied = reply.status == FrameStatus::kOk;
+    }
+    reply.last_seq = LastSeq(request->client);
+    if (reply.status == FrameStatus::kOk) {
+      Answer(*request, &reply);
+      for (const TableRequest& t : request->tables) {
+        handled.pulled = handled.pulled || request->tell || !t.check_keys.empty() || !t.fetch_keys.empty();
+      }
+    } else if (reply.status == FrameStatus::kNoTable) {
+      for (const TableRequest& t : request->tables) {
+        if (Find(t.table) != nullptr) continue;
+        reply.tables.emplace_back();
+        reply.tables.back().table = t.table;
+      }
+    } else if (reply.status == FrameStatus::kEpoch) {
+      reply.tables.resize(request->tables.size());
+      for (size_t i = 0; i < request->tables.size(); ++i) {
+        reply.tables[i].table = request->tables[i].table;
+        reply.tables[i].epoch = Find(request->tables[i].table)->epoch();
+      }
+    }
+    replies->Add(reply);
+    for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
+  } catch (const std::bad_alloc&) {
+    // The push may have been applied: last_seq says so, and the client reads it.
+    reply.status = FrameStatus::kOutOfMemory;
+    reply.last_seq = LastSeq(request->client);
+    reply.message.clear();
+    reply.tables = Vector<TableReply>();
+    reply.told = 0;
+    reply.told_reset = false;
+    replies->Add(reply);
+  }
+  if (how.push != nullptr && !handled.applied) how.push->clear();
+  if (handled.applied && how.now != 0) handled.swept = SweepPushed(*request, how);
+  handled.status = reply.status;
+  return handled;
+}
+
+}  // namespace het

@@ -1,0 +1,97 @@
+// Partition's sweeps: what is removed here is written down for the copies of the partition, or not removed.
+// So the memory for the writing is taken first, and from then on nothing fails.
+#include <algorithm>
+#include <new>
+
+#include "het_tf/core/store/chunk.h"
+
+namespace het {
+namespace {
+
+// A push may bring as many rows as it has, so a sweep of it must be able to drop as many; and to look at
+// several for each, so that expired rows are found faster than rows are made.
+constexpr size_t kRowsPerPush = 4;
+constexpr size_t kMoreRows = 16;
+constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
+constexpr size_t kClientsPerPush = 2;
+
+// Before 2020: replayed from a log of the first version, whose frames counted steps.
+constexpr uint32_t kNoTime = 1577836800;
+
+// What precedes the keys, or the clients, in a chunk.
+constexpr size_t kChunkHead = 64;
+
+}  // namespace
+
+Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals) {
+  if (!shard->limits().any()) return Swept();
+  budget = std::min<size_t>(budget, shard->rows().end());
+  const bool told = holdings_.clients() > 0;
+  if (removals == nullptr && !told) return shard->Sweep(now, budget, id_.count, nullptr);
+  Vector<Key> keys;
+  Bytes chunk;
+  try {
+    keys.reserve(2 * budget);
+    if (removals != nullptr) {
+      chunk.reserve(kChunkHead + 2 * budget * sizeof(Key));
+      removals->reserve(removals->size() + 1);
+    }
+  } catch (const std::bad_alloc&) {
+    return Swept();
+  }
+  const Swept swept = shard->Sweep(now, budget, id_.count, &keys);
+  for (Key key : keys) holdings_.Removed(shard->schema().id(), key);
+  if (keys.empty() || removals == nullptr) return swept;
+  EncodeRemove(shard->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
+  removals->push_back(std::move(chunk));
+  return swept;
+}
+
+Swept Partition::SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
+  Swept swept;
+  budget = std::min(budget, clients_.size());
+  Vector<ClientId> gone;
+  Bytes chunk;
+  try {
+    gone.reserve(budget);
+    chunk.reserve(kChunkHead + budget * sizeof(ClientId));
+    if (removals != nullptr) removals->reserve(removals->size() + 1);
+  } catch (const std::bad_alloc&) {
+    return swept;
+  }
+  auto client = clients_.upper_bound(client_at_);
+  for (; budget > 0; --budget, ++client) {
+    if (client == clients_.end()) client = clients_.begin();
+    const uint32_t time = client->second.time;
+    if (time >= kNoTime && now > time && now - time >= kClientSeconds) gone.push_back(client->first);
+    client_at_ = client->first;
+  }
+  for (const ClientId& id : gone) clients_.erase(id);
+  swept.clients = gone.size();
+  if (gone.empty() || removals == nullptr) return swept;
+  EncodeForget(Span<const ClientId>(gone.data(), gone.size()), &chunk);
+  removals->push_back(std::move(chunk));
+  return swept;
+}
+
+Swept Partition::SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals) {
+  const size_t rows = std::max(pushed, kRowsPerPush * std::min(pushed, kFewPushed));
+  return SweepShard(shard, now, kMoreRows + rows, removals);
+}
+
+Swept Partition::SweepPushed(const Request& request, const Handling& how) {
+  Swept swept = SweepClients(how.now, kClientsPerPush, how.removals);
+  for (const TableRequest& t : request.tables) {
+    if (t.push_keys.empty()) continue;
+    swept += SweepTable(Find(t.table), how.now, t.push_keys.size(), how.removals);
+  }
+  return swept;
+}
+
+Swept Partition::Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
+  Swept swept = SweepClients(now, budget, removals);
+  for (const auto& [table, shard] : shards_) swept += SweepShard(shard.get(), now, budget, removals);
+  return swept;
+}
+
+}  // namespace het

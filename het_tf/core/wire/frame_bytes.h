@@ -1,0 +1,57 @@
+// What both kinds of frame are made of (frame.h): clocks, narrow numbers, rows.
+#ifndef HET_TF_CORE_WIRE_FRAME_BYTES_H_
+#define HET_TF_CORE_WIRE_FRAME_BYTES_H_
+
+#include <limits>
+#include <string>
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/wire/frame.h"
+
+namespace het::frame {
+
+constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
+constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
+
+inline Status Broken(const char* what) { return InvalidArgument(std::string("damaged frame: ") + what); }
+
+inline Status OtherVersion(uint8_t version) {
+  return InvalidArgument("frame version " + std::to_string(version) + "; this side speaks version " +
+                         std::to_string(kFrameVersion) + ": upgrade the older side");
+}
+
+// Differences of unsigned numbers, which may run over.
+inline uint64_t Delta(uint64_t to, uint64_t from) { return ZigZag(static_cast<int64_t>(to - from)); }
+inline uint64_t AddDelta(uint64_t from, uint64_t delta) {
+  return from + static_cast<uint64_t>(UnZigZag(delta));
+}
+inline uint64_t Delta32(uint32_t to, uint32_t from) { return ZigZag(static_cast<int32_t>(to - from)); }
+inline uint32_t AddDelta32(uint32_t from, uint64_t delta) {
+  return from + static_cast<uint32_t>(UnZigZag(delta));
+}
+
+inline uint32_t Narrow(uint64_t value, bool* ok) {
+  if (value > std::numeric_limits<uint32_t>::max()) *ok = false;
+  return static_cast<uint32_t>(value);
+}
+
+inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
+  for (Clock clock : clocks) w->Varint(ZigZag(clock));
+}
+
+inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
+  if (count > r->left()) count = 0;
+  clocks->clear();
+  clocks->reserve(count);
+  for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(UnZigZag(r->Varint()));
+}
+
+inline size_t Present(const Vector<Clock>& clocks) {
+  size_t rows = 0;
+  for (Clock clock : clocks) rows += clock != 0;
+  return rows;
+}
+
+}  // namespace het::frame
+
+#endif  // HET_TF_CORE_WIRE_FRAME_BYTES_H_
