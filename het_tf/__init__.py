@@ -34,15 +34,15 @@ _MODULES = {"het_tf.doctor", "het_tf.ps", "het_tf.ckpt"}
 _ALONE = _PROGRAM in ("het-ps", "het-ckpt") or (_PROGRAM == "-m" and _MODULES & {*_sys.orig_argv})
 
 if _TYPE_CHECKING or not _ALONE:
-    from het_tf.python import callbacks, initializers, optimizers
-    from het_tf.python.config import FeatureConfig, TableConfig
+    from het_tf.python.checkpoint.keras import TablesNotSavedWarning
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
-    from het_tf.python.native import build_info
-    from het_tf.python.prefetch import prefetch
-    from het_tf.python.runtime import init, namespace, no_update
-    from het_tf.python.saving import TablesNotSavedWarning
-    from het_tf.python.table import Table, flush, reset, table, tables
+    from het_tf.python.layer import callbacks, initializers, optimizers
+    from het_tf.python.layer.config import FeatureConfig, TableConfig
+    from het_tf.python.layer.prefetch import prefetch
+    from het_tf.python.layer.table import Table, flush, reset, table, tables
+    from het_tf.python.session.native import build_info
+    from het_tf.python.session.runtime import init, namespace, no_update
 
     # `from het_tf.optimizers import Adam` works as `het_tf.optimizers.Adam` does.
     for _module in (callbacks, initializers, optimizers):

@@ -6,7 +6,7 @@ See docs/checkpoints.md, or `het-ckpt --help`. It needs neither TensorFlow nor t
 import sys
 
 try:
-    from het_tf.python.ckpt_cli.cli import main
+    from het_tf.python.checkpoint.cli.cli import main
 except ModuleNotFoundError as error:
     if error.name not in ("numpy", "rich"):
         raise

@@ -10,8 +10,8 @@ from checkpoint_lib import fit, layer, model, tables, weights
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python import native
 from het_tf.python.checkpoint import dense
+from het_tf.python.session import native
 
 
 def make(hvd, whole=True):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import het_tf  # noqa: F401 - loads the library
-from het_tf.python import native
+from het_tf.python.session import native
 
 library = native.library
 SPEC = {

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import runtime
+from het_tf.python.session import runtime
 
 STEPS = 24
 COMMIT = 4

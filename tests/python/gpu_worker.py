@@ -23,7 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import device, native, registry, runtime
+from het_tf.python.layer import device, registry
+from het_tf.python.session import native, runtime
 
 keras = tf.keras
 KERAS_3 = hasattr(keras, "ops")

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import owner
+from het_tf.python.layer import owner
 
 keras = tf.keras
 KERAS_3 = owner.KERAS_3

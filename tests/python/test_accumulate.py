@@ -152,7 +152,8 @@ def test_two_shards_and_a_cache_smaller_than_a_batch(fresh, tmp_path):
 
 def halves(layer, received, grads, count):
     """HetSumGrads for `count` workers, and HetApplySums of what `received` makes of the parts."""
-    from het_tf.python import native, ops
+    from het_tf.python.layer import ops
+    from het_tf.python.session import native
 
     ids = tf.constant([1, 2, -3], tf.int64)
     call = layer._het_call

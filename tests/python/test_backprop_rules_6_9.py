@@ -9,7 +9,7 @@ import tensorflow as tf
 from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
 
 import het_tf
-from het_tf.python import runtime
+from het_tf.python.session import runtime
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 

@@ -12,8 +12,8 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python import native, runtime
 from het_tf.python.checkpoint import reading, rowfile, rows, writing
+from het_tf.python.session import native, runtime
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]

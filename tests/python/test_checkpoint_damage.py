@@ -17,8 +17,8 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python import native
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from het_tf.python import runtime
 from het_tf.python.checkpoint import compare, directory, manifest
 from het_tf.python.checkpoint.collective import Ranks
+from het_tf.python.session import runtime
 
 SPEC = {
     "name": "item", "dim": 4, "seed": 0, "l2": 0.0, "max_norm": 0.0,

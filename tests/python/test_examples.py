@@ -114,7 +114,7 @@ def test_optimizers_of_the_command_line_are_those_of_the_library(monkeypatch: py
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import arguments
 
-    from het_tf.python import optimizers
+    from het_tf.python.layer import optimizers
 
     assert set(arguments.TABLE_OPTIMIZERS) == {one.name for one in optimizers._CLASSES}
     assert all(getattr(arguments.parse(arguments.parser(""), []), name) for name in ("epochs", "hidden"))

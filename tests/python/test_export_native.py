@@ -14,9 +14,9 @@ import tensorflow as tf
 from export_lib import embedding_model, fill, ops_of, run_alone, serve, tensors, toy_examples, trained
 
 import het_tf
-from het_tf.python import native as library
 from het_tf.python.export import native
 from het_tf.python.models import DCNv2, DeepFM, WideDeep
+from het_tf.python.session import native as library
 
 pytestmark = [
     pytest.mark.tf215,

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 import het_tf
 from het_tf import doctor
-from het_tf.python import device, native
+from het_tf.python.layer import device
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 if gpu_lib.REAL:

@@ -30,9 +30,9 @@ from het_ckpt_lib import (
 )  # fmt: skip
 
 import het_tf
+from het_tf.python.checkpoint.cli import convert, view
+from het_tf.python.checkpoint.cli.rowwriter import RowWriter
 from het_tf.python.checkpoint.rowfile import DamagedError, RowFile
-from het_tf.python.ckpt_cli import convert, view
-from het_tf.python.ckpt_cli.rowwriter import RowWriter
 
 ROOT = Path(het_tf.__file__).parents[1]
 NAN = float("nan")
@@ -300,7 +300,7 @@ def test_diff_of_other_tables_and_specs(tmp_path):
 
 
 def test_diff_in_many_groups(tmp_path, monkeypatch):
-    from het_tf.python.ckpt_cli import diff
+    from het_tf.python.checkpoint.cli import diff
 
     monkeypatch.setattr(diff, "_GROUP_ROWS", 10)
     monkeypatch.setattr(diff, "_BLOCK_BYTES", 100)

@@ -10,9 +10,9 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import native, runtime
 from het_tf.python.horovod import checks, collective, server
 from het_tf.python.ps.errors import ServerError
+from het_tf.python.session import native, runtime
 
 keras = tf.keras
 pytestmark = pytest.mark.tf215

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import het_tf
-from het_tf.python import owner
+from het_tf.python.layer import owner
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]

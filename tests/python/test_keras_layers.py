@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import owner, runtime
+from het_tf.python.layer import owner
+from het_tf.python.session import runtime
 
 keras = tf.keras
 KERAS_3 = owner.KERAS_3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from het_tf.python import native, runtime
+from het_tf.python.session import native, runtime
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 

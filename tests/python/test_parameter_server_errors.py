@@ -16,7 +16,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import native, runtime
+from het_tf.python.session import native, runtime
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,7 +10,7 @@ import pytest
 import redis_lib
 
 import het_tf
-from het_tf.python import native
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 

@@ -25,8 +25,8 @@ from saving_lib import (
 )
 
 import het_tf
-from het_tf.python import runtime
-from het_tf.python.saving import arrays, bundle, pack
+from het_tf.python.checkpoint.keras import arrays, bundle, pack
+from het_tf.python.session import runtime
 
 pytestmark = [
     pytest.mark.tf215,
@@ -686,7 +686,7 @@ def build(shared=True, trainable=True):
 @pytest.mark.parametrize("way", KINDS)
 @pytest.mark.parametrize("shape", ["shared", "apart", "frozen"])
 def test_shared_and_frozen_tables(way, shape, tmp_path, monkeypatch):
-    from het_tf.python.saving import moment
+    from het_tf.python.checkpoint.keras import moment
 
     model = build(shared=shape == "shared", trainable=shape != "frozen")
     train(model)

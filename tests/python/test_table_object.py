@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import native
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 

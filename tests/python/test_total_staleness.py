@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import config, registry, runtime
+from het_tf.python.layer import config, registry
+from het_tf.python.session import runtime
 
 
 class Workers:

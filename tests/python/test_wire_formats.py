@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import native
+from het_tf.python.session import native
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]

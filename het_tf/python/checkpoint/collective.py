@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from het_tf.python import runtime
 from het_tf.python.horovod import collective
+from het_tf.python.session import runtime
 
 T = TypeVar("T")
 

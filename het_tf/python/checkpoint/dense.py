@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import owner
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.horovod import checks
-from het_tf.python.native import tf
+from het_tf.python.layer import owner
+from het_tf.python.session.native import tf
 
 FILE = "dense.safetensors"
 _CHUNK = 16 << 20  # bytes that are read at a time

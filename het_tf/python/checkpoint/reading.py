@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import native
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store_info, tables_in
+from het_tf.python.session import native
 
 _SECONDS = 120  # for which a store keeps others off the tables if it hears no more of their loader
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import native
 from het_tf.python.checkpoint import dense, reading
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.collective import Ranks
@@ -17,6 +16,7 @@ from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.save import namespace_of
 from het_tf.python.checkpoint.store import store_info
+from het_tf.python.session import native
 
 
 def restore(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import native
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint import reading, writing
@@ -23,6 +22,7 @@ from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.checkpoint.writing import FILES
+from het_tf.python.session import native
 
 __all__ = ["FILES", "read_tables", "write_tables"]
 

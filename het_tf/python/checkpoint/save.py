@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import native, runtime
 from het_tf.python.checkpoint import dense, writing
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
@@ -20,6 +19,7 @@ from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.horovod import checks
+from het_tf.python.session import native, runtime
 
 
 def save(

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from het_tf.python import native
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.session import native
 
 _MOST_THREADS = 8
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import native
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.store import first_of, in_parallel, sources, tables_in
+from het_tf.python.session import native
 
 FILES = 16  # of rows in a checkpoint, as far as there are so many partitions
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count

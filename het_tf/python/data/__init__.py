@@ -33,11 +33,7 @@ fields into one id space, for a model with a single table. Single data sets: `ce
 """
 
 from het_tf.python.data.census_income import census
-from het_tf.python.data.criteo_stream import (
-    CriteoLikeStream,
-    criteo_like,
-    criteo_like_description,
-)
+from het_tf.python.data.criteo_stream import CriteoLikeStream, criteo_like, criteo_like_description
 from het_tf.python.data.criteo_truth import oracle_logit
 from het_tf.python.data.criteo_tsv import CriteoStream, criteo
 from het_tf.python.data.examples import (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 _ALIGNMENT = 64
 

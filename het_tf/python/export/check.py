@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import native
 from het_tf.python.export import signatures
 from het_tf.python.export.front import RECORD
-from het_tf.python.native import tf
+from het_tf.python.session import native
+from het_tf.python.session.native import tf
 
 TIMEOUT = 600.0
 """Seconds that a process may take to load an export and answer."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from het_tf.python.export import portable, quantise, redirect
 from het_tf.python.export.rows import Source
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from tensorflow.python.framework import op_callbacks  # TensorFlow 2.1 on; has no public name
 
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 BARRIER = "PlaceholderWithDefault"
 

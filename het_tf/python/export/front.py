@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
-from het_tf.python import native, runtime, saving
+from het_tf.python.checkpoint import keras as saving
 from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.rows import Filter, Source
 from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.callbacks import flush_all
-from het_tf.python.native import tf
+from het_tf.python.session import native, runtime
+from het_tf.python.session.native import tf
 
 keras = tf.keras
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from het_tf.python.export import arrays
 from het_tf.python.export.uint64 import UInt64, reduce, shift, u64, xor
-from het_tf.python.native import Int64Array, tf
+from het_tf.python.session.native import Int64Array, tf
 
 _GOLDEN, _MIX, _PILOT, _SLOT = (
     0x9E3779B97F4A7C15,

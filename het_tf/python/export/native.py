@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from het_tf.python import native, ops
-from het_tf.python.config import TableConfig
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
-from het_tf.python.native import tf
+from het_tf.python.layer import ops
+from het_tf.python.layer.config import TableConfig
+from het_tf.python.session import native
+from het_tf.python.session.native import tf
 
 
 class Backend(redirect.Backend):

@@ -24,7 +24,7 @@ from het_tf.python.export import quantise, redirect
 from het_tf.python.export.index import Index
 from het_tf.python.export.initial import Form, InitialRows
 from het_tf.python.export.rows import Source
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 
 class _Group:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.export import arrays
-from het_tf.python.native import FloatArray, tf
+from het_tf.python.session.native import FloatArray, tf
 
 ROWS = ("float32", "float16", "bfloat16", "int8")
 """The values of `rows`."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from het_tf.python.config import FeatureConfig, TableConfig
 from het_tf.python.export.rows import Source
-from het_tf.python.native import tf
+from het_tf.python.layer.config import FeatureConfig, TableConfig
+from het_tf.python.session.native import tf
 
 
 @dataclass(frozen=True)

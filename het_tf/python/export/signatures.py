@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.export import exact, redirect
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 DEFAULT = "serving_default"
 

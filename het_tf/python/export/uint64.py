@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 UInt64 = Any
 """np.uint64, an array of them, or a tensor."""

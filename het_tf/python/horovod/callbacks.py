@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import native, owner, registry, runtime
+from het_tf.python.checkpoint.keras import workers
 from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.metrics import global_metrics
-from het_tf.python.native import tf
-from het_tf.python.saving import workers
+from het_tf.python.layer import owner, registry
+from het_tf.python.session import native, runtime
+from het_tf.python.session.native import tf
 
 _Callback = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.

@@ -7,9 +7,9 @@ import json
 import sys
 from typing import Any
 
-from het_tf.python import runtime
 from het_tf.python.horovod import collective
-from het_tf.python.native import tf
+from het_tf.python.session import runtime
+from het_tf.python.session.native import tf
 
 KERAS_3 = hasattr(tf.keras, "ops")
 

@@ -6,8 +6,8 @@ import collections
 import weakref
 from typing import Any
 
-from het_tf.python import runtime
-from het_tf.python.native import tf
+from het_tf.python.session import runtime
+from het_tf.python.session.native import tf
 
 # Collectives so far of a graph, by kind: their numbers are their names, equal on all ranks.
 _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.horovod import collective
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 
 def shard(data: Any, drop_remainder: bool = True) -> Any:

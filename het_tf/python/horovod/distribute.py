@@ -6,7 +6,7 @@ from typing import Any
 
 from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.gradients import reduce_gradients
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 _APPLY = "apply" if checks.KERAS_3 else "apply_gradients"
 

@@ -25,9 +25,10 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from het_tf.python import native, owner, registry
 from het_tf.python.horovod import checks, collective
-from het_tf.python.native import tf
+from het_tf.python.layer import owner, registry
+from het_tf.python.session import native
+from het_tf.python.session.native import tf
 
 # What a failed collective says: Horovod's own words, or the name of the op that waited for it.
 _FAILED = ("horovod", "het_tf.", "het_tf_")

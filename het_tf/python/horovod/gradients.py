@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python import runtime
 from het_tf.python.horovod import collective
-from het_tf.python.native import tf
+from het_tf.python.session import runtime
+from het_tf.python.session.native import tf
 
 
 def reduce_gradients(gradients: Any) -> Any:

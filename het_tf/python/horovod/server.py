@@ -131,7 +131,7 @@ def _is_local(address: str) -> bool:
 
 def _end_of_job() -> None:
     """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
-    from het_tf.python import runtime
+    from het_tf.python.session import runtime
 
     if _server is None or not _server.mine():  # a fork ends neither the server nor the job
         return

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import optimizers
 from het_tf.python.data.examples import NUMERIC, Description, Field
+from het_tf.python.layer import optimizers
 from het_tf.python.models.blocks import apply, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 

@@ -8,7 +8,7 @@ from typing import Any
 from het_tf.python.models.base import ClickModel
 from het_tf.python.models.blocks import Cross
 from het_tf.python.models.embedding_side import Part
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 

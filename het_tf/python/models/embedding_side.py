@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from het_tf.python import initializers, optimizers
-from het_tf.python.config import FeatureConfig, TableConfig
 from het_tf.python.data.examples import PADDING, Field
-from het_tf.python.layers import EmbeddingCollection
-from het_tf.python.native import tf
+from het_tf.python.layer import initializers, optimizers
+from het_tf.python.layer.config import FeatureConfig, TableConfig
+from het_tf.python.layer.layers import EmbeddingCollection
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python import optimizers
+from het_tf.python.layer import optimizers
 from het_tf.python.models.base import ClickModel
 from het_tf.python.models.embedding_side import Part
-from het_tf.python.native import tf
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 

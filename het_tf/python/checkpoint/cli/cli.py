@@ -1,0 +1,281 @@
+"""The command `het-ckpt`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from het_tf.python.checkpoint.cli import convert, diff, inspect, merge, verify
+from het_tf.python.checkpoint.cli.view import View
+from het_tf.python.show import number, size
+
+DESCRIPTION = """\
+Looks at checkpoints of het_tf, checks them, merges increments, compares and converts. Needs no TensorFlow.
+
+  het-ckpt inspect runs/ctr                       what the newest checkpoint in a directory holds
+  het-ckpt verify runs/ctr/ckpt-00000012          reads every byte of it; exit status 1 if something is wrong
+  het-ckpt merge full runs/ctr/ckpt-00000012      it and what it builds on, as one full checkpoint
+  het-ckpt diff runs/ctr/ckpt-00000010 runs/ctr/ckpt-00000012
+  het-ckpt to-parquet runs/ctr rows --table item
+
+A PATH is a checkpoint, or a directory of checkpoints, whose newest is meant. Of an increment, the rows of all
+that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
+Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="het-ckpt", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
+        )
+
+    def path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
+        sub.add_argument(
+            name, type=Path, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
+        )
+
+    def table(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--table", metavar="T", help="this table only")
+
+    look = command("inspect", "show tables, rows, clocks, dates, files, what it builds on, and dense weights")
+    path(look)
+    look.add_argument("--table", metavar="T", help="everything about this table")
+    look.add_argument("--json", action="store_true", help="for programs")
+    look.add_argument("--all", action="store_true", help="every file and every dense tensor")
+
+    check = command(
+        "verify",
+        "check every checksum, that each row is once and in the right file, and that floats are finite",
+        "So too for all that the checkpoint builds on.",
+    )
+    path(check)
+
+    merging = command(
+        "merge",
+        "write a checkpoint and the increments on it as one checkpoint",
+        "Of one IN all that it builds on is looked for beside it. Several must build on one another; without"
+        " the full one among them the result is an increment. The dense weights are those of the newest.",
+    )
+    path(merging, "out", "the new checkpoint; must not exist")
+    merging.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
+
+    compare = command(
+        "diff",
+        "show how the rows of two checkpoints differ",
+        "A row has changed if its value, slots or clock has.",
+    )
+    path(compare, "a")
+    path(compare, "b")
+    table(compare)
+    compare.add_argument(
+        "--examples", type=_count, default=5, metavar="N", help="rows to show of each table (%(default)s)"
+    )
+    compare.add_argument("--json", action="store_true", help="for programs")
+    compare.add_argument("--exit-code", action="store_true", help="exit status 1 if anything differs")
+
+    for name, text, target in (
+        ("to-npz", "write rows as arrays TABLE/ids, TABLE/values, ... of an .npz file", "the file"),
+        (
+            "to-parquet",
+            "write rows as Parquet (needs pyarrow: pip install het_tf[parquet])",
+            "a file *.parquet for one table, else a directory for one file a table",
+        ),
+    ):
+        sub = command(name, text)
+        path(sub)
+        path(sub, "out", target)
+        table(sub)
+        sub.add_argument("--slots", action="store_true", help="the optimizer's slots, too")
+        sub.add_argument("--force", action="store_true", help="overwrite what is there")
+    return top
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > 1000:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 1000")
+    return int(text)
+
+
+class Bar:
+    """Progress on stderr, where that is a terminal; stdout is for results."""
+
+    def __init__(self, progress: Progress, what: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(what, total=None)
+
+    def begin(self, total: int) -> None:
+        """How much there will be."""
+        self._progress.update(self._task, total=total, completed=0)
+
+    def advance(self, by: int) -> None:
+        """So much more is done."""
+        self._progress.advance(self._task, by)
+
+
+@contextlib.contextmanager
+def bar(what: str) -> Iterator[Bar]:
+    """A progress bar for a block."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        yield Bar(progress, what)
+
+
+def say(text: str) -> None:
+    """A line about what was done, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(what: object) -> None:
+    """A result of rich, on stdout; a pipe has no width, so nothing is cut off there."""
+    console = Console()
+    (console if console.is_terminal else Console(width=400)).print(what, soft_wrap=True)
+
+
+def _checked(view: View, what: str) -> View:
+    """What is written anew looks sound: damage must not get a checksum that fits, or lose its own."""
+    with bar(f"checksums of {what}") as progress:
+        progress.begin(verify.total_bytes(view.chain))
+        faults = verify.checksums(view.chain, progress.advance)
+    if faults:
+        raise ValueError("\n".join(faults))
+    return view
+
+
+def run_inspect(options: argparse.Namespace) -> int:
+    """het-ckpt inspect."""
+    view = View.open(options.path)
+    with bar("rows") as progress:
+        progress.begin(sum(table.count() for table in view.select(options.table)))
+        found = inspect.take(view, options.table, progress.advance)
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        show(inspect.render(found, options.all, options.table is not None))
+    return 0
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """het-ckpt verify."""
+    with bar("bytes") as progress:
+        chain, faults = verify.verify(options.path, progress.advance, progress.begin)
+    for fault in faults:
+        say(f"het-ckpt: {fault}")
+    if faults:
+        return 1
+    files = sum(len(one.files) + bool(one.dense) for one in chain)
+    builds = (
+        f", which builds on {', '.join(one.path.name for one in chain[-2::-1])}," if len(chain) > 1 else ""
+    )
+    print(f"{chain[-1].path}{builds} is sound: {files} files, {size(verify.total_bytes(chain))}")
+    return 0
+
+
+def run_merge(options: argparse.Namespace) -> int:
+    """het-ckpt merge."""
+    view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
+    with bar("rows") as progress:
+        progress.begin(sum(table.count() for table in view.tables.values()))
+        document = merge.merge(options.out, view, progress.advance)
+    rows = ", ".join(
+        f"{table['name']} {number(table['rows'])} rows"
+        + (f" and {number(table['removed'])} removals" if table["removed"] else "")
+        for table in document["tables"]
+    )
+    kind = f"an increment on {document['base']['name']}" if document["base"] else "full"
+    names = ", ".join(one.path.name for one in view.chain)
+    print(f"{options.out}: {kind}, from {names}: {rows}")
+    return 0
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """het-ckpt diff."""
+    one, other = View.open(options.a), View.open(options.b)
+    with bar("rows") as progress:
+        found = diff.diff(one, other, options.table, options.examples, progress.begin, progress.advance)
+    if options.json:
+        print(json.dumps({"a": str(one.manifest.path), "b": str(other.manifest.path),
+                          "tables": [table.to_json() for table in found]}, indent=1))  # fmt: skip
+    else:
+        show(diff.render(found))
+    return int(options.exit_code and any(table.differs for table in found))
+
+
+def run_to_npz(options: argparse.Namespace) -> int:
+    """het-ckpt to-npz."""
+    view = View.open(options.path)
+    tables = view.select(options.table)
+    _checked(view, "what is converted")
+    with bar("rows") as progress:
+        rows = convert.to_npz(
+            options.out, tables, options.slots, options.force, progress.begin, progress.advance
+        )
+    print(f"{options.out}: " + ", ".join(f"{name} {number(count)} rows" for name, count in rows.items()))
+    return 0
+
+
+def run_to_parquet(options: argparse.Namespace) -> int:
+    """het-ckpt to-parquet."""
+    convert.pyarrow()
+    view = View.open(options.path)
+    tables = view.select(options.table)
+    targets = [convert.parquet_path(options.out, tables, table) for table in tables]
+    if options.out not in targets and options.out.exists() and not options.out.is_dir():
+        raise FileExistsError(f"{options.out} is a file; give a directory, or one file called *.parquet")
+    _checked(view, "what is converted")
+    if options.out not in targets:
+        options.out.mkdir(parents=True, exist_ok=True)
+    for table, target in zip(tables, targets, strict=True):
+        with bar(table.name) as progress:
+            progress.begin(table.count())
+            rows = convert.to_parquet(target, table, options.slots, options.force, progress.advance)
+        print(f"{target}: {table.name} {number(rows)} rows")
+    return 0
+
+
+RUN: dict[str, Callable[[argparse.Namespace], int]] = {
+    "inspect": run_inspect,
+    "verify": run_verify,
+    "merge": run_merge,
+    "diff": run_diff,
+    "to-npz": run_to_npz,
+    "to-parquet": run_to_parquet,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        status = RUN[options.command](options)
+        sys.stdout.flush()
+        return status
+    except ValueError as error:
+        say("\n".join(f"het-ckpt: {line}" for line in str(error).splitlines()))
+    except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"het-ckpt: {where}{error.strerror or error}")
+    except MemoryError as error:
+        say(f"het-ckpt: out of memory ({error})")
+    except KeyboardInterrupt:
+        say("")
+        return 130
+    return 1

@@ -1,0 +1,214 @@
+"""`het-ckpt to-npz` and `to-parquet`: rows for programs that know nothing of het_tf."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.cli.view import TableView
+from het_tf.python.checkpoint.rowfile import Array
+
+# Columns of a row file -> what they are called outside: ids are what users call keys.
+NAMES = {
+    "keys": "ids", "clocks": "clocks", "last_used": "last_used", "counts": "counts", "values": "values",
+    "slots": "slots",
+}  # fmt: skip
+_GROUP_ROWS, _GROUP_BYTES = 1 << 17, 64 << 20  # of a row group, at most
+
+Advance = Callable[[int], None]
+
+
+def _columns(table: TableView, slots: bool) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Type and shape of an entry, by column."""
+    columns: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        "keys": (np.dtype("<i8"), ()),
+        "clocks": (np.dtype("<i8"), ()),
+        "last_used": (np.dtype("<u4"), ()),
+        "counts": (np.dtype("<u2"), ()),
+        "values": (np.dtype("<f4"), (table.dim,)),
+    }
+    if slots and table.slot_floats:
+        columns["slots"] = (np.dtype("<f4"), (table.slot_floats,))
+    return columns
+
+
+@contextlib.contextmanager
+def appearing(path: Path, force: bool) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its place when the block ends well.
+
+    Raises:
+        FileExistsError: There is something of that name, and `force` is false or it is no plain file.
+        FileNotFoundError: Its directory is missing.
+    """
+    if path.is_dir():
+        raise FileExistsError(f"{path} is a directory; give the name of a file")
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is no plain file, and would be replaced by one; give another name")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} is there already; --force overwrites it")
+    if not path.parent.exists():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} into; make it")
+    temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
+    try:
+        with manifests.naming(path):
+            yield temporary
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_npz(
+    path: Path, tables: list[TableView], slots: bool, force: bool, begin: Advance, advance: Advance
+) -> dict[str, int]:
+    """Writes an .npz file with the arrays TABLE/ids, TABLE/values and so on, uncompressed.
+
+    Column by column, block by block: numpy.savez would have them in memory.
+
+    Args:
+        path: The file.
+        tables: What goes into it.
+        slots: Whether to write slots, too.
+        force: Whether an existing file may be overwritten.
+        begin: Told how many rows there will be, each counted once a column.
+        advance: Told how many of them more were written.
+
+    Returns:
+        Rows by table.
+    """
+    rows = {table.name: table.count() for table in tables}
+    begin(sum(rows[table.name] * len(_columns(table, slots)) for table in tables))
+    with (
+        appearing(path, force) as temporary,
+        temporary.open("xb") as file,
+        zipfile.ZipFile(file, "w", allowZip64=True) as archive,
+    ):
+        for table in tables:
+            for column, (dtype, shape) in _columns(table, slots).items():
+                entry = zipfile.ZipInfo(f"{table.name}/{NAMES[column]}.npy")
+                with archive.open(entry, "w", force_zip64=True) as out:
+                    header = {
+                        "descr": np.lib.format.dtype_to_descr(dtype),
+                        "fortran_order": False,
+                        "shape": (rows[table.name], *shape),
+                    }
+                    np.lib.format.write_array_header_1_0(out, header)
+                    for block in table.blocks((column,)):
+                        out.write(np.ascontiguousarray(block[column]).reshape(-1).view(np.uint8).data)
+                        advance(len(block["keys"]))
+    return rows
+
+
+def pyarrow() -> Any:
+    """The module pyarrow, with pyarrow.parquet.
+
+    Raises:
+        ValueError: It is missing.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ValueError(
+            f"to-parquet needs pyarrow ({error}); run: {sys.executable} -m pip install pyarrow, or install"
+            " het_tf[parquet]"
+        ) from None
+    return pyarrow
+
+
+def parquet_path(path: Path, tables: list[TableView], table: TableView) -> Path:
+    """Where a table goes: `path` itself if that is called *.parquet, else a file in the directory `path`.
+
+    Raises:
+        ValueError: One file was asked for, for several tables.
+    """
+    if path.suffix != ".parquet":
+        return path / (quote(table.name, safe=" ") + ".parquet")
+    if len(tables) > 1:
+        names = ", ".join(repr(one.name) for one in tables)
+        raise ValueError(
+            f"one file cannot hold the tables {names}: choose one by --table, or give a directory"
+        )
+    return path
+
+
+def to_parquet(path: Path, table: TableView, slots: bool, force: bool, advance: Advance) -> int:
+    """Writes a table as a Parquet file, a row group at a time.
+
+    Columns: id int64, clock int64, last_used timestamp (UTC), count uint16, value and slots as lists of fixed
+    length. The spec stands in the file's metadata under "het_tf".
+
+    Args:
+        path: The file.
+        table: What goes into it.
+        slots: Whether to write slots, too.
+        force: Whether an existing file may be overwritten.
+        advance: Told how many rows more were written.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        ValueError: pyarrow is missing.
+    """
+    pa = pyarrow()
+    types = {
+        "keys": ("id", pa.int64()),
+        "clocks": ("clock", pa.int64()),
+        "last_used": ("last_used", pa.timestamp("ms", tz="UTC")),
+        "counts": ("count", pa.uint16()),
+        "values": ("value", pa.list_(pa.float32(), table.dim)),
+        "slots": ("slots", pa.list_(pa.float32(), table.slot_floats)),
+    }
+    columns = list(_columns(table, slots))
+    schema = pa.schema(
+        [types[column] for column in columns], {"het_tf": json.dumps({"spec": table.document["spec"]})}
+    )
+
+    def convert(column: str, array: Array) -> Any:
+        kind = types[column][1]
+        if array.ndim == 2:
+            return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), type=kind)
+        if column == "last_used":
+            return pa.array(array.astype(np.int64) * 1000).cast(kind)
+        return pa.array(array, kind)
+
+    rows = 0
+    with (
+        appearing(path, force) as temporary,
+        pa.OSFile(str(temporary), "wb") as out,
+        # A dictionary of floats or ids that hardly repeat only costs time and memory.
+        pa.parquet.ParquetWriter(out, schema, use_dictionary=False) as writer,
+    ):
+        group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // table.row_bytes))
+        for block in _regrouped(table.blocks(columns[1:]), group):
+            arrays = [convert(column, block[column]) for column in columns]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=group)
+            rows += len(block["keys"])
+            advance(len(block["keys"]))
+    return rows
+
+
+def _regrouped(blocks: Iterator[dict[str, Array]], size: int) -> Iterator[dict[str, Array]]:
+    """The same rows, `size` a block but the last: row groups as small as a file's end are slow to read."""
+    waiting: list[dict[str, Array]] = []
+    count = 0
+    for block in blocks:
+        waiting.append(block)
+        count += len(block["keys"])
+        while count >= size:
+            joined = {name: np.concatenate([one[name] for one in waiting]) for name in block}
+            yield {name: column[:size] for name, column in joined.items()}
+            waiting = [{name: column[size:] for name, column in joined.items()}]
+            count -= size
+    if count:
+        yield {name: np.concatenate([one[name] for one in waiting]) for name in waiting[0]}

@@ -1,0 +1,180 @@
+"""`het-ckpt verify`: reads every byte of a checkpoint and of what it builds on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.checkpoint import directory
+from het_tf.python.checkpoint.cli.view import Group, View, keys_of, partition_of
+from het_tf.python.checkpoint.crc32c import crc32c
+from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.rowfile import Array, DamagedError, RowFile, TensorFile
+
+Advance = Callable[[int], None]
+
+
+def total_bytes(chain: list[Manifest]) -> int:
+    """What `checksums` reads."""
+    return sum(manifest.bytes for manifest in chain)
+
+
+def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -> list[str]:
+    """Checks every file of a chain against its manifest.
+
+    Args:
+        chain: The manifests.
+        advance: Told how many bytes more were read.
+        contents: Whether also to look at keys, clocks and floats.
+
+    Returns:
+        What is wrong, a line each.
+    """
+    faults: list[str] = []
+    for manifest in chain:
+        counted = {name: [0, 0] for name in manifest.tables}
+        whole = True
+        for entry in manifest.files:
+            found: list[str] = []
+            try:
+                _row_file(manifest, entry, counted, advance, contents, found)
+            except (DamagedError, OSError) as error:
+                found.append(_line(error))
+            faults += found
+            whole &= not found
+        faults += _totals(manifest, counted) if whole else []
+        if manifest.dense:
+            try:
+                _dense(manifest.path / manifest.dense["name"], manifest.dense, advance)
+            except (DamagedError, OSError) as error:
+                faults.append(_line(error))
+    return faults
+
+
+def verify(
+    path: str | Path, advance: Advance, begin: Callable[[int], None]
+) -> tuple[list[Manifest], list[str]]:
+    """All that can be known to be wrong with a checkpoint.
+
+    Args:
+        path: The checkpoint, or a directory of checkpoints, whose newest is meant.
+        advance: Told how many bytes more were read.
+        begin: Told before that how many there will be.
+
+    Returns:
+        The manifests, the oldest first, and what is wrong, a line each; none: the checkpoint is sound.
+
+    Raises:
+        ValueError, OSError: A manifest is missing or damaged.
+    """
+    chain = directory.chain(directory.resolve(path))
+    begin(total_bytes(chain))
+    faults = checksums(chain, advance, contents=True)
+    if not faults:
+        try:
+            View(chain)
+        except ValueError as error:
+            faults.append(str(error))
+    return chain, faults
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _row_file(
+    manifest: Manifest,
+    entry: dict[str, Any],
+    counted: dict[str, list[int]],
+    advance: Advance,
+    contents: bool,
+    faults: list[str],
+) -> None:
+    file = RowFile(manifest.path / entry["name"])
+    if file.bytes != entry["bytes"]:
+        raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
+    if f"{file.header_crc32c:08x}" != entry["header_crc32c"]:
+        raise file.damaged("its header is not the one that the manifest has the checksum of")
+    if file.tensors.keys() != entry["tensors"].keys():
+        raise file.damaged("its tensors are not those that the manifest names")
+    if strange := file.tables.keys() - counted.keys():
+        raise file.damaged(f"it has tables that the manifest has not: {', '.join(sorted(strange))}")
+    advance(file.bytes - sum(tensor.bytes for tensor in file.tensors.values()))
+    for name, tensor in file.tensors.items():
+        crc, look = 0, contents
+        for block in file.tensor_blocks(name):
+            crc = crc32c(block, crc)
+            advance(block.nbytes)
+            if look and (odd := _odd(file, name, block)):
+                faults.append(odd)
+                look = False  # once a tensor is enough
+        if entry["tensors"][name] != {"rows": tensor.shape[0], "crc32c": f"{crc:08x}"}:
+            raise file.damaged(
+                f"{name!r}, bytes {tensor.begin} to {tensor.begin + tensor.bytes}, has {tensor.shape[0]} rows"
+                f" and checksum {crc:08x}, and the manifest says {entry['tensors'][name]}"
+            )
+    store = manifest.document["store"]
+    for table, of in file.tables.items():
+        counted[table][0] += of.rows
+        counted[table][1] += of.removed
+        if contents:
+            group = Group(frozenset(entry["partitions"]), int(store["partitions"]), int(store["hash_seed"]))
+            faults += _keys(file, table, group)
+
+
+def _odd(file: RowFile, name: str, block: Array) -> str:
+    """What is wrong with some of the numbers of a tensor; "" if nothing is."""
+    table, _, column = name.rpartition("/")
+    if column in ("values", "slots") and not np.isfinite(block).all():
+        return f"{file.path}: {column} of table {table!r} hold NaN or Inf"
+    if column == "clocks" and (block < 0).any():
+        return f"{file.path}: table {table!r} has a clock below 0"
+    return ""
+
+
+def _keys(file: RowFile, table: str, group: Group) -> list[str]:
+    """Each key stands in the file of its partition, and there once."""
+    out = []
+    known = {"row": np.sort(keys_of(file, table)), "removal": np.sort(file.removed(table))}
+    for kind, keys in known.items():
+        twice = keys[1:][keys[1:] == keys[:-1]]
+        if len(twice):
+            out.append(f"{file.path}: table {table!r} has id {twice[0]} in more than one {kind}")
+        alien = keys[~group.has(keys)]
+        if len(alien):
+            partition = partition_of(alien[:1], group.of, group.hash_seed)[0]
+            out.append(
+                f"{file.path}: table {table!r} has a {kind} of id {alien[0]}, of partition {partition}"
+            )
+    both = np.intersect1d(known["row"], known["removal"], assume_unique=True)
+    if len(both):
+        out.append(f"{file.path}: table {table!r} has id {both[0]} both as a row and as a removal")
+    return out
+
+
+def _totals(manifest: Manifest, counted: dict[str, list[int]]) -> list[str]:
+    return [
+        f"{manifest.path}: table {name!r} has {rows} rows and {removed} removals in its files, and the"
+        f" manifest says {of['rows']} and {of['removed']}"
+        for name, of in manifest.tables.items()
+        for rows, removed in [counted[name]]
+        if (rows, removed) != (of["rows"], of["removed"])
+    ]
+
+
+def _dense(path: Path, entry: dict[str, Any], advance: Advance) -> None:
+    file = TensorFile(path)
+    if file.bytes != entry["bytes"]:
+        raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
+    crc = 0
+    with path.open("rb") as opened:
+        while chunk := opened.read(8 << 20):
+            crc = crc32c(chunk, crc)
+            advance(len(chunk))
+    if f"{crc:08x}" != entry["crc32c"]:
+        raise file.damaged(f"its checksum is {crc:08x}, and the manifest says {entry['crc32c']}")

@@ -1,0 +1,1 @@
+"""Keras layers, the ops under them, and what tables are declared with."""

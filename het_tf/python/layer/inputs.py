@@ -1,0 +1,327 @@
+"""From what a user feeds to what the lookup reads, and from rows to what the layer returns.
+
+`prepare` turns one feature's input into an int64 tensor of ids and a function that turns their rows into the
+output:
+
+    dense   [..., L] ──────────────► ids as they are ──► rows [..., L, dim] ──► combined over L
+    masked  [..., L] ──where mask──► ids that count  ──► rows [n, dim]      ──► scattered back, or combined
+    ragged, sparse   ──flat values─► ids that exist  ──► rows [n, dim]      ──► combined, or ragged again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.layer.config import FeatureConfig
+from het_tf.python.session.native import tf
+
+Finish = Callable[[Any], Any]
+
+MAX_RANK = 3  # of dense ids without a combiner
+
+
+def is_ragged(x: Any) -> bool:
+    """Whether `x` is a tf.RaggedTensor."""
+    return isinstance(x, tf.RaggedTensor)
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether `x` is a tf.SparseTensor."""
+    return isinstance(x, tf.SparseTensor)
+
+
+def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool = False) -> None:
+    """Refuses ids of a wrong type or rank, also before there are any (symbolic calls).
+
+    Raises:
+      ValueError: Names the feature, what is wrong, and the remedy.
+    """
+    name = tf.as_dtype(dtype).name
+    if not (name.startswith(("int", "uint")) or name == "string"):
+        raise ValueError(
+            f"feature {feature.name!r}: ids are {name}; they must be integers or strings (a float32 cannot "
+            "tell ids "
+            'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a '
+            "Sequential "
+            "model, or cast with tf.cast(ids, tf.int64)"
+        )
+    if rank is None:
+        return
+    if rank == 0:
+        raise ValueError(
+            f"feature {feature.name!r}: ids are a scalar; give them a batch axis, shape [B] or [B, L]"
+        )
+    if feature.combiner is None and not sparse and rank > MAX_RANK:
+        raise ValueError(
+            f"feature {feature.name!r}: ids have rank {rank} and there is no combiner; rows of rank up to "
+            f"{MAX_RANK} "
+            'are kept apart. Reshape the ids, or give FeatureConfig(combiner="sum" | "mean" | "sqrtn")'
+        )
+
+
+def to_tensor(ids: Any) -> Any:
+    """Makes a tensor of lists and arrays; leaves tensors of every kind as they are."""
+    if is_ragged(ids) or is_sparse(ids) or tf.is_tensor(ids):
+        return ids
+    array = np.asarray(ids)
+    if array.dtype.kind in "iu" and array.dtype != np.uint64:
+        array = array.astype(np.int64)
+    return tf.convert_to_tensor(array)
+
+
+def as_int64(ids: Any) -> Any:
+    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same)."""
+    if ids.dtype == tf.int64:
+        return ids
+    if ids.dtype == tf.string:
+        return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, [0x6865745F7466, 0x656D626564])
+    return tf.cast(ids, tf.int64)
+
+
+def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:
+    """Sorts out one feature.
+
+    Args:
+      feature: How it is read.
+      ids: Dense, ragged or sparse tensor of integers or strings.
+      weights: None, or floats of the same structure: what each row is multiplied by.
+      mask: None, or bools of the shape of dense ids: where False there is no id.
+
+    Returns:
+      int64 ids of any shape, and a function from their rows (float32, `ids.shape + [dim]`) to the output.
+
+    Raises:
+      ValueError: Wrong type or rank of ids, or weights of another shape.
+    """
+    ids = to_tensor(ids)
+    weights = None if weights is None else to_tensor(weights)
+    check_ids(feature, ids.dtype, ids.shape.rank, is_sparse(ids))
+    if is_sparse(ids):
+        return _prepare_sparse(feature, ids, weights)
+    if is_ragged(ids):
+        return _prepare_ragged(feature, ids, weights)
+    return _prepare_dense(feature, ids, weights, mask)
+
+
+# --- dense ----------------------------------------------------------------------------------------
+
+
+def _prepare_dense(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:
+    ids = as_int64(ids)
+    if weights is not None:
+        weights = _checked_weights(feature, ids, weights, "dense")
+    length = feature.max_sequence_length
+    if length is not None:
+        ids, weights, mask = (None if x is None else x[..., :length] for x in (ids, weights, mask))
+    if feature.combiner is not None and ids.shape.rank == 1:  # one id a sample
+        ids, weights, mask = (None if x is None else tf.expand_dims(x, -1) for x in (ids, weights, mask))
+
+    counts = _counts(feature, ids, weights)
+    if mask is None:
+        flat, scatter = ids, _same
+    else:
+        mask = tf.convert_to_tensor(mask)
+        counts = _masked(counts, mask)
+        where = tf.where(mask)
+        flat = tf.gather_nd(ids, where)
+        shape = tf.concat([tf.shape(ids, tf.int64), [feature.table.dim]], 0)
+
+        def scatter(rows: Any) -> Any:
+            out = tf.scatter_nd(where, rows, shape)
+            out.set_shape([*ids.shape, feature.table.dim])
+            return out
+
+    def finish(rows: Any) -> Any:
+        rows = scatter(rows)
+        if feature.combiner is None:
+            if weights is not None:
+                rows = rows * weights[..., None]
+            return rows if length is None else _pad_to(rows, length)
+        if weights is None:
+            total = tf.reduce_sum(rows, -2)  # rows that do not count are zeros already
+        else:
+            total = tf.linalg.matvec(rows, counts, transpose_a=True)
+        if feature.combiner == "sum":
+            return total
+        if counts is None:
+            number = tf.cast(tf.shape(ids)[-1], tf.float32)
+            return tf.math.divide_no_nan(total, number if feature.combiner == "mean" else tf.sqrt(number))
+        return tf.math.divide_no_nan(
+            total, _divisor(feature, counts, lambda x: tf.reduce_sum(x, -1, keepdims=True))
+        )
+
+    return flat, finish
+
+
+def _same(rows: Any) -> Any:
+    return rows
+
+
+def _pad_to(rows: Any, length: int) -> Any:
+    """Zeros behind the last but one axis, up to `length`."""
+    missing = length - tf.shape(rows)[-2]
+    paddings = [[0, 0]] * (rows.shape.rank - 2) + [[0, missing], [0, 0]]
+    padded = tf.pad(rows, paddings)
+    padded.set_shape([*rows.shape[:-2], length, rows.shape[-1]])
+    return padded
+
+
+def _counts(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
+    """What every id counts, float32 of the shape of the ids: its weight, 0 for padding. None: 1 each."""
+    if feature.padding_id is None:
+        return weights
+    present = tf.cast(tf.not_equal(ids, feature.padding_id), tf.float32)
+    return present if weights is None else weights * present
+
+
+def _masked(counts: Any, mask: Any) -> Any:
+    mask = tf.cast(mask, tf.float32)
+    return mask if counts is None else counts * mask
+
+
+def _divisor(feature: FeatureConfig, counts: Any, total: Callable[[Any], Any]) -> Any:
+    if feature.combiner == "mean":
+        return total(counts)
+    return tf.sqrt(total(counts * counts))
+
+
+def _checked_weights(feature: FeatureConfig, ids: Any, weights: Any, kind: str) -> Any:
+    """float32 weights of exactly the shape of the ids."""
+    if is_ragged(weights) or is_sparse(weights):
+        raise ValueError(
+            f"feature {feature.name!r}: ids are {kind} and weights are "
+            f"{'ragged' if is_ragged(weights) else 'sparse'}; give both the same structure"
+        )
+    if not weights.dtype.is_floating:
+        weights = tf.cast(weights, tf.float32)
+    if not weights.shape.is_compatible_with(ids.shape):
+        raise ValueError(
+            f"feature {feature.name!r}: weights have shape {weights.shape} and ids have shape {ids.shape}; "
+            "give one weight for each id"
+        )
+    if not (weights.shape.is_fully_defined() and ids.shape.is_fully_defined()):
+        # Else [B, 1] would be broadcast to [B, L] at run time.
+        message = f"feature {feature.name!r}: weights must have the shape of the ids"
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.shape(weights), tf.shape(ids), message)]):
+            weights = tf.identity(weights)
+    return tf.cast(weights, tf.float32)
+
+
+# --- ragged and sparse ----------------------------------------------------------------------------
+
+
+def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any, Finish]:
+    length = feature.max_sequence_length
+    if weights is not None and not is_ragged(weights):
+        raise ValueError(
+            f"feature {feature.name!r}: ids are ragged and weights are not; give a tf.RaggedTensor of the "
+            "same row lengths, for example ids.with_flat_values(weights)"
+        )
+    if weights is not None:
+        _check_same_rows(feature, ids, weights)
+    if length is not None:
+        if ids.ragged_rank != 1:
+            raise ValueError(
+                f"feature {feature.name!r}: ids have {ids.ragged_rank} ragged axes; max_sequence_length goes "
+                "with one"
+            )
+        ids = ids[:, :length]
+        weights = None if weights is None else weights[:, :length]
+    flat = as_int64(ids.flat_values)
+    flat_weights = None
+    if weights is not None:
+        flat_weights = _checked_weights(feature, flat, weights.flat_values, "ragged")
+    if feature.combiner is not None:
+        return flat, _pool_innermost(feature, ids, flat, flat_weights)
+
+    def finish(rows: Any) -> Any:
+        if flat_weights is not None:
+            rows = rows * flat_weights[..., None]
+        out = ids.with_flat_values(rows)
+        if length is None:
+            return out
+        return out.to_tensor(shape=[None, length] + [None] * (rows.shape.rank - 1))
+
+    return flat, finish
+
+
+def _check_same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> None:
+    if weights.ragged_rank != ids.ragged_rank:
+        raise ValueError(
+            f"feature {feature.name!r}: weights have {weights.ragged_rank} ragged axes and ids have "
+            f"{ids.ragged_rank}; give one weight for each id"
+        )
+    for of_ids, of_weights in zip(ids.nested_row_splits, weights.nested_row_splits, strict=True):
+        if of_ids is of_weights or not tf.executing_eagerly():
+            continue  # in a graph the number of weights is compared with that of ids
+        if not np.array_equal(of_ids.numpy(), of_weights.numpy()):
+            raise ValueError(
+                f"feature {feature.name!r}: weights have other row lengths than ids; give one weight for "
+                "each id"
+            )
+
+
+def _pool_innermost(feature: FeatureConfig, ids: Any, flat: Any, weights: Any) -> Finish:
+    """Combines over the innermost ragged axis."""
+
+    def pool(node: Any, rows: Any) -> Any:
+        if is_ragged(node.values):
+            return node.with_values(pool(node.values, rows))
+        return _pool(feature, rows, flat, weights, node.value_rowids(), node.nrows())
+
+    return lambda rows: pool(ids, rows)
+
+
+def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any, Finish]:
+    if weights is not None:
+        if not is_sparse(weights):
+            raise ValueError(
+                f"feature {feature.name!r}: ids are sparse and weights are not; give a tf.SparseTensor of "
+                "the same indices"
+            )
+        if tf.executing_eagerly() and not np.array_equal(ids.indices.numpy(), weights.indices.numpy()):
+            raise ValueError(
+                f"feature {feature.name!r}: weights have other indices than ids; give one weight for each id"
+            )
+    if feature.combiner is None:
+        if feature.max_sequence_length is None:
+            raise ValueError(
+                f"feature {feature.name!r}: ids are sparse and there is no combiner; give "
+                'FeatureConfig(combiner="sum" | "mean" | "sqrtn"), or max_sequence_length=... for a sequence'
+            )
+        ragged = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
+        if weights is not None:
+            weights = ragged.with_values(weights.values)
+        return _prepare_ragged(feature, ragged, weights)
+    if ids.shape.rank is not None and ids.shape.rank != 2:
+        raise ValueError(
+            f"feature {feature.name!r}: sparse ids have rank {ids.shape.rank}; a combiner takes [B, L]. Use "
+            "tf.sparse.reshape, or ragged ids"
+        )
+    flat = as_int64(ids.values)
+    flat_weights = None if weights is None else _checked_weights(feature, flat, weights.values, "sparse")
+    rows_of, number = ids.indices[:, 0], ids.dense_shape[0]
+
+    def finish(rows: Any) -> Any:
+        out = _pool(feature, rows, flat, flat_weights, rows_of, number)
+        out.set_shape([ids.shape[0], feature.table.dim])
+        return out
+
+    return flat, finish
+
+
+def _pool(feature: FeatureConfig, rows: Any, flat: Any, weights: Any, sample: Any, samples: Any) -> Any:
+    """[samples, ..., dim]: rows [n, ..., dim] combined by sample [n]; zeros for a sample without rows."""
+    counts = _counts(feature, flat, weights)
+    if weights is not None:
+        rows = rows * counts[..., None]
+    total = tf.math.unsorted_segment_sum(rows, sample, samples)
+    if feature.combiner == "sum":
+        return total
+    if counts is None:
+        counts = tf.ones_like(flat, tf.float32)
+    divisor = _divisor(feature, counts, lambda x: tf.math.unsorted_segment_sum(x, sample, samples))
+    return tf.math.divide_no_nan(total, divisor[..., None])

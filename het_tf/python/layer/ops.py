@@ -1,0 +1,139 @@
+"""The lookup as a differentiable operation, and its gradient, which is the update of the tables."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from het_tf.python.checkpoint import keras as saving
+from het_tf.python.horovod.gradients import gated
+from het_tf.python.layer import accumulate, device, optimizers, owner, registry
+from het_tf.python.session import native, runtime
+from het_tf.python.session.native import tf
+
+
+@dataclass(frozen=True)
+class Call:
+    """What every call of one layer has in common: the attributes of its ops."""
+
+    tables: tuple[str, ...]  # of each feature
+    dims: tuple[int, ...]  # of each feature
+    specs: str  # core/engine/call_spec.h
+    place: str = "cpu"  # where the cache is: "cpu" or "gpu"
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse(specs: str) -> dict[str, Any]:
+    return dict(json.loads(specs))
+
+
+@functools.lru_cache(maxsize=256)
+def hint(dim: int) -> Any:
+    """A constant of shape [0, dim]: so small an eager tensor becomes a constant of any graph."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.zeros([0, dim], tf.float32)
+
+
+def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[list[Any], Any]:
+    """Reads the rows of all features of a layer in one op.
+
+    Args:
+      call: The layer's attributes.
+      ids: One int64 tensor a feature, of any shape.
+      anchor: float32 scalar: a trainable variable's value where gradients shall update the tables, else a
+        constant.
+      training: Whether the lookup belongs to a training step: then its rows are kept for the gradient.
+
+    Returns:
+      One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe: a zero whose gradient is the
+      loss scale.
+    """
+    hints = [hint(dim) for dim in call.dims]
+    with tf.device(device.OPS_DEVICE[call.place]):
+        out = native.ops.het_lookup(
+            ids=ids,
+            anchor=anchor,
+            hints=hints,
+            tables=call.tables,
+            specs=call.specs,
+            training=training,
+        )
+    return out.rows, out.probe
+
+
+@tf.RegisterGradient("HetLookup")
+def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
+    """Applies the gradients of the rows to the tables. The anchor's gradient is an output of that very op."""
+    count = len(op.inputs) // 2
+    text = op.get_attr("specs")
+    specs = _parse(text.decode() if isinstance(text, bytes) else text)
+    names = [native.tf.compat.as_str(name) for name in op.get_attr("tables")]
+    ids = list(op.inputs[:count])
+    rows = list(op.outputs[:count])
+    dense = [
+        tf.zeros_like(row) if grad is None else tf.convert_to_tensor(grad)
+        for row, grad in zip(rows, grads[:count], strict=True)
+    ]
+    probe = grads[count + 1]
+    layer = registry.find_layer(specs.get("layer"))
+    if layer is not None:
+        saving.refuse_copy(layer)
+    update: dict[str, Any] = {
+        "ids": ids,
+        "grads": dense,
+        "token": op.outputs[count],
+        "learning_rates": _learning_rates(specs, names, op.get_attr("specs"), layer),
+        "scale": tf.convert_to_tensor(
+            runtime.gradient_scale() / owner.accumulation_steps(layer), dtype=tf.float32
+        ),
+        "loss_scale": tf.zeros([], tf.float32) if probe is None else probe,
+        "tables": names,
+        "specs": op.get_attr("specs"),
+    }
+    if runtime.accumulates():
+        anchor_gradient = accumulate.apply_gradients(**update)
+    else:
+        if getattr(layer, "is_bulk_synchronous", False):
+            update["scale"] = gated(update["scale"], update["token"], dense)
+        with tf.device(device.OPS_DEVICE[specs.get("place", "cpu")]):
+            anchor_gradient = native.ops.het_apply_grad(**update)
+    return [None] * count + [anchor_gradient] + [None] * count
+
+
+@tf.RegisterGradient("HetApplySums")
+@tf.RegisterGradient("HetApplyGrad")
+def _apply_gradient(op: Any, grad: Any) -> None:
+    """There is no second derivative: it would update the tables again, in silence."""
+    del op, grad
+    raise RuntimeError(
+        "het_tf: the gradient of a gradient goes through an embedding lookup, whose gradient is the update "
+        "of its table and has no derivative. For a penalty on gradients call the model inside of `with "
+        "het_tf.no_update():`"
+    )
+
+
+def _learning_rates(specs: dict[str, Any], names: list[str], text: Any, layer: Any) -> Any:
+    """float32 [tables]: each table's rate for this update."""
+    rates: list[Any] = []
+    counts = None
+    for number, table in enumerate(specs["tables"]):
+        entry = registry.find(specs["namespace"], table["name"])
+        if entry is None:
+            raise RuntimeError(
+                f"het_tf: table {table['name']!r} is trained, but no layer of this process has declared it, "
+                "so its learning rate is unknown; build the model's layers (after het_tf.reset(), build them "
+                "again)"
+            )
+        rate = entry.config.optimizer.learning_rate
+        if rate == optimizers.MODEL if isinstance(rate, str) else False:
+            rate = owner.learning_rate(layer, table["name"])
+        elif optimizers.is_schedule(rate):
+            if counts is None:
+                counts = native.ops.het_apply_count(tables=names, specs=text)
+            rate = rate(counts[number])
+        rates.append(rate)
+    if all(isinstance(rate, float) for rate in rates):
+        return tf.constant(rates, tf.float32)
+    return tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])

@@ -1,0 +1,84 @@
+"""Finding the model that a layer is trained in, for what only its compiled optimizer knows."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from het_tf.python.horovod import checks
+from het_tf.python.session.native import tf
+
+KERAS_3 = hasattr(tf.keras, "ops")
+
+
+def note(layer: Any) -> None:
+    """Called while `layer` is being called: remembers the outermost model around it."""
+    model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
+    layer._het_owner = None if model is None or model is layer else weakref.ref(model)
+    if model is not None and checks.workers() > 1 and checks.in_train_step(model):
+        checks.require_reduction(model)
+    before_build(layer, _optimizer(layer))
+
+
+def before_build(layer: Any, optimizer: Any) -> None:
+    """Before an optimizer is built for the weights of `layer`'s model."""
+    inner = _inner(optimizer)
+    if KERAS_3 and inner is not None and not inner.built:
+        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
+        # gradients (it meets a None in their place); the anchor then is a variable like others, whose
+        # gradient is 0.
+        layer._het_anchor.overwrite_with_gradient = not inner.use_ema
+
+
+def infers_shapes() -> bool:
+    """Whether Keras 2 calls the layer in a graph that it throws away, to learn its output shapes."""
+    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(
+        "scratch_graph"
+    )
+
+
+def _calling_model() -> Any:
+    """The outermost Keras model whose call is on the Python stack: Keras 2 keeps no record of it."""
+    found = None
+    frame = sys._getframe(1)
+    while frame is not None:
+        candidate = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
+        if isinstance(candidate, tf.keras.Model):
+            found = candidate
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def _optimizer(layer: Any) -> Any:
+    reference = getattr(layer, "_het_owner", None)
+    return getattr(reference() if reference is not None else None, "optimizer", None)
+
+
+def _inner(optimizer: Any) -> Any:
+    """The optimizer inside of a LossScaleOptimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def accumulation_steps(layer: Any) -> int:
+    """`gradient_accumulation_steps` of the optimizer of the layer's model, 1 if it has none.
+
+    Keras applies the mean of k steps' gradients; tables are updated at every step, by 1/k.
+    """
+    return getattr(_inner(_optimizer(layer)), "gradient_accumulation_steps", None) or 1
+
+
+def learning_rate(layer: Any, table: str) -> Any:
+    """The learning rate of the optimizer of the layer's model, as a tensor.
+
+    Raises:
+      RuntimeError: The model was not compiled.
+    """
+    optimizer = _optimizer(layer)
+    if optimizer is None:
+        raise RuntimeError(
+            f"het_tf: the optimizer of table {table!r} has learning_rate='model', but the layer is not "
+            "trained by a compiled model; call model.compile(optimizer=...), or give a number, a schedule or "
+            "a tf.Variable"
+        )
+    return tf.convert_to_tensor(optimizer.learning_rate)

@@ -1,0 +1,1 @@
+"""The native library, settings of this process, namespaces."""
