@@ -17,7 +17,7 @@ import numpy.typing as npt
 from het_tf import doctor
 from het_tf.doctor import SUPPORTED, TESTED
 
-LIBRARY = Path(__file__).resolve().parent.parent / "lib" / "libhet_tf.so"
+LIBRARY = Path(__file__).resolve().parents[2] / "lib" / "libhet_tf.so"
 
 # het::Code -> the exception of Python that says the same.
 _EXCEPTIONS: dict[int, type[Exception]] = {
