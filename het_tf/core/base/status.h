@@ -71,4 +71,14 @@ class [[nodiscard]] Result {
     if (::het::Status het_status_ = (expr); !het_status_.ok()) return het_status_; \
   } while (false)
 
+// HET_ASSIGN_OR_RETURN(Schema schema, Schema::Create(spec)): declares or assigns the value of a Result; its
+// error returns from the function.
+#define HET_ASSIGN_OR_RETURN(lhs, expr) HET_ASSIGN_OR_RETURN_(HET_CONCAT_(het_result_, __LINE__), lhs, expr)
+#define HET_ASSIGN_OR_RETURN_(result, lhs, expr) \
+  auto result = (expr);                          \
+  if (!result.ok()) return result.status();      \
+  lhs = std::move(result.value())
+#define HET_CONCAT_(a, b) HET_CONCAT_INNER_(a, b)
+#define HET_CONCAT_INNER_(a, b) a##b
+
 #endif  // HET_TF_CORE_BASE_STATUS_H_
