@@ -1,4 +1,4 @@
-"""Calls the functions of het_tf/capi/device.h as a GPU kernel does, on memory that plays the device's."""
+"""Calls the functions of het_tf/kernels/device_node.h as a GPU kernel does, on memory that plays the device's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that the library of GPU kernels calls (het_tf/capi/device.h), without TensorFlow's part."""
+"""The functions that the library of GPU kernels calls (het_tf/kernels/device_node.h), without TensorFlow's part."""
 
 from __future__ import annotations
 
