@@ -70,9 +70,8 @@ Status CallSpec::CheckTable(size_t index, const Table& table) const {
 }
 
 Result<CallSpec::Resolved> CallSpec::Resolve() {
-  auto found = GetEngine(name_space_);
-  if (!found.ok()) return found.status();
-  std::shared_ptr<Engine> engine = std::move(found.value());
+  HET_ASSIGN_OR_RETURN(auto found, GetEngine(name_space_));
+  std::shared_ptr<Engine> engine = std::move(found);
   const uint64_t generation = engine->generation();
   std::lock_guard<std::mutex> lock(mutex_);
   // Of the same engine, not of one that is gone: a living one compares without its count being touched.
