@@ -117,7 +117,7 @@ WAYS = [Checkpoint, pytest.param(Manager, marks=pytest.mark.slow), WeightsH5]
 WAYS += [pytest.param(KerasFile, marks=pytest.mark.slow), Arrays]
 WAYS += [pytest.param(TensorFlowFormat, marks=keras_2_only)]
 KINDS = [Checkpoint, WeightsH5, Arrays]  # the others are these, differently called
-SETTINGS = [("sgd", {"cache_rows": 8, "staleness": 0}), ("adam", {})]
+SETTINGS = [("sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}), ("adam", {})]
 
 
 @pytest.mark.parametrize("rule, cache", SETTINGS, ids=["sgd-cached", "adam-direct"])
@@ -775,7 +775,7 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
 @pytest.mark.parametrize("way", KINDS)
 def test_a_table_at_a_parameter_server(way, tmp_path, server):
     het_tf.init(ps=server.address)
-    model = make_model(staleness=5)
+    model = make_model(cache=het_tf.Cache(staleness=5))
     train(model)
     way = way()
     way.save(model, tmp_path)

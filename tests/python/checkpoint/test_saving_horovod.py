@@ -24,7 +24,7 @@ PROGRAM = textwrap.dedent("""
     warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
     directory = sys.argv[1]
     model = het_tf.horovod.distribute(
-        saving_lib.make_model("sgd", cache_rows=64, pull_bound=0, push_bound=50)
+        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50))
     )
     ids, labels = saving_lib.data(seed=hvd.rank())
     saves = [het_tf.callbacks.Checkpoint(directory + "/x.weights.h5", save_weights_only=True),

@@ -38,7 +38,7 @@ def one_table(name="item", dim=4, **kwargs):
 
 
 @pytest.mark.parametrize("cls", [WideDeep, DeepFM, DCNv2])
-@pytest.mark.parametrize("options", [{}, {"cache_rows": 4}], ids=["direct", "cached"])
+@pytest.mark.parametrize("options", [{}, {"cache": het_tf.Cache(rows=4)}], ids=["direct", "cached"])
 def test_predictions_are_those_of_the_training_model(cls, options, rng, tmp_path):
     model = lib.trained(cls, rng, **options)
     het_tf.export(model, tmp_path / "1", verbose=False)

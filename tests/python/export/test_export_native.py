@@ -53,7 +53,7 @@ def asset(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("cls", [WideDeep, DeepFM, DCNv2])
-@pytest.mark.parametrize("options", [{}, {"cache_rows": 4}], ids=["direct", "cached"])
+@pytest.mark.parametrize("options", [{}, {"cache": het_tf.Cache(rows=4)}], ids=["direct", "cached"])
 def test_predictions_are_those_of_the_training_model(cls, options, rng, tmp_path):
     model = trained(cls, rng, **options)
     export(model, tmp_path / "m")

@@ -165,7 +165,7 @@ def test_what_evaluate_refuses(rng, tmp_path):
 
 @pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
-    model = lib.trained(DeepFM, rng, cache_rows=4)
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
     for name, options in {
         "a": {},
         "b": {"rows": "int8"},
@@ -227,7 +227,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
-    model = lib.trained(DeepFM, rng, staleness=None, name="remote")
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=None), name="remote")
     before = het_tf.table("remote/deep").stats()["cache"]["unsent_rows"]
     assert before > 0
     het_tf.export(model, tmp_path / "1", verbose=False)
@@ -244,7 +244,9 @@ import het_tf
 het_tf.init(hvd=hvd, ps=sys.argv[1])
 table = het_tf.TableConfig("item", 4)
 ids = tf.keras.Input((), dtype="int64", name="ids")
-layer = het_tf.keras.EmbeddingCollection({"ids": het_tf.FeatureConfig(table)}, staleness=None)
+layer = het_tf.keras.EmbeddingCollection(
+    {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=None)
+)
 model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
 with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
     loss = tf.reduce_sum(layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"])

@@ -75,7 +75,7 @@ class Node:
 
 def main() -> None:
     path = sys.argv[1]
-    refused(RuntimeError, 'cache_device="cpu"', "HetDescribeDevice")
+    refused(RuntimeError, 'Cache(device="cpu")', "HetDescribeDevice")
     refused(LookupError, "nowhere.so", "HetLoadDeviceLibrary", "/nowhere.so", ctypes.c_int(0))
     native.call("HetLoadDeviceLibrary", path, ctypes.c_int(0))
     device = json.loads(native.call("HetDescribeDevice"))

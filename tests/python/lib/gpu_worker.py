@@ -43,9 +43,10 @@ def elsewhere():
     return contextlib.nullcontext() if REAL else tf.device("/device:CPU:0")
 
 
-def embedding(place, dim=8, cache_rows=512, **options):
+def embedding(place, dim=8, cache=None, **options):
     with het_tf.namespace(place):
-        return het_tf.keras.Embedding(dim, table="t", cache_device=place, cache_rows=cache_rows, **options)
+        cache = het_tf.Cache(**{"rows": 512, **(cache or {}), "device": place})
+        return het_tf.keras.Embedding(dim, table="t", cache=cache, **options)
 
 
 def train(layer, ids, seed=0, dtype="float32"):
@@ -149,7 +150,8 @@ def steps_equal_those_on_the_cpu():
 def steps_through_a_cache_that_is_too_small():
     for staleness in (0, 3, None):
         layers = {
-            place: embedding(place, cache_rows=64, staleness=staleness, optimizer="adam") for place in PLACES
+            place: embedding(place, cache={"rows": 64, "staleness": staleness}, optimizer="adam")
+            for place in PLACES
         }
         rng = np.random.default_rng(2)
         for step in range(8):
@@ -214,8 +216,7 @@ def several_features_and_tables():
                     "history": het_tf.FeatureConfig(item, combiner="mean"),
                     "words": het_tf.FeatureConfig(item, combiner="sum", padding_id=-1),
                 },
-                cache_rows=256,
-                cache_device=place,
+                cache=het_tf.Cache(rows=256, device=place),
             )
     inputs = {
         "user": tf.constant(["ann", "bob", "ann"]),  # strings are hashed
@@ -349,7 +350,7 @@ def a_saved_model_comes_back():
         with elsewhere(), het_tf.namespace("gpu"):
             again = keras.models.load_model(file)
             same(before, again.predict(data()[0], verbose=0), exact=False)
-            assert again.layers[0].get_config()["cache_device"] == "gpu"
+            assert again.layers[0].get_config()["cache"]["device"] == "gpu"
             again.fit(*data(), batch_size=16, epochs=1, verbose=0)
         assert het_tf.Table("t", namespace="gpu").stats()["cache"]["device"] == "gpu"
 
@@ -369,26 +370,25 @@ def the_export_is_equal():
 
 @check
 def a_layer_is_made_anew_from_its_config():
-    layer = embedding("gpu", cache_rows=100)
+    layer = embedding("gpu", cache={"rows": 100})
     config = layer.get_config()
-    assert config["cache_device"] == "gpu" and config["cache_rows"] == 100 and config["cache_bytes"] is None
+    assert config["cache"] == het_tf.Cache(device="gpu", rows=100).get_config()
     with het_tf.namespace("gpu"):
         again = type(layer).from_config(config)
     assert again.get_config() == config
     ids = tf.constant([1, 5], tf.int64)
     same(layer(ids).numpy(), again(ids).numpy())
-    old = {name: value for name, value in config.items() if name not in ("cache_bytes", "cache_device")}
-    with het_tf.namespace("cpu"):
-        assert type(layer).from_config(old).get_config()["cache_device"] == "cpu"
     with het_tf.namespace("third"):
-        assert het_tf.keras.Embedding(4, name="a", cache_device="auto")(ids).device.endswith("GPU:0")
+        assert het_tf.keras.Embedding(4, name="a", cache=het_tf.Cache(device="auto"))(ids).device.endswith(
+            "GPU:0"
+        )
 
 
 @check
 def a_cache_of_so_many_bytes():
     with het_tf.namespace("gpu"):
         layer = het_tf.keras.Embedding(
-            16, table="t", optimizer="sgd", cache_device="gpu", cache_bytes=1 << 20, cache_rows=None
+            16, table="t", optimizer="sgd", cache=het_tf.Cache(device="gpu", bytes=1 << 20, rows=None)
         )
         layer(tf.constant([1], tf.int64))
         cache = het_tf.Table("t").stats()["cache"]
@@ -396,12 +396,11 @@ def a_cache_of_so_many_bytes():
         assert cache["capacity"] * 16 * 4 > 1 << 18, cache
         raises(
             ValueError,
-            "cache_bytes is 9; table 'u'",
+            "cache.bytes is 9; table 'u'",
             het_tf.keras.Embedding,
             16,
             table="u",
-            cache_device="gpu",
-            cache_bytes=9,
+            cache=het_tf.Cache(device="gpu", bytes=9),
         )
 
 
@@ -480,14 +479,12 @@ def bad_inputs_are_refused_as_on_the_cpu():
 @check
 def capacities_that_cannot_be():
     with het_tf.namespace("gpu"):
-        raises(ValueError, "cache_rows is 0 with cache_device='gpu'", embedding, "gpu", cache_rows=0)
-        raises(ValueError, "give one of the two", embedding, "gpu", cache_rows=8, cache_bytes=1 << 20)
         raises(
             MemoryError,
             "TensorFlow takes nearly all memory",
             embedding,
             "gpu",
-            cache_rows=2**32 - 32,
+            cache={"rows": 2**32 - 32},
             dim=1024,
         )
         # Nothing has come of it.
