@@ -1,4 +1,4 @@
-// A protocol world (tests/cpp/testing/world.h) for ctypes; tests/python/test_protocol_properties.py is the
+// A protocol world (tests/cpp/testing/world/world.h) for ctypes; tests/python/test_protocol_properties.py is the
 // other side.
 //
 // Lookups are numbered steps: begun, finished when their answers have come, and written or forgotten. Calls
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cpp/testing/world.h"
+#include "tests/cpp/testing/world/world.h"
 
 #define HET_EXPORT extern "C" __attribute__((visibility("default")))
 
