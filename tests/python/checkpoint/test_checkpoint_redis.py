@@ -129,7 +129,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
 
 def test_caches_of_the_process_believe_nothing_after_a_restore(tmp_path, server):
     het_tf.init(ps=server.address)
-    made = het_tf.keras.Embedding(3, name="t", staleness=None, cache_rows=1000)
+    made = het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=None, rows=1000))
     train(made)
     checkpoint.save(tmp_path)
     saved = tables()

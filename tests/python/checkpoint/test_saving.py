@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 
-SETTINGS = [("sgd", {"cache_rows": 8, "staleness": 0}), ("adam", {})]
+SETTINGS = [("sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}), ("adam", {})]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
 @pytest.mark.slow
 def test_a_table_at_a_parameter_server(tmp_path, server):
     het_tf.init(ps=server.address)
-    model = make_model(staleness=5)
+    model = make_model(cache=het_tf.Cache(staleness=5))
     train(model)
     way = Checkpoint()
     way.save(model, tmp_path)

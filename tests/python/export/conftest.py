@@ -29,7 +29,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
     place, rng, found = tmp_path_factory.mktemp("exported"), np.random.default_rng(0), {}
     for cls in (WideDeep, DeepFM, DCNv2):
         het_tf.reset()
-        model = export_lib.trained(cls, rng, **({"cache_rows": 4} if cls is DeepFM else {}))
+        model = export_lib.trained(cls, rng, cache=het_tf.Cache(rows=4) if cls is DeepFM else None)
         paths = {format: place / f"{cls.__name__}-{format}" for format in ("portable", "native")}
         for format, path in paths.items():
             het_tf.export(model, path, format=format, verbose=False)

@@ -49,7 +49,7 @@ def make_model(name: str = "item", dim: int = 3) -> Any:
         "id": keras.Input((), dtype="int64", name="id"),
         "past": keras.Input((3,), dtype="int64", name="past"),
     }
-    rows = het_tf.keras.EmbeddingCollection(features, staleness=0)(inputs)
+    rows = het_tf.keras.EmbeddingCollection(features, cache=het_tf.Cache(staleness=0))(inputs)
     return keras.Model(inputs, {"id": rows["id"] * 1.0, "past": rows["past"] * 1.0})
 
 
@@ -126,7 +126,7 @@ def test_rows_may_be_as_far_behind_as_was_asked_for(
 def test_predictions_are_those_of_the_training_model(server: Any, tmp_path: Path) -> None:
     connected(server)
     rng = np.random.default_rng(0)
-    model = trained(DeepFM, rng, staleness=0)
+    model = trained(DeepFM, rng, cache=het_tf.Cache(staleness=0))
     het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
     loaded = tf.saved_model.load(str(tmp_path / "m"))
     inputs = tensors(toy_examples(rng, 50, ids=30))  # some ids were never trained

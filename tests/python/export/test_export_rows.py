@@ -164,7 +164,7 @@ def test_what_evaluate_refuses(rng, tmp_path):
 
 @pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
-    model = lib.trained(DeepFM, rng, cache_rows=4)
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
     for name, options in {
         "a": {},
         "b": {"rows": "int8"},
@@ -226,7 +226,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
-    model = lib.trained(DeepFM, rng, staleness=None, name="remote")
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=None), name="remote")
     before = het_tf.table("remote/deep").stats()["cache"]["unsent_rows"]
     assert before > 0
     het_tf.export(model, tmp_path / "1", verbose=False)

@@ -270,7 +270,7 @@ def test_reduce_gradients_keeps_the_nest(played):
 
 def test_the_gate_is_there_for_staleness_0_alone(played):
     for staleness, gates in ((0, 1), (1, 0), (None, 0)):
-        layer = rules_lib.embedding(name=f"s{staleness}", staleness=staleness, cache_rows=10)
+        layer = rules_lib.embedding(name=f"s{staleness}", cache=het_tf.Cache(staleness=staleness, rows=10))
         before = len(played.reduced)
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(np.array([1, 2, 2])))

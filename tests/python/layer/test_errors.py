@@ -37,15 +37,8 @@ BAD = [
     (dict(optimizer=keras.optimizers.Adam()), r"optimizer is .*give one of"),
     (dict(optimizer={"name": "adam", "learning_rate": "fast"}), r"learning_rate is 'fast'"),
     (dict(initializer="glorot"), r'initializer is \'glorot\'; give one of "zeros"'),
-    (dict(policy="fifo"), r"policy is 'fifo'; give one of \('lru', 'lfu', 'light_lfu'\)"),
-    (dict(staleness=-1), r"staleness is -1; give a number of updates >= 0"),
-    (dict(staleness=1.5), r"staleness is 1.5"),
-    (dict(pull_bound=-2), r"pull_bound is -2"),
-    (dict(push_bound=-2), r"push_bound is -2"),
-    (dict(cache_rows=-1), r"cache_rows is -1"),
-    (dict(admit_after=0), r"admit_after is 0; give an integer from 1 to 255"),
-    (dict(wire="fp16"), r"wire is 'fp16'; give one of \('float32', 'float16', 'int8'\)"),
-    (dict(checks="told me"), r"checks is 'told me'; give one of \('asked', 'told'\)"),
+    (dict(cache=100), r"cache is 100; give a het_tf.Cache, such as het_tf.Cache\(rows=.*or None"),
+    (dict(cache={"rows": 100}), r"cache is \{'rows': 100\}; give a het_tf.Cache"),
     (dict(seed=-1), r"seed is -1"),
     (dict(seed=2**64), r"seed is 18446744073709551616"),
     (dict(l2=-1.0), r"l2 is -1"),
@@ -65,6 +58,43 @@ def test_bad_arguments_of_a_layer(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         embedding(**arguments)
     assert het_tf.tables() == []
+
+
+BAD_CACHES = [
+    (dict(policy="fifo"), r"cache.policy is 'fifo'; give one of \('lru', 'lfu', 'light_lfu'\)"),
+    (dict(staleness=-1), r"cache.staleness is -1; give a number of updates >= 0"),
+    (dict(staleness=1.5), r"cache.staleness is 1.5"),
+    (dict(pull_bound=-2), r"cache.pull_bound is -2"),
+    (dict(push_bound=-2), r"cache.push_bound is -2"),
+    (dict(push_bound="unbounded"), r"cache.push_bound is 'unbounded'; give a number of updates"),
+    (dict(rows=-1), r"cache.rows is -1; give an integer from 0 to 4294967294"),
+    (dict(rows=2**32 - 1), r"cache.rows is 4294967295"),
+    (dict(bytes=0), r"cache.bytes is 0; give an integer from 1"),
+    (dict(bytes=2.5), r"cache.bytes is 2.5"),
+    (dict(bytes=1 << 20, rows=5), r"cache.bytes is 1048576, and cache.rows is 5;.*one of the two"),
+    (dict(admit_after=0), r"cache.admit_after is 0; give an integer from 1 to 255"),
+    (dict(wire="fp16"), r"cache.wire is 'fp16'; give one of \('float32', 'float16', 'int8'\)"),
+    (dict(checks="told me"), r"cache.checks is 'told me'; give one of \('asked', 'told'\)"),
+    (dict(device="cuda"), r'cache.device is \'cuda\'; give "cpu" .* "gpu" .* or "auto"'),
+    (dict(device=None), r"cache.device is None"),
+    (dict(rows=0, device="gpu"), r"cache.rows is 0 with device='gpu'.*give rows or bytes"),
+    (dict(rows=0, device="auto"), r"cache.rows is 0 with device='auto'"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", BAD_CACHES, ids=[str(given) for given, _ in BAD_CACHES])
+def test_bad_arguments_of_a_cache(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        het_tf.Cache(**arguments)
+
+
+def test_a_cache_is_a_value():
+    cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lfu")
+    assert cache == het_tf.Cache(policy="lfu", staleness=3, rows=7) and cache != het_tf.Cache(rows=7)
+    assert het_tf.Cache.from_config(cache.get_config()) == cache
+    assert len({cache, het_tf.Cache.from_config(cache.get_config())}) == 1
+    with pytest.raises(AttributeError):
+        cache.rows = 8
 
 
 @pytest.mark.parametrize(
@@ -107,7 +137,7 @@ def test_two_tables_of_one_name_in_a_collection():
     dict(optimizer=het_tf.optimizers.RowWiseAdagrad(epsilon=1e-3)),
     dict(initializer="zeros"),
     dict(seed=1),
-    dict(cache_rows=10),
+    dict(cache=het_tf.Cache(rows=10)),
 ])  # fmt: skip
 def test_two_tables_of_one_name_in_two_layers(change):
     first = embedding(table="t", name="first")
@@ -179,7 +209,7 @@ def memory(more):
         native.call("HetSetAllocLimit", 2**63 - 1)
 
 
-@pytest.mark.parametrize("more_options", [{}, {"cache_rows": 100000}])
+@pytest.mark.parametrize("more_options", [{}, {"cache": het_tf.Cache(rows=100_000)}])
 def test_memory_ends_while_a_table_grows(more_options):
     """The step fails with RESOURCE_EXHAUSTED, no row changes, and the next one works."""
     layer = embedding(16, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", **more_options)

@@ -233,7 +233,9 @@ def roundtrip(layer):
 
 
 def test_config_of_a_collection():
-    layer = collection(staleness=None, pull_bound=3, cache_rows=100, policy="lfu", admit_after=2, name="c")
+    layer = collection(
+        cache=het_tf.Cache(staleness=None, pull_bound=3, rows=100, policy="lfu", admit_after=2), name="c"
+    )
     copy = roundtrip(layer)
     assert copy.get_config() == layer.get_config()
     assert copy.name == "c"
@@ -300,21 +302,23 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
 
 def test_cache_options_reach_the_core():
     het_tf.keras.Embedding(
-        4, name="t", cache_rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3
+        4,
+        name="t",
+        cache=het_tf.Cache(rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3),
     )
     options = het_tf.table("t").options["cache"]
     assert options.pop("write_back_rows") > 0
     assert options == {
         "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None
     }  # fmt: skip
-    het_tf.keras.Embedding(4, name="told", cache_rows=7, staleness=5, checks="told")
+    het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"
-    het_tf.keras.Embedding(4, name="direct", staleness=5)
+    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.table("direct").options == {}
 
 
 def test_cache_stats_are_logged():
-    layer = het_tf.keras.Embedding(4, name="t", cache_rows=10, staleness=2, optimizer=SGD(0.1))
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=SGD(0.1))
     x = keras.Input((3,), dtype="int64")
     model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
     model.compile("sgd", "mse")
@@ -337,7 +341,7 @@ def test_cache_stats_are_logged():
 
 
 def test_cache_stats_log_two_figures_unless_told_otherwise():
-    layer = het_tf.keras.Embedding(4, name="t", cache_rows=10, staleness=2)
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
     x = keras.Input((3,), dtype="int64")
     model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
     model.compile("sgd", "mse")

@@ -44,11 +44,11 @@ CASES = [
 ]  # fmt: skip
 MODES = {
     "direct": {},
-    "strict": {"cache_rows": 1000, "staleness": 0},
-    "stale": {"cache_rows": 1000, "staleness": 7},
-    "evicting": {"cache_rows": 5, "staleness": 3, "policy": "lfu"},
-    "unbounded": {"cache_rows": 8, "staleness": None, "policy": "light_lfu", "admit_after": 2},
-    "none": {"cache_rows": 0, "staleness": 100},
+    "strict": {"cache": het_tf.Cache(rows=1000, staleness=0)},
+    "stale": {"cache": het_tf.Cache(rows=1000, staleness=7)},
+    "evicting": {"cache": het_tf.Cache(rows=5, staleness=3, policy="lfu")},
+    "unbounded": {"cache": het_tf.Cache(rows=8, staleness=None, policy="light_lfu", admit_after=2)},
+    "none": {"cache": het_tf.Cache(rows=0)},
 }
 DIMS = [1, 6, 16, 33]
 

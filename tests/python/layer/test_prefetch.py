@@ -117,8 +117,10 @@ def test_check_ahead_is_a_bool(check_ahead):
 
 
 def test_check_ahead_does_not_keep_a_total_staleness():
-    layer = het_tf.keras.Embedding(2, name="t", total_staleness=7, cache_rows=10)
-    with pytest.raises(ValueError, match=r"'t' was given total_staleness=7: .* Give the layer staleness="):
+    layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(total_staleness=7, rows=10))
+    with pytest.raises(
+        ValueError, match=r"'t' was given Cache\(total_staleness=7\): .* Give it Cache\(staleness="
+    ):
         het_tf.prefetch(batches(ids()), layer, check_ahead=True)
     assert len(list(het_tf.prefetch(batches(ids()), layer))) == 3
 
@@ -147,7 +149,7 @@ def test_inputs_that_do_not_fit_are_refused_at_once():
 
 def test_a_cache_on_a_gpu_is_refused(monkeypatch):
     layer = het_tf.keras.Embedding(2, name="t")
-    monkeypatch.setattr(layer._het_cache, "_place", "gpu")
+    monkeypatch.setattr(layer._het_cache, "place", "gpu")
     with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.prefetch out"):
         het_tf.prefetch(batches(ids()), layer)
 
@@ -195,7 +197,7 @@ class TestAtAServer:
             het_tf.reset()
             het_tf.init(ps=server.address)
             tf.keras.utils.set_random_seed(3)
-            layer = het_tf.keras.Embedding(4, name="t", staleness=0, cache_rows=cache_rows)
+            layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(staleness=0, rows=cache_rows))
             model = model_of(layer, 3)
             y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
             dataset = batches(ids(600, 3, high=400), y, size=20)
@@ -207,7 +209,7 @@ class TestAtAServer:
 
     def test_rows_are_there_before_the_lookup_asks(self, server):
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(2, name="t", staleness=None, cache_rows=100)
+        layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(staleness=None, rows=100))
         iterator = iter(het_tf.prefetch(batches(np.arange(12)), layer))
         x = next(iterator)
         # The pipeline has the second batch ready by then, and nothing was looked up yet.
@@ -221,7 +223,7 @@ class TestAtAServer:
 
     def test_keras_fit_does_without_checks_at_its_lookups(self, server):
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(4, name="t", staleness=100, cache_rows=1000)
+        layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(staleness=100, rows=1000))
         model = model_of(layer, 3)
         dataset = batches(ids(2000, 3, high=40), np.ones((2000, 1), np.float32), size=20)
         model.fit(dataset, verbose=0)

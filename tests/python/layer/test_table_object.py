@@ -11,7 +11,7 @@ from het_tf.python.session import native
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
-MODES = [{}, {"cache_rows": 4, "staleness": 3}]
+MODES = [{}, {"cache": het_tf.Cache(rows=4, staleness=3)}]
 
 
 def embedding(dim=4, name="t", optimizer=None, **more):
@@ -114,7 +114,7 @@ def test_scan_tells_clocks_and_use():
 
 
 def test_stats():
-    layer = embedding(cache_rows=10)
+    layer = embedding(cache=het_tf.Cache(rows=10))
     train(layer, [1, 2])
     het_tf.flush()
     stats = het_tf.table("t").stats()

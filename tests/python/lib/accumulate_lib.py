@@ -72,7 +72,7 @@ def union(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 class Model:
     """Seven tables of different widths in one layer, and one with a schedule in a second."""
 
-    def __init__(self, apart: bool = False, **cache: Any) -> None:
+    def __init__(self, apart: bool = False, cache: het_tf.Cache | None = None) -> None:
         """`apart`: each table has a loss of its own, so that none learns from what another did."""
         self.apart = apart
         features: dict[str, het_tf.FeatureConfig] = {}
@@ -80,10 +80,10 @@ class Model:
             table = het_tf.TableConfig(name, 2 + number, optimizer, l2=0.01 if name == "adam" else 0.0)
             features[name] = het_tf.FeatureConfig(table, combiner="mean", padding_id=NONE)
             features[name + "_other"] = het_tf.FeatureConfig(table)
-        self.layer = het_tf.keras.EmbeddingCollection(features, **cache)
+        self.layer = het_tf.keras.EmbeddingCollection(features, cache=cache)
         rate = tf.keras.optimizers.schedules.ExponentialDecay(0.2, 3, 0.7)
         self.second = het_tf.keras.Embedding(
-            4, table="second", optimizer=het_tf.optimizers.Adagrad(rate), **cache
+            4, table="second", optimizer=het_tf.optimizers.Adagrad(rate), cache=cache
         )
         self.dense = tf.Variable(tf.ones([4]), name="dense")
         self.anchors = [
@@ -157,7 +157,8 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         namespace=given["namespace"],
     )  # fmt: skip
     model = Model(
-        apart=not given["accumulate"], staleness=given.get("staleness", 0), cache_rows=given["cache_rows"]
+        apart=not given["accumulate"],
+        cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]),
     )
     scale = given.get("scale", "mean")
     samples = BATCH if scale == "mean" else BATCH * hvd.size()
@@ -191,9 +192,13 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         except RuntimeError as error:
             seen[name] = f"{type(error).__name__}: {error}"
 
-    def layer(name: str, **more: Any) -> Any:
+    def layer(name: str, rows: int | None = None) -> Any:
         return het_tf.keras.Embedding(
-            2, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=0, **more
+            2,
+            name=name,
+            optimizer=het_tf.optimizers.SGD(1.0),
+            initializer="zeros",
+            cache=het_tf.Cache(staleness=0, rows=rows),
         )
 
     def gradient(embed: Any, ids: list[int], factor: float, scale: float | None = None) -> float:
@@ -246,7 +251,7 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         seen[f"another order {each.name}"] = rows(each)
 
     for _ in range(20):  # lookups whose gradients are taken leave nothing pinned, small cache or not
-        gradient(small := layer("small", cache_rows=3), [1, 2, 3, 4, 5, 6], 1.0)
+        gradient(small := layer("small", rows=3), [1, 2, 3, 4, 5, 6], 1.0)
     seen["cached rows"] = het_tf.table("small").stats()["cache"]["rows"]
     del small
     return seen

@@ -20,7 +20,9 @@ def optimizer(name: str) -> Any:
 
 def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
     options.setdefault("optimizer", optimizer(of))
-    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), staleness=0, **options)
+    return het_tf.keras.Embedding(
+        dim, table=name, name=name.replace("/", "-"), cache=het_tf.Cache(staleness=0), **options
+    )
 
 
 def step(layer: Any, ids: Any, seed: int) -> None:
@@ -64,7 +66,9 @@ def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = None, den
     else:
         cls = getattr(het_tf.optimizers, of)
         options = {"optimizer": cls(0.1 if rate is None else rate)}
-    rows = het_tf.keras.Embedding(4, combiner="sum", name="item", staleness=0, **options)(ids)
+    rows = het_tf.keras.Embedding(4, combiner="sum", name="item", cache=het_tf.Cache(staleness=0), **options)(
+        ids
+    )
     kind = "zeros" if whole else "glorot_uniform"
     if whole:
         out = keras.layers.Dense(1, kernel_initializer=kind)(x)

@@ -37,7 +37,7 @@ def main() -> None:
     rate = tf.keras.optimizers.schedules.PiecewiseConstantDecay([10_000], [1.0, 0.0])
     embed = het_tf.keras.Embedding(
         2, name="counted", optimizer=het_tf.optimizers.SGD(rate), initializer="zeros",
-        **({"total_staleness": 9} if given.get("total") else {"staleness": 0}),
+        cache=het_tf.Cache(**({"total_staleness": 9} if given.get("total") else {"staleness": 0})),
     )  # fmt: skip
     rows = tf.keras.layers.Flatten()(embed(ids))
     output = tf.keras.layers.Dense(1, kernel_initializer="ones")(rows)

@@ -43,9 +43,10 @@ def elsewhere():
     return contextlib.nullcontext() if REAL else tf.device("/device:CPU:0")
 
 
-def embedding(place, dim=8, cache_rows=512, **options):
+def embedding(place, dim=8, cache=None, **options):
     with het_tf.namespace(place):
-        return het_tf.keras.Embedding(dim, table="t", cache_device=place, cache_rows=cache_rows, **options)
+        cache = het_tf.Cache(**{"rows": 512, **(cache or {}), "device": place})
+        return het_tf.keras.Embedding(dim, table="t", cache=cache, **options)
 
 
 def train(layer, ids, seed=0, dtype="float32"):
@@ -197,8 +198,7 @@ def several_features_and_tables():
                     "history": het_tf.FeatureConfig(item, combiner="mean"),
                     "words": het_tf.FeatureConfig(item, combiner="sum", padding_id=-1),
                 },
-                cache_rows=256,
-                cache_device=place,
+                cache=het_tf.Cache(rows=256, device=place),
             )
     inputs = {
         "user": tf.constant(["ann", "bob", "ann"]),  # strings are hashed
@@ -321,26 +321,25 @@ def weights_and_checkpoints_come_back():
 
 @check
 def a_layer_is_made_anew_from_its_config():
-    layer = embedding("gpu", cache_rows=100)
+    layer = embedding("gpu", cache={"rows": 100})
     config = layer.get_config()
-    assert config["cache_device"] == "gpu" and config["cache_rows"] == 100 and config["cache_bytes"] is None
+    assert config["cache"] == het_tf.Cache(device="gpu", rows=100).get_config()
     with het_tf.namespace("gpu"):
         again = type(layer).from_config(config)
     assert again.get_config() == config
     ids = tf.constant([1, 5], tf.int64)
     same(layer(ids).numpy(), again(ids).numpy())
-    old = {name: value for name, value in config.items() if name not in ("cache_bytes", "cache_device")}
-    with het_tf.namespace("cpu"):
-        assert type(layer).from_config(old).get_config()["cache_device"] == "cpu"
     with het_tf.namespace("third"):
-        assert het_tf.keras.Embedding(4, name="a", cache_device="auto")(ids).device.endswith("GPU:0")
+        assert het_tf.keras.Embedding(4, name="a", cache=het_tf.Cache(device="auto"))(ids).device.endswith(
+            "GPU:0"
+        )
 
 
 @check
 def a_cache_of_so_many_bytes():
     with het_tf.namespace("gpu"):
         layer = het_tf.keras.Embedding(
-            16, table="t", optimizer="sgd", cache_device="gpu", cache_bytes=1 << 20, cache_rows=None
+            16, table="t", optimizer="sgd", cache=het_tf.Cache(device="gpu", bytes=1 << 20, rows=None)
         )
         layer(tf.constant([1], tf.int64))
         cache = het_tf.Table("t").stats()["cache"]
@@ -348,12 +347,11 @@ def a_cache_of_so_many_bytes():
         assert cache["capacity"] * 16 * 4 > 1 << 18, cache
         raises(
             ValueError,
-            "cache_bytes is 9; table 'u'",
+            "cache.bytes is 9; table 'u'",
             het_tf.keras.Embedding,
             16,
             table="u",
-            cache_device="gpu",
-            cache_bytes=9,
+            cache=het_tf.Cache(device="gpu", bytes=9),
         )
 
 
@@ -408,14 +406,12 @@ def bad_inputs_are_refused_as_on_the_cpu():
 @check
 def capacities_that_cannot_be():
     with het_tf.namespace("gpu"):
-        raises(ValueError, "cache_rows is 0 with cache_device='gpu'", embedding, "gpu", cache_rows=0)
-        raises(ValueError, "give one of the two", embedding, "gpu", cache_rows=8, cache_bytes=1 << 20)
         raises(
             MemoryError,
             "TensorFlow takes nearly all memory",
             embedding,
             "gpu",
-            cache_rows=2**32 - 32,
+            cache={"rows": 2**32 - 32},
             dim=1024,
         )
         # Nothing has come of it.

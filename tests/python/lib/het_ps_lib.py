@@ -94,7 +94,11 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
     het_tf.reset()
     het_tf.init(ps=url)
     layer = het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=2, cache_rows=50
+        2,
+        name="t",
+        optimizer=het_tf.optimizers.SGD(1.0),
+        initializer="zeros",
+        cache=het_tf.Cache(staleness=2, rows=50),
     )
     expected = np.zeros(200)
     rng = np.random.default_rng(seed)

@@ -54,7 +54,7 @@ class Slow(keras.layers.Layer):
         return out
 
 
-def make(name, whole_numbers, rank=0, **layer_options):
+def make(name, whole_numbers, rank=0, cache_rows=None):
     """A model of rows and of dense weights."""
     keras.utils.set_random_seed(7)
     ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
@@ -67,8 +67,7 @@ def make(name, whole_numbers, rank=0, **layer_options):
         name=name,
         optimizer=optimizer,
         initializer=initializer,
-        staleness=0,
-        **layer_options,
+        cache=het_tf.Cache(staleness=0, rows=cache_rows),
     )(late)
     dense = keras.layers.Dense(1, kernel_initializer="zeros" if whole_numbers else "glorot_uniform")
     if whole_numbers:
@@ -134,7 +133,7 @@ class Subclassed(keras.Model):
 
     def __init__(self, name):
         super().__init__()
-        self.rows = het_tf.keras.Embedding(4, combiner="mean", name=name, staleness=3)
+        self.rows = het_tf.keras.Embedding(4, combiner="mean", name=name, cache=het_tf.Cache(staleness=3))
         self.out = keras.layers.Dense(1)
 
     def call(self, inputs):
@@ -158,7 +157,7 @@ class TwoOptimizers(Subclassed):
 
 def functional(name, staleness=3, normalize=True):
     ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
-    rows = het_tf.keras.Embedding(4, combiner="sum", name=name, staleness=staleness)(ids)
+    rows = het_tf.keras.Embedding(4, combiner="sum", name=name, cache=het_tf.Cache(staleness=staleness))(ids)
     hidden = keras.layers.Concatenate()([rows, keras.layers.Dense(4)(x)])
     hidden = keras.layers.BatchNormalization()(hidden) if normalize else hidden
     return keras.Model([ids, x], keras.layers.Dense(1, dtype="float32")(keras.layers.Dropout(0.2)(hidden)))

@@ -31,7 +31,7 @@ def keras_files(hvd, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
     # push_bound: a rank holds back what it has trained; pull_bound 0: in the end rank 0 reads what there is.
     model = het_tf.horovod.distribute(
-        saving_lib.make_model("sgd", cache_rows=64, pull_bound=0, push_bound=50)
+        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50))
     )
     ids, labels = saving_lib.data(seed=hvd.rank())
     saves = [
@@ -54,7 +54,9 @@ def export(hvd, place):
     """Rank 0 writes an export that has the rows of both ranks, and its error is one of both."""
     table = het_tf.TableConfig("item", 4)
     ids = tf.keras.Input((), dtype="int64", name="ids")
-    layer = het_tf.keras.EmbeddingCollection({"ids": het_tf.FeatureConfig(table)}, staleness=None)
+    layer = het_tf.keras.EmbeddingCollection(
+        {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=None)
+    )
     model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
     with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
         rows = layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"]

@@ -247,15 +247,12 @@ def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> 
 
 
 def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None:
-    wide_deep = WideDeep(
-        TOY, embedding_dim=DIM, table_optimizer="adagrad", cache_rows=50, staleness=7, checks="told"
-    )
+    cache = het_tf.Cache(rows=50, staleness=7, checks="told")
+    wide_deep = WideDeep(TOY, embedding_dim=DIM, table_optimizer="adagrad", cache=cache)
     deep, wide = wide_deep.rows.collection.tables
     assert (deep.name, deep.dim, deep.optimizer.name) == ("wide_deep/deep", DIM, "adagrad")
     assert (wide.name, wide.dim, wide.optimizer.name) == ("wide_deep/wide", 1, "ftrl")
-    assert wide_deep.rows.collection.get_config()["cache_rows"] == 50
-    assert wide_deep.rows.collection.get_config()["staleness"] == 7
-    assert wide_deep.rows.collection.get_config()["checks"] == "told"
+    assert wide_deep.rows.collection.get_config()["cache"] == cache.get_config()
     deepfm = DeepFM(TOY, table_optimizer=het_tf.optimizers.Adam(0.01))
     assert [table.optimizer.name for table in deepfm.rows.collection.tables] == ["adam", "adam"]
 
@@ -303,7 +300,7 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any, side:
         ({"cross_layers": -1}, "cross_layers is -1"),
         ({"cross_rank": 0}, "rank is 0"),
         ({"structure": "serial"}, "structure is 'serial'"),
-        ({"staleness": -1}, "staleness is -1"),
+        ({"cache": 100}, "cache is 100; give a het_tf.Cache"),
     ],
 )
 def test_bad_arguments(fresh: np.random.Generator, arguments: dict[str, Any], message: str) -> None:
@@ -322,7 +319,9 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -
     """The label is a function of one field."""
     examples = toy_examples(fresh, 512)
     adagrad = het_tf.optimizers.Adagrad(0.5)
-    model = cls(TOY, DIM, (8,), dropout=0.1, embedding=side, table_optimizer=adagrad, cache_rows=8)
+    model = cls(
+        TOY, DIM, (8,), dropout=0.1, embedding=side, table_optimizer=adagrad, cache=het_tf.Cache(rows=8)
+    )
     model.adapt(examples)
     optimizer = keras.optimizers.Adam(0.02)
     model.compile(optimizer=optimizer, loss=keras.losses.BinaryCrossentropy(from_logits=True))

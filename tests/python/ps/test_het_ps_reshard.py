@@ -89,7 +89,7 @@ def test_a_slot_left_open_is_repaired(two, step, way):
     assert slots_of(urls)[0] | slots_of(urls)[1] == set(range(cluster.SLOTS))
     assert sorted(ask(source if done < 2 else target, "CLUSTER", "GETKEYSINSLOT", slot, 10)) == sorted(both)
     het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache_rows=0
+        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache=het_tf.Cache(rows=0)
     )
     check(expected)
     het_tf.table("t").drop()
@@ -135,8 +135,7 @@ def test_shards_come_and_go_while_training(two):
                 name="u",
                 optimizer=het_tf.optimizers.SGD(1.0),
                 initializer="zeros",
-                staleness=2,
-                cache_rows=50,
+                cache=het_tf.Cache(staleness=2, rows=50),
             )
             count = np.zeros(200)
             try:

@@ -38,7 +38,10 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
         het_tf.init(ps=ps)
         optimizer = getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
         layer = het_tf.keras.Embedding(
-            4, name="t", optimizer=optimizer, staleness=staleness, cache_rows=cache_rows if ps else None
+            4,
+            name="t",
+            optimizer=optimizer,
+            cache=het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None),
         )
         redis_lib.train(layer, 25)
         found[ps] = redis_lib.rows_of("t")
@@ -50,7 +53,7 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
 
 def test_the_table_as_an_object(server):
     het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(3, name="t", cache_rows=10)
+    layer = het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(rows=10))
     table = het_tf.table("t")
     table.assign([5, -7, 5], np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3]], np.float32))
     assert table.size == 2 and table.bytes > 0
@@ -112,7 +115,7 @@ import sys
 import numpy as np, tensorflow as tf, het_tf
 het_tf.init(ps=sys.argv[1])
 layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
-                               staleness=int(sys.argv[2]), cache_rows=int(sys.argv[3]))
+                               cache=het_tf.Cache(staleness=int(sys.argv[2]), rows=int(sys.argv[3])))
 rng = np.random.default_rng(int(sys.argv[4]))
 for _ in range(60):
     x = rng.integers(0, 50, 20)
@@ -145,7 +148,11 @@ def test_killed_servers_that_write_through_lose_nothing(tmp_path):
     with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
         het_tf.init(ps=server.address)
         layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=2, cache_rows=9
+            2,
+            name="t",
+            optimizer=het_tf.optimizers.SGD(1.0),
+            initializer="zeros",
+            cache=het_tf.Cache(staleness=2, rows=9),
         )
         stop = threading.Event()
         kills = 0
@@ -178,7 +185,11 @@ def test_partitions_move_between_shards_while_training(tmp_path):
     with redis_lib.cluster(tmp_path / "c", 2) as cluster:
         het_tf.init(ps=cluster.address)
         layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=2, cache_rows=9
+            2,
+            name="t",
+            optimizer=het_tf.optimizers.SGD(1.0),
+            initializer="zeros",
+            cache=het_tf.Cache(staleness=2, rows=9),
         )
         keys = [[line for line in server.command("KEYS", "het::*").split(b"\r\n") if line.startswith(b"het")]
                 for server in cluster.servers]  # fmt: skip
@@ -211,7 +222,9 @@ def test_partitions_move_between_shards_while_training(tmp_path):
 def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+        layer = het_tf.keras.Embedding(
+            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
+        )
         redis_lib.train(layer, 1)
         clocks = redis_lib.rows_of("t")["clocks"].sum()
         os.kill(server.process.pid, signal.SIGSTOP)
@@ -231,7 +244,11 @@ def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
 def test_a_forked_process_has_connections_of_its_own(server):
     het_tf.init(ps=server.address)
     layer = het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", staleness=0
+        2,
+        name="t",
+        optimizer=het_tf.optimizers.SGD(1.0),
+        initializer="zeros",
+        cache=het_tf.Cache(staleness=0),
     )
     redis_lib.train(layer, 3)
     rows = redis_lib.rows_of("t")
@@ -252,7 +269,9 @@ def test_a_forked_process_has_connections_of_its_own(server):
 def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
     with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(64, name="t", optimizer=het_tf.optimizers.SGD(1.0), staleness=0)
+        layer = het_tf.keras.Embedding(
+            64, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
+        )
         redis_lib.train(layer, 2)
         clocks = redis_lib.rows_of("t")["clocks"].sum()
         assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
@@ -292,7 +311,7 @@ def test_the_login_of_the_manual_is_enough(tmp_path):
         rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[0], *rules[1].split()]
         assert server.command(*rule).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:pw@{server.socket}")
-        redis_lib.train(het_tf.keras.Embedding(2, name="t", cache_rows=5), 3)
+        redis_lib.train(het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=5)), 3)
         table = het_tf.table("t")
         table.assign([1], np.ones((1, 2), np.float32))
         assert table.remove([1]) == 1

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("fresh")]
 
 def embedding(name="t", cache_rows=None, **limits):
     config = het_tf.TableConfig(name, 2, het_tf.optimizers.SGD(1.0), **limits)
-    return het_tf.keras.Embedding(config, cache_rows=cache_rows, staleness=0)
+    return het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=cache_rows, staleness=0))
 
 
 def train(layer, ids):

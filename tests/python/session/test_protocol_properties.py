@@ -1,6 +1,6 @@
 """The clock protocol under schedules that hypothesis makes up, and makes short when one fails.
 
-The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world.h. Here
+The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world/world.h. Here
 stand the rules that hypothesis chooses from, and a second oracle of read-my-updates that is independent of
 the C++ one.
 

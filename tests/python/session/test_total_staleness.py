@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import config, registry
+from het_tf.python.layer import cache as cache_lib
+from het_tf.python.layer import registry
 from het_tf.python.session import runtime
 
 
@@ -36,7 +37,7 @@ def bounds(name="t"):
 @pytest.mark.parametrize("count", [2, 3, 16])
 def test_too_little_is_refused(count):
     with pytest.raises(ValueError, match=rf"{count - 2} with {count} workers.*give at least {count - 1}"):
-        config.derive_bounds(count - 2, count)
+        cache_lib.derive_bounds(count - 2, count)
 
 
 @pytest.mark.parametrize("count", [2, 3, 16])
@@ -44,46 +45,46 @@ def test_too_little_is_refused(count):
 def test_a_read_misses_at_most_so_much(more, count):
     others = count - 1
     total = others + more
-    pull, push = config.derive_bounds(total, count)
+    pull, push = cache_lib.derive_bounds(total, count)
     assert pull >= 0 and push >= 0
     assert pull + others * (push + 1) == total
     assert abs(pull - others * push) <= 2 * others  # halves, as far as whole numbers go
 
 
 def test_a_layer_derives_them(workers):
-    het_tf.keras.Embedding(2, table="t", total_staleness=20, cache_rows=10)
+    het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=20, rows=10))
     assert bounds() == (10, 4)
 
 
 def test_one_worker_is_unbounded(fresh):
-    het_tf.keras.Embedding(2, table="t", total_staleness=0, cache_rows=10)
+    het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=0, rows=10))
     assert bounds() == (None, None)
 
 
 def test_too_little_is_refused_and_makes_no_table(workers):
     with pytest.raises(ValueError, match="total_staleness is 1 with 3 workers"):
-        het_tf.keras.Embedding(2, table="t", total_staleness=1, cache_rows=10)
+        het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=1, rows=10))
     assert het_tf.tables() == []
 
 
 @pytest.mark.parametrize("more", [{"pull_bound": 3}, {"push_bound": None}])
 def test_one_way_of_saying_it(fresh, more):
     with pytest.raises(ValueError, match="it derives both"):
-        het_tf.keras.Embedding(2, table="t", total_staleness=9, cache_rows=10, **more)
+        het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=9, rows=10, **more))
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "many"])
 def test_what_is_no_number_of_updates_is_refused(fresh, wrong):
     with pytest.raises(ValueError, match="total_staleness is"):
-        het_tf.keras.Embedding(2, table="t", total_staleness=wrong, cache_rows=10)
+        het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=wrong, rows=10))
 
 
 def test_a_copy_derives_its_own(workers):
-    layer = het_tf.keras.Embedding(2, table="t", total_staleness=20, cache_rows=10)
+    layer = het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=20, rows=10))
     workers.count = 5
     with het_tf.namespace("copy"):
         type(layer).from_config(layer.get_config())
-        assert bounds() == config.derive_bounds(20, 5)
+        assert bounds() == cache_lib.derive_bounds(20, 5)
 
 
 def test_tables_follow_the_number_of_workers(workers):
@@ -93,10 +94,9 @@ def test_tables_follow_the_number_of_workers(workers):
         table="t",
         optimizer=het_tf.optimizers.SGD(1.0),
         initializer="zeros",
-        total_staleness=20,
-        cache_rows=10,
+        cache=het_tf.Cache(total_staleness=20, rows=10),
     )
-    fixed = het_tf.keras.Embedding(2, table="fixed", staleness=7, cache_rows=10)
+    fixed = het_tf.keras.Embedding(2, table="fixed", cache=het_tf.Cache(staleness=7, rows=10))
 
     def step():
         with tf.GradientTape() as tape:

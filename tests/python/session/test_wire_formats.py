@@ -30,7 +30,11 @@ def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
 
     with het_tf.namespace(wire):
         layer = het_tf.keras.Embedding(
-            8, name="t", combiner="sum", optimizer="adagrad", staleness=3, cache_rows=150, wire=wire
+            8,
+            name="t",
+            combiner="sum",
+            optimizer="adagrad",
+            cache=het_tf.Cache(staleness=3, rows=150, wire=wire),
         )
 
         def logits(ids: Any) -> Any:
@@ -72,7 +76,7 @@ def test_training_is_as_good_with_fewer_bytes():
 
 
 def test_the_layer_keeps_it():
-    layer = het_tf.keras.Embedding(4, name="t", cache_rows=5, wire="float16")
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=5, wire="float16"))
     config = layer.get_config()
     assert config["wire"] == "float16"
     with het_tf.namespace("again"):
@@ -87,16 +91,16 @@ def test_the_layer_keeps_it():
 
 
 def test_tables_of_one_name_agree():
-    het_tf.keras.Embedding(4, name="a", table="t", cache_rows=5, wire="int8")
-    het_tf.keras.Embedding(4, name="b", table="t", cache_rows=5, wire="int8")
+    het_tf.keras.Embedding(4, name="a", table="t", cache=het_tf.Cache(rows=5, wire="int8"))
+    het_tf.keras.Embedding(4, name="b", table="t", cache=het_tf.Cache(rows=5, wire="int8"))
     with pytest.raises(ValueError, match=r'"wire":"int8".*'):
-        het_tf.keras.Embedding(4, name="c", table="t", cache_rows=5)
+        het_tf.keras.Embedding(4, name="c", table="t", cache=het_tf.Cache(rows=5))
 
 
 @pytest.mark.parametrize("bad", ["bfloat16", "fp16", None, 16])
 def test_what_is_no_format_is_refused(bad: Any):
     with pytest.raises(ValueError, match=r"wire is .*; give one of \('float32', 'float16', 'int8'\)"):
-        het_tf.keras.Embedding(4, name="t", cache_rows=5, wire=bad)
+        het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=5, wire=bad))
     assert het_tf.tables() == []
 
 
