@@ -43,3 +43,15 @@ def server(shared_server):
     assert shared_server.command("FLUSHALL").startswith(b"+OK")
     yield shared_server
     redis_lib.leave()
+
+
+@pytest.fixture
+def played(fresh, monkeypatch):
+    """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
+    from played_lib import Played
+
+    from het_tf.python.session import runtime
+
+    hvd = Played()
+    monkeypatch.setattr(runtime._settings, "hvd", hvd)
+    return hvd

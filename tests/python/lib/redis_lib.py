@@ -202,6 +202,13 @@ def rows_of(name: str) -> dict[str, np.ndarray]:
     return het_tf.table(name).scan()
 
 
+def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
+    """A layer whose rows begin at zero and whose gradients are taken as they are, with a het_tf.Cache."""
+    return het_tf.keras.Embedding(
+        dim, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache=het_tf.Cache(**cache)
+    )
+
+
 def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:
     """One step that takes 1 off the rows of `ids` under SGD(1), and adds it to `expected`."""
     with tf.GradientTape() as tape:

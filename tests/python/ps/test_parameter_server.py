@@ -140,20 +140,14 @@ def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
         for _ in range(60):
             np.add.at(expected, rng.integers(0, 50, 20), 1)
     het_tf.init(ps=server.address)
-    het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+    redis_lib.counter()
     np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
 
 
 def test_killed_servers_that_write_through_lose_nothing(tmp_path):
     with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(
-            2,
-            name="t",
-            optimizer=het_tf.optimizers.SGD(1.0),
-            initializer="zeros",
-            cache=het_tf.Cache(staleness=2, rows=9),
-        )
+        layer = redis_lib.counter(staleness=2, rows=9)
         stop = threading.Event()
         kills = 0
 
@@ -184,13 +178,7 @@ def test_killed_servers_that_write_through_lose_nothing(tmp_path):
 def test_partitions_move_between_shards_while_training(tmp_path):
     with redis_lib.cluster(tmp_path / "c", 2) as cluster:
         het_tf.init(ps=cluster.address)
-        layer = het_tf.keras.Embedding(
-            2,
-            name="t",
-            optimizer=het_tf.optimizers.SGD(1.0),
-            initializer="zeros",
-            cache=het_tf.Cache(staleness=2, rows=9),
-        )
+        layer = redis_lib.counter(staleness=2, rows=9)
         keys = [[line for line in server.command("KEYS", "het::*").split(b"\r\n") if line.startswith(b"het")]
                 for server in cluster.servers]  # fmt: skip
         assert [len(of_server) for of_server in keys] == [32, 32], "partitions are spread evenly"
@@ -222,9 +210,7 @@ def test_partitions_move_between_shards_while_training(tmp_path):
 def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         clocks = redis_lib.rows_of("t")["clocks"].sum()
         os.kill(server.process.pid, signal.SIGSTOP)
@@ -243,13 +229,7 @@ def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
 
 def test_a_forked_process_has_connections_of_its_own(server):
     het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(
-        2,
-        name="t",
-        optimizer=het_tf.optimizers.SGD(1.0),
-        initializer="zeros",
-        cache=het_tf.Cache(staleness=0),
-    )
+    layer = redis_lib.counter(staleness=0)
     redis_lib.train(layer, 3)
     rows = redis_lib.rows_of("t")
     for _ in range(3):
@@ -269,9 +249,7 @@ def test_a_forked_process_has_connections_of_its_own(server):
 def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
     with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
         het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(
-            64, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter("t", dim=64, staleness=0)
         redis_lib.train(layer, 2)
         clocks = redis_lib.rows_of("t")["clocks"].sum()
         assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
