@@ -106,7 +106,7 @@ def test_training_is_as_good_with_fewer_bytes():
 def test_the_layer_keeps_it():
     layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=5, wire="float16"))
     config = layer.get_config()
-    assert config["wire"] == "float16"
+    assert config["cache"]["wire"] == "float16"
     with het_tf.namespace("again"):
         again = het_tf.keras.Embedding.from_config(config)
         assert again.get_config()["wire"] == "float16"
