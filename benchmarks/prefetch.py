@@ -30,7 +30,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/python")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/python/lib")]
 
 SAMPLES, FEATURES, DIM, ROWS = 256, 26, 16, 100_000
 WARM = 20  # steps that are not counted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ROOT / "tools"
 BASICS = ("bash", "env", "grep", "mkdir", "tail", "tee", "cat", "dirname")
 

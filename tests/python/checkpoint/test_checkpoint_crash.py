@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = Path(__file__).with_name("checkpoint_crash_worker.py")
+ROOT = Path(__file__).resolve().parents[3]
+WORKER = ROOT / "tests/python/lib/checkpoint_crash_worker.py"
 ROUNDS = max(6, int(20 * float(os.environ.get("HET_TEST_SCALE", "1"))))
 
 

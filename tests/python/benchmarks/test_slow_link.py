@@ -20,7 +20,7 @@ from typing import Any
 import horovod_lib
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def benchmark(name: str, folder: Path = BENCHMARKS) -> ModuleType:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from het_tf import doctor
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HET_TEST_BUILD", ROOT / "build" / "release"))
 LIBRARIES = ROOT / "het_tf" / "lib"
 REAL = os.environ.get("HET_TEST_GPU") == "real"
@@ -49,14 +49,14 @@ def gpu_ops_for_this_tensorflow(folder: Path) -> Path:
 def run_checks(target: Path, *names: str, timeout: int = 600, **environment: str) -> dict[str, str]:
     """Runs checks of gpu_worker.py in one new process. Returns what came of each: "ok", or why not."""
     settings = {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'python'}",
+        "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}",
         "HET_DEVICE_LIBRARY": str(DEVICE_LIBRARY),
         "HET_TEST_POISONED_GPU": str(POISONED_GPU),
         "HET_TEST_GPU_OPS": str(gpu_ops_for_this_tensorflow(target.parent)),
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "python" / "gpu_worker.py"), str(target), *names],
+        [sys.executable, str(Path(__file__).with_name("gpu_worker.py")), str(target), *names],
         env={**os.environ, **settings, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

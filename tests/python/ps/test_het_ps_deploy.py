@@ -12,7 +12,7 @@ from het_ps_lib import ask, het_ps
 from het_tf.python.ps import cli, conf
 from het_tf.python.ps.redis_server import LocalServer
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 CONF = ("conf", "--cluster", "--no-acl", "--module", "/het/het.so")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import redis_lib
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKER = Path(__file__).with_name("horovod_worker.py")
+ROOT = Path(__file__).resolve().parents[3]
+LIB = Path(__file__).resolve().parent
+WORKER = LIB / "horovod_worker.py"
 
 
 def missing() -> str:
@@ -31,7 +32,7 @@ def launch(
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python COMMAND...` on every rank, and returns what all have printed."""
     outside = {name: value for name, value in os.environ.items() if name != "HET_PS"}
-    python_path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "python")])
+    python_path = os.pathsep.join([str(ROOT), str(LIB)])
     return subprocess.run(
         [str(_horovodrun()), "-np", str(ranks), "-H", f"localhost:{ranks}", "--gloo", sys.executable,
          *map(str, command)],

@@ -173,8 +173,8 @@ def test_another_process_predicts_the_same(tmp_path):
     model.save_weights(str(tmp_path / "x.weights.h5"))
     tf.train.Checkpoint(model=model).save(str(tmp_path / "point"))
     want = predictions(model)
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), str(root / "tests/python/lib")])
     subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, timeout=120,
         env={**os.environ, "PYTHONPATH": path},

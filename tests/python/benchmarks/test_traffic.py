@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 
 

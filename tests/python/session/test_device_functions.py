@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "build" / "release" / "tests" / "cpp" / "libhet_device_reference.so"
 
 
@@ -20,7 +20,7 @@ def test_lookup_and_apply_as_a_kernel_calls_them() -> None:
         pytest.skip(f"{library} is missing: build the C++ tests")
     # In a process of its own: a process has one such library.
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("device_functions_worker.py")), library],
+        [sys.executable, str(ROOT / "tests/python/lib/device_functions_worker.py"), library],
         capture_output=True,
         text=True,
         timeout=300,

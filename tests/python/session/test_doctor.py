@@ -10,7 +10,7 @@ import pytest
 
 from het_tf import doctor
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run_doctor(python=sys.executable, tree=ROOT, cwd="/"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TRAIN = """
 import het_tf, keras, numpy as np, pathlib, sys
 assert pathlib.Path(het_tf.__file__).is_relative_to(sys.prefix), het_tf.__file__

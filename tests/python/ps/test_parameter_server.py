@@ -314,7 +314,7 @@ def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
 
 
 def test_the_manual_begins_with_what_works(tmp_path):
-    manual = (Path(__file__).parents[2] / "docs/parameter-server.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
     (command,) = re.findall(r"^redis-server .*$", manual, re.MULTILINE)
     (block,) = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
     port = str(redis_lib.free_port())
@@ -332,7 +332,7 @@ def test_the_manual_begins_with_what_works(tmp_path):
 
 
 def test_the_login_of_the_manual_is_enough(tmp_path):
-    manual = (Path(__file__).parents[2] / "docs/parameter-server.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
     (rules,) = re.findall(
         r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
     )

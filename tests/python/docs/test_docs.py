@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = ["README.md", "docs/quickstart.md"]
 # Pages whose `console` blocks run, and what their Python takes for granted.
 CONSOLE_PAGES = {

@@ -9,7 +9,7 @@ import pathlib
 
 def load() -> ctypes.CDLL:
     """The library of the release build, or the one that HET_TESTING_LIB names."""
-    default = pathlib.Path(__file__).parents[2] / "build" / "release" / "libhet_testing.so"
+    default = pathlib.Path(__file__).parents[3] / "build" / "release" / "libhet_testing.so"
     path = pathlib.Path(os.environ.get("HET_TESTING_LIB", default))
     if not path.exists():
         raise FileNotFoundError(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SERVING = ROOT / "examples/serving"
 
 # The fields of TensorFlow Serving's messages that the files use, and a few beside them: its package would

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import horovod_lib
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "there is Horovod"),
 ]
-WORKER = Path(__file__).with_name("checkpoint_worker.py")
+WORKER = horovod_lib.LIB / "checkpoint_worker.py"
 
 
 def launch(case, place, ranks, said):
