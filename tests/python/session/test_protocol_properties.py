@@ -232,7 +232,7 @@ class Protocol(RuleBasedStateMachine):
 
 _scale = float(os.environ.get("HET_TEST_SCALE", "1"))
 
-TestProtocol = pytest.mark.slow(Protocol.TestCase)
+TestProtocol = pytest.mark.long(Protocol.TestCase)
 TestProtocol.settings = settings(
     max_examples=max(1, int(300 * _scale)),
     derandomize=_scale <= 1,
