@@ -30,10 +30,11 @@ void World::CheckConservation() {
       const Link& link = client(w).link(p);
       const uint64_t last =
           service_.WithPartition(p, [&](Partition& partition) { return partition.LastSeq(link.client); });
-      for (const PushFrame& frame : link.frames) {
+      for (const PushFrame& frame : link.log.frames()) {
         if (frame.seq <= last) continue;
-        for (const PushFrame::Section& s : frame.sections) {
-          for (size_t i = 0; i < s.keys.size(); ++i) found[{s.cache->schema().id(), s.keys[i]}] += s.ticks[i];
+        for (const TablePush& push : frame.tables) {
+          for (size_t i = 0; i < push.keys.size(); ++i)
+            found[{push.schema->id(), push.keys[i]}] += push.ticks[i];
         }
       }
     }
