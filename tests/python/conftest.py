@@ -3,6 +3,11 @@
 import pytest
 
 
+def pytest_collection_modifyitems(items):
+    """Files of servers and launches come first: a run in two processes then ends with small pieces."""
+    items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def fresh():
     """No tables, no Keras state, seeds set: before and after the test."""

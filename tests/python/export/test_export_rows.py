@@ -165,11 +165,7 @@ def test_what_evaluate_refuses(rng, tmp_path):
 @pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
-    for name, options in {
-        "a": {},
-        "b": {"rows": "int8"},
-        "c": {"format": "native"},
-    }.items():
+    for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
     checks = het_tf.serve_check(tmp_path, sample, model)
