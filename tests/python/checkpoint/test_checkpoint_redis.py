@@ -16,11 +16,7 @@ from het_tf import checkpoint
 from het_tf.python.checkpoint import reading
 from het_tf.python.session import native
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 @contextlib.contextmanager

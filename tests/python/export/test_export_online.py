@@ -24,7 +24,7 @@ from het_tf.python.ps import conf
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing()),
+    redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]

@@ -25,11 +25,6 @@ keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 # --- the index ----------------------------------------------------------------------------------------------
 
 KINDS = {

@@ -20,11 +20,6 @@ pytestmark = [pytest.mark.usefixtures("fresh")]
 keras = tf.keras
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def model_of(dim=16, name="item", **kwargs):
     config = het_tf.TableConfig(name, dim, **kwargs)
     ids = keras.Input((), dtype="int64", name="ids")
@@ -218,7 +213,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)

@@ -13,10 +13,7 @@ from checkpoint_lib import fit, model, tables, weights
 import het_tf
 from het_tf import checkpoint
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "there is Horovod"),
-]
+pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 
 
 @pytest.fixture(scope="module")

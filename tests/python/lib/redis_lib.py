@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import het_tf
@@ -170,6 +171,10 @@ def leave() -> None:
     """Tables are in this process again; what is unsent goes to the server, so it comes before its end."""
     het_tf.reset()
     het_tf.init(ps="")
+
+
+SERVER = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a server")
+MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need one
 
 
 @contextlib.contextmanager

@@ -20,11 +20,7 @@ from het_tf.python.ps.redis_server import LocalServer
 
 ROOT = Path(het_tf.__file__).parents[1]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 def test_one_server_from_up_to_down(tmp_path):

@@ -18,7 +18,7 @@ from het_tf.python.ps.redis_server import LocalServer
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
+    redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
 ]
 

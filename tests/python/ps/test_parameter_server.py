@@ -18,11 +18,7 @@ import tensorflow as tf
 
 import het_tf
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 # All optimizers at all bounds: protocol_test.cc and exactness_test.cc.
@@ -148,29 +144,23 @@ def test_killed_servers_that_write_through_lose_nothing(tmp_path):
     with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
         het_tf.init(ps=server.address)
         layer = redis_lib.counter(staleness=2, rows=9)
-        stop = threading.Event()
-        kills = 0
+        go = threading.Semaphore(0)
 
         def kill():
-            nonlocal kills
-            while not stop.wait(0.3):
+            for _ in range(4):
+                go.acquire()
                 server.kill()
                 server.start()
-                kills += 1
 
         killer = threading.Thread(target=kill)
         killer.start()
         expected = np.zeros(50)
         rng = np.random.default_rng(0)
-        begin = time.monotonic()
-        steps = 0
-        while kills < 4 and time.monotonic() < begin + 60:
-            steps += 1
-            x = rng.integers(0, 50, 20)
-            redis_lib.count(layer, x, expected)
-        stop.set()
+        for step in range(24):
+            if step % 6 == 3:
+                go.release()  # while this step and the next ones are on their way
+            redis_lib.count(layer, rng.integers(0, 50, 20), expected)
         killer.join()
-        assert kills >= 4 and steps > 20
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
 

@@ -15,11 +15,7 @@ import tensorflow as tf
 import het_tf
 from het_tf.python.session import native, runtime
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 @pytest.mark.parametrize(

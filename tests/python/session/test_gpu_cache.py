@@ -39,7 +39,7 @@ NOT_WITH_A_SERVER = {"a_layer_is_made_anew_from_its_config", "a_cache_of_so_many
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing())
+@redis_lib.SERVER
 @pytest.mark.parametrize("name", [name for name in gpu_checks.CHECKS if name not in NOT_WITH_A_SERVER])
 def test_on_a_gpu_with_a_parameter_server(outcome_with_a_server, name):
     text = outcome_with_a_server.get(name, "an earlier check ended the process")
