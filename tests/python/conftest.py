@@ -10,7 +10,7 @@ def fresh():
     import tensorflow as tf
 
     import het_tf
-    from het_tf.python.layer import registry
+    from het_tf.python.table import registry
 
     def clean():
         for namespace in {"", *registry.namespaces()}:

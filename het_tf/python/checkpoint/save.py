@@ -18,8 +18,8 @@ from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
-from het_tf.python.horovod import checks
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, scopes
+from het_tf.python.table import layer_state
 
 
 def save(
@@ -145,7 +145,11 @@ def namespace_of(model: Any, namespace: str | None) -> str:
     Raises:
       ValueError: The model's tables are in another one than that which is given, or in several.
     """
-    found = [] if model is None else list(dict.fromkeys(layer.namespace for layer in checks.layers(model)))
+    found = (
+        []
+        if model is None
+        else list(dict.fromkeys(layer.namespace for layer in layer_state.layers_of(model)))
+    )
     if len(found) > 1:
         raise ValueError(
             f"the tables of model {model.name!r} are in the namespaces {', '.join(map(repr, found))}, and a "
@@ -157,7 +161,7 @@ def namespace_of(model: Any, namespace: str | None) -> str:
             "dense weights would be saved without them"
         )
     if namespace is None:
-        return found[0] if found else runtime.current_namespace()
+        return found[0] if found else scopes.current_namespace()
     return namespace
 
 

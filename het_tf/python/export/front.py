@@ -19,10 +19,10 @@ from het_tf.python.checkpoint import keras as saving
 from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.rows import Filter, Source
-from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.callbacks import flush_all
-from het_tf.python.session import native, runtime
+from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
 
 keras = tf.keras
 
@@ -143,12 +143,12 @@ def export(
       RuntimeError: A layer is a copy whose tables belong to another layer, which still lives.
     """
     asked = redirect.Options(rows, unknown)
-    writes = checks.workers() == 1 or runtime.horovod().rank() == 0
+    writes = settings.workers() == 1 or settings.horovod().rank() == 0
     with _together("export_check"):
         layers = _check(model, format, asked, min_count, max_age, evaluate)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
-    if checks.workers() > 1:
+    if settings.workers() > 1:
         flush_all()
     result: Export | None = None
     with _together("export"):
@@ -261,7 +261,7 @@ def _check(
         raise ValueError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    layers = checks.layers(model)
+    layers = layer_state.layers_of(model)
     if not layers:
         raise ValueError(
             f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"

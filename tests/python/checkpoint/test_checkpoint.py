@@ -13,7 +13,7 @@ from checkpoint_lib import files, fit, layer, model, same, step, tables, train, 
 import het_tf
 from het_tf import checkpoint
 from het_tf.python.checkpoint import reading, rowfile, rows, writing
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 
 keras = tf.keras
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
@@ -551,7 +551,7 @@ def test_a_rank_that_fails_at_the_end_of_a_load_tells_the_others(tmp_path, monke
     def gone(_):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(runtime._settings, "hvd", Two)
+    monkeypatch.setattr(settings.current, "hvd", Two)
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)

@@ -13,7 +13,7 @@ import pytest
 
 from het_tf.python.checkpoint import compare, directory, manifest
 from het_tf.python.checkpoint.collective import Ranks
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 SPEC = {
     "name": "item", "dim": 4, "seed": 0, "l2": 0.0, "max_norm": 0.0,
@@ -408,7 +408,7 @@ class Played:
 def played(monkeypatch):
     def play(other, me=0):
         hvd = Played(other, me)
-        monkeypatch.setattr(runtime._settings, "hvd", hvd)
+        monkeypatch.setattr(settings.current, "hvd", hvd)
         return hvd
 
     return play

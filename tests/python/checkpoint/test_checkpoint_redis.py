@@ -184,7 +184,7 @@ def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, s
     path = checkpoint.save(tmp_path)
     native.call("HetLoadBegin", "", '{"loader": "gone", "seconds": 8}')
     native.call("HetReset", "")  # as if its process had died
-    het_tf.python.layer.registry.forget("")
+    het_tf.python.table.registry.forget("")
     layer("t")
     with pytest.raises((RuntimeError, ValueError), match="gone loads since"):
         checkpoint.restore(path)

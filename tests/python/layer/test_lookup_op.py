@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 
@@ -322,7 +322,7 @@ def test_batches_that_many_threads_share():
         out = features.lookup(ids, training=True)
         features.apply(out.token, [ids], [grads])
         results.append(features.lookup(np.arange(5000)).rows[0].numpy())
-    native.call("HetSetThreads", runtime._settings.threads_set)
+    native.call("HetSetThreads", settings.current.threads_set)
     want = np.zeros((5000, 4), np.float32)
     np.subtract.at(want, ids, grads)
     for rows in results:

@@ -23,8 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import device, registry
-from het_tf.python.session import native, runtime
+from het_tf.python.session import connection, native
+from het_tf.python.table import device, registry
 
 keras = tf.keras
 KERAS_3 = hasattr(keras, "ops")
@@ -190,7 +190,7 @@ def an_op_may_run_where_the_cache_is_not():
     for place, other in (("cpu", "/device:GPU:0"), ("gpu", "/device:CPU:0")):
         layer = embedding(place)
         train(layer, ids[0])
-        call = layer._het_call
+        call = layer._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
         with tf.device(other):
             out = native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, training=True, **attributes)
@@ -438,7 +438,7 @@ def bad_inputs_are_refused_as_on_the_cpu():
         layer = embedding(place)
         train(layer, tf.constant([1, 2], tf.int64))
         before = table_of(place)[1]
-        call = layer._het_call
+        call = layer._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
         ids = [tf.constant([1, 2], tf.int64)]
         said = []
@@ -516,7 +516,7 @@ def main():
     tf.debugging.set_log_device_placement(True)  # for devices_of
     tf.config.set_soft_device_placement(True)
     device.start()
-    runtime.connect()
+    connection.connect()
     outcome = {}
     for name in names:
         outcome[name] = "the process ended in it"
