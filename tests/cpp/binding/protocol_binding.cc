@@ -1,4 +1,4 @@
-// A protocol world (tests/cpp/testing/world.h) for ctypes; the other side is
+// A protocol world (tests/cpp/testing/world/world.h) for ctypes; the other side is
 // tests/python/session/test_protocol_properties.py.
 //
 // Lookups are numbered steps: begun, finished when their answers have come, and written or forgotten. Calls
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cpp/testing/world.h"
+#include "tests/cpp/testing/world/world.h"
 
 #define HET_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.long
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
@@ -233,7 +234,6 @@ def test_order_takes_every_row_once_an_epoch() -> None:
 # --- the whole
 
 
-@pytest.mark.slow
 def test_one_worker_at_staleness_0_is_a_model_that_keras_fits() -> None:
     import tensorflow as tf
 
@@ -282,7 +282,6 @@ def test_one_worker_at_staleness_0_is_a_model_that_keras_fits() -> None:
         assert np.std(theirs) > 0.05
 
 
-@pytest.mark.slow
 def test_quick_mode_writes_figures_that_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark("accuracy_models")
     monkeypatch.setattr(accuracy, "PLACE", tmp_path / "kept")

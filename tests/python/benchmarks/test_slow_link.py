@@ -20,6 +20,7 @@ from typing import Any
 import horovod_lib
 import pytest
 
+pytestmark = pytest.mark.long
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
@@ -349,7 +350,6 @@ def test_every_table_has_its_place_in_the_docs_and_says_when_it_was_not_run() ->
         assert write({})[0].startswith("Not run yet")
 
 
-@pytest.mark.long
 @pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "there is Horovod")
 @pytest.mark.parametrize("how", [pytest.param("namespaces", marks=needs_namespaces), "relay"])
 def test_a_small_run_from_its_workers_to_its_tables(how: str, tmp_path: Path) -> None:

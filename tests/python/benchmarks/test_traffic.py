@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.long
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 
@@ -391,7 +392,6 @@ def test_what_reads_may_miss() -> None:
     assert goals.missed_at_most(run | {"bound": "unbounded"}) is None
 
 
-@pytest.mark.slow
 def test_a_small_sweep_from_its_runs_to_its_table(tmp_path: Path) -> None:
     out = tmp_path / "traffic.json"
     words = ["--quick", "--only", "dims", "--samples", "32768", "--out", str(out)]

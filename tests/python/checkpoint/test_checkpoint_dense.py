@@ -12,7 +12,7 @@ import het_tf
 from het_tf.python.checkpoint import dense
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
 def make(units=3, optimizer="adam", names=(None, None), table="item"):

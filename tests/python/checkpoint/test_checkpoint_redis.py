@@ -41,6 +41,7 @@ def store(place, shards):
             yield cluster
 
 
+@pytest.mark.long
 def test_4_shards_2_8_embedded_and_1_hold_the_same(tmp_path):
     """Values, slots, clocks, counts, times of last use; each store saves for the next, increments too."""
 
@@ -95,7 +96,10 @@ def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, 
     same(tables(), expected)
 
 
-@pytest.mark.parametrize("of", ["whole numbers", "RowWiseAdagrad", "Adam"])
+@pytest.mark.parametrize(
+    "of",
+    ["whole numbers", *(pytest.param(one, marks=pytest.mark.long) for one in ("RowWiseAdagrad", "Adam"))],
+)
 def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
     whole = of == "whole numbers"
     found = []
@@ -136,6 +140,7 @@ def test_caches_of_the_process_believe_nothing_after_a_restore(tmp_path, server)
     same(tables(), saved)
 
 
+@pytest.mark.long
 def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, monkeypatch):
     call = native.call
     with redis_lib.running(tmp_path / "server") as server:
@@ -156,6 +161,7 @@ def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, mon
         assert checkpoint.verify(tmp_path / "c").path == path
 
 
+@pytest.mark.long
 def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
     """The mark of the load would end after three seconds; the load takes six, and renews it."""
     het_tf.init(ps=server.address)
@@ -178,6 +184,7 @@ def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
     assert sum(begun) > 2
 
 
+@pytest.mark.long
 def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, server):
     het_tf.init(ps=server.address)
     train(layer("t"), end=3)
@@ -200,6 +207,7 @@ def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, s
     assert saved is not None and len(saved["t"]["ids"])
 
 
+@pytest.mark.long
 def test_an_increment_after_a_server_came_back_from_an_older_state(tmp_path):
     """The lost updates come again with other gradients: the clocks are the base's, the rows are not."""
     with store(tmp_path / "server", 1) as server:

@@ -148,7 +148,7 @@ def test_bad_data_names(data: str, message: str) -> None:
     assert message in fails("deepfm", "--data", data)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bad_line_is_named(tsv: Path, tmp_path: Path) -> None:
     lines = tsv.read_text().splitlines(keepends=True)
     for name, at in (("early.txt", 20), ("late.txt", len(lines))):
@@ -170,7 +170,7 @@ def test_wide_deep_on_census_without_an_installed_package() -> None:
         assert part in output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_deepfm_on_movielens_without_a_cache() -> None:
     output = succeed(
         "deepfm", "--data", "movielens", "--epochs", 1, "--cache-rows", "none", "--optimizer", "adam"
@@ -179,7 +179,7 @@ def test_deepfm_on_movielens_without_a_cache() -> None:
     assert "deepfm/linear" in output and "found in the cache" not in output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.tf215
 def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
     import tensorflow as tf
@@ -222,7 +222,7 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     assert "cannot be made" in fails("wide_deep", *arguments[:-1], place / "saved_model.pb")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wide_deep_on_a_criteo_file(tsv: Path, tmp_path: Path) -> None:
     packed = tmp_path / "train.txt.gz"
     packed.write_bytes(gzip.compress(tsv.read_bytes()))
@@ -230,7 +230,7 @@ def test_wide_deep_on_a_criteo_file(tsv: Path, tmp_path: Path) -> None:
     assert test_auc(succeed("wide_deep", "--data", f"criteo:{packed}", *arguments)) > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_keras_side() -> None:
     output = succeed("wide_deep", "--embedding", "keras", "--epochs", 1, "--hidden", "none", "--seed", 2)
     assert test_auc(output) > 0.88

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
 SERVING = ROOT / "examples/serving"
 
@@ -132,7 +133,6 @@ def exported(fresh, tmp_path):
 SAMPLES = [{"item": 2**62, "history": [1, 2, 3]}, {"item": -5, "history": [4, 4, 4]}]
 
 
-@pytest.mark.slow
 def test_a_request_of_the_client_fits_a_real_signature(exported):
     import tensorflow as tf
 
@@ -153,7 +153,6 @@ def test_a_request_of_the_client_fits_a_real_signature(exported):
             client.body(bad)
 
 
-@pytest.mark.slow
 def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
     import tensorflow as tf
 

@@ -18,7 +18,7 @@ ROOT = Path(het_tf.__file__).parent.parent
 DEADLINE = 120  # seconds of a whole job; it takes about 20
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing()),
 ]
 

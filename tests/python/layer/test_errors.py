@@ -15,7 +15,7 @@ import het_tf
 from het_tf.python.session import native
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 PACKAGE = Path(het_tf.__file__).resolve().parent
 
@@ -210,8 +210,7 @@ def memory(more):
 
 
 @pytest.mark.parametrize("more_options", [{}, {"cache": het_tf.Cache(rows=100_000)}])
-@pytest.mark.parametrize("room", [0, 10_000, 100_000, 1_000_000])
-def test_memory_ends_while_a_table_grows(room, more_options):
+def test_memory_ends_while_a_table_grows(more_options):
     """The step fails with RESOURCE_EXHAUSTED, no row changes, and the next one works."""
     layer = embedding(16, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", **more_options)
     ids = tf.range(20000, dtype=tf.int64)
@@ -222,7 +221,7 @@ def test_memory_ends_while_a_table_grows(room, more_options):
         tape.gradient(loss, layer.trainable_variables)
 
     step(ids[:10])
-    with memory(room), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
+    with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
         step(ids)
     np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-1, -1, 0, 0])
     assert het_tf.table("t").size == 10
@@ -263,12 +262,11 @@ def fake_tensorflow(directory, source):
     return [directory, PACKAGE.parent]
 
 
-@pytest.mark.parametrize("version", ["2.14.1", "2.22.0", "3.0.0"])
-def test_an_unsupported_tensorflow(tmp_path, version):
-    code, line = use_in_a_process(fake_tensorflow(tmp_path, f'__version__ = "{version}"'))
+def test_an_unsupported_tensorflow(tmp_path):
+    code, line = use_in_a_process(fake_tensorflow(tmp_path, '__version__ = "2.14.1"'))
     assert code != 0
     assert line == (
-        f"ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not {version}; "
+        "ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not 2.14.1; "
         "run: pip install tensorflow-cpu==2.21.0"
     )
 
@@ -289,14 +287,12 @@ def package_without_library(tmp_path):
     return tmp_path
 
 
-def test_the_native_library_is_missing(package_without_library):
+@pytest.mark.slow
+def test_the_native_library_is_missing_or_broken(package_without_library):
     code, line = use_in_a_process([package_without_library])
     assert code != 0
     assert line.startswith("ImportError: het_tf's native library ")
     assert line.endswith("/het_tf/lib/libhet_tf.so is missing; run `make build` in the source tree")
-
-
-def test_the_native_library_is_broken(package_without_library):
     (package_without_library / "het_tf" / "lib").mkdir()
     (package_without_library / "het_tf" / "lib" / "libhet_tf.so").write_bytes(b"no library")
     code, line = use_in_a_process([package_without_library])

@@ -106,24 +106,6 @@ def test_tf_data_and_train_on_batch():
     assert het_tf.table("item").applies == 5
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_custom_loop(eagerly):
-    model = functional()
-    optimizer = keras.optimizers.Adam(0.01)
-
-    def train(ids, labels):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(ids, training=True) - labels) ** 2)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    run = train if eagerly else tf.function(train)
-    data = tf.data.Dataset.from_tensor_slices(batch()).batch(8).repeat(5)
-    losses = [float(run(ids, labels)) for ids, labels in data]
-    assert losses[-1] < losses[0]
-
-
 def test_one_op_serves_all_features():
     layer = collection()
     run = tf.function(lambda ids: layer(ids, training=False))
@@ -315,31 +297,6 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
 
 
 # --- caches, callbacks, threads -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [
-    {"staleness": 0},
-    {"staleness": None},
-    {"staleness": 5, "policy": "lfu"},
-    {"pull_bound": 0, "push_bound": None, "policy": "light_lfu"},
-    {"rows": 0},
-    {"rows": 3, "admit_after": 2},
-])  # fmt: skip
-def test_a_cache_changes_nothing_for_one_worker(options):
-    ids, labels = batch(64)
-    results = []
-    for cache in (None, het_tf.Cache(**{"rows": 8, **options})):
-        het_tf.reset()
-        keras.utils.set_random_seed(0)
-        item = het_tf.TableConfig("item", 4, optimizer=het_tf.optimizers.Adam(0.01))
-        layer = het_tf.keras.EmbeddingCollection({"item": het_tf.FeatureConfig(item)}, cache=cache)
-        x = keras.Input((), dtype="int64")
-        model = keras.Model(x, keras.layers.Dense(1)(layer({"item": x})["item"]))
-        model.compile("sgd", "mse")
-        model.fit(ids["item"], labels, batch_size=8, epochs=3, verbose=0, shuffle=False)
-        results.append(het_tf.table("item").to_numpy())
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-5, atol=1e-6)
 
 
 def test_cache_options_reach_the_core():

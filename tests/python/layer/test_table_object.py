@@ -9,7 +9,7 @@ import tensorflow as tf
 import het_tf
 from het_tf.python.session import native
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 MODES = [{}, {"cache": het_tf.Cache(rows=4, staleness=3)}]
 

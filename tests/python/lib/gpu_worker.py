@@ -147,24 +147,6 @@ def steps_equal_those_on_the_cpu():
 
 
 @check
-def steps_through_a_cache_that_is_too_small():
-    for staleness in (0, 3, None):
-        layers = {
-            place: embedding(place, cache={"rows": 64, "staleness": staleness}, optimizer="adam")
-            for place in PLACES
-        }
-        rng = np.random.default_rng(2)
-        for step in range(8):
-            ids = tf.constant(rng.integers(0, 400, size=(150,)))
-            rows = {place: train(layers[place], ids, step) for place in PLACES}
-            same(rows["cpu"].numpy(), rows["gpu"].numpy(), exact=False)
-        compare_tables(exact=False)
-        cache = het_tf.Table("t", namespace="gpu").stats()["cache"]
-        assert cache["rows"] <= 64 + 31, cache
-        fresh()
-
-
-@check
 def both_ops_run_on_the_device_in_a_function():
     layers = {place: embedding(place) for place in PLACES}
 
@@ -338,37 +320,6 @@ def weights_and_checkpoints_come_back():
 
 
 @check
-def a_saved_model_comes_back():
-    with tempfile.TemporaryDirectory() as folder:
-        file = f"{folder}/model.keras"
-        model, _ = fitted("gpu")
-        with elsewhere():
-            before = model.predict(data()[0], verbose=0)
-            model.save(file)
-        del model
-        fresh()
-        with elsewhere(), het_tf.namespace("gpu"):
-            again = keras.models.load_model(file)
-            same(before, again.predict(data()[0], verbose=0), exact=False)
-            assert again.layers[0].get_config()["cache"]["device"] == "gpu"
-            again.fit(*data(), batch_size=16, epochs=1, verbose=0)
-        assert het_tf.Table("t", namespace="gpu").stats()["cache"]["device"] == "gpu"
-
-
-@check
-def the_export_is_equal():
-    with tempfile.TemporaryDirectory() as folder:
-        model, _ = fitted("gpu")
-        with elsewhere():
-            expected = model.predict(data()[0], verbose=0)
-            het_tf.export(model, f"{folder}/1")
-            served = tf.saved_model.load(f"{folder}/1").signatures["serving_default"]
-            (name,) = served.structured_input_signature[1]
-            (answer,) = served(**{name: tf.constant(data()[0])}).values()
-        np.testing.assert_allclose(expected, answer.numpy(), rtol=1e-5, atol=1e-6)
-
-
-@check
 def a_layer_is_made_anew_from_its_config():
     layer = embedding("gpu", cache={"rows": 100})
     config = layer.get_config()
@@ -402,30 +353,6 @@ def a_cache_of_so_many_bytes():
             table="u",
             cache=het_tf.Cache(device="gpu", bytes=9),
         )
-
-
-@check
-def rows_that_change_behind_the_cache():
-    layers = {place: embedding(place) for place in PLACES}
-    tables = {place: het_tf.Table("t", namespace=place) for place in PLACES}
-    ids = tf.constant([1, 2, 3, 4, 1], tf.int64)
-
-    def step(seed):
-        rows = {place: train(layers[place], ids, seed) for place in PLACES}
-        same(rows["cpu"].numpy(), rows["gpu"].numpy())
-        compare_tables()
-
-    step(1)
-    for change in (
-        lambda table: table.assign([2, 9], np.full([2, 8], 5, "float32")),
-        lambda table: table.remove([1, 77]),
-        lambda table: native.call("HetRefresh", table.namespace),
-        lambda table: table.clear(),
-    ):
-        for place in PLACES:
-            change(tables[place])
-        same(layers["cpu"](ids).numpy(), layers["gpu"](ids).numpy())
-        step(2)
 
 
 # --- what is refused ------------------------------------------------------------------------------

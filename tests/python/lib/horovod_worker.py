@@ -1,12 +1,10 @@
-"""What the ranks of the tests run: `horovodrun -np 2 python horovod_worker.py CASE ...`."""
+"""What ranks run to train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -115,7 +113,7 @@ def union(ranks):
 
 
 def exact(hvd, out):
-    """Bulk-synchronous training of all cells."""
+    """Bulk-synchronous training of all cells; what each rank ends with is in OUT/RANK.npz."""
     rank, ranks = hvd.rank(), hvd.size()
     found = {}
     for name, cell in CELLS.items():
@@ -123,7 +121,8 @@ def exact(hvd, out):
         fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
         het_tf.horovod.flush_all()
         found |= result(model, name)
-    np.savez(Path(out) / f"{rank}.npz", **found)
+    out.mkdir(exist_ok=True)
+    np.savez(out / f"{rank}.npz", **found)
 
 
 # --- the ways to train ------------------------------------------------------------------------------------
@@ -335,8 +334,9 @@ def refusals(hvd):
     print("wrong ways are refused")
 
 
-def die(hvd, victim, how):
+def die(hvd, place, victim_and_how):
     """One rank ends in the middle of training."""
+    victim, _, how = victim_and_how.partition(":")
     model = functional("dying", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse")
     ids, x, y = part(2, hvd.rank())
@@ -350,16 +350,3 @@ def die(hvd, victim, how):
 
     model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[
         het_tf.callbacks.Broadcast(), End()])  # fmt: skip
-
-
-def main():
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    het_tf.init(hvd=hvd)
-    globals()[sys.argv[1]](hvd, *sys.argv[2:])
-    print(f"rank {hvd.rank()} is done")
-
-
-if __name__ == "__main__":
-    main()

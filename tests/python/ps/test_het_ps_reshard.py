@@ -18,7 +18,7 @@ from het_tf.python.ps.address import Place
 from het_tf.python.ps.redis_server import LocalServer
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
     pytest.mark.usefixtures("fresh"),
 ]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import threading
 import time
 from pathlib import Path
 
@@ -119,24 +116,6 @@ def test_a_checkpoint_lets_kept_pushes_go(server):
     assert het_tf.table("t").stats()["cache"]["dropped_pushes"] == 0
     redis_lib.train(layer, 20)
     assert het_tf.table("t").stats()["cache"]["dropped_pushes"] > 0
-
-
-def test_a_server_that_is_slow_to_connect_holds_nobody_else_up(tmp_path):
-    """Connecting to a server that stands still takes seconds; another namespace goes on meanwhile."""
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address, deadline=8)
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=None)
-        )
-        redis_lib.train(layer, 1)  # all rows are in the cache now
-        os.kill(server.process.pid, signal.SIGSTOP)
-        other = threading.Thread(target=native.call, args=("HetTableNames", "other"))
-        other.start()
-        time.sleep(0.2)
-        redis_lib.train(layer, 1)
-        assert other.is_alive()
-        os.kill(server.process.pid, signal.SIGCONT)
-        other.join()
 
 
 def test_no_server_there(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def outcome_with_a_server(tmp_path_factory, shared_server):
 NOT_WITH_A_SERVER = {"a_layer_is_made_anew_from_its_config", "a_cache_of_so_many_bytes"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing())
 @pytest.mark.parametrize("name", [name for name in gpu_worker.CHECKS if name not in NOT_WITH_A_SERVER])
 def test_on_a_gpu_with_a_parameter_server(outcome_with_a_server, name):

@@ -1,6 +1,6 @@
 """The clock protocol under schedules that hypothesis makes up, and makes short when one fails.
 
-The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world.h. Here
+The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world/world.h. Here
 stand the rules that hypothesis chooses from, and a second oracle of read-my-updates that is independent of
 the C++ one.
 
@@ -232,7 +232,7 @@ class Protocol(RuleBasedStateMachine):
 
 _scale = float(os.environ.get("HET_TEST_SCALE", "1"))
 
-TestProtocol = pytest.mark.slow(Protocol.TestCase)
+TestProtocol = pytest.mark.long(Protocol.TestCase)
 TestProtocol.settings = settings(
     max_examples=max(1, int(300 * _scale)),
     derandomize=_scale <= 1,
