@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.checkpoint import dense, manifest
+from het_tf.python.checkpoint import manifest
+from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
 

@@ -11,11 +11,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint import dense, writing
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import writing
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.model import dense
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native, scopes
