@@ -61,7 +61,7 @@ def test_the_table_as_an_object(server):
     assert table.size == 0
     assert not np.array_equal(table.lookup([-7]), [[2, 2, 2]]), "the cache has noticed"
     table.drop()
-    assert het_tf.python.layer.table.tables() == []
+    assert het_tf.python.table.table.tables() == []
 
 
 def test_reset_ends_the_connections_though_a_graph_lives_on(server):

@@ -6,16 +6,16 @@ import tensorflow as tf
 from played_lib import Played
 
 import het_tf
-from het_tf.python.layer import cache as cache_lib
-from het_tf.python.layer import registry
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import registry
 
 
 @pytest.fixture
 def workers(fresh, monkeypatch):
     """A job whose number of workers the test sets; only the size is asked for."""
     made = Played(ranks=3)
-    monkeypatch.setattr(runtime._settings, "hvd", made)
+    monkeypatch.setattr(settings.current, "hvd", made)
     return made
 
 

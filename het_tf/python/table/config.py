@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from het_tf.python.layer import initializers, optimizers
-from het_tf.python.layer.spec import check_number, integer
 from het_tf.python.session import native
+from het_tf.python.table import initializers, optimizers
+from het_tf.python.table.spec import check_number, integer
 
 COMBINERS = ("sum", "mean", "sqrtn")
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.crc32c import crc32c
-from het_tf.python.horovod import checks
 from het_tf.python.layer import owner
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
 
 FILE = "dense.safetensors"
 _CHUNK = 16 << 20  # bytes that are read at a time
@@ -76,13 +76,13 @@ def variables_of(model: Any) -> list[Live]:
         )
     optimizer: Any = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in checks.layers(model):
+        for layer in layer_state.layers_of(model):
             owner.before_build(layer, optimizer)
         optimizer.build(model.trainable_variables)
         optimizer.built = True
     apart = {id(one) for one in getattr(model, "metrics_variables", [])}
     apart |= {id(one) for metric in model.metrics for one in metric.variables}
-    apart |= {id(layer._het_anchor) for layer in checks.layers(model)}
+    apart |= {id(layer.anchor) for layer in layer_state.layers_of(model)}
     of_optimizer = getattr(optimizer, "variables", [])
     of_optimizer = of_optimizer() if callable(of_optimizer) else of_optimizer
     apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}

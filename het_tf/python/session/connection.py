@@ -1,44 +1,22 @@
-"""What holds for the whole process: the namespace, the scale of gradients, the engine's threads."""
+"""`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import numbers
 import os
 import sys
-from collections.abc import Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python.session import native
+from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.session.scopes import checked_namespace, current_namespace
 
 GRADIENT_SCALES = ("mean", "sum")
-# Of a cache without a size, whose tables are at a parameter server or which is on a GPU.
-SERVER_CACHE_ROWS = 1 << 18
 
 _DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
              "timeout": 10.0, "deadline": 60.0}  # fmt: skip
-
-
-@dataclass
-class _Settings:
-    namespace: str = ""
-    threads: int | None = None  # None: as TensorFlow's intra-op threads
-    threads_set: int = 0  # what the engine was told last
-    gradient_scale: str = "mean"
-    accumulate: bool = False
-    hvd: Any = None
-    ps: str | None = None  # None: HET_PS has not been looked at yet
-    ps_options: str = "{}"  # of ps/client/remote_options.h
-
-
-_settings = _Settings()
-_namespace: ContextVar[str | None] = ContextVar("het_tf_namespace", default=None)
-_updates: ContextVar[bool] = ContextVar("het_tf_updates", default=True)
 
 
 def init(
@@ -102,17 +80,47 @@ def init(
         raise ValueError(f"accumulate is {accumulate!r}; give True or False")
     if ps is not None and not isinstance(ps, str):
         raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
-    if threads is not None:
-        whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
-        if not whole or not 1 <= threads <= 2**31 - 1:
-            raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
-        threads = int(threads)
+    threads = _checked_threads(threads)
     hvd = _checked_horovod(hvd)
     address = os.environ.get("HET_PS", "") if ps is None else ps
     if durability != "applied" and not address:
         raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
-    given = {"durability": durability, "min_replicas": min_replicas, "keep_bytes": keep_bytes,
-             "timeout": timeout, "deadline": deadline}  # fmt: skip
+    options = _remote_options(
+        durability=durability, min_replicas=min_replicas, keep_bytes=keep_bytes, timeout=timeout,
+        deadline=deadline,
+    )  # fmt: skip
+    if hvd is None:
+        _refuse_ranks()
+    elif settings.is_elastic_job():
+        _require_address(address)  # nothing collective: workers that come later call this alone
+    elif hvd.size() > 1:
+        equal = {
+            "gradient_scale": gradient_scale,
+            "accumulate": accumulate,
+            "namespace": namespace,
+            "options": options,
+        }
+        address = _agree(hvd, ps, address, equal)
+    _connect(address, checked_namespace(namespace), options)
+    settings.current.hvd = hvd
+    settings.current.gradient_scale = gradient_scale
+    settings.current.accumulate = accumulate
+    settings.current.namespace = namespace
+    settings.current.threads = threads
+    update_threads()
+
+
+def _checked_threads(threads: int | None) -> int | None:
+    if threads is None:
+        return None
+    whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
+    if not whole or not 1 <= threads <= 2**31 - 1:
+        raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
+    return int(threads)
+
+
+def _remote_options(**given: Any) -> str:
+    """The options of ps/client/remote_options.h that are not the default, as JSON, checked by the core."""
     changed = {
         name: _plain(value)
         for name, value in given.items()
@@ -120,25 +128,7 @@ def init(
     }
     options = json.dumps(changed, default=str)  # the core refuses such a value by its name
     native.call("HetCheckOptions", options)
-    if hvd is None:
-        _refuse_ranks()
-    elif _is_elastic():
-        _require_address(address)  # nothing collective: workers that come later call this alone
-    elif hvd.size() > 1:
-        settings = {
-            "gradient_scale": gradient_scale,
-            "accumulate": accumulate,
-            "namespace": namespace,
-            "options": options,
-        }
-        address = _agree(hvd, ps, address, settings)
-    _connect(address, _checked(namespace), options)
-    _settings.hvd = hvd
-    _settings.gradient_scale = gradient_scale
-    _settings.accumulate = accumulate
-    _settings.namespace = namespace
-    _settings.threads = threads
-    update_threads()
+    return options
 
 
 def _plain(value: Any) -> Any:
@@ -190,20 +180,30 @@ def _require_address(address: str) -> None:
         )
 
 
-def _agree(hvd: Any, ps: str | None, address: str, settings: dict[str, Any]) -> str:
+def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str:
+    """The address of the tables for all ranks; `equal`: what else they must have been given alike."""
     if ps == "":
         raise ValueError(
             f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank '
             "would train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an "
             "address"
         )
-    from het_tf.python.horovod import server  # needs the client library of Redis
+    from het_tf.python.ps import job_server  # takes redis-py, which one worker does not need
 
-    return server.agree(hvd, address, settings)
+    return job_server.agree(hvd, address, equal, _leave_the_job)
+
+
+def _leave_the_job() -> None:
+    settings.leave()
+    hvd = settings.horovod()
+    if hvd is not None:
+        # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not when
+        # rank 0 has waited for all others.
+        hvd.shutdown()
 
 
 def _connect(address: str, namespace: str, options: str = "{}") -> None:
-    if address != (_settings.ps or "") or (address and options != _settings.ps_options):
+    if address != (settings.current.ps or "") or (address and options != settings.current.ps_options):
         try:
             native.call("HetConnectWith", address, options)
         except RuntimeError as error:
@@ -214,137 +214,23 @@ def _connect(address: str, namespace: str, options: str = "{}") -> None:
             try:
                 native.call("HetTableNames", namespace)  # connects
             except Exception:
-                native.call("HetConnectWith", _settings.ps or "", _settings.ps_options)
+                native.call("HetConnectWith", settings.current.ps or "", settings.current.ps_options)
                 raise
-    _settings.ps, _settings.ps_options = address, options
+    settings.current.ps, settings.current.ps_options = address, options
 
 
 def connect() -> None:
     """Follows HET_PS if nobody has called init(); called before the first table is made."""
-    if _settings.hvd is None:
+    if settings.current.hvd is None:
         _refuse_ranks()
-    if _settings.ps is None:
+    if settings.current.ps is None:
         _connect(os.environ.get("HET_PS", ""), current_namespace())
-
-
-def leave() -> None:
-    """At the end: sends what caches hold back, and forgets all tables."""
-    from het_tf.python.layer import registry, table
-
-    for name in registry.namespaces():
-        table.reset(name)
-
-
-def horovod() -> Any:
-    """The module horovod.tensorflow that init() was given, or None."""
-    return _settings.hvd
-
-
-def parameter_server() -> str:
-    """Address of the parameter server, with its login; "" when tables live in this process."""
-    return _settings.ps or ""
-
-
-def default_cache_rows(place: str) -> int | None:
-    """Rows of a cache without a size, None: no cache; a table at a parameter server always has a cache.
-
-    Args:
-      place: Where the cache is: "cpu" or "gpu".
-    """
-    return SERVER_CACHE_ROWS if _settings.ps or place == "gpu" else None
 
 
 def update_threads() -> None:
     """Tells the engine how many threads TensorFlow has been given, if that has changed."""
-    threads = _settings.threads or tf.config.threading.get_intra_op_parallelism_threads()
+    threads = settings.current.threads or tf.config.threading.get_intra_op_parallelism_threads()
     threads = threads or len(os.sched_getaffinity(0))
-    if threads != _settings.threads_set:
+    if threads != settings.current.threads_set:
         native.call("HetSetThreads", threads)
-        _settings.threads_set = threads
-
-
-def workers() -> int:
-    """The number of workers now."""
-    return 1 if _settings.hvd is None else int(_settings.hvd.size())
-
-
-def _is_elastic() -> bool:
-    return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
-
-
-def elastic() -> bool:
-    """Whether the number of workers may change while the process lives."""
-    return _settings.hvd is not None and _is_elastic()
-
-
-def several_workers() -> bool:
-    """Whether a graph that is traced now is one of several workers', now or when they have become more."""
-    return elastic() or workers() > 1
-
-
-def accumulates() -> bool:
-    """Whether the gradients of a step are summed over the workers before one of them updates a row."""
-    return _settings.accumulate and several_workers()
-
-
-def gradient_scale() -> Any:
-    """What the gradients of rows are multiplied by: 1 / workers, or 1.
-
-    A float, or in an elastic job a float32 scalar that is computed when the graph runs.
-    """
-    if _settings.hvd is None or _settings.gradient_scale == "sum":
-        return 1.0
-    if elastic():
-        return 1.0 / tf.cast(_settings.hvd.size_op(), tf.float32)
-    return 1.0 / workers()
-
-
-def _checked(name: str) -> str:
-    if not isinstance(name, str) or "\0" in name:
-        raise ValueError(f"namespace is {name!r}; it must be a string without NUL")
-    return name
-
-
-def current_namespace() -> str:
-    """The namespace that a layer made now would belong to; "" is the default one."""
-    name = _namespace.get()
-    return _settings.namespace if name is None else name
-
-
-@contextlib.contextmanager
-def namespace(name: str) -> Iterator[None]:
-    """Layers made inside belong to the namespace `name`: their tables are apart from equally named others.
-
-    This is how a second copy of a model gets tables of its own:
-
-        with het_tf.namespace("copy"):
-            copy = keras.models.clone_model(model)
-
-    Args:
-      name: Any string; "" is the default namespace.
-    """
-    token = _namespace.set(_checked(name))
-    try:
-        yield
-    finally:
-        _namespace.reset(token)
-
-
-@contextlib.contextmanager
-def no_update() -> Iterator[None]:
-    """Layers called inside give rows without a gradient, also while training: nothing trains a table.
-
-    Use it for penalties, saliency maps and second forward passes in training mode. The gradient of a lookup
-    *is* the update of the table, whichever variables a `tf.GradientTape` is asked about. In a `tf.function`
-    it holds for the calls that are traced inside.
-    """
-    token = _updates.set(False)
-    try:
-        yield
-    finally:
-        _updates.reset(token)
-
-
-def updates_enabled() -> bool:
-    """False inside of no_update()."""
-    return _updates.get()
+        settings.current.threads_set = threads

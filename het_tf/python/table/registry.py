@@ -12,19 +12,25 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from het_tf.python.layer import device, optimizers
-from het_tf.python.layer.cache import LayerCache
-from het_tf.python.layer.config import TableConfig
-from het_tf.python.session import native, runtime
+from het_tf.python.session import connection, native, settings
+from het_tf.python.table import device, optimizers
+from het_tf.python.table.cache import LayerCache
+from het_tf.python.table.config import TableConfig
 
 
 @dataclass
 class Entry:
-    """One table of this process."""
+    """One table of this process.
+
+    Attributes:
+      config: As the first of its layers has declared it.
+      users: The layers that read it, and how each caches it.
+      states: What checkpoints of TensorFlow know of it, of copies apart (checkpoint/keras/bundle.py).
+    """
 
     config: TableConfig
-    users: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # layers
-    states: dict[bool, Any] = field(default_factory=dict)  # what checkpoints of TensorFlow know of it
+    users: weakref.WeakKeyDictionary[Any, LayerCache] = field(default_factory=weakref.WeakKeyDictionary)
+    states: dict[bool, Any] = field(default_factory=dict)
 
 
 _entries: dict[tuple[str, str], Entry] = {}
@@ -58,15 +64,15 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any) -
         it, another learning rate; `bytes` of the cache are too few for the smallest cache.
       MemoryError: The cache does not fit into the GPU.
     """
-    runtime.update_threads()
-    runtime.connect()
+    connection.update_threads()
+    connection.connect()
     spec = json.dumps({**config.spec, "limits": config.limits})
     try:
         native.call(
             "HetCreateTable",
             namespace,
             spec,
-            cache.to_json(spec, runtime.default_cache_rows(cache.place)),
+            cache.to_json(spec, settings.default_cache_rows(cache.place)),
         )
     except MemoryError as error:
         if cache.place == "cpu":
@@ -86,7 +92,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any) -
             )
     if not entry.users:
         entry.config = config
-    entry.users.add(user)
+    entry.users[user] = cache
 
 
 def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
@@ -105,9 +111,8 @@ def follow_workers() -> None:
       ValueError: There are too many workers for a layer's total_staleness.
     """
     for (namespace, name), entry in list(_entries.items()):
-        for layer in list(entry.users):
-            cache = layer._het_cache
-            cache.follow(runtime.workers())
+        for cache in list(entry.users.values()):
+            cache.follow(settings.workers())
             if cache.given.total_staleness is not None:
                 pull, push = cache.pull_bound, cache.push_bound
                 native.call(

@@ -11,15 +11,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint import dense, writing
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import writing
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.model import dense
 from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
-from het_tf.python.horovod import checks
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, scopes
+from het_tf.python.table import layer_state
 
 
 def save(
@@ -73,37 +74,9 @@ def save(
                               "since": str(since.path if isinstance(since, Manifest) else since),
                               "model": model is not None})  # fmt: skip
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
-
-    pending: directories.Pending | None = None  # rank 0 has it
-    base: list[Manifest] = []
-    info: dict[str, Any] = {}
-
-    def begin() -> writing.Writing:
-        nonlocal pending, base, info
-        directories.make(where)
-        pending = directories.Pending(where, number)
-        info = store_info(name)
-        if not info["tables"] and model is None:
-            raise ValueError(f"the namespace {name!r} has no tables, and no model is given: nothing to save")
-        base = _base(where, name, since)
-        return writing.plan_writing(pending.path, name, info, base=base, ranks=ranks.size)
-
-    def finish(entries: list[dict[str, Any]]) -> Path:
-        nonlocal pending
-        assert pending is not None
-        after = store_info(name)
-        writing.require_same(plan, info, after)
-        document = writing.describe(plan, after, entries, number, base[-1] if base else None)
-        if model is not None:
-            document["dense"] = dense.write(pending.path, dense.variables_of(model))
-        manifests.write(pending.path, document)
-        path, pending = pending.publish(), None
-        if keep is not None:
-            directories.keep_newest(where, keep)
-        return path
-
+    saving = _Save(where, name, number, model, keep)
     try:
-        plan = ranks.first("begin to save", begin)
+        plan = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))
         numbers_of_files = ranks.share(list(range(len(plan.groups))))
         size = plan.size // ranks.size
         with Progress(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as bar:
@@ -115,12 +88,60 @@ def save(
                     lambda one: bar.add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
                 ),
             )
-        path = ranks.first("end the save", lambda: finish([one for part in written for one in part]))
+        entries = [one for part in written for one in part]
+        path = ranks.first("end the save", lambda: saving.finish(plan, entries))
     finally:
-        if pending is not None:  # all ranks have ended what they wrote
-            pending.abandon()
+        saving.abandon()  # all ranks have ended what they wrote
     ranks.together("go on", lambda: native.call("HetMarkDurable", name))
     return path
+
+
+class _Save:
+    """What rank 0 does alone: makes the directory of a checkpoint, and gives it its name in the end."""
+
+    def __init__(self, where: Path, namespace: str, number: int | None, model: Any, keep: int | None) -> None:
+        self._where = where
+        self._namespace = namespace
+        self._number = number
+        self._model = model
+        self._keep = keep
+        self._pending: directories.Pending | None = None
+        self._base: list[Manifest] = []
+        self._info: dict[str, Any] = {}
+
+    def begin(self, since: Any, ranks: int) -> writing.Writing:
+        """Decides which rank writes what."""
+        directories.make(self._where)
+        self._pending = directories.Pending(self._where, self._number)
+        self._info = store_info(self._namespace)
+        if not self._info["tables"] and self._model is None:
+            raise ValueError(
+                f"the namespace {self._namespace!r} has no tables, and no model is given: nothing to save"
+            )
+        self._base = _base(self._where, self._namespace, since)
+        return writing.plan_writing(
+            self._pending.path, self._namespace, self._info, base=self._base, ranks=ranks
+        )
+
+    def finish(self, plan: writing.Writing, entries: list[dict[str, Any]]) -> Path:
+        """Adds dense weights and manifest to the files of rows, and publishes all of it."""
+        assert self._pending is not None
+        after = store_info(self._namespace)
+        writing.require_same(plan, self._info, after)
+        base = self._base[-1] if self._base else None
+        document = writing.describe(plan, after, entries, self._number, base)
+        if self._model is not None:
+            document["dense"] = dense.write(self._pending.path, dense.variables_of(self._model))
+        manifests.write(self._pending.path, document)
+        path, self._pending = self._pending.publish(), None
+        if self._keep is not None:
+            directories.keep_newest(self._where, self._keep)
+        return path
+
+    def abandon(self) -> None:
+        """Removes what was not published."""
+        if self._pending is not None:
+            self._pending.abandon()
 
 
 def _checked(
@@ -145,7 +166,11 @@ def namespace_of(model: Any, namespace: str | None) -> str:
     Raises:
       ValueError: The model's tables are in another one than that which is given, or in several.
     """
-    found = [] if model is None else list(dict.fromkeys(layer.namespace for layer in checks.layers(model)))
+    found = (
+        []
+        if model is None
+        else list(dict.fromkeys(layer.namespace for layer in layer_state.layers_of(model)))
+    )
     if len(found) > 1:
         raise ValueError(
             f"the tables of model {model.name!r} are in the namespaces {', '.join(map(repr, found))}, and a "
@@ -157,7 +182,7 @@ def namespace_of(model: Any, namespace: str | None) -> str:
             "dense weights would be saved without them"
         )
     if namespace is None:
-        return found[0] if found else runtime.current_namespace()
+        return found[0] if found else scopes.current_namespace()
     return namespace
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python.layer.spec import SpecObject, lookup_by_name
+from het_tf.python.table.spec import SpecObject, lookup_by_name
 
 
 class Initializer(SpecObject):

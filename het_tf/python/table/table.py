@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.layer import registry
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, scopes, settings
+from het_tf.python.table import registry
 
 
 class Table:
@@ -31,7 +31,7 @@ class Table:
 
     def __init__(self, name: str, namespace: str | None = None) -> None:
         self.name = name
-        self.namespace = runtime.current_namespace() if namespace is None else namespace
+        self.namespace = scopes.current_namespace() if namespace is None else namespace
         found = json.loads(native.call("HetFindTable", self.namespace, name))
         self.spec: dict[str, Any] = found["spec"]
         self.options: dict[str, Any] = found["options"]
@@ -190,12 +190,12 @@ def table(name: str) -> Table:
 
 def tables() -> list[str]:
     """Names of the tables of the current namespace."""
-    return list(json.loads(native.call("HetTableNames", runtime.current_namespace())))
+    return list(json.loads(native.call("HetTableNames", scopes.current_namespace())))
 
 
 def flush() -> None:
     """Sends what the caches of the current namespace hold back, and waits until it is applied."""
-    native.call("HetFlush", runtime.current_namespace())
+    native.call("HetFlush", scopes.current_namespace())
 
 
 def reset(namespace: str | None = None) -> None:
@@ -206,7 +206,7 @@ def reset(namespace: str | None = None) -> None:
     Args:
       namespace: None: the current one.
     """
-    name = runtime.current_namespace() if namespace is None else namespace
+    name = scopes.current_namespace() if namespace is None else namespace
     _flush_or_warn(name)
     native.call("HetReset", name)
     registry.forget(name)
@@ -222,6 +222,14 @@ def _flush_or_warn(namespace: str) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _reset_all() -> None:
+    for name in registry.namespaces():
+        reset(name)
+
+
+settings.at_leaving(_reset_all)
 
 
 @atexit.register

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint import dense, reading
 from het_tf.python.checkpoint import directory as directories
+from het_tf.python.checkpoint import reading
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.model import dense
+from het_tf.python.checkpoint.model.save import namespace_of
 from het_tf.python.checkpoint.progress import Progress
-from het_tf.python.checkpoint.save import namespace_of
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native
 

@@ -13,14 +13,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf import doctor
-from het_tf.python.session import native
+from het_tf.python.session import native, versions
 from het_tf.python.session.native import tf
 
 PLACES = ("cpu", "gpu", "auto")
 LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
 
-GPU_OPS = native.LIBRARY.with_name(doctor.GPU_OPS.name)
+GPU_OPS = native.LIBRARY.with_name(versions.GPU_OPS.name)
 
 # Where the ops of a layer run: beside its cache. With a kernel for GPUs in the process TensorFlow would
 # otherwise run the lookups of all tables there, and copy ids and rows of those that are in host memory.
@@ -88,7 +87,7 @@ def start() -> None:
 
 def device_library() -> Path:
     """libhet_cuda.so, or what the environment's HET_DEVICE_LIBRARY names in its place."""
-    return Path(os.environ.get(LIBRARY_VARIABLE) or native.LIBRARY.with_name(doctor.CUDA.name))
+    return Path(os.environ.get(LIBRARY_VARIABLE) or native.LIBRARY.with_name(versions.CUDA.name))
 
 
 def _gpu() -> int:
@@ -101,7 +100,7 @@ def _gpu() -> int:
             remedy = "nvidia-smi says whether the machine has one"
         else:
             remedy = (
-                f"this TensorFlow is built without CUDA; run: {doctor.pip_install('tensorflow[and-cuda]')}"
+                f"this TensorFlow is built without CUDA; run: {versions.pip_install('tensorflow[and-cuda]')}"
             )
         raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give Cache(device='cpu')")
     return int(gpus[0].name.rpartition(":")[2])
@@ -109,7 +108,7 @@ def _gpu() -> int:
 
 @functools.lru_cache(maxsize=1)
 def _load_device_library(path: str, gpu: int) -> None:
-    build = doctor.build_command()
+    build = versions.build_command()
     if not Path(path).exists() and os.environ.get(LIBRARY_VARIABLE):
         raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, and there is no such file")
     if not Path(path).exists():
@@ -125,10 +124,10 @@ def _load_device_library(path: str, gpu: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _load_gpu_ops(path: Path) -> None:
-    what, build = f"{path}, the ops' kernels for GPUs,", doctor.build_command()
+    what, build = f"{path}, the ops' kernels for GPUs,", versions.build_command()
     if not path.exists():
         raise ImportError(f"{what} is not built; run: {build}")
-    built_for = doctor.gpu_ops_tensorflow(path) or "of an unknown version"
+    built_for = versions.gpu_ops_tensorflow(path) or "of an unknown version"
     if built_for != tf.__version__:
         raise ImportError(
             f"{what} is built for TensorFlow {built_for}, and this is {tf.__version__}; build it with this "

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python.layer.spec import SpecObject, check_number, lookup_by_name
 from het_tf.python.session.native import tf
+from het_tf.python.table.spec import SpecObject, check_number, lookup_by_name
 
 MODEL = "model"
 

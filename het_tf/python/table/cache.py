@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.layer import device
-from het_tf.python.layer.spec import integer
 from het_tf.python.session import native
+from het_tf.python.table import device
+from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
 WIRES = ("float32", "float16", "int8")

@@ -6,7 +6,7 @@ import collections
 import weakref
 from typing import Any
 
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 
 # Collectives so far of a graph, by kind: their numbers are their names, equal on all ranks.
@@ -22,7 +22,7 @@ def required(what: str) -> Any:
     Raises:
       RuntimeError: `het_tf.init(hvd=hvd)` was not called.
     """
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     if hvd is None:
         raise RuntimeError(
             f"{what} needs Horovod; begin the program with: import horovod.tensorflow as hvd; hvd.init(); "
@@ -48,7 +48,7 @@ def name(kind: str) -> str:
 
 def gather(value: Any, label: str) -> list[Any]:
     """The values of all ranks, in their order. Every rank must call it."""
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     if hvd is None or hvd.size() == 1:
         return [value]
     with tf.init_scope():
@@ -57,11 +57,24 @@ def gather(value: Any, label: str) -> list[Any]:
 
 def sum_over_ranks(values: Any, label: str) -> Any:
     """The sum of an array of numbers over all ranks, as float64. Every rank must call it."""
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     tensor = tf.convert_to_tensor(values, tf.float64)
     if hvd is not None and hvd.size() > 1:
         tensor = hvd.allreduce(tensor, op=hvd.Sum, name=f"het_tf.{label}")
     return tensor.numpy()
+
+
+def gradient_scale() -> Any:
+    """What the gradients of rows are multiplied by: 1 / workers, or 1.
+
+    A float, or in an elastic job a float32 scalar that is computed when the graph runs.
+    """
+    hvd = settings.horovod()
+    if hvd is None or settings.current.gradient_scale == "sum":
+        return 1.0
+    if settings.elastic():
+        return 1.0 / tf.cast(hvd.size_op(), tf.float32)
+    return 1.0 / settings.workers()
 
 
 def barrier() -> None:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from het_tf.python.checkpoint import directory as directories
-from het_tf.python.checkpoint.save import save
+from het_tf.python.checkpoint.model.save import save
 from het_tf.python.horovod import callbacks
 
 

@@ -1,24 +1,20 @@
-"""Callbacks of Keras (public as `het_tf.callbacks`), with those of several workers."""
+"""`het_tf.callbacks.CacheStats`: what tables and caches have done, every epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from het_tf.python.checkpoint.callback import Checkpoint
-from het_tf.python.horovod import collective
-from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
-from het_tf.python.layer.layers import EmbeddingCollection
-from het_tf.python.layer.table import Table
+from het_tf.python.session import collective
 from het_tf.python.session.native import tf
-
-__all__ = ["Broadcast", "CacheStats", "Checkpoint", "LearningRateScaling", "MetricAverage"]
+from het_tf.python.table.layer_state import layers_of
+from het_tf.python.table.table import Table
 
 # What a cache counts that does not grow: it is logged as it stands.
 _LEVELS = ("rows", "unsent_rows", "bytes")
 
 
-class CacheStats(tf.keras.callbacks.Callback):  # type: ignore[name-defined]
+class CacheStats(tf.keras.callbacks.Callback):
     """Logs, every epoch and for each table of the model: rows, memory, updates, and the cache's traffic.
 
     Figures of a table, all of them in `epochs`, those named in `log` also in Keras' logs (and so in the
@@ -51,9 +47,8 @@ class CacheStats(tf.keras.callbacks.Callback):  # type: ignore[name-defined]
 
     def _tables(self) -> list[tuple[str, str]]:
         found: dict[tuple[str, str], None] = {}
-        for layer in _layers(self.model):
-            if isinstance(layer, EmbeddingCollection):
-                found.update({(layer.namespace, table.name): None for table in layer.tables})
+        for layer in layers_of(self.model):
+            found.update({(layer.namespace, table.name): None for table in layer.tables})
         return list(found)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -103,10 +98,3 @@ def _totals(stats: dict[str, Any]) -> dict[str, float]:
         if isinstance(value, int) and name not in _LEVELS
     }
     return {"applies": stats["applies"], **counters}
-
-
-def _layers(model: Any) -> list[Any]:
-    """The model and all layers in it."""
-    if hasattr(model, "_flatten_layers"):
-        return list(model._flatten_layers())
-    return [model, *(layer for child in model.layers for layer in _layers(child))]

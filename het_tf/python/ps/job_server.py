@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,19 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAME = "het_rank_"
 
 _server: LocalServer | None = None  # on rank 0
+_leave: Callable[[], None] | None = None  # what rank 0 does before it waits for the others
 _presence: Node | None = None  # on the other ranks: open for as long as the process lives
 
 
-def agree(hvd: Any, address: str, settings: dict[str, Any]) -> str:
+def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
     """The address of the tables for all ranks. Every rank must call it.
 
     Args:
       hvd: The module horovod.tensorflow.
       address: That of this rank, "" if it was given none.
       settings: Further arguments of init() that must be equal on all ranks.
+      leave: Called at the exit of rank 0, if it runs the server of the job: sends what this process holds
+        back, and ends Horovod.
 
     Returns:
       `address`, or that of the server that rank 0 has started.
@@ -71,6 +75,8 @@ def agree(hvd: Any, address: str, settings: dict[str, Any]) -> str:
     running = next((one["server"] for one in of_ranks if one["server"]), "")
     if running:
         return _use(hvd.rank(), running)
+    global _leave
+    _leave = leave
     found = _start() if hvd.rank() == 0 else None
     address, error = hvd.broadcast_object(found, root_rank=0, name="het_tf.server")
     if error:
@@ -131,17 +137,11 @@ def _is_local(address: str) -> bool:
 
 def _end_of_job() -> None:
     """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
-    from het_tf.python.session import runtime
-
     if _server is None or not _server.mine():  # a fork ends neither the server nor the job
         return
     try:
-        runtime.leave()
-        hvd = runtime.horovod()
-        if hvd is not None:
-            # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not
-            # when waiting for that rank below is over.
-            hvd.shutdown()
+        if _leave is not None:
+            _leave()
         _wait_for_others(_server)
     finally:
         stop()

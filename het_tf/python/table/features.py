@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.layer.config import FeatureConfig, TableConfig
+from het_tf.python.table.config import FeatureConfig, TableConfig
 
 
 class Features:
@@ -39,6 +39,22 @@ class Features:
             )
             for name, feature in items
         ]
+
+    def tables(self) -> list[TableConfig]:
+        """The tables of the features, each once.
+
+        Raises:
+          ValueError: Two tables have one name and different specs.
+        """
+        tables: dict[str, TableConfig] = {}
+        for feature in self.flat:
+            table = tables.setdefault(feature.table.name, feature.table)
+            if table.get_config() != feature.table.get_config():
+                raise ValueError(
+                    f"two tables have the name {table.name!r} and different specs: {table!r} and "
+                    f"{feature.table!r}; give them different names, or use one TableConfig for both"
+                )
+        return list(tables.values())
 
     def flatten(self, values: Any, what: str, optional: bool = False, shapes: bool = False) -> list[Any]:
         """One value a feature. ValueError: `values` does not have the structure of the features."""
