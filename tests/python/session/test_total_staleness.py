@@ -112,5 +112,5 @@ def test_tables_follow_the_number_of_workers(workers):
     workers.ranks = 30
     with pytest.raises(ValueError, match="20 with 30 workers"):
         registry.follow_workers()
-    assert bounds() == (10, 4) and layer._het_cache.push_bound == 4
+    assert bounds() == (10, 4) and layer._het_state.cache.push_bound == 4
     del fixed
