@@ -83,17 +83,8 @@ void Client::RemoveTable(uint64_t table) {
   for (auto& [token, pins] : tokens_)
     pins.erase(std::remove_if(pins.begin(), pins.end(), of_table), pins.end());
   for (Link& link : links_) {
-    for (PushFrame& frame : link.frames) {
-      auto& sections = frame.sections;
-      sections.erase(
-          std::remove_if(sections.begin(), sections.end(),
-                         [cache](const PushFrame::Section& section) { return section.cache == cache; }),
-          sections.end());
-    }
+    link.log.RemoveTable(table);
     link.let_go.erase(table);
-    link.kept_bytes = 0;
-    for (const PushFrame& frame : link.frames)
-      link.kept_bytes += frame.seq <= link.applied ? frame.bytes() : 0;
   }
   caches_.erase(table);
 }
@@ -413,7 +404,7 @@ void Client::Reload() {
     discarded += cache->counters().discarded_ticks;
   }
   for (Link& link : links_) {
-    link.frames.clear();
+    link.log.Clear();
     link.Renumber(NewId());
   }
   if (discarded == 0 || !config_.notice) return;

@@ -45,7 +45,7 @@ Result<bool> OnDevice(const BatchCall& call, const CallMemory& memory) {
   if (there != nullptr && here != nullptr) {
     return InvalidArgument("one call has table '" + NameOf(*there) +
                            "', whose cache is in GPU memory, and table '" + NameOf(*here) +
-                           "', which has none there; give the tables of a layer one cache_device");
+                           "', which has none there; give all of them one het_tf.Cache(device=...)");
   }
   if (there == nullptr && memory.on_device) {
     return InvalidArgument("table '" + NameOf(call.tables[0]) +
@@ -277,7 +277,7 @@ Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
       return Status(Code::kUnimplemented,
                     "table '" + NameOf(table) +
                         "' is cached in GPU memory; only rows that are cached in host memory can be "
-                        "prefetched. Leave het_tf.prefetch out, or give the layer cache_device=\"cpu\"");
+                        "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     any_cached = any_cached || table->options.cache;
   }

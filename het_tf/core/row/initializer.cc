@@ -1,6 +1,6 @@
 // The values are for ever: rows that nobody wrote exist nowhere else, and a checkpoint does not hold them.
 // Only integer arithmetic and IEEE's exactly rounded + - * / sqrt are used (no libm, no fused multiply-add),
-// so that every compiler and every machine agrees to the last bit. tests/cpp/initializer_test.cc pins golden
+// so that every compiler and every machine agrees to the last bit. tests/cpp/row/initializer_test.cc pins golden
 // numbers.
 #include "het_tf/core/row/initializer.h"
 
