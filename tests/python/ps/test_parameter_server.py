@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -194,27 +193,6 @@ def test_partitions_move_between_shards_while_training(tmp_path):
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
         assert het_tf.table("t").size == 200
-
-
-@pytest.mark.long
-def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address)
-        layer = redis_lib.counter(staleness=0)
-        redis_lib.train(layer, 1)
-        clocks = redis_lib.rows_of("t")["clocks"].sum()
-        os.kill(server.process.pid, signal.SIGSTOP)
-        timer = threading.Timer(6, os.kill, (server.process.pid, signal.SIGCONT))
-        timer.start()
-        redis_lib.train(layer, 1, seed=1)
-        timer.join()
-        where = server.socket
-        assert re.search(
-            rf"het_tf: parameter server {where}: a lookup waited for 5 s; partitions [\d, ]+ and \d+ more at "
-            rf"{where}: no answer, since 5[\d.]* s; it is tried again until nothing has moved on for 60 s",
-            capfd.readouterr().err,
-        )
-        assert redis_lib.rows_of("t")["clocks"].sum() > clocks
 
 
 def test_a_forked_process_is_refused_and_its_parent_goes_on(server):
