@@ -127,6 +127,7 @@ lint: setup ## clang-format, ruff and mypy: complain, change nothing
 	@$(VENV)/bin/ruff check -q $(PY_FILES)
 	@$(VENV)/bin/mypy
 	@$(PY) tools/check_docs.py
+	@$(PY) tools/check_arrows.py
 
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py

@@ -68,7 +68,8 @@ def main(root: Path = ROOT) -> int:
                 continue  # het_tf/__init__.py names everything, and imports it when it is used
             count += 1
             if -1 in (rank(source), rank(target)) or rank(target) > rank(source):
-                faults.append(f"{path.relative_to(root)}:{line}: {source} imports {target}, which is above it")
+                place = f"{path.relative_to(root)}:{line}"
+                faults.append(f"{place}: {source} imports {target}, which is above it")
     print("\n".join(faults) or f"{count} imports of Python: all point downward")
     return bool(faults)
 

@@ -44,8 +44,6 @@ const char* HetBuildInfo() {
   return info->c_str();
 }
 
-const char* HetText() { return Text().c_str(); }
-
 int HetCheckSpec(const char* spec) {
   return Answer([&]() -> Status {
     auto parsed = het::ParseTableSpec(spec);
@@ -73,7 +71,7 @@ int HetDropTable(const char* name_space, const char* table) {
 
 int HetFindTable(const char* name_space, const char* table) {
   return het::WithTable(name_space, table, [](const het::Table& found) {
-    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + found.options.ToJson() + "}";
+    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + ToJson(found.options) + "}";
   });
 }
 
@@ -139,7 +137,11 @@ int HetClear(const char* name_space, const char* table) {
 }
 
 int HetStats(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Stats(table), &Text()); });
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const het::TableStats stats, engine.Stats(table));
+    Text() = het::ToJson(stats);
+    return Status();
+  });
 }
 
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {

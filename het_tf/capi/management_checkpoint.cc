@@ -13,7 +13,11 @@ using het::Text;
 using het::WithEngine;
 
 int HetStoreInfo(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) { return het::Give(engine.StoreInfo(), &Text()); });
+  return WithEngine(name_space, [](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, engine.StoreInfo());
+    Text() = het::ToJson(info);
+    return Status();
+  });
 }
 
 int HetSaveRows(const char* name_space, const char* path, const char* request) {

@@ -68,7 +68,7 @@ Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
   if (!file.ok()) return file.status();
   if (verify) HET_RETURN_IF_ERROR(file.value()->Verify());
   const serve::Header& header = file.value()->header();
-  return nlohmann::json({{"spec", nlohmann::json::parse(file.value()->schema().ToJson())},
+  return nlohmann::json({{"spec", het::SpecAsJson(file.value()->schema().spec())},
                          {"rows", header.rows},
                          {"row_type", serve::RowTypeName(header.row_type)},
                          {"row_bytes", header.row_bytes},
@@ -80,11 +80,9 @@ Status CheckOnline(const nlohmann::json& specs) {
   auto reader = OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string()));
   if (!reader.ok()) return reader.status();
   for (const nlohmann::json& table : specs.at("tables")) {
-    auto spec = ParseTableSpec(table.dump());
-    if (!spec.ok()) return spec.status();
-    auto schema = TableSchema::Create(spec.value());
-    if (!schema.ok()) return schema.status();
-    HET_RETURN_IF_ERROR(reader.value()->FindTable(schema.value()).status());
+    HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
+    HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
+    HET_RETURN_IF_ERROR(reader.value()->FindTable(schema).status());
   }
   return Status();
 }

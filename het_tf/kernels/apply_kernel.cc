@@ -26,7 +26,7 @@ class ApplyGradKernel {
     TfTensor rates_tensor;
     auto rates = GetLearningRates(context, *spec_, 2 * n + 1, &rates_tensor);
     if (!rates.ok()) return rates.status();
-    Engine::ApplyArgs args = inputs.value().args();
+    ApplyArgs args = inputs.value().args();
     args.learning_rates = rates.value();
     bool skipped = false;
     HET_RETURN_IF_ERROR(

@@ -37,8 +37,8 @@ Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const Cal
 
 }  // namespace
 
-Engine::ApplyArgs GradientInputs::args() const {
-  Engine::ApplyArgs args;
+ApplyArgs GradientInputs::args() const {
+  ApplyArgs args;
   args.token = token;
   args.gradients = pointers;
   args.scale = scale.scale;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "het_tf/core/plan/row_ops.h"
+#include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
 

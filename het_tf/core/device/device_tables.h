@@ -33,15 +33,11 @@
 
 #include "het_tf/core/device/device_calls.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/plan/batch_call.h"
 
 namespace het {
 
-// Where ids, rows and gradients of a call are. On the device they are used by work on this stream.
-struct CallMemory {
-  bool on_device = false;
-  HetDevStream stream = nullptr;
-};
+class Client;
 
 class DeviceTables {
  public:
@@ -60,7 +56,7 @@ class DeviceTables {
   // As of Engine. All tables of the call are on the device. `token` 0: without training.
   Status Lookup(const BatchCall& call, Span<float* const> out, const CallMemory& memory, uint64_t token);
   // *changed: for each table, whether it got a tick; also after an error.
-  Status Apply(const BatchCall& call, const Engine::ApplyArgs& args, const CallMemory& memory, bool* skipped,
+  Status Apply(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped,
                std::vector<uint8_t>* changed);
   // The token's rows may leave.
   void Release(uint64_t token) { calls_.Release(token); }
@@ -114,8 +110,7 @@ class DeviceTables {
   void Place(const DeviceCalls::Step& step, Batch* batch);
   Status LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training);
   Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
-  Status Sum(Batch* batch, const DeviceCalls::Step& step, const Engine::ApplyArgs& args,
-             HetDevSummed* summed);
+  Status Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args, HetDevSummed* summed);
   Status Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
               std::vector<uint8_t>* changed);
 

@@ -9,6 +9,7 @@
 #include "het_tf/core/engine/prefetch_queue.h"
 #include "het_tf/core/plan/row_ops.h"
 #include "het_tf/core/plan/step.h"
+#include "het_tf/core/row/any_nonzero.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 

@@ -45,10 +45,10 @@
 #include <vector>
 
 #include "het_tf/core/base/background.h"
-#include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/checkpoint/requests.h"
-#include "het_tf/core/plan/batch_plan.h"
-#include "het_tf/core/row/schema.h"
+#include "het_tf/core/engine/table_options.h"
+#include "het_tf/core/engine/table_stats.h"
+#include "het_tf/core/plan/batch_call.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/table_store.h"
 #include "het_tf/core/wire/transport.h"
@@ -58,35 +58,10 @@ namespace het {
 class Client;
 class DeviceTables;
 class PrefetchQueue;
-struct CallMemory;
 struct ClientConfig;
 struct GradientSums;
 struct MergedSums;
 struct Step;
-
-struct TableOptions {
-  std::optional<CacheConfig> cache;  // none: direct
-
-  std::string ToJson() const;
-};
-Result<TableOptions> ParseTableOptions(const std::string& json);
-
-// One table as this process sees it.
-struct Table {
-  Schema schema;
-  TableOptions options;
-  std::atomic<int64_t> applies{
-      0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
-};
-using TablePtr = std::shared_ptr<Table>;
-
-// What a call is about: its tables, and its features, which name tables by their number in `tables`.
-struct BatchCall {
-  Span<const TablePtr> tables;
-  Span<const FeatureIds> features;
-};
-
-enum class NonFinite { kRaise, kSkip };
 
 class Engine {
  public:
@@ -127,15 +102,6 @@ class Engine {
   // Unimplemented: a table is cached on a device.
   Status Prefetch(const BatchCall& call, uint32_t check_ahead, const NoFork&);
 
-  struct ApplyArgs {
-    uint64_t token = 0;                  // of the Lookup; consumed, even when the call fails
-    Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
-    Span<const float> learning_rates;    // for each table
-    float scale = 1;                     // every gradient is multiplied by it
-    NonFinite non_finite = NonFinite::kRaise;
-    // For each feature whether its gradient counts. Empty: it does unless it is all zero.
-    Span<const uint8_t> active = {};
-  };
   // One tick for every key that occurs in a feature whose gradient is not all zero. FailedPrecondition: the
   // token was used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with
   // kSkip *skipped becomes true. After an error no row has changed.
@@ -178,12 +144,10 @@ class Engine {
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);
   Result<TableRows> Scan(const std::string& table);
-  // One JSON object of counters: applies, rows, bytes, and for a cached table its traffic (counters.h).
-  Result<std::string> Stats(const std::string& table);
+  Result<TableStats> Stats(const std::string& table);
 
   // --- checkpoints (checkpoint/)
-  // One JSON object: the store's shape, and what it knows of each table (capi/management.h).
-  Result<std::string> StoreInfo();
+  Result<het::StoreInfo> StoreInfo();
   // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
   // fn(rows) for all rows of a table, some at a time. What caches have not sent is not among them.
@@ -216,7 +180,7 @@ class Engine {
   Status LookupThere(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
                      uint64_t* token);
   Status ApplyThere(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped);
-  Result<std::string> DeviceStats(const Table& table);
+  Status DeviceStats(const Table& table, CacheStats* stats);
 
   Status LookupDirect(const BatchCall& call, Step* step);
   Status LookupCached(const BatchCall& call, Step* step, uint64_t token);

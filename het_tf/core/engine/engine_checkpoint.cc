@@ -1,6 +1,4 @@
 // Engine: tables into files and back (checkpoint/).
-#include <nlohmann/json.hpp>
-
 #include "het_tf/core/checkpoint/save.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/engine/engine.h"
@@ -24,21 +22,15 @@ void Engine::SetLoading(bool loading) {
   loading_.store(loading, std::memory_order_release);
 }
 
-Result<std::string> Engine::StoreInfo() {
-  nlohmann::json tables = nlohmann::json::object();
+Result<het::StoreInfo> Engine::StoreInfo() {
+  het::StoreInfo info{store_->partitions(), store_->hash_seed(), remote(), {}};
   for (const std::string& name : TableNames()) {
     const auto table = Find(name);
     if (!table.ok()) continue;  // dropped meanwhile
-    const auto state = store_->State(*table.value()->schema);
-    if (!state.ok()) return state.status();
-    tables[name] =
-        nlohmann::json::parse(ToJson(*table.value()->schema, state.value(), table.value()->applies.load()));
+    HET_ASSIGN_OR_RETURN(TableState state, store_->State(*table.value()->schema));
+    info.tables[name] = {table.value()->schema, std::move(state), table.value()->applies.load()};
   }
-  return nlohmann::json({{"partitions", store_->partitions()},
-                         {"hash_seed", std::to_string(store_->hash_seed())},
-                         {"remote", remote()},
-                         {"tables", tables}})
-      .dump();
+  return info;
 }
 
 Result<RowFileSummary> Engine::SaveRows(const std::string& path, const SaveRequest& request) {

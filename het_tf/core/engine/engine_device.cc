@@ -1,7 +1,6 @@
 // Engine: calls about tables whose caches are on a device.
 #include <algorithm>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "het_tf/core/device/device_tables.h"
 #include "het_tf/core/engine/engine_call.h"
@@ -90,24 +89,19 @@ Status Engine::ApplyThere(const BatchCall& call, const ApplyArgs& args, const Ca
   return status;
 }
 
-Result<std::string> Engine::DeviceStats(const Table& table) {
+Status Engine::DeviceStats(const Table& table, CacheStats* stats) {
   const uint64_t id = table.schema->id();
-  const auto stats = device_->Stats(id);
-  if (!stats.ok()) return stats.status();
-  const HetDevTableState& state = stats.value().state;
-  Counters counters = client_->Stats(id);
-  counters.inserts = state.inserts;
-  counters.evictions = state.evictions;
-  counters.transient_rows = stats.value().absent - std::min(stats.value().absent, state.inserts);
-  nlohmann::json json = nlohmann::json::parse(counters.ToJson());
-  json["device"] = table.options.cache->device;
-  json["capacity"] = state.capacity;
-  json["rows"] = state.rows;
-  json["unsent_rows"] = state.dirty;
-  json["invalid_rows"] = state.invalid;
-  json["device_bytes"] = state.bytes;
-  json["bytes"] = client_->cache(id)->bytes();
-  return json.dump();
+  HET_ASSIGN_OR_RETURN(const DeviceTables::TableStats there, device_->Stats(id));
+  const HetDevTableState& state = there.state;
+  stats->counters = client_->Stats(id);
+  stats->counters.inserts = state.inserts;
+  stats->counters.evictions = state.evictions;
+  stats->counters.transient_rows = there.absent - std::min(there.absent, state.inserts);
+  stats->rows = state.rows;
+  stats->unsent_rows = state.dirty;
+  stats->bytes = client_->cache(id)->bytes();
+  stats->device = {table.options.cache->device, state.capacity, state.invalid, state.bytes};
+  return Status();
 }
 
 }  // namespace het

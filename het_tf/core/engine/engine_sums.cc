@@ -7,6 +7,7 @@
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/plan/row_ops.h"
 #include "het_tf/core/plan/step.h"
+#include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
 namespace {

@@ -1,120 +1,10 @@
 // Tables as objects: creating, looking at and changing them outside of a step.
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/device/device_tables.h"
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/plan/step.h"
 
 namespace het {
-namespace {
-
-constexpr int64_t kMaxBound = int64_t{1} << 62;
-
-// A bound in JSON: null is unbounded.
-nlohmann::json BoundToJson(int64_t bound) {
-  return bound == kUnbounded ? nlohmann::json(nullptr) : nlohmann::json(bound);
-}
-
-}  // namespace
-
-std::string TableOptions::ToJson() const {
-  nlohmann::json json = nlohmann::json::object();
-  if (cache) {
-    json["cache"] = {{"capacity", cache->capacity},
-                     {"policy", cache->policy},
-                     {"admit_after", cache->admit_after},
-                     {"pull_bound", BoundToJson(cache->pull_bound)},
-                     {"push_bound", BoundToJson(cache->push_bound)},
-                     {"write_back_rows", cache->write_back_rows}};
-    if (cache->wire != RowFormat::kFloat32) json["cache"]["wire"] = RowFormatName(cache->wire);
-    if (cache->checks != "asked") json["cache"]["checks"] = cache->checks;
-    if (cache->on_device()) json["cache"]["device"] = cache->device;
-  }
-  return json.dump();
-}
-
-Result<TableOptions> ParseTableOptions(const std::string& text) {
-  TableOptions options;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text.empty() ? "{}" : text);
-    for (const auto& [field, value] : json.items()) {
-      if (field != "cache") return InvalidArgument("table options have the unknown field '" + field + "'");
-      if (value.is_null()) continue;
-      CacheConfig cache;
-      for (const auto& [name, setting] : value.items()) {
-        const bool bound = name == "pull_bound" || name == "push_bound";
-        if (name == "policy") {
-          cache.policy = setting.get<std::string>();
-          continue;
-        }
-        if (name == "wire") {
-          const auto wire = ParseRowFormat(setting.is_string() ? setting.get<std::string>() : setting.dump());
-          if (!wire.ok()) return InvalidArgument("cache option " + wire.status().message());
-          cache.wire = wire.value();
-          continue;
-        }
-        if (name == "checks") {
-          cache.checks = setting.is_string() ? setting.get<std::string>() : setting.dump();
-          HET_RETURN_IF_ERROR(CheckChecksName(cache.checks));
-          continue;
-        }
-        if (name == "device") {
-          cache.device = setting.is_string() ? setting.get<std::string>() : setting.dump();
-          if (cache.device == "cpu" || cache.device == "gpu") continue;
-          return InvalidArgument("cache option device is '" + cache.device +
-                                 "'; it must be \"cpu\" or \"gpu\"");
-        }
-        if (bound && setting.is_null()) {
-          (name == "pull_bound" ? cache.pull_bound : cache.push_bound) = kUnbounded;
-          continue;
-        }
-        const int64_t number = setting.is_number_integer() ? setting.get<int64_t>() : -1;
-        if (number < 0 || number > kMaxBound) {
-          return InvalidArgument(name + " is " + setting.dump() + "; it must be an integer >= 0" +
-                                 (bound ? ", or null for unbounded" : ""));
-        }
-        if (name == "capacity") {
-          cache.capacity = static_cast<size_t>(number);
-        } else if (name == "admit_after") {
-          cache.admit_after = static_cast<uint32_t>(std::min<int64_t>(number, 255));
-        } else if (name == "write_back_rows") {
-          cache.write_back_rows = static_cast<size_t>(number);
-        } else if (name == "pull_bound") {
-          cache.pull_bound = number;
-        } else if (name == "push_bound") {
-          cache.push_bound = number;
-        } else {
-          return InvalidArgument("cache options have the unknown field '" + name + "'");
-        }
-      }
-      HET_RETURN_IF_ERROR(CheckPolicyName(cache.policy));
-      if (cache.on_device() && cache.capacity == 0) {
-        return InvalidArgument(
-            "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. "
-            "Give "
-            "cache_rows, or device \"cpu\"");
-      }
-      if (cache.on_device() && cache.wire != RowFormat::kFloat32) {
-        return InvalidArgument(
-            std::string("cache options have wire \"") + RowFormatName(cache.wire) +
-            "\" and device \"gpu\"; rows of a cache in GPU memory travel as float32. Leave "
-            "wire out, or give device \"cpu\"");
-      }
-      if (cache.on_device() && cache.checks != "asked") {
-        return InvalidArgument(
-            "cache options have checks \"told\" and device \"gpu\"; rows in GPU memory are asked about. Give "
-            "checks \"asked\", or device \"cpu\"");
-      }
-      options.cache = cache;
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument(std::string("table options are not valid JSON: ") + error.what());
-  }
-  return options;
-}
-
 Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   auto schema = TableSchema::Create(spec);
   if (!schema.ok()) return schema.status();
@@ -124,8 +14,8 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   }
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   if (const auto known = Find(spec.name); known.ok()) {
-    const std::string here = known.value()->schema->ToJson() + " " + known.value()->options.ToJson();
-    const std::string wanted = schema.value()->ToJson() + " " + options.ToJson();
+    const std::string here = known.value()->schema->ToJson() + " " + ToJson(known.value()->options);
+    const std::string wanted = schema.value()->ToJson() + " " + ToJson(options);
     if (here == wanted) return spec.limits ? store_->CreateTable(schema.value()) : Status();
     return Status(
         Code::kAlreadyExists,
@@ -289,34 +179,28 @@ Result<TableRows> Engine::Scan(const std::string& name) {
   return store_->Scan(*table.value()->schema);
 }
 
-Result<std::string> Engine::Stats(const std::string& name) {
-  auto table = Find(name);
-  if (!table.ok()) return table.status();
-  const Table& t = *table.value();
-  auto rows = store_->CountRows(*t.schema);
-  auto bytes = store_->CountBytes(*t.schema);
-  if (!rows.ok()) return rows.status();
-  if (!bytes.ok()) return bytes.status();
-  nlohmann::json json = {
-      {"table", name},        {"dim", t.schema->dim()}, {"applies", t.applies.load()},
-      {"rows", rows.value()}, {"bytes", bytes.value()}, {"mode", t.options.cache ? "cached" : "direct"}};
-  if (t.options.cache) {
-    std::lock_guard<std::mutex> lock(client_mutex_);
-    if (!client_->HasTable(t.schema->id())) return TableIsGone(t);
-    if (t.options.cache->on_device()) {
-      auto stats = DeviceStats(t);
-      if (!stats.ok()) return stats.status();
-      json["cache"] = nlohmann::json::parse(stats.value());
-      return json.dump();
-    }
-    const TableCache& cache = *client_->cache(t.schema->id());
-    json["cache"] = nlohmann::json::parse(client_->Stats(t.schema->id()).ToJson());
-    json["cache"]["wire"] = RowFormatName(cache.config().wire);
-    json["cache"]["rows"] = cache.lines().size();
-    json["cache"]["unsent_rows"] = cache.Unsent();
-    json["cache"]["bytes"] = cache.bytes();
+Result<TableStats> Engine::Stats(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  const TableSchema& schema = *table->schema;
+  HET_ASSIGN_OR_RETURN(const size_t rows, store_->CountRows(schema));
+  HET_ASSIGN_OR_RETURN(const size_t bytes, store_->CountBytes(schema));
+  TableStats stats{name, schema.dim(), table->applies.load(), rows, bytes, {}};
+  if (!table->options.cache) return stats;
+  stats.cache.emplace();
+  std::lock_guard<std::mutex> lock(client_mutex_);
+  if (!client_->HasTable(schema.id())) return TableIsGone(*table);
+  if (table->options.on_device()) {
+    HET_RETURN_IF_ERROR(DeviceStats(*table, &*stats.cache));
+    return stats;
   }
-  return json.dump();
+  const TableCache& cache = *client_->cache(schema.id());
+  *stats.cache = {client_->Stats(schema.id()),
+                  cache.lines().size(),
+                  cache.Unsent(),
+                  cache.bytes(),
+                  cache.config().wire,
+                  {}};
+  return stats;
 }
 
 }  // namespace het

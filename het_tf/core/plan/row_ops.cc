@@ -1,6 +1,5 @@
 #include "het_tf/core/plan/row_ops.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace het {
@@ -97,10 +96,6 @@ bool ScaleAndCheckFinite(float* values, size_t n, float scale) {
   float sum = 0;
   for (float lane : bad) sum += lane;
   return sum == 0;
-}
-
-bool AnyNonZero(const float* values, size_t n) {
-  return std::any_of(values, values + n, [](float value) { return value != 0; });
 }
 
 }  // namespace het

@@ -23,9 +23,6 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
 // values[i] *= scale. False when a result is not finite.
 bool ScaleAndCheckFinite(float* values, size_t n, float scale);
 
-// Whether any of n values is not zero (NaN is not zero).
-bool AnyNonZero(const float* values, size_t n);
-
 }  // namespace het
 
 #endif  // HET_TF_CORE_PLAN_ROW_OPS_H_

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "het_tf/core/engine/engine.h"
-#include "het_tf/core/plan/batch_plan.h"
+#include "het_tf/core/plan/batch_call.h"
+#include "het_tf/core/store/shard.h"
 
 namespace het {
 

@@ -49,8 +49,8 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
               HasSubstr("at least 1 row"));
   const auto gpu = parse("{\"device\": \"gpu\", \"capacity\": 7}");
   ASSERT_TRUE(gpu.ok());
-  EXPECT_THAT(gpu.value().ToJson(), HasSubstr("\"device\":\"gpu\""));
-  EXPECT_THAT(parse("{\"device\": \"cpu\"}").value().ToJson(), ::testing::Not(HasSubstr("device")));
+  EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
+  EXPECT_THAT(ToJson(parse("{\"device\": \"cpu\"}").value()), ::testing::Not(HasSubstr("device")));
 }
 
 TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
@@ -199,7 +199,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     ASSERT_TRUE(step.Lookup(true).ok());
     const auto gradients = step.Gradients(-1);
     const float* const given[] = {gradients[0].data(), gradients[1].data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = step.token;
     args.gradients = Span<const float* const>(given, 2);
     GradientSums sums;

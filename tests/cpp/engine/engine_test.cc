@@ -53,7 +53,7 @@ struct Call {
   }
   Status Apply(const std::vector<float>& gradients, float lr = 1, NonFinite policy = NonFinite::kRaise) {
     const float* const grads[] = {gradients.data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = token;
     args.gradients = Span<const float* const>(grads, 1);
     args.learning_rates = Span<const float>(&lr, 1);

@@ -68,15 +68,6 @@ def test_the_best_alone(tmp_path):
     assert saver.model is made
 
 
-def test_files_of_keras_stay_those_of_keras(tmp_path):
-    made = model()
-    x, y = data()
-    for name, options in (("m.weights.h5", {"save_weights_only": True}), ("m.keras", {})):
-        saver = het_tf.callbacks.Checkpoint(str(tmp_path / name), **options)
-        made.fit(x, y, batch_size=8, verbose=0, callbacks=[saver])
-        assert (tmp_path / name).is_file()
-
-
 def test_arguments_are_checked(tmp_path):
     for path, options, message in (
         ("c/{epoch}", {}, r"named by the step: give it without \{\}"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checkpoint_lib import layer, same, tables, train, weights
+from played_lib import Played
 
 import het_tf
 from het_tf import checkpoint
@@ -155,20 +156,18 @@ def test_a_rank_that_fails_at_the_end_of_a_load_tells_the_others(tmp_path, monke
     train(layer("t"))
     path = checkpoint.save(tmp_path)
     said = []
+    two = Played()
 
-    class Two:
-        rank = staticmethod(lambda: 0)
-        size = staticmethod(lambda: 2)
+    def others(value):
+        said.append(value[1])
+        return [(value[0], None)]
 
-        @staticmethod
-        def allgather_object(value, name=None):
-            said.append(value[1])
-            return [value, (value[0], None)]
+    two.others = others
 
     def gone(_):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(settings.current, "hvd", Two)
+    monkeypatch.setattr(settings.current, "hvd", two)
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)

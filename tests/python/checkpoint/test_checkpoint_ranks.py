@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from checkpoint_lib import SPEC, document
+from played_lib import Played
 
 from het_tf.python.checkpoint import compare, manifest
 from het_tf.python.checkpoint.collective import Ranks
@@ -81,28 +82,13 @@ def test_an_optimizer_may_change_if_its_slots_begin_anew(tmp_path):
 # --- ranks -------------------------------------------------------------------------------------------------
 
 
-class Played:
-    """Horovod's module as one rank of two sees it; the other does what `other` says."""
-
-    def __init__(self, other, me=0):
-        self.other, self.me, self.exchanges = other, me, 0
-
-    def rank(self):
-        return self.me
-
-    def size(self):
-        return 2
-
-    def allgather_object(self, value, name=None):
-        self.exchanges += 1
-        theirs = self.other(value)
-        return [value, theirs] if self.me == 0 else [theirs, value]
-
-
 @pytest.fixture
-def played(monkeypatch):
+def play(monkeypatch):
+    """Makes this process rank `me` of two; the other one says what `other` makes of this one's value."""
+
     def play(other, me=0):
-        hvd = Played(other, me)
+        hvd = Played(me=me)
+        hvd.others = lambda value: [other(value)]
         monkeypatch.setattr(settings.current, "hvd", hvd)
         return hvd
 
@@ -119,11 +105,11 @@ def test_alone_nothing_is_exchanged():
         ranks.together("x", lambda: {}[1])
 
 
-def test_results_of_all_ranks_and_of_the_first(played):
-    hvd = played(lambda value: (value[0] * 10 if value[0] else 7, None))
+def test_results_of_all_ranks_and_of_the_first(play):
+    hvd = play(lambda value: (value[0] * 10 if value[0] else 7, None))
     ranks = Ranks()
     assert ranks.together("x", lambda: 3) == [3, 30] and ranks.first("x", lambda: 4) == 4
-    played(lambda value: ("of rank 0", None), me=1)
+    play(lambda value: ("of rank 0", None), me=1)
     ranks = Ranks()
 
     def never():
@@ -131,17 +117,17 @@ def test_results_of_all_ranks_and_of_the_first(played):
 
     assert ranks.first("x", never) == "of rank 0"
     assert ranks.share([1, 2, 3]) == [2]
-    assert Ranks(alone=True).size == 1 and hvd.exchanges == 2
+    assert Ranks(alone=True).size == 1 and len(hvd.gathered) == 2
 
 
-def test_an_error_of_one_rank_is_one_of_all(played):
-    hvd = played(lambda value: (None, None))
+def test_an_error_of_one_rank_is_one_of_all(play):
+    hvd = play(lambda value: (None, None))
     with pytest.raises(ZeroDivisionError):
         Ranks().together("divide", lambda: 1 // 0)
-    assert hvd.exchanges == 1, "the other rank was told"
+    assert len(hvd.gathered) == 1, "the other rank was told"
     with pytest.raises(KeyboardInterrupt):
         Ranks().together("wait", lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
-    assert hvd.exchanges == 2
+    assert len(hvd.gathered) == 2
 
     class DiskFull(OSError):
         pass
@@ -152,13 +138,13 @@ def test_an_error_of_one_rank_is_one_of_all(played):
         (KeyboardInterrupt("key"), RuntimeError),
     ]:
         said = ([cls.__name__ for cls in type(error).__mro__], str(error))
-        played(lambda value, said=said: (None, said))
+        play(lambda value, said=said: (None, said))
         with pytest.raises(expected, match=f"rank 1 could not write: {error}"):
             Ranks().together("write", lambda: 3)
 
 
-def test_ranks_that_were_called_differently_are_told(played):
-    played(lambda value: ({"step": 2}, None))
+def test_ranks_that_were_called_differently_are_told(play):
+    play(lambda value: ({"step": 2}, None))
     with pytest.raises(
         ValueError, match=r"different arguments: rank 0: \{'step': 1\}, rank 1: \{'step': 2\}"
     ):

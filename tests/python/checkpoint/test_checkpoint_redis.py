@@ -16,11 +16,7 @@ from het_tf import checkpoint
 from het_tf.python.checkpoint import reading
 from het_tf.python.session import native
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 @contextlib.contextmanager
@@ -39,35 +35,6 @@ def store(place, shards):
         with redis_lib.cluster(place, shards) as cluster:
             het_tf.init(ps=cluster.address)
             yield cluster
-
-
-@pytest.mark.long
-def test_4_shards_2_8_embedded_and_1_hold_the_same(tmp_path):
-    """Values, slots, clocks, counts, times of last use; each store saves for the next, increments too."""
-
-    def layers():
-        return layer("a", 4, "Adam"), layer("b", 3, "RowWiseAdagrad")
-
-    expected = None
-    for number, shards in enumerate((4, 2, 8, 0, 1)):
-        with store(tmp_path / f"store{number}", shards):
-            a, b = layers()
-            if expected is None:
-                train(a)
-                train(b, ids=2000, batch=3000)
-            else:
-                train(a, 90, 92)  # rows that are to go
-                found = checkpoint.restore(tmp_path / f"c{number - 1}")
-                same(tables(), expected)
-                same_rows = {name: len(expected[name]["ids"]) for name in expected}
-                assert {name: het_tf.table(name).size for name in same_rows} == same_rows
-                assert found.base is not None, "a base and an increment"
-            base = checkpoint.save(tmp_path / f"c{number}")
-            step(a, np.arange(50), number)  # the store goes on from what was restored
-            het_tf.table("b").remove(tables()["b"]["ids"][:11])
-            checkpoint.save(tmp_path / f"c{number}", since=base)
-            expected = tables()
-            assert len(checkpoint.read_manifest(base).tables["a"]["epochs"]) == (16 if shards == 0 else 64)
 
 
 def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, server):
@@ -182,29 +149,6 @@ def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
     checkpoint.restore(tmp_path)
     same(tables(), saved)
     assert sum(begun) > 2
-
-
-@pytest.mark.long
-def test_a_loader_that_died_holds_the_tables_for_a_while_and_says_so(tmp_path, server):
-    het_tf.init(ps=server.address)
-    train(layer("t"), end=3)
-    path = checkpoint.save(tmp_path)
-    native.call("HetLoadBegin", "", '{"loader": "gone", "seconds": 8}')
-    native.call("HetReset", "")  # as if its process had died
-    het_tf.python.table.registry.forget("")
-    layer("t")
-    with pytest.raises((RuntimeError, ValueError), match="gone loads since"):
-        checkpoint.restore(path)
-    saved = None
-    for _ in range(300):
-        try:
-            checkpoint.restore(path)
-        except (RuntimeError, ValueError):
-            time.sleep(0.1)
-            continue
-        saved = tables()
-        break
-    assert saved is not None and len(saved["t"]["ids"])
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
+from played_lib import Played
 from saving_lib import (
     assert_equal,
     everything,
@@ -110,18 +111,9 @@ def test_a_clone_in_a_namespace_takes_the_rows():
 
 
 def test_several_workers_take_no_rows_as_arrays(monkeypatch):
-    class TwoWorkers:
-        @staticmethod
-        def size():
-            return 2
-
-        @staticmethod
-        def rank():
-            return 1
-
     model = make_model()
     train(model)
-    monkeypatch.setattr(settings.current, "hvd", TwoWorkers)
+    monkeypatch.setattr(settings.current, "hvd", Played(me=1))
     with pytest.warns(het_tf.TablesNotSavedWarning, match=r"all rows of all; save with het_tf\.callbacks"):
         weights = model.get_weights()
     assert not any(isinstance(one, arrays.Weight) for one in weights)
@@ -132,30 +124,20 @@ def test_several_workers_take_no_rows_as_arrays(monkeypatch):
 
 
 def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
-    class TwoWorkers:
-        me = 0
-
-        @staticmethod
-        def size():
-            return 2
-
-        @classmethod
-        def rank(cls):
-            return cls.me
-
+    two = Played()
     model = make_model()
     train(model)
     path = str(tmp_path / "x.weights.h5")
     saved = everything()
-    monkeypatch.setattr(settings.current, "hvd", TwoWorkers)
+    monkeypatch.setattr(settings.current, "hvd", two)
     with pytest.warns(het_tf.TablesNotSavedWarning, match="behind what other workers hold back"):
         model.save_weights(path)
     model.layers[1].embeddings = None
     het_tf.table("t").clear()
-    TwoWorkers.me = 1
+    two.me = 1
     with pytest.warns(het_tf.TablesNotSavedWarning, match="Rank 0 restores"):
         model.load_weights(path)
     assert het_tf.table("t").size == 0
-    TwoWorkers.me = 0
+    two.me = 0
     model.load_weights(path)
     assert_equal(everything(), saved)

@@ -39,3 +39,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
         found[cls.__name__] = Exported(paths, batches, answers)
     het_tf.reset()
     return found
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

@@ -26,11 +26,6 @@ keras = tf.keras
 LOWEST = -(2**63)
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def export(model: Any, path: Path, **options: Any) -> Any:
     return het_tf.export(model, path, format="native", verbose=False, **options)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
-from export_lib import tensors, toy_examples, trained
+from export_lib import assert_predicts, tensors, toy_examples, trained
 
 import het_tf
 from het_tf.python.export import online
@@ -24,7 +24,7 @@ from het_tf.python.ps import conf
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing()),
+    redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
@@ -131,7 +131,7 @@ def test_predictions_are_those_of_the_training_model(server: Any, tmp_path: Path
     loaded = tf.saved_model.load(str(tmp_path / "m"))
     inputs = tensors(toy_examples(rng, 50, ids=30))  # some ids were never trained
     (got,) = loaded.signatures["serving_default"](**inputs).values()
-    np.testing.assert_array_equal(got.numpy(), model(inputs, training=False).numpy())
+    assert_predicts(got, model(inputs, training=False))
 
 
 @pytest.mark.long

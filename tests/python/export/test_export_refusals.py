@@ -19,11 +19,6 @@ pytestmark = [
 keras = tf.keras
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def one_table(name="item", dim=4, **kwargs):
     """A model of one input and one table."""
     config = het_tf.TableConfig(name, dim, **kwargs)

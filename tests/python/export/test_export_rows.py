@@ -20,11 +20,6 @@ pytestmark = [pytest.mark.usefixtures("fresh")]
 keras = tf.keras
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def model_of(dim=16, name="item", **kwargs):
     config = het_tf.TableConfig(name, dim, **kwargs)
     ids = keras.Input((), dtype="int64", name="ids")
@@ -165,11 +160,7 @@ def test_what_evaluate_refuses(rng, tmp_path):
 @pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
-    for name, options in {
-        "a": {},
-        "b": {"rows": "int8"},
-        "c": {"format": "native"},
-    }.items():
+    for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
     checks = het_tf.serve_check(tmp_path, sample, model)
@@ -222,7 +213,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
@@ -232,7 +223,7 @@ def test_tables_at_a_parameter_server(server, rng, tmp_path):
     het_tf.export(model, tmp_path / "1", verbose=False)
     inputs = lib.tensors(lib.toy_examples(rng, 200, ids=30))
     got = lib.serve(tmp_path / "1")(**inputs)["output_0"]
-    np.testing.assert_array_equal(got, model(inputs, training=False).numpy())
+    lib.assert_predicts(got, model(inputs, training=False))
 
 
 def test_the_record_says_what_an_export_is(rng, tmp_path):

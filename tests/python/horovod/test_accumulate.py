@@ -14,7 +14,7 @@ import het_tf
 
 STEPS = 30
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing())]
+pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 
 
 def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:

@@ -12,10 +12,7 @@ import horovod_lib
 import pytest
 import redis_lib
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "there is Horovod"),
-]
+pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 EXAMPLE = horovod_lib.ROOT / "examples" / "wide_deep.py"
 
 

@@ -86,26 +86,6 @@ def test_fit_evaluate_predict(make, eagerly):
     assert het_tf.table("item").applies == 16
 
 
-def test_sequential():
-    first = keras.Input((5,), dtype="int64") if KERAS_3 else keras.layers.InputLayer((5,), dtype="int64")
-    layer = het_tf.keras.Embedding(4, combiner="sum", name="t")
-    model = keras.Sequential([first, layer, keras.layers.Dense(1)])
-    assert model.output_shape == (None, 1)
-    model.compile("sgd", "mse")
-    ids = np.arange(40).reshape(8, 5)
-    model.fit(ids, np.ones((8, 1)), verbose=0)
-    assert het_tf.table("t").size == 40
-
-
-def test_tf_data_and_train_on_batch():
-    model = functional()
-    model.compile("sgd", "mse")
-    data = tf.data.Dataset.from_tensor_slices(batch()).batch(8)
-    model.fit(data, verbose=0)
-    model.train_on_batch(*batch())
-    assert het_tf.table("item").applies == 5
-
-
 def test_one_op_serves_all_features():
     layer = collection()
     run = tf.function(lambda ids: layer(ids, training=False))
@@ -149,16 +129,6 @@ def test_structures_and_extra_keys():
 def test_wrong_structures_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         collection()(given)
-
-
-def test_layers_share_a_table_by_name():
-    first, second = (het_tf.keras.Embedding(4, table="shared", optimizer=SGD(1.0)) for _ in range(2))
-    assert first.name != second.name
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(first(tf.constant([1])))
-    before = second(tf.constant([1]), training=False).numpy()
-    tape.gradient(loss, first.trainable_variables)
-    np.testing.assert_allclose(second(tf.constant([1]), training=False), before - 1)
 
 
 def test_the_table_has_the_layers_name_if_none_is_given():

@@ -99,18 +99,6 @@ def test_one_update_sums_the_gradients_of_equal_ids():
     np.testing.assert_array_equal(rows, [-(grads[0] + grads[2]), -grads[1], -grads[3], np.zeros(4)])
 
 
-def test_features_share_a_table_and_tables_differ_in_dim():
-    shared, other = table_spec("shared", 2), table_spec("other", 3)
-    features = Features((shared, None), (other, None), (shared, None)).create()
-    ids = [[1, 2], [1], [[2, 3]]]
-    out = features.lookup(*ids, training=True)
-    features.apply(out.token, ids, [np.ones((2, 2)), np.ones((1, 3)), np.ones((1, 2, 2))], rates=[1.0, 10.0])
-    rows = features.lookup(*ids).rows
-    np.testing.assert_array_equal(rows[0], [[-1, -1], [-2, -2]])  # 2 occurs in both features
-    np.testing.assert_array_equal(rows[1], [[-10, -10, -10]])
-    np.testing.assert_array_equal(rows[2], [[[-2, -2], [-1, -1]]])
-
-
 def test_a_lookup_without_training_remembers_nothing():
     features = one()
     out = features.lookup([1, 2])

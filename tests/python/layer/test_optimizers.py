@@ -64,7 +64,7 @@ def combinations():
 
 
 @pytest.mark.parametrize(
-    ("case", "mode", "dim"), combinations(), ids=lambda x: x[0].name if isinstance(x, tuple) else str(x)
+    ("case", "mode", "dim"), list(combinations()), ids=lambda x: x[0].name if isinstance(x, tuple) else str(x)
 )
 def test_training_equals_the_oracle(fresh, case, mode, dim):
     optimizer, oracle_class, slots, params = case

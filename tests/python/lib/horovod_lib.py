@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 import redis_lib
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,6 +27,9 @@ def missing() -> str:
 def _horovodrun() -> str | None:
     beside = Path(sys.executable).with_name("horovodrun")
     return str(beside) if beside.exists() else shutil.which("horovodrun")
+
+
+RANKS = pytest.mark.skipif(bool(missing()), reason=missing() or "there is Horovod")
 
 
 def _command(ranks: int, *command: object) -> list[str]:

@@ -92,7 +92,10 @@ def leave_nothing(hvd):
 
 
 CASES = {
-    "features": lambda hvd, place: horovod_worker.features(hvd),
+    "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
+    "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
+    "loops": lambda hvd, place: horovod_worker.loops(hvd),
+    "refusals": lambda hvd, place: horovod_worker.refusals(hvd),
     "exact": exact,
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from export_lib import TOY
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
@@ -20,13 +21,6 @@ from het_tf.python.models.embedding_side import IdSpace
 keras = tf.keras
 MODELS = [WideDeep, DeepFM, DCNv2]
 DIM = 4
-TOY = Description(
-    "toy",
-    categorical=(Field("a", 5), Field("h", None)),
-    crosses=(Field("a_x_h", 7, crossed=("a", "h")),),
-    sequences=(Field("s", 6, length=3),),
-    numeric=("x", "y"),
-)
 SIZED = Description("sized", (Field("a", 5), Field("h", 9)), TOY.crosses, TOY.sequences, TOY.numeric)
 
 

@@ -66,7 +66,7 @@ def test_the_manual_names_the_rights_of_workers_and_of_serving():
     )
 
 
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_the_script_for_exporters():
     with LocalServer.start() as server:
         pairs = ask(server.address, "EVAL", (DEPLOY / "het.lua").read_text(), 0)

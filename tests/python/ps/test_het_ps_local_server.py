@@ -20,10 +20,7 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused
 from het_tf.python.ps.redis_server import LocalServer
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-]
+pytestmark = [pytest.mark.slow, redis_lib.SERVER]
 
 PS = Path(redis_server.__file__).parent
 

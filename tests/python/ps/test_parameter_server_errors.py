@@ -15,11 +15,7 @@ import tensorflow as tf
 import het_tf
 from het_tf.python.session import native, settings
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 @pytest.mark.parametrize(
@@ -92,9 +88,7 @@ def test_durability_needs_a_server():
 def test_the_deadline_is_the_users(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address, deadline=2)
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
         with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
@@ -107,9 +101,7 @@ def test_the_deadline_is_the_users(tmp_path):
 
 def test_a_checkpoint_lets_kept_pushes_go(server):
     het_tf.init(ps=server.address, durability="checkpoint", keep_bytes=20_000)
-    layer = het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-    )
+    layer = redis_lib.counter(staleness=0)
     for _ in range(20):
         redis_lib.train(layer, 1)
         native.call("HetMarkDurable", "")
@@ -188,9 +180,7 @@ def test_rights_that_are_missing_are_no_wait(tmp_path):
         rules = "on nopass ~het:* +@all -het.step".split()
         assert server.command("ACL", "SETUSER", "worker", *rules).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:any@{server.socket}")
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter(staleness=0)
         begin = time.monotonic()
         with pytest.raises(tf.errors.FailedPreconditionError, match=r"NOPERM.*het.step.*are kept"):
             redis_lib.train(layer, 1)

@@ -83,7 +83,7 @@ def test_a_table_in_this_process_stays_below_max_rows():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_a_table_at_a_server_has_its_limits(server):
     het_tf.init(ps=server.address)
     layer = embedding(ttl=86401, max_rows=64_000, min_count=2, min_count_ttl=60)

@@ -60,7 +60,7 @@ Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rat
   std::vector<const float*> given;
   for (const auto& of_feature : gradients) given.push_back(of_feature.data());
   const std::vector<float> rates(tables_.size(), rate);
-  Engine::ApplyArgs args;
+  ApplyArgs args;
   args.token = token;
   args.gradients = given;
   args.learning_rates = rates;
@@ -89,7 +89,7 @@ std::vector<float> Values(Engine* engine, const std::string& table, const std::v
 
 nlohmann::json CacheStats(Engine* engine, const std::string& table) {
   const auto stats = engine->Stats(table);
-  return stats.ok() ? nlohmann::json::parse(stats.value())["cache"]
+  return stats.ok() ? nlohmann::json::parse(ToJson(stats.value()))["cache"]
                     : nlohmann::json{{"error", stats.status().message()}};
 }
 

@@ -53,7 +53,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   const std::vector<float> ones(out.size(), -1);
   const float* const gradients[] = {ones.data()};
   const float rate = 1;
-  Engine::ApplyArgs args;
+  ApplyArgs args;
   args.token = token;
   args.gradients = Span<const float* const>(gradients, 1);
   args.learning_rates = Span<const float>(&rate, 1);
