@@ -103,12 +103,7 @@ class EmbeddingCollection(keras.layers.Layer):
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
     """
 
-    def __init__(
-        self,
-        features: Any,
-        cache: Cache | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, features: Any, cache: Cache | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -134,7 +129,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Makes the tables, and the attributes of the ops."""
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, settings.workers())
-        tables = features.tables()
+        tables = features.tables
         for table in tables:
             registry.declare(namespace, table, in_use, self)
         number = registry.register_layer(self)
@@ -175,7 +170,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this layer, each once."""
-        return self._het_state.features.tables()
+        return list(self._het_state.features.tables)
 
     @property
     def namespace(self) -> str:
@@ -329,11 +324,11 @@ class EmbeddingCollection(keras.layers.Layer):
         return layer
 
     def save_own_variables(self, store: Any) -> None:
-        """Saves the rows of the tables (saving/h5.py)."""
+        """Saves the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads the rows of the tables (saving/h5.py)."""
+        """Loads the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
