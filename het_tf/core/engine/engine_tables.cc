@@ -10,7 +10,7 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   if (!schema.ok()) return schema.status();
   if (service_ == nullptr && !options.cache) {
     return InvalidArgument("table '" + spec.name +
-                           "' has no cache, and its store is a parameter server; give the layer a cache");
+                           "' has no cache, and its store is a parameter server; give the layer cache_rows");
   }
   std::lock_guard<std::mutex> admin_lock(admin_mutex_);
   if (const auto known = Find(spec.name); known.ok()) {
