@@ -21,7 +21,7 @@ if not any((Path(entry or ".") / "het_tf" / "__init__.py").is_file() for entry i
 
 def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options as keyword arguments of a model of het_tf.models."""
-    from het_tf import optimizers
+    from het_tf import Cache, optimizers
 
     table_optimizer = optimizers.get({"name": options.optimizer, "learning_rate": options.learning_rate})
     return {
@@ -30,8 +30,7 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "dropout": options.dropout,
         "embedding": options.embedding,
         "table_optimizer": table_optimizer,
-        "staleness": options.staleness,
-        "cache_rows": options.cache_rows,
+        "cache": Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
     }
 

@@ -38,6 +38,7 @@ if _TYPE_CHECKING or not _ALONE:
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.layer import callbacks, initializers, optimizers
+    from het_tf.python.layer.cache import Cache
     from het_tf.python.layer.config import FeatureConfig, TableConfig
     from het_tf.python.layer.prefetch import prefetch
     from het_tf.python.layer.table import Table, flush, reset, table, tables
@@ -62,6 +63,7 @@ def __getattr__(name: str) -> _Any:
 
 
 __all__ = [
+    "Cache",
     "FeatureConfig",
     "Table",
     "TableConfig",

@@ -35,7 +35,7 @@ Status DeviceTables::Open() {
   if (InFork()) {
     return FailedPrecondition(
         "this process is a fork of one that uses the GPU, and cannot use it. Start processes by spawn "
-        "(multiprocessing.set_start_method(\"spawn\")), or use cache_device=\"cpu\" in it");
+        "(multiprocessing.set_start_method(\"spawn\")), or use het_tf.Cache(device=\"cpu\") in it");
   }
   if (context_ != nullptr) return Status();
   auto library = DeviceLibrary::Get();
@@ -60,11 +60,12 @@ Status DeviceTables::Add(const Schema& schema, const CacheConfig& config) {
   const HetDevTableConfig device_config = DeviceConfig(*schema, config, store_);
   const int answer = library_->HetDevCreateTable(context_, &device_config, &table->handle);
   if (answer == HET_DEV_OUT_OF_MEMORY) {
-    return Status(Code::kResourceExhausted,
-                  "the cache of table '" + table->name() + "' with " + std::to_string(config.capacity) +
-                      " rows does not fit into GPU memory: " + library_->HetDevError() +
-                      ". Use fewer cache_rows, a smaller dim, or tell TensorFlow to leave memory free "
-                      "(tf.config.experimental.set_memory_growth)");
+    return Status(
+        Code::kResourceExhausted,
+        "the cache of table '" + table->name() + "' with " + std::to_string(config.capacity) +
+            " rows does not fit into GPU memory: " + library_->HetDevError() +
+            ". Give het_tf.Cache fewer rows, use a smaller dim, or tell TensorFlow to leave memory free "
+            "(tf.config.experimental.set_memory_growth)");
   }
   if (answer != HET_DEV_OK) return Failed(answer, "making the cache of table '" + table->name() + "'");
   tables_[schema->id()] = std::move(table);

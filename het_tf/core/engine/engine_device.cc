@@ -28,7 +28,7 @@ Result<bool> Engine::AllOnDevice(const BatchCall& call) {
   const std::string names[] = {call.tables[0]->schema->spec().name, (*other)->schema->spec().name};
   return InvalidArgument("one call has table '" + names[first ? 0 : 1] +
                          "', whose cache is in GPU memory, and table '" + names[first ? 1 : 0] +
-                         "', which has none there; give the tables of a layer one cache_device");
+                         "', which has none there; give all of them one het_tf.Cache(device=...)");
 }
 
 Status Engine::LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token) {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.data.passes import Pass
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -223,7 +225,8 @@ def to_tf_dataset(
 
     others = {name: spec(column) for name, column in like.inputs().items() if name not in like.categorical}
     signature = (tf.TensorSpec((len(names), batch_size), tf.int64), others, spec(like.label))
-    dataset = tf.data.Dataset.from_generator(generate, output_signature=signature).map(unpack)
+    dataset = tf.data.Dataset.from_generator(lambda: Pass(generate()), output_signature=signature)
+    dataset = dataset.map(unpack)
     if count is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return dataset.prefetch(tf.data.AUTOTUNE)

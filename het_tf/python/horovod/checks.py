@@ -82,7 +82,7 @@ def _tables(model: Any) -> list[Any]:
         specs = json.loads(layer._het_call.specs)
         specs.pop("layer")  # a number of this process
         specs.pop("place", None)  # "auto" may come out differently at each
-        found.append([specs, layer._het_cache.get_config()])
+        found.append([specs, layer._het_cache.given.get_config()])
     return found
 
 

@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 from het_tf import doctor
 from het_tf.python.session import native
@@ -27,37 +28,40 @@ OPS_DEVICE = {"cpu": "/device:CPU:0", "gpu": "/device:GPU:0"}
 
 WHO_HAS_THE_MEMORY = (
     "TensorFlow takes nearly all memory of a GPU when it first uses it: leave it less "
-    "(tf.config.experimental.set_memory_growth(gpu, True), or a memory_limit), or give fewer cache_rows or "
-    "cache_bytes, or cache_device='cpu'"
+    "(tf.config.experimental.set_memory_growth(gpu, True), or a memory_limit), or give the cache fewer "
+    "rows or bytes, or device='cpu'"
 )
 
 log = logging.getLogger("het_tf")
 
 
-def choose(cache_device: str) -> str:
-    """Where the cache of a layer with this `cache_device` goes.
+def check_place(place: Any) -> None:
+    """ValueError: `place` is no value of `het_tf.Cache(device=...)`."""
+    if place not in PLACES:
+        raise ValueError(
+            f'cache.device is {place!r}; give "cpu" for a cache in the memory of this process, "gpu" for one '
+            'in the memory of the GPU, or "auto" for the GPU where there is one'
+        )
+
+
+def choose(place: str) -> str:
+    """Where a cache with this `device` goes.
 
     Args:
-      cache_device: "cpu"; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged once.
+      place: "cpu"; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged once.
 
     Returns:
       "cpu" or "gpu". For "gpu" everything is loaded.
 
     Raises:
-      ValueError: `cache_device` is something else.
       ImportError: A library for GPUs is not built, does not load, or is built for another TensorFlow.
       RuntimeError: "gpu", and there is no GPU, or its driver is too old.
     """
-    if cache_device not in PLACES:
-        raise ValueError(
-            f'cache_device is {cache_device!r}; give "cpu" for a cache in the memory of this process, "gpu" '
-            'for one in the memory of the GPU, or "auto" for the GPU where there is one'
-        )
-    if cache_device == "auto":
+    if place == "auto":
         return _automatic()
-    if cache_device == "gpu":
+    if place == "gpu":
         start()
-    return cache_device
+    return place
 
 
 @functools.lru_cache(maxsize=1)
@@ -65,9 +69,9 @@ def _automatic() -> str:
     try:
         start()
     except (ImportError, RuntimeError) as error:
-        log.warning("het_tf: cache_device='auto' caches in host memory: %s", error)
+        log.warning("het_tf: Cache(device='auto') caches in host memory: %s", error)
         return "cpu"
-    log.info("het_tf: cache_device='auto' caches in the memory of the GPU")
+    log.info("het_tf: Cache(device='auto') caches in the memory of the GPU")
     return "gpu"
 
 
@@ -99,7 +103,7 @@ def _gpu() -> int:
             remedy = (
                 f"this TensorFlow is built without CUDA; run: {doctor.pip_install('tensorflow[and-cuda]')}"
             )
-        raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give cache_device='cpu'")
+        raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give Cache(device='cpu')")
     return int(gpus[0].name.rpartition(":")[2])
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
 from het_tf.python.export import redirect
+from het_tf.python.layer import cache as cache_lib
 from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer import ops, owner, registry
-from het_tf.python.layer.config import CacheOptions, FeatureConfig, TableConfig
+from het_tf.python.layer.cache import Cache, LayerCache
+from het_tf.python.layer.config import FeatureConfig, TableConfig
 from het_tf.python.layer.features import Features
 from het_tf.python.layer.initializers import Initializer
 from het_tf.python.layer.optimizers import Optimizer
@@ -45,29 +47,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
         inputs may have further keys, which are ignored.
-      staleness: How many updates by other workers a read may miss, and how many own updates of a row may be
-        unsent (HET's `s`); None: unbounded; 0: every read is checked and every update sent at once. Matters
-        only with a cache.
-      pull_bound: Sets the first of the two apart; "staleness": as staleness.
-      push_bound: Sets the second apart.
-      cache_rows: Rows of each table that this worker caches. None: tables in this process are read directly,
-        without a cache; of those at a parameter server, and with a cache on a GPU, 262,144 rows are cached.
-      policy: What leaves a full cache: "lru", "lfu", "light_lfu".
-      admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
-      total_staleness: In place of staleness: how many updates by all other workers together a read may miss.
-        Both bounds are derived from it and the number of workers N, which `het_tf.init(hvd=hvd)` has told
-        before; at least N - 1. One worker: unbounded, since its reads miss nothing.
-      cache_bytes: In place of cache_rows: memory of each table's cache, in bytes. As many rows as fit.
-      cache_device: Where the cache is, and the lookups run: "cpu", in host memory; "gpu", in the memory of
-        TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
-        (docs/gpu-cache.md).
-      wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes; "int8",
-        about a quarter. What rounding takes away from an update is sent with the row's next one. For slow
-        networks (docs/concepts.md). Matters only with a cache, and not with one on a GPU; what is stored and
-        computed with is float32 always.
-      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to the
-        store. "told": the store remembers what this worker holds and says what has moved past the bound:
-        fewer bytes from bounds of some four times the number of workers on (docs/concepts.md). Not on a GPU.
+      cache: How the tables are cached and how stale their rows may be; None: `het_tf.Cache()`.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
@@ -84,8 +64,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
-      ImportError: cache_device="gpu", and a library that it takes is not built, or for another TensorFlow.
-      RuntimeError: cache_device="gpu", and there is no GPU, or its driver is too old.
+      ImportError: Cache(device="gpu"), and a library that it takes is not built, or for another TensorFlow.
+      RuntimeError: Cache(device="gpu"), and there is no GPU, or its driver is too old.
       MemoryError: The cache does not fit into the GPU.
       tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), a gradient was taken twice.
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
@@ -94,17 +74,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
     def __init__(
         self,
         features: Any,
-        staleness: int | None = 100,
-        pull_bound: int | str | None = "staleness",
-        push_bound: int | str | None = "staleness",
-        cache_rows: int | None = None,
-        policy: str = "lru",
-        admit_after: int = 1,
-        total_staleness: int | None = None,
-        cache_bytes: int | None = None,
-        cache_device: str = "cpu",
-        wire: str = "float32",
-        checks: str = "asked",
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)
@@ -117,20 +87,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             self._convert_input_args = False
             self._allow_non_tensor_positional_args = True
         self._het_features = features if isinstance(features, Features) else Features(self._resolve(features))
-        self._het_cache = CacheOptions(
-            staleness,
-            pull_bound,
-            push_bound,
-            cache_rows,
-            policy,
-            admit_after,
-            total_staleness,
-            runtime.workers(),
-            cache_bytes,
-            cache_device,
-            wire,
-            checks,
-        )
+        self._het_cache = LayerCache(cache_lib.of_argument(cache), runtime.workers())
         self._het_namespace = runtime.current_namespace()
         self._het_number = registry.register_layer(self)
         self._het_owner = None
@@ -328,7 +285,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         config = super().get_config()
         config.pop("autocast", None)
         config["features"] = self._het_features.get_config()
-        config.update(self._het_cache.get_config())
+        config["cache"] = self._het_cache.given.get_config()
         return dict(config)
 
     @classmethod
@@ -337,6 +294,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         config = dict(config)
         if isinstance(config.get("features"), Mapping) and "structure" in config["features"]:
             config["features"] = Features.from_config(config["features"])
+        if isinstance(config.get("cache"), Mapping):
+            config["cache"] = Cache.from_config(config["cache"])
         layer = cls(**config)
         layer._het_copy = True
         return layer
@@ -381,8 +340,7 @@ class Embedding(EmbeddingCollection):
       table: Name of the table; default: the name of the layer. Layers with one table name share the table.
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: staleness, pull_bound, push_bound, cache_rows, policy,
-        admit_after, total_staleness, cache_bytes, cache_device, wire, checks, and name, dtype, trainable.
+      **kwargs: Those of EmbeddingCollection: cache, name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
     """

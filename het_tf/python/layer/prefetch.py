@@ -129,17 +129,18 @@ def _check(layer: Any, check_ahead: bool) -> None:
         raise ValueError("layer is empty; give the layers that look the ids up")
     for each in layers:
         for collection in _collections(each):
-            if collection._het_cache.place != "cpu":
+            cache = collection._het_cache
+            if cache.place != "cpu":
                 raise ValueError(
-                    f"layer {collection.name!r} has its cache on a GPU (cache_device="
-                    f"{collection._het_cache.cache_device!r}); only rows that are cached in host memory can "
-                    'be prefetched. Leave het_tf.prefetch out, or give cache_device="cpu"'
+                    f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
+                    "; only rows that are cached in host memory can be prefetched. Leave het_tf.prefetch "
+                    'out, or give Cache(device="cpu")'
                 )
-            if check_ahead and collection._het_cache.total_staleness is not None:
+            if check_ahead and cache.given.total_staleness is not None:
                 raise ValueError(
-                    f"check_ahead is True, and layer {collection.name!r} was given total_staleness="
-                    f"{collection._het_cache.total_staleness}: its reads would miss more than that. Give the "
-                    "layer staleness= in its place, or leave check_ahead out"
+                    f"check_ahead is True, and layer {collection.name!r} was given Cache(total_staleness="
+                    f"{cache.given.total_staleness}): its reads would miss more than that. Give it "
+                    "Cache(staleness=...) in its place, or leave check_ahead out"
                 )
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from het_tf.python.layer import device, optimizers
-from het_tf.python.layer.config import CacheOptions, TableConfig
+from het_tf.python.layer.cache import LayerCache
+from het_tf.python.layer.config import TableConfig
 from het_tf.python.session import native, runtime
 
 
@@ -43,18 +44,18 @@ def find_layer(number: int | None) -> Any:
     return _layers.get(number) if number is not None else None
 
 
-def declare(namespace: str, config: TableConfig, options: CacheOptions, user: Any) -> None:
+def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any) -> None:
     """Makes the table if it is not there yet; sets its limits in any case.
 
     Args:
       namespace: Whose table.
       config: The table.
-      options: How it is cached.
+      cache: How it is cached.
       user: The layer that reads it.
 
     Raises:
       ValueError: A table of the name exists with another spec, other options, or, while another layer uses
-        it, another learning rate; cache_bytes are too few for the smallest cache.
+        it, another learning rate; `bytes` of the cache are too few for the smallest cache.
       MemoryError: The cache does not fit into the GPU.
     """
     runtime.update_threads()
@@ -65,10 +66,10 @@ def declare(namespace: str, config: TableConfig, options: CacheOptions, user: An
             "HetCreateTable",
             namespace,
             spec,
-            options.to_json(spec, runtime.default_cache_rows(options.place)),
+            cache.to_json(spec, runtime.default_cache_rows(cache.place)),
         )
     except MemoryError as error:
-        if options.place == "cpu":
+        if cache.place == "cpu":
             raise
         raise MemoryError(f"{error}. {device.WHO_HAS_THE_MEMORY}") from None
     key = (namespace, config.name)
@@ -105,10 +106,10 @@ def follow_workers() -> None:
     """
     for (namespace, name), entry in list(_entries.items()):
         for layer in list(entry.users):
-            options = layer._het_cache
-            options.follow(runtime.workers())
-            if options.total_staleness is not None:
-                pull, push = options.pull_bound, options.push_bound
+            cache = layer._het_cache
+            cache.follow(runtime.workers())
+            if cache.given.total_staleness is not None:
+                pull, push = cache.pull_bound, cache.push_bound
                 native.call(
                     "HetSetBounds",
                     namespace,

@@ -48,6 +48,17 @@ def check_number(value: Any, what: str) -> None:
         raise ValueError(f"{what} is {value!r}; give a finite number")
 
 
+def integer(argument: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int. ValueError, with the argument's name: it is none, or not from low to high."""
+    try:
+        number = int(value)
+        if number == value and not isinstance(value, bool) and low <= number <= high:
+            return number
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{argument} is {value!r}; give an integer from {low} to {high}")
+
+
 def lookup_by_name(
     given: Any, default: type[SpecObject], classes: tuple[type[SpecObject], ...], kind: str, where: str
 ) -> SpecObject:

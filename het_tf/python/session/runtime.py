@@ -17,7 +17,7 @@ from het_tf.python.session import native
 from het_tf.python.session.native import tf
 
 GRADIENT_SCALES = ("mean", "sum")
-# Of a layer without cache_rows whose tables are at a parameter server, or whose cache is on a GPU.
+# Of a cache without a size, whose tables are at a parameter server or which is on a GPU.
 SERVER_CACHE_ROWS = 1 << 18
 
 _DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
@@ -64,9 +64,10 @@ def init(
         rank must call `init`, with the same arguments: the ranks compare them.
       ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
         or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
-        same namespace, and each worker caches `cache_rows` rows of a table (262,144 where a layer does not
-        say). "": the store inside this process. None: the environment's HET_PS, else the store inside, or
-        with several ranks a server that rank 0 starts on this machine and stops at the end of the job.
+        same namespace, and each worker caches rows of them (`het_tf.Cache`; 262,144 of a table where a
+        layer does not say). "": the store inside this process. None: the environment's HET_PS, else the
+        store inside, or with several ranks a server that rank 0 starts on this machine and stops at the end
+        of the job.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
       accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
@@ -245,7 +246,7 @@ def parameter_server() -> str:
 
 
 def default_cache_rows(place: str) -> int | None:
-    """`cache_rows` of a layer that does not say; a table at a parameter server always has a cache.
+    """Rows of a cache without a size, None: no cache; a table at a parameter server always has a cache.
 
     Args:
       place: Where the cache is: "cpu" or "gpu".

@@ -1,4 +1,4 @@
-// Optimizers and initializers for ctypes; tests/python/optimizer_lib.py is the other side.
+// Optimizers and initializers for ctypes; tests/python/lib/optimizer_lib.py is the other side.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -29,7 +29,7 @@ TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
   Engine engine("test");
   const Status none = engine.CreateTable(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
   EXPECT_EQ(none.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(none.message(), HasSubstr("cache_device=\"cpu\""));
+  EXPECT_THAT(none.message(), HasSubstr("het_tf.Cache(device=\"cpu\")"));
   EXPECT_TRUE(engine.TableNames().empty());
   EXPECT_EQ(DeviceLibrary::Load("/nowhere.so", 0).code(), Code::kNotFound);
   EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
@@ -321,7 +321,7 @@ TEST_F(DeviceEngine, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
       ++failed;
       ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
       ASSERT_THAT(status.message(), HasSubstr("table 't'"));
-      ASSERT_THAT(status.message(), HasSubstr("cache_rows"));
+      ASSERT_THAT(status.message(), HasSubstr("fewer rows"));
     }
     const Status flushed = engine.Flush();
     if (!flushed.ok()) {
