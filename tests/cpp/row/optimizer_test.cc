@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-namespace het {
+namespace het::optimizer_test {
 namespace {
 
 using ::testing::AllOf;
@@ -478,4 +478,4 @@ TEST(Ftrl, TheLastLearningRateTravels) {
 }
 
 }  // namespace
-}  // namespace het
+}  // namespace het::optimizer_test
