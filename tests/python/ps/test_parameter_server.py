@@ -120,7 +120,8 @@ for _ in range(60):
 """
 
 
-@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), pytest.param(0, 100, marks=pytest.mark.long)])
+@pytest.mark.long  # test_ranks.py has two workers at one server
+@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), (0, 100)])
 def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
     workers = [
         subprocess.Popen(
