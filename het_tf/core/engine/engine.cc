@@ -37,7 +37,8 @@ Status CheckIds(const BatchCall& call) {
 
 const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
 
-// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids are there.
+// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids
+// are there.
 Result<bool> OnDevice(const BatchCall& call, const CallMemory& memory) {
   const TablePtr* there = nullptr;
   const TablePtr* here = nullptr;
