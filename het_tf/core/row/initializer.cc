@@ -67,7 +67,7 @@ inline double Unit(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 constexpr double kPhiMinus2 = 0.022750131948179207;  // the standard normal distribution at -2
 
-std::string Text(double x) { return std::to_string(x); }
+std::string InText(double x) { return std::to_string(x); }
 
 }  // namespace
 
@@ -110,21 +110,22 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
     return InvalidArgument("there is no initializer '" + spec.name + "'; known are: " + known);
   }
 
-  if (scaled && !(spec.a >= 0)) return refuse("scale is " + Text(spec.a) + "; give a value of 0 or more");
+  if (scaled && !(spec.a >= 0)) return refuse("scale is " + InText(spec.a) + "; give a value of 0 or more");
   made.a_ = static_cast<float>(a);
   made.b_ = static_cast<float>(b);
   if (!std::isfinite(made.a_) || !std::isfinite(made.b_)) {
-    return refuse("a = " + Text(spec.a) + ", b = " + Text(spec.b) + "; give finite values within float32");
+    return refuse("a = " + InText(spec.a) + ", b = " + InText(spec.b) +
+                  "; give finite values within float32");
   }
   if (made.kind_ == Kind::kUniform) {
     if (made.a_ > made.b_) {
-      return refuse("low = " + Text(spec.a) + " is above high = " + Text(spec.b) + "; exchange them");
+      return refuse("low = " + InText(spec.a) + " is above high = " + InText(spec.b) + "; exchange them");
     }
     if (!std::isfinite(made.b_ - made.a_))
       return refuse("high - low exceeds float32; give a narrower interval");
     if (made.a_ == made.b_) made.kind_ = Kind::kConstant;  // nothing lies in [a, a); the limit does
   } else if (made.kind_ != Kind::kConstant && !(made.b_ >= 0)) {
-    return refuse("stddev is " + Text(spec.b) + "; give a value of 0 or more");
+    return refuse("stddev is " + InText(spec.b) + "; give a value of 0 or more");
   }
   return made;
 }

@@ -97,9 +97,8 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
       } else if (field == "max_norm") {
         spec.max_norm = value.get<double>();
       } else if (field == "limits") {
-        auto limits = ParseLimits(value);
-        if (!limits.ok()) return limits.status();
-        spec.limits = limits.value();
+        HET_ASSIGN_OR_RETURN(auto limits, ParseLimits(value));
+        spec.limits = limits;
       } else {
         return InvalidArgument("table spec has the unknown field '" + field + "'");
       }
