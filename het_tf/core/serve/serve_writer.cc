@@ -46,9 +46,8 @@ bool Place(const Vector<Key>& keys, uint64_t seed, Vector<Bucket>* buckets, uint
 
 Result<std::unique_ptr<ServeWriter>> ServeWriter::Create(const std::string& path, const Schema& schema,
                                                          const WriteOptions& options) {
-  auto file = File::Create(path);
-  if (!file.ok()) return file.status();
-  std::unique_ptr<ServeWriter> writer(new ServeWriter(std::move(file.value()), schema, options));
+  HET_ASSIGN_OR_RETURN(auto file, File::Create(path));
+  std::unique_ptr<ServeWriter> writer(new ServeWriter(std::move(file), schema, options));
   HET_RETURN_IF_ERROR(writer->Begin());
   return writer;
 }
