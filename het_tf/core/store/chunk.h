@@ -18,9 +18,6 @@
 //   kEpoch     u64 table id | u64 epoch; for LoadChunk alone
 //   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
 //
-// Version 1 is read too: its tables have neither floor nor limits, its clients no time, and its last_used
-// counts steps, which to every limit is long ago but not before the limit was set.
-//
 // All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every kClients,
 // kLoading if there is a mark, kEnd. The clients come last because rows that were loaded from elsewhere make
 // every last_seq a lie: loading rows forgets the clients, and a complete sequence names them afterwards. The

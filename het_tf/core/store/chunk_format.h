@@ -38,7 +38,7 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
 }
 
 // Reads what Begin wrote; InvalidArgument for anything else.
-Status ReadKind(Reader* r, Kind* kind, uint8_t* version = nullptr);
+Status ReadKind(Reader* r, Kind* kind);
 
 }  // namespace het::chunk
 

@@ -13,7 +13,6 @@ namespace {
 constexpr size_t kRowTimeAt = 8 + 8;
 // Room above what may be loaded for what happens afterwards.
 constexpr Clock kMaxSavedClock = 2 * Shard::kMaxClock;
-constexpr size_t kClientBytesV1 = 24;
 
 enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
 
@@ -31,9 +30,9 @@ Status ReadHead(Reader* r, PartitionId* id) {
   return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
 }
 
-Status ReadTable(Reader* r, uint8_t version, Partition* partition) {
+Status ReadTable(Reader* r, Partition* partition) {
   const uint64_t epoch = r->Fixed<uint64_t>();
-  const Clock floor = version == 1 ? 0 : r->Fixed<Clock>();
+  const Clock floor = r->Fixed<Clock>();
   if (floor < 0 || floor > Shard::kMaxClock) return Broken("a clock floor out of range");
   const size_t length = r->left();
   const uint8_t* text = r->Raw(length);
@@ -143,15 +142,15 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
   return Status();
 }
 
-Status ReadClients(Reader* r, uint8_t version, Partition* partition) {
-  if (r->left() % (version == 1 ? kClientBytesV1 : kClientBytes) != 0) return Broken("truncated clients");
+Status ReadClients(Reader* r, Partition* partition) {
+  if (r->left() % kClientBytes != 0) return Broken("truncated clients");
   while (r->left() > 0) {
     ClientId client;
     client.high = r->Fixed<uint64_t>();
     client.low = r->Fixed<uint64_t>();
     ClientState state;
     state.last_seq = r->Fixed<uint64_t>();
-    if (version > 1) state.time = r->Fixed<uint32_t>();
+    state.time = r->Fixed<uint32_t>();
     partition->SetClient(client, state);
   }
   return Status();
@@ -191,14 +190,13 @@ Status ReadLoading(Reader* r, Partition* partition) {
 
 }  // namespace
 
-Status chunk::ReadKind(Reader* r, Kind* kind, uint8_t* version_out) {
+Status chunk::ReadKind(Reader* r, Kind* kind) {
   if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
   const uint8_t version = r->Fixed<uint8_t>();
-  if (version < 1 || version > kVersion) {
-    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads versions 1 to " +
+  if (version != kVersion) {
+    return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads version " +
                            std::to_string(kVersion) + ": upgrade the older side");
   }
-  if (version_out != nullptr) *version_out = version;
   *kind = r->Fixed<Kind>();
   if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
   return Status();
@@ -207,8 +205,7 @@ Status chunk::ReadKind(Reader* r, Kind* kind, uint8_t* version_out) {
 Status ChunkReader::Add(Span<const uint8_t> chunk) {
   Reader r(chunk);
   Kind kind{};
-  uint8_t version = 0;
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
   if (complete_) return Broken("it comes after the end");
   size_t rows = 0;
   if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
@@ -220,11 +217,11 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
       return Status();
     }
     case Kind::kTable:
-      return ReadTable(&r, version, partition_.get());
+      return ReadTable(&r, partition_.get());
     case Kind::kRows:
       return ReadRows(&r, Mode::kBuild, partition_.get(), &rows);
     case Kind::kClients:
-      return ReadClients(&r, version, partition_.get());
+      return ReadClients(&r, partition_.get());
     case Kind::kLoading:
       return ReadLoading(&r, partition_.get());
     case Kind::kEnd:
@@ -245,8 +242,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, 
   *rows = 0;
   Reader r(chunk);
   Kind kind{};
-  uint8_t version = 0;
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind, &version));
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
   switch (kind) {
     case Kind::kHead: {
       PartitionId id;
@@ -255,7 +251,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, 
       return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
     }
     case Kind::kTable:
-      return ReadTable(&r, version, partition);
+      return ReadTable(&r, partition);
     case Kind::kRows: {
       const uint64_t table = Reader(r).Fixed<uint64_t>();
       HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
@@ -268,7 +264,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, 
     case Kind::kRemove:
       return RemoveRows(&r, partition, rows);
     case Kind::kClients:
-      return ReadClients(&r, version, partition);
+      return ReadClients(&r, partition);
     case Kind::kForget:
       return ForgetClients(&r, partition);
     case Kind::kEpoch:

@@ -263,8 +263,7 @@ Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handlin
     return handled;
   };
   try {
-    Status decoded = Decode(frame, &request);
-    if (!decoded.ok() && how.now == 0 && DecodeOldPush(frame, &request).ok()) decoded = Status();
+    const Status decoded = Decode(frame, &request);
     if (!decoded.ok()) return refuse(FrameStatus::kBadFrame, decoded.message());
   } catch (const std::bad_alloc&) {
     return refuse(FrameStatus::kOutOfMemory, "");

@@ -21,7 +21,7 @@ namespace het {
 // workers of every job that ever ran do not pile up. One that comes back is answered GAP 0 and begins anew.
 struct ClientState {
   uint64_t last_seq = 0;  // newest push that was applied; 0: none
-  uint32_t time = 0;      // of that push; 0: from a file of the first version, and never forgotten
+  uint32_t time = 0;      // of that push
 };
 constexpr uint32_t kClientSeconds = 7 * TableLimits::kDay;
 

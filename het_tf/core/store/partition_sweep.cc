@@ -15,9 +15,6 @@ constexpr size_t kMoreRows = 16;
 constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
 constexpr size_t kClientsPerPush = 2;
 
-// Before 2020: replayed from a log of the first version, whose frames counted steps.
-constexpr uint32_t kNoTime = 1577836800;
-
 // What precedes the keys, or the clients, in a chunk.
 constexpr size_t kChunkHead = 64;
 
@@ -63,7 +60,7 @@ Swept Partition::SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* r
   for (; budget > 0; --budget, ++client) {
     if (client == clients_.end()) client = clients_.begin();
     const uint32_t time = client->second.time;
-    if (time >= kNoTime && now > time && now - time >= kClientSeconds) gone.push_back(client->first);
+    if (now > time && now - time >= kClientSeconds) gone.push_back(client->first);
     client_at_ = client->first;
   }
   for (const ClientId& id : gone) clients_.erase(id);

@@ -256,11 +256,7 @@ std::vector<PartRef> PartsOf(Span<const uint8_t> frame) {
 
 bool IsOfManyParts(Span<const uint8_t> frame) { return (FlagsOf(frame) & kManyParts) != 0; }
 
-bool HasPush(Span<const uint8_t> frame) {
-  if ((FlagsOf(frame) & kPushes) != 0) return true;
-  Request old;
-  return frame.size() > kFlagsAt && frame[kFlagsAt - 1] == 1 && DecodeOldPush(frame, &old).ok();
-}
+bool HasPush(Span<const uint8_t> frame) { return (FlagsOf(frame) & kPushes) != 0; }
 
 Status RequestParts::Open(Span<const uint8_t> frame) {
   Reader& r = reader_ = Reader(frame);

@@ -275,8 +275,6 @@ class RequestParts {
 
 // A frame of one part. InvalidArgument as RequestParts, and for a frame of several.
 Status Decode(Span<const uint8_t> bytes, Request* request);
-// The push part of a frame of version 1, for copies: append-only files keep them for years.
-Status DecodeOldPush(Span<const uint8_t> bytes, Request* request);
 
 // --- replies
 

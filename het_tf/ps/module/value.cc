@@ -37,9 +37,10 @@ Partition* Register(std::unique_ptr<Partition> partition, Place place) {
 }
 
 void* RdbLoad(RedisModuleIO* io, int encoding_version) {
-  if (encoding_version < 1 || encoding_version > kEncodingVersion) {
+  if (encoding_version != kEncodingVersion) {
     redis.LogIOError(io, "warning",
-                     "het: a partition in encoding %d; this module reads 1 to %d. Remedy: a newer module",
+                     "het: a partition in encoding %d; this module reads encoding %d. Remedy: the module's "
+                     "version that wrote it",
                      encoding_version, kEncodingVersion);
     return nullptr;
   }

@@ -10,8 +10,8 @@
 // blocks, where only new rows can fill them.
 //
 // RDB encoding 2: the partition's chunks (core/store/chunk.h), each one string, the last one kEnd. The file
-// thus never needs a second copy of a partition in memory. Encoding 1 has the same form and older chunks.
-// Whoever changes the chunks raises kEncodingVersion and keeps reading the older ones.
+// thus never needs a second copy of a partition in memory. A change of
+// the chunks' form raises kEncodingVersion.
 //
 // A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the incarnation
 // is never saved or replicated, so clients see by it that a partition may have lost what they had sent.

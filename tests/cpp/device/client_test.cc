@@ -67,7 +67,7 @@ TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   EXPECT_EQ(client(1).ReadForDevice(&wanted.read, true).code(), Code::kFailedPrecondition);
   EXPECT_EQ(wanted.came[0], 7) << "untouched";
   EXPECT_EQ(client(1).PushForDevice(ticks.push).code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(link(1).frames.empty());
+  EXPECT_TRUE(log(1).frames().empty());
   EXPECT_TRUE(client(0).CheckDevice(schema->id()).ok());
   EXPECT_EQ(client(0).CheckDevice(12345).code(), Code::kFailedPrecondition);
   EXPECT_EQ(client(0).AddDeviceTable(schema, config.cache, nullptr).code(), Code::kInvalidArgument);
@@ -147,7 +147,7 @@ TEST_F(DeviceClient, PushesOfOneKeyStayInOrder) {
   ASSERT_TRUE(client().PushForDevice(one.push).ok());
   ASSERT_TRUE(client().PushForDevice(ten.push).ok());
   EXPECT_EQ(client().UnappliedTicks(schema->id(), 1), 3u);
-  EXPECT_EQ(link().frames.size(), 3u);
+  EXPECT_EQ(log().frames().size(), 3u);
   net().RefuseNext(0);
   net().HoldRequests(0, false);
   ASSERT_TRUE(client().Flush().ok());
@@ -209,7 +209,7 @@ TEST_F(DeviceClient, OnlyFinitePushBoundsAreWaitedFor) {
       EXPECT_NE(waited.message().find("a push waited for 3 s; partition 0"), std::string::npos)
           << waited.message();
     }
-    EXPECT_EQ(link().frames.size(), 1u) << "kept";
+    EXPECT_EQ(log().frames().size(), 1u) << "kept";
     net().HoldReplies(0, false);
     EXPECT_TRUE(client().Flush().ok());
     EXPECT_EQ(world().ServerClock(At(1)), 1);
@@ -244,7 +244,7 @@ TEST_F(DeviceClient, FramesAreKeptWithinTheirRoom) {
   config.client.keep_bytes = 2000;
   Make(config);
   for (int i = 0; i < 60; ++i) Train(0, {1, 2});
-  EXPECT_LE(link().kept_bytes, 2000u);
+  EXPECT_LE(log().kept_bytes(), 2000u);
   EXPECT_GT(counters().dropped_pushes, 0u);
   Drained();
 }

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "het_tf/core/base/memory_edge.h"
+
 namespace het {
 namespace {
 
@@ -49,16 +51,17 @@ struct Call {
   }
   Status Lookup(bool training) {
     float* const outs[] = {out.data()};
-    return engine->Lookup(batch(), Span<float* const>(outs, 1), training ? &token : nullptr);
+    return AtMemoryEdge(
+        [&] { return engine->Lookup(batch(), Span<float* const>(outs, 1), training ? &token : nullptr); });
   }
   Status Apply(const std::vector<float>& gradients, float lr = 1, NonFinite policy = NonFinite::kRaise) {
     const float* const grads[] = {gradients.data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = token;
     args.gradients = Span<const float* const>(grads, 1);
     args.learning_rates = Span<const float>(&lr, 1);
     args.non_finite = policy;
-    return engine->Apply(batch(), args, &skipped);
+    return AtMemoryEdge([&] { return engine->Apply(batch(), args, &skipped); });
   }
 
   Engine* engine;

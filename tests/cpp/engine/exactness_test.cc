@@ -114,7 +114,7 @@ class Process {
   void Apply(const Batch& batch, float learning_rate) {
     const FeatureIds feature{0, Span<const int64_t>(batch.ids.data(), batch.ids.size()), {}};
     const float* const gradients[] = {batch.gradients.data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = token_;
     args.gradients = {gradients, 1};
     args.learning_rates = {&learning_rate, 1};

@@ -77,6 +77,7 @@ void ReadSequence(Span<const uint8_t> bytes) {
 
 std::vector<Bytes> Seeds() {
   const auto partition = MakePartition();
+  partition->SetLoadMark({"a loader", 5, 6});
   std::vector<Bytes> chunks;
   ChunkWriter writer(*partition, 150);
   for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);
@@ -114,6 +115,9 @@ void Run(const uint8_t *data, size_t size) {
       }
       SetAllocLimit(SIZE_MAX);
       if (!loaded && State(*partition) != before) Fail("a refused chunk changed the partition");
+      Bytes changed;
+      static_cast<void>(StampSet(bytes, 77, &changed));
+      static_cast<void>(EncodeEpoch(bytes, 7, &changed));
       if (loaded) {
         const Bytes after = State(*partition);
         if (!Partition::Deserialize({after.data(), after.size()}, 2).ok())
@@ -130,12 +134,18 @@ void Run(const uint8_t *data, size_t size) {
     }
     case kDeserialize: {
       SetAllocLimit(AllocatedBytes() + allowance);
+      std::unique_ptr<Partition> restored;
       try {
-        static_cast<void>(Partition::Deserialize(bytes, 2));
+        auto partition = Partition::Deserialize(bytes, 2);
+        if (partition.ok()) restored = std::move(partition.value());
       } catch (const std::bad_alloc &) {
         Fail("restoring takes too much memory");
       }
       SetAllocLimit(SIZE_MAX);
+      if (restored == nullptr) return;
+      const Bytes again = State(*restored);
+      if (!Partition::Deserialize({again.data(), again.size()}, 2).ok())
+        Fail("a restored partition cannot be saved");
       return;
     }
     case kChunkReader:

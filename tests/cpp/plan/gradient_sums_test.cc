@@ -82,7 +82,7 @@ struct Call {
   std::vector<float*> outs;
   std::vector<const float*> gradients;
   float rates[2] = {0.5f, 0.25f};
-  Engine::ApplyArgs args;
+  ApplyArgs args;
 };
 
 SumsLayout Layout() {

@@ -228,8 +228,8 @@ TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
   for (int64_t tick = 2; tick < CacheConfig::kEarlyPush; ++tick) Train(0, {1});
   net().HoldReplies(0, true);
   Train(0, {1});
-  EXPECT_EQ(link().frames.size(), 1u);
-  EXPECT_TRUE(link().unapplied());
+  EXPECT_EQ(log().frames().size(), 1u);
+  EXPECT_TRUE(log().unapplied());
   Train(0, {2});
   auto step = Read(0, {1});
   const Status waited = world().Write(0, step.get());

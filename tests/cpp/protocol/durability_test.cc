@@ -36,12 +36,12 @@ TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
   Make(Durability::kReplicated, 2);
   for (int i = 0; i < 3; ++i) Train(0, {1});
   Settle();
-  EXPECT_EQ(link().frames.size(), 0u) << "the replica has them";
+  EXPECT_EQ(log().frames().size(), 0u) << "the replica has them";
   world().replica_stands_still = true;
   for (int i = 0; i < 5; ++i) Train(0, {1, 2});
   for (int i = 0; i < 9; ++i) Train(1, {1});
   Settle();
-  EXPECT_EQ(link().frames.size(), 5u);
+  EXPECT_EQ(log().frames().size(), 5u);
   world().Promote(0);
   world().replica_stands_still = false;
   for (int i = 0; i < 9; ++i) Train(1, {1});
@@ -83,7 +83,7 @@ TEST_F(Durable, ANewConnectionVouchesForNothing) {
   Read(0, {1, 2});  // over a new connection, and before the replica is asked again
   net().Sleep(60);
   Settle();
-  EXPECT_GE(link().frames.size(), 4u) << "nobody has said that a replica has them";
+  EXPECT_GE(log().frames().size(), 4u) << "nobody has said that a replica has them";
   world().Promote(0);
   world().replica_stands_still = false;
   Drained();
@@ -92,24 +92,24 @@ TEST_F(Durable, ANewConnectionVouchesForNothing) {
     net().Sleep(60);
     Settle();
   }
-  EXPECT_EQ(link().frames.size(), 0u) << "an empty push has brought the new connection's word";
+  EXPECT_EQ(log().frames().size(), 0u) << "an empty push has brought the new connection's word";
 }
 
 TEST_F(Durable, KeptFramesAreBoundedAndTheOldestGoFirst) {
   Make(Durability::kCheckpoint, 1, 3000);
   for (int i = 0; i < 40; ++i) Train(0, {1, 2});
   size_t bytes = 0;
-  for (const PushFrame& frame : link().frames) bytes += frame.bytes();
+  for (const PushFrame& frame : log().frames()) bytes += frame.bytes();
   EXPECT_LE(bytes, 3000u);
-  EXPECT_EQ(link().kept_bytes, bytes);
-  EXPECT_GT(link().frames.size(), 3u);
-  EXPECT_EQ(link().frames.back().seq, 40u);
-  EXPECT_EQ(world().Sum(&Counters::dropped_pushes), 40 - link().frames.size());
+  EXPECT_EQ(log().kept_bytes(), bytes);
+  EXPECT_GT(log().frames().size(), 3u);
+  EXPECT_EQ(log().frames().back().seq, 40u);
+  EXPECT_EQ(world().Sum(&Counters::dropped_pushes), 40 - log().frames().size());
   ASSERT_EQ(notices_.size(), 1u) << "told once";
   EXPECT_THAT(notices_[0], HasSubstr("the oldest are forgotten"));
   world().client(0).MarkDurable();
-  EXPECT_EQ(link().frames.size(), 0u);
-  EXPECT_EQ(link().kept_bytes, 0u);
+  EXPECT_EQ(log().frames().size(), 0u);
+  EXPECT_EQ(log().kept_bytes(), 0u);
   for (int i = 0; i < 40; ++i) Train(0, {1, 2});
   EXPECT_EQ(notices_.size(), 2u) << "once for each checkpoint";
 }
@@ -130,7 +130,7 @@ TEST_F(Durable, HalfOfALossIsRepaired) {
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_THAT(notices_[0], HasSubstr("7 pushes"));
   EXPECT_THAT(notices_[0], HasSubstr("3 were kept and are sent again, 4 are lost"));
-  EXPECT_EQ(link().kept_bytes, link().frames.size() * link().frames[0].bytes());
+  EXPECT_EQ(log().kept_bytes(), log().frames().size() * log().frames()[0].bytes());
   Abandon();
 }
 
@@ -168,7 +168,7 @@ TEST_F(Durable, AForgottenClientSendsNothingTwice) {
       Make(durability);
       world().replica_stands_still = true;  // the frames are kept
       for (int i = 0; i < 3; ++i) Train(0, {1});
-      ASSERT_GE(link().frames.size(), 3u);
+      ASSERT_GE(log().frames().size(), 3u);
       net().Sleep(kClientSeconds);
       world().service().WithPartition(0, [](Partition& partition) {
         partition.Sweep(UnixTime() + kClientSeconds, 100, nullptr);

@@ -152,9 +152,9 @@ TEST_F(Fault, FramesThatWereNotKeptAreCountedAsLost) {
 TEST_F(Fault, DurableFramesAreForgotten) {
   Make(0, /*keep=*/true);
   for (int i = 0; i < 4; ++i) Train(0, {1});
-  EXPECT_EQ(link().frames.size(), 4u);
+  EXPECT_EQ(log().frames().size(), 4u);
   world().client(0).MarkDurable();
-  EXPECT_EQ(link().frames.size(), 0u);
+  EXPECT_EQ(log().frames().size(), 0u);
   const Bytes checkpoint = world().Snapshot(0);
   for (int i = 0; i < 3; ++i) Train(0, {1});
   world().Failover(0, checkpoint);

@@ -2,8 +2,6 @@
 // swept; files of the version before; loads that nobody may see half of.
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tests/cpp/testing/redis/redis_store.h"
@@ -155,40 +153,6 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   const std::string digest = store().Digest();
   server().Restart();
   EXPECT_EQ(store().Digest(), digest) << "the time is in the log";
-}
-
-// Written by the first version of the module: tables "old" and "other" of dim 2, three rows and one, clients
-// {1, 2} at seq 2 and {3, 4} at seq 1.
-TEST_F(RedisGrowthTest, APartitionOfVersionOneIsRead) {
-  Start();
-  std::ostringstream dump;
-  dump << std::ifstream(HET_TEST_DATA "/partition_v1.dump", std::ios::binary).rdbuf();
-  ASSERT_GT(dump.str().size(), 500u);
-  const RedisReply restored = Command({"RESTORE", "old", "0", dump.str()});
-  ASSERT_TRUE(restored.ok()) << restored.text;
-  EXPECT_EQ(store().Stat("rows", "old"), "4");
-  EXPECT_EQ(store().Stat("clients", "old"), "2");
-  const RedisReply tables = Command({"HET.STAT", "old", "TABLES"});
-  ASSERT_EQ(tables.elements.size(), 2u);
-  EXPECT_EQ(tables.elements[0].elements.at(2).text, "1002");
-  EXPECT_EQ(tables.elements[1].elements.at(2).text, "1001");
-  Rows rows = RedisStore::ScanAll(&server(), "old", "10");
-  const std::string row = rows[{HashName("old"), 5}];
-  ASSERT_EQ(row.size(), 8u + 2 + 8);
-  Reader r(View(row));
-  EXPECT_EQ(r.Fixed<Clock>(), 6);
-  EXPECT_EQ(r.Fixed<uint16_t>(), 6);
-  EXPECT_EQ(r.Fixed<float>(), 1 + 2 + 10);
-  // It goes on where it was, and is saved as the present version.
-  Request q;
-  q.partition = {1, 4, 99};
-  q.client = {1, 2};
-  q.seq = 3;
-  EXPECT_EQ(Decoded(Command({"HET.STEP", "old", Encoded(q)})).last_seq, 3u);
-  ASSERT_TRUE(Command({"SAVE"}).ok());
-  const std::string digest = store().Digest("old");
-  server().Restart();
-  EXPECT_EQ(store().Digest("old"), digest);
 }
 
 TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {

@@ -1,6 +1,5 @@
 // The algebra of updates, for every optimizer and for widths that are and are not whole SIMD registers. That
-// the formulas are the right ones is asked elsewhere: tests/python/layer/test_optimizers.py and
-// test_optimizers_keras.py.
+// the formulas are the right ones is asked elsewhere: tests/python/layer/test_optimizers.py.
 #include "het_tf/core/row/optimizer.h"
 
 #include <gmock/gmock.h>

@@ -106,6 +106,16 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
   }
 }
 
+TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
+  const Bytes before = State(partition_);
+  Bytes chunk = Chunks(kMaxChunkBytes)[0];
+  chunk[4] = 1;
+  const std::string says = "chunk version 1; this side reads version 2: upgrade the older side";
+  EXPECT_EQ(ChunkReader(1).Add(View(chunk)).message(), says);
+  EXPECT_EQ(LoadChunk(View(chunk), &partition_).message(), says);
+  EXPECT_EQ(State(partition_), before);
+}
+
 TEST_F(ChunkTest, AScanGoesOnWhileTablesGo) {
   ScanPosition at;
   Bytes chunk;

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks_lib import benchmark
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of benchmarks/, which is no package."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+pytestmark = pytest.mark.long
 
 
 data_of = benchmark("accuracy_data")
@@ -98,19 +87,6 @@ def test_a_bound_lets_reads_miss_no_more_than_it_says(make_fleet: Any) -> None:
     assert served(fleet, 1) == [80]
 
 
-def test_bounds_of_a_running_fleet_change(make_fleet: Any) -> None:
-    fleet = make_fleet(2, None)
-    step(fleet, [[1], [1]])
-    fleet.set_bounds(0)  # what was held back is sent
-    assert served(fleet, 1) == [2]
-    assert step(fleet, [[1], [1]]).tolist() == [[2], [2]]
-    assert served(fleet, 1) == [4]
-    fleet.set_bounds(None)
-    for _ in range(3):
-        step(fleet, [[1], [1]])
-    assert served(fleet, 1) == [4]
-
-
 def test_several_occurrences_are_one_tick_and_padding_none(make_fleet: Any) -> None:
     fleet = make_fleet(1, 0, padding=-1)
     assert step(fleet, [[7, 7, -1]]).tolist() == [[0, 0, 0]]
@@ -131,14 +107,6 @@ def test_a_bound_out_of_reach_is_no_bound(make_fleet: Any) -> None:
             keys = rng.integers(0, 30, (2, 8)).tolist()
             keys[0][0] = keys[1][0] = 0
             assert (step(one, keys) == step(other, keys)).all()
-
-
-def test_counters_are_those_of_the_caches(make_fleet: Any) -> None:
-    fleet = make_fleet(2, 10)
-    for _ in range(3):
-        step(fleet, [[1, 2], [3, 4]])
-    counters = [worker[0] for worker in fleet.counters()]
-    assert [(one["reads"], one["hits"]) for one in counters] == [(6, 4), (6, 4)]
 
 
 def test_what_does_not_fit_is_refused(make_fleet: Any) -> None:
@@ -210,16 +178,6 @@ def test_the_interval_is_students() -> None:
 # --- data
 
 
-def test_number_ids_finds_every_id_again() -> None:
-    rng = np.random.default_rng(3)
-    columns = [rng.integers(-(2**62), 2**62, (40, 1)) // 2**58, rng.integers(-1, 6, (40, 3))]
-    distinct, numbers = data_of.number_ids(columns)
-    padded = np.append(distinct, -1)
-    assert -1 not in distinct and len(np.unique(distinct)) == len(distinct)
-    for column, number in zip(columns, numbers, strict=True):
-        assert (padded[number] == column).all()
-
-
 def test_order_takes_every_row_once_an_epoch() -> None:
     order = data_of.epochs_order(rows=20, epochs=3, of_step=5, seed=2)
     assert order.shape == (12, 5)
@@ -233,7 +191,6 @@ def test_order_takes_every_row_once_an_epoch() -> None:
 # --- the whole
 
 
-@pytest.mark.slow
 def test_one_worker_at_staleness_0_is_a_model_that_keras_fits() -> None:
     import tensorflow as tf
 
@@ -282,7 +239,6 @@ def test_one_worker_at_staleness_0_is_a_model_that_keras_fits() -> None:
         assert np.std(theirs) > 0.05
 
 
-@pytest.mark.slow
 def test_quick_mode_writes_figures_that_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark("accuracy_models")
     monkeypatch.setattr(accuracy, "PLACE", tmp_path / "kept")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -14,22 +13,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import horovod_lib
 import pytest
+from benchmarks_lib import BENCHMARKS, benchmark
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
-def benchmark(name: str, folder: Path = BENCHMARKS) -> ModuleType:
-    """A module of benchmarks/, which is no package."""
-    sys.path.insert(0, str(folder))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(folder))
+pytestmark = pytest.mark.long
 
 
 tables = benchmark("slow_link_tables")
@@ -349,8 +339,7 @@ def test_every_table_has_its_place_in_the_docs_and_says_when_it_was_not_run() ->
         assert write({})[0].startswith("Not run yet")
 
 
-@pytest.mark.long
-@pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "there is Horovod")
+@horovod_lib.RANKS
 @pytest.mark.parametrize("how", [pytest.param("namespaces", marks=needs_namespaces), "relay"])
 def test_a_small_run_from_its_workers_to_its_tables(how: str, tmp_path: Path) -> None:
     out = tmp_path / "slow_link.json"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks_lib import BENCHMARKS, benchmark
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+pytestmark = pytest.mark.long
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of benchmarks/, which is no package."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCHMARKS))
 
 
 streams = benchmark("traffic_streams")
@@ -107,18 +97,6 @@ def test_one_row_two_workers_and_a_bound_of_two(tmp_path: Path) -> None:
     assert class_bytes(traveled) == traveled["bytes_in"] + traveled["bytes_out"]
 
 
-def test_who_is_told_reads_the_same_rows_and_asks_about_none(tmp_path: Path) -> None:
-    settings = {"workers": 2, "batch": 1, "dim": 1, "partitions": 1, "capacity": 8, "pull": 2, "push": 2}
-    asked, told = (simulate(tmp_path, [[7]] * 20, checks=checks, **settings) for checks in ("asked", "told"))
-    assert asked["counts"]["checks"] == 18 and told["counts"]["checks"] == 0
-    assert rows(told["counts"]) == rows(asked["counts"])
-    assert told["staleness"] == asked["staleness"]
-    for result in (asked, told):
-        assert class_bytes(result["all"]) == result["all"]["bytes_in"] + result["all"]["bytes_out"]
-    done = run_program("--stream", tmp_path / "stream.bin", "--checks", "guessed")
-    assert done.returncode == 2 and "told" in done.stderr
-
-
 def test_rows_in_fewer_bits_take_fewer_bytes_and_shards_share_frames(tmp_path: Path) -> None:
     settings = {"workers": 2, "batch": 1, "dim": 8, "partitions": 4, "capacity": 8, "pull": 2, "push": 2}
     plain, half, byte = (
@@ -197,18 +175,6 @@ def test_classes_are_all_that_travels_and_staleness_keeps_its_bound(
     else:
         assert result["counts"]["checks"] == 0
         assert result["counts"]["bound_push"]["rows"] == result["counts"]["update_pull"]["rows"] == 0
-
-
-def test_equal_settings_give_equal_figures_and_rows_do_not_depend_on_the_dim(
-    tmp_path: Path, sample: np.ndarray
-) -> None:
-    settings = {"workers": 2, "batch": 64, "capacity": 300, "pull": 2, "push": 2, "partitions": 3}
-    first, again, wide = (simulate(tmp_path, sample, dim=dim, **settings) for dim in (2, 2, 200))
-    for result in (first, again, wide):
-        del result["memory_mb"]
-    assert first == again
-    assert rows(first["counts"]) == rows(wide["counts"])
-    assert wide["counts"]["miss_pull"]["row_bytes"] == 100 * first["counts"]["miss_pull"]["row_bytes"]
 
 
 def test_streams_hold_the_ids_of_the_generator(tmp_path: Path, sample: np.ndarray) -> None:
@@ -391,7 +357,6 @@ def test_what_reads_may_miss() -> None:
     assert goals.missed_at_most(run | {"bound": "unbounded"}) is None
 
 
-@pytest.mark.slow
 def test_a_small_sweep_from_its_runs_to_its_table(tmp_path: Path) -> None:
     out = tmp_path / "traffic.json"
     words = ["--quick", "--only", "dims", "--samples", "32768", "--out", str(out)]

@@ -10,7 +10,7 @@ from checkpoint_lib import model, same, tables, weights
 import het_tf
 from het_tf import checkpoint
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 def data():
@@ -66,15 +66,6 @@ def test_the_best_alone(tmp_path):
     made.fit(x, y, batch_size=8, epochs=4, verbose=0, callbacks=[Say(), saver])
     assert steps(tmp_path) == [4, 8, 16]
     assert saver.model is made
-
-
-def test_files_of_keras_stay_those_of_keras(tmp_path):
-    made = model()
-    x, y = data()
-    for name, options in (("m.weights.h5", {"save_weights_only": True}), ("m.keras", {})):
-        saver = het_tf.callbacks.Checkpoint(str(tmp_path / name), **options)
-        made.fit(x, y, batch_size=8, verbose=0, callbacks=[saver])
-        assert (tmp_path / name).is_file()
 
 
 def test_arguments_are_checked(tmp_path):

@@ -15,7 +15,7 @@ WORKER = ROOT / "tests/python/lib/checkpoint_crash_worker.py"
 ROUNDS = max(6, int(20 * float(os.environ.get("HET_TEST_SCALE", "1"))))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_20_points_the_newest_checkpoint_is_whole(tmp_path):
     place = tmp_path / "c"
     done = subprocess.run(

@@ -83,7 +83,7 @@ def run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/quickstart.md", marks=pytest.mark.long)])
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")))
@@ -91,7 +91,7 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     assert "rows" in output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_commands_run(page: str, command: str) -> None:
     words = command.split()
@@ -137,7 +137,7 @@ def commands_of_the_package(tmp_path: Path) -> str:
     place.mkdir()
     for name, arguments in (
         ("python", ""),
-        ("het-ckpt", "-m het_tf.ckpt"),
+        ("het-ckpt", "-m het_tf.python.checkpoint.cli"),
         ("saved_model_cli", "-m tensorflow.python.tools.saved_model_cli"),
     ):
         (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
@@ -145,7 +145,7 @@ def commands_of_the_package(tmp_path: Path) -> str:
     return str(place)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", CONSOLE_PAGES)
 def test_console_blocks_show_what_commands_print(
     page: str, tmp_path: Path, commands_of_the_package: str

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
 TRAIN = """
 import het_tf, keras, numpy as np, pathlib, sys
@@ -60,7 +61,6 @@ def wheel(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
 def test_wheel_holds_the_package_and_the_plugin_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for library in ("libhet_tf.so", "libhet_tf_gpu.so", "het.so"):
@@ -72,7 +72,6 @@ def test_wheel_holds_the_package_and_the_plugin_only(wheel):
     assert "-py3-none-linux_" in wheel.name
 
 
-@pytest.mark.slow
 def test_wheel_trains_in_a_fresh_environment(wheel, tmp_path):
     venv = tmp_path / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", venv)

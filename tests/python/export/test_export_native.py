@@ -11,26 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from export_lib import embedding_model, fill, ops_of, run_alone, serve, tensors, toy_examples, trained
+from export_lib import embedding_model, fill, run_alone, serve
 
 import het_tf
 from het_tf.python.export import native
-from het_tf.python.models import DCNv2, DeepFM, WideDeep
 from het_tf.python.session import native as library
 
 pytestmark = [
-    pytest.mark.tf215,
+    pytest.mark.slow,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 
 keras = tf.keras
 LOWEST = -(2**63)
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def export(model: Any, path: Path, **options: Any) -> Any:
@@ -50,17 +44,6 @@ def asset(path: Path) -> Path:
 
 
 # --- predictions --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [WideDeep, DeepFM, DCNv2])
-@pytest.mark.parametrize("options", [{}, {"cache": het_tf.Cache(rows=4)}], ids=["direct", "cached"])
-def test_predictions_are_those_of_the_training_model(cls, options, rng, tmp_path):
-    model = trained(cls, rng, **options)
-    export(model, tmp_path / "m")
-    batch = tensors(toy_examples(rng, 50, ids=30))  # some ids were never trained
-    (got,) = serve(tmp_path / "m")(**batch).values()
-    np.testing.assert_array_equal(got, model(batch, training=False).numpy())
-    assert "HetServe" in ops_of(tmp_path / "m") and "HetLookup" not in ops_of(tmp_path / "m")
 
 
 def test_every_kind_of_input(rng, tmp_path):
@@ -139,14 +122,6 @@ def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
     assert report.tables[0].bytes == 200 * {"float16": 16, "bfloat16": 16, "int8": 12}[rows]
 
 
-def test_a_value_beyond_float16_is_refused(tmp_path):
-    model = item_model()
-    het_tf.table("item").assign([9], [[1, 1e6, 1]])
-    with pytest.raises(ValueError, match=r"'float16'.*id 9 of table 'item'.*bfloat16"):
-        export(model, tmp_path / "m", rows="float16")
-    assert not (tmp_path / "m").exists()
-
-
 def test_filters_leave_rows_out(rng, tmp_path):
     model = item_model()
     table = het_tf.table("item")
@@ -188,14 +163,6 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.table("item").lookup(ids))
     assert imported == "False"
     assert mapped == "['r--s']"  # one copy for all processes, read-only
-
-
-def test_training_goes_on_and_the_export_does_not(rng, tmp_path):
-    model = item_model()
-    before = fill("item", np.arange(10), rng)
-    export(model, tmp_path / "m")
-    fill("item", np.arange(10), rng)
-    np.testing.assert_array_equal(serve(tmp_path / "m")(id=np.arange(10))["id"], before)
 
 
 def test_a_new_export_at_the_old_path(rng, tmp_path):
@@ -282,20 +249,6 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
     with tf.compat.v1.Session(graph=graphs) as session:
         np.testing.assert_array_equal(session.run(node), het_tf.table("item").lookup([1, 2]))
     assert not np.array_equal(first, het_tf.table("item").lookup([1, 2]))
-
-
-def test_static_shapes(rng, tmp_path):
-    path = write(tmp_path / "rows.het", rng)
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 5], tf.int64)])
-    def lookup(ids: Any) -> Any:
-        (rows,) = library.ops.het_serve(
-            ids=[ids], paths=[tf.constant(path)], hints=[tf.zeros([0, 3])], tables=["item"]
-        )
-        assert rows.shape.as_list() == [None, 5, 3]
-        return rows
-
-    assert lookup(tf.zeros([2, 5], tf.int64)).shape == (2, 5, 3)
 
 
 def test_what_is_no_serving_file(rng, tmp_path):

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python.export import arrays, index, initial
-from het_tf.python.models import WideDeep
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
@@ -24,11 +24,6 @@ pytestmark = [
 
 keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 # --- the index ----------------------------------------------------------------------------------------------
@@ -49,7 +44,7 @@ def found(made: index.Index, ids, tables=None):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [1, 2, 3, 17, 1000, 50_000])
+@pytest.mark.parametrize("size", [1, 3, 1000, 50_000])
 def test_every_id_has_a_slot_of_its_own_and_no_other_id_has_one(kind, size, rng):
     ids = np.unique(KINDS[kind](rng, size))[: max(1, size)]
     rng.shuffle(ids)
@@ -115,14 +110,11 @@ def test_variables_take_arrays_over():
 
 INITIALIZERS = [
     het_tf.initializers.Uniform(),
-    het_tf.initializers.Uniform(-1.0, 3.0),
     het_tf.initializers.Uniform(0.1, 0.1),
     het_tf.initializers.ScaledUniform(1.3),
-    het_tf.initializers.Normal(),
     het_tf.initializers.Normal(0.3, 2.0),
     het_tf.initializers.TruncatedNormal(0.1, 0.7),
     het_tf.initializers.ScaledNormal(2.0),
-    het_tf.initializers.Zeros(),
     het_tf.initializers.Constant(-0.3),
 ]
 
@@ -209,20 +201,17 @@ print(out["output_0"].numpy().tobytes().hex())
 """
 
 
-@pytest.mark.slow
-def test_a_process_that_has_no_het_tf(rng, tmp_path):
+def test_a_process_that_has_no_het_tf(exported, tmp_path):
     """By tf.saved_model.load, saved_model_cli, and TensorFlow's C API: the same numbers."""
-    model = lib.trained(WideDeep, rng)
-    path = tmp_path / "1"
-    het_tf.export(model, path, verbose=False)
-    inputs = lib.toy_examples(rng, 8, ids=30).inputs()
+    one = exported["WideDeep"]
+    path, wanted = one.paths["portable"], one.answers[1]
+    inputs = {name: column.numpy() for name, column in one.batches[1].items()}
     # By the file alone: saved_model_cli takes arrays as files.
     np.savez(tmp_path / "inputs.npz", **inputs)
-    wanted = model({name: tf.constant(x) for name, x in inputs.items()}, training=False).numpy()
 
     said = lib.run_alone(_FRESH, str(path), str(tmp_path / "inputs.npz"))
     got = np.frombuffer(bytes.fromhex(said.strip().splitlines()[-1]), np.float32)
-    np.testing.assert_array_equal(got, wanted.reshape(-1))
+    lib.assert_predicts(got, wanted.reshape(-1))
 
     cli = Path(sys.executable).with_name("saved_model_cli")
     feeds = ";".join(f"{name}={tmp_path}/inputs.npz[{name}]" for name in inputs)
@@ -232,9 +221,9 @@ def test_a_process_that_has_no_het_tf(rng, tmp_path):
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    np.testing.assert_array_equal(np.load(tmp_path / "output_0.npy"), wanted)
+    lib.assert_predicts(np.load(tmp_path / "output_0.npy"), wanted)
 
-    np.testing.assert_array_equal(lib.by_c_api(path, inputs, "output_0"), wanted.reshape(-1))
+    lib.assert_predicts(lib.by_c_api(path, inputs, "output_0"), wanted.reshape(-1))
 
 
 def test_rows_are_variables_and_no_constants(rng, tmp_path):

@@ -6,7 +6,6 @@ import json
 import time
 
 import export_lib as lib
-import horovod_lib
 import numpy as np
 import pytest
 import redis_lib
@@ -16,14 +15,9 @@ import het_tf
 from het_tf.python.export import evaluate, front, quantise
 from het_tf.python.models import DeepFM
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 keras = tf.keras
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def model_of(dim=16, name="item", **kwargs):
@@ -163,14 +157,9 @@ def test_what_evaluate_refuses(rng, tmp_path):
 # --- serve_check --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
-    for name, options in {
-        "a": {},
-        "b": {"rows": "int8"},
-        "c": {"format": "native"},
-    }.items():
+    for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
     checks = het_tf.serve_check(tmp_path, sample, model)
@@ -188,7 +177,7 @@ def test_serve_check(rng, tmp_path, capsys):
         het_tf.serve_check(tmp_path / "a", sample, model, verbose=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_serve_check_without_a_model(rng, tmp_path):
     words = keras.Input((2,), dtype="string", name="words")
     config = het_tf.TableConfig("word", 3)
@@ -222,8 +211,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 # --- several processes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
@@ -233,51 +221,7 @@ def test_tables_at_a_parameter_server(server, rng, tmp_path):
     het_tf.export(model, tmp_path / "1", verbose=False)
     inputs = lib.tensors(lib.toy_examples(rng, 200, ids=30))
     got = lib.serve(tmp_path / "1")(**inputs)["output_0"]
-    np.testing.assert_array_equal(got, model(inputs, training=False).numpy())
-
-
-_RANK = """
-import sys
-import horovod.tensorflow as hvd, numpy as np, tensorflow as tf
-hvd.init()
-import het_tf
-het_tf.init(hvd=hvd, ps=sys.argv[1])
-table = het_tf.TableConfig("item", 4)
-ids = tf.keras.Input((), dtype="int64", name="ids")
-layer = het_tf.keras.EmbeddingCollection(
-    {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=None)
-)
-model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
-with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
-    loss = tf.reduce_sum(layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"])
-tape.gradient(loss, layer.trainable_variables)
-result = het_tf.export(model, sys.argv[2], verbose=False)
-assert (result is not None) == (hvd.rank() == 0)
-import pathlib
-assert (pathlib.Path(sys.argv[2]) / "saved_model.pb").exists()  # whichever rank returns
-serve = tf.saved_model.load(sys.argv[2]).signatures["serving_default"]
-asked = tf.constant([0, 1, 10, 99], tf.int64)
-np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), het_tf.table("item").lookup(asked.numpy()))
-assert het_tf.table("item").size == 3
-try:
-    # Only rank 0 has something in the way, and the other one does not wait for it.
-    het_tf.export(model, sys.argv[2] if hvd.rank() == 0 else sys.argv[2] + "-elsewhere")
-except (FileExistsError, RuntimeError) as error:
-    assert "exists" in str(error)
-else:
-    raise AssertionError("the path exists")
-print("rank", hvd.rank(), "done")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing() or "Horovod is there")
-def test_ranks_export_together(server, tmp_path):
-    script = tmp_path / "rank.py"
-    script.write_text(_RANK)
-    done = horovod_lib.launch(script, server.address, tmp_path / "1")
-    assert done.returncode == 0, done.stdout[-8000:]
-    assert "rank 0 done" in done.stdout and "rank 1 done" in done.stdout
+    lib.assert_predicts(got, model(inputs, training=False))
 
 
 def test_the_record_says_what_an_export_is(rng, tmp_path):

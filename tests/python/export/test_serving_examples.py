@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
 SERVING = ROOT / "examples/serving"
 
@@ -132,8 +132,8 @@ def exported(fresh, tmp_path):
 SAMPLES = [{"item": 2**62, "history": [1, 2, 3]}, {"item": -5, "history": [4, 4, 4]}]
 
 
-@pytest.mark.slow
 def test_a_request_of_the_client_fits_a_real_signature(exported):
+    import export_lib as lib
     import tensorflow as tf
 
     model, path = exported
@@ -144,7 +144,7 @@ def test_a_request_of_the_client_fits_a_real_signature(exported):
     assert specs.keys() == request["inputs"].keys()
     tensors = {name: tf.constant(values, specs[name].dtype) for name, values in request["inputs"].items()}
     expected = model({name: tf.constant(values) for name, values in tensors.items()}, training=False)["click"]
-    np.testing.assert_array_equal(served(**tensors)["click"], expected)
+    lib.assert_predicts(served(**tensors)["click"], expected)
     assert client.url("h:1", "clicks") == "http://h:1/v1/models/clicks:predict"
     assert client.url("h:1", "clicks", version=2) == "http://h:1/v1/models/clicks/versions/2:predict"
     assert client.url("h:1", "clicks", label="canary") == "http://h:1/v1/models/clicks/labels/canary:predict"
@@ -153,7 +153,6 @@ def test_a_request_of_the_client_fits_a_real_signature(exported):
             client.body(bad)
 
 
-@pytest.mark.slow
 def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
     import tensorflow as tf
 

@@ -17,10 +17,7 @@ import het_tf
 ROOT = Path(het_tf.__file__).parent.parent
 DEADLINE = 120  # seconds of a whole job; it takes about 20
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(horovod_lib.missing()), reason=horovod_lib.missing()),
-]
+pytestmark = [pytest.mark.long, horovod_lib.RANKS]
 
 
 def launch(out: Path, given: dict, *arguments: str) -> tuple[int, str]:

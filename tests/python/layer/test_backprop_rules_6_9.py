@@ -6,10 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from played_lib import Played
 from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
 
 import het_tf
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 
@@ -152,14 +153,9 @@ def test_8_gradient_accumulation_scales_the_table(mode):
 
 @pytest.mark.parametrize("scale, want", [("mean", -0.25), ("sum", -1.0)])
 def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
-    class FourWorkers:
-        @staticmethod
-        def size():
-            return 4
-
     het_tf.init(gradient_scale=scale)
     # Past init(), which wants a real Horovod and a server for its ranks.
-    monkeypatch.setattr(runtime._settings, "hvd", FourWorkers)
+    monkeypatch.setattr(settings.current, "hvd", Played(ranks=4))
     unit_steps(1.0, 1, "graph")
     np.testing.assert_allclose(rows([1]), [[want] * 4])
 

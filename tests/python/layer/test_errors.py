@@ -15,7 +15,7 @@ import het_tf
 from het_tf.python.session import native
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 PACKAGE = Path(het_tf.__file__).resolve().parent
 
@@ -210,8 +210,7 @@ def memory(more):
 
 
 @pytest.mark.parametrize("more_options", [{}, {"cache": het_tf.Cache(rows=100_000)}])
-@pytest.mark.parametrize("room", [0, 10_000, 100_000, 1_000_000])
-def test_memory_ends_while_a_table_grows(room, more_options):
+def test_memory_ends_while_a_table_grows(more_options):
     """The step fails with RESOURCE_EXHAUSTED, no row changes, and the next one works."""
     layer = embedding(16, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", **more_options)
     ids = tf.range(20000, dtype=tf.int64)
@@ -222,7 +221,7 @@ def test_memory_ends_while_a_table_grows(room, more_options):
         tape.gradient(loss, layer.trainable_variables)
 
     step(ids[:10])
-    with memory(room), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
+    with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
         step(ids)
     np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-1, -1, 0, 0])
     assert het_tf.table("t").size == 10
@@ -240,10 +239,10 @@ def test_memory_ends_outside_of_a_step():
     assert table.size == 20000
 
 
-# --- what an import refuses -----------------------------------------------------------------------
+# --- what the first use of a name refuses ----------------------------------------------------------
 
 
-def import_in_a_process(paths, code="import het_tf"):
+def use_in_a_process(paths, code="import het_tf; het_tf.tables()"):
     # Not in the source tree: Python looks into the current directory first.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
@@ -263,18 +262,17 @@ def fake_tensorflow(directory, source):
     return [directory, PACKAGE.parent]
 
 
-@pytest.mark.parametrize("version", ["2.14.1", "2.22.0", "3.0.0"])
-def test_an_unsupported_tensorflow(tmp_path, version):
-    code, line = import_in_a_process(fake_tensorflow(tmp_path, f'__version__ = "{version}"'))
+def test_an_unsupported_tensorflow(tmp_path):
+    code, line = use_in_a_process(fake_tensorflow(tmp_path, '__version__ = "2.14.1"'))
     assert code != 0
     assert line == (
-        f"ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not {version}; "
+        "ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not 2.14.1; "
         "run: pip install tensorflow-cpu==2.21.0"
     )
 
 
 def test_no_tensorflow(tmp_path):
-    code, line = import_in_a_process(fake_tensorflow(tmp_path, 'raise ImportError("No module named x")'))
+    code, line = use_in_a_process(fake_tensorflow(tmp_path, 'raise ImportError("No module named x")'))
     assert code != 0
     assert line.startswith(
         "ImportError: het_tf needs TensorFlow, which does not import (No module named x); run: pip"
@@ -289,41 +287,37 @@ def package_without_library(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_native_library_is_missing(package_without_library):
-    code, line = import_in_a_process([package_without_library])
+    code, line = use_in_a_process([package_without_library])
     assert code != 0
     assert line.startswith("ImportError: het_tf's native library ")
     assert line.endswith("/het_tf/lib/libhet_tf.so is missing; run `make build` in the source tree")
 
 
-def test_the_native_library_is_broken(package_without_library):
-    (package_without_library / "het_tf" / "lib").mkdir()
-    (package_without_library / "het_tf" / "lib" / "libhet_tf.so").write_bytes(b"no library")
-    code, line = import_in_a_process([package_without_library])
-    assert code != 0
-    assert "native library does not load" in line and "make build" in line
+def test_the_native_library_is_broken(tmp_path, monkeypatch):
+    (tmp_path / "libhet_tf.so").write_bytes(b"no library")
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
+    with pytest.raises(ImportError, match=r"native library does not load(.|\n)*make build"):
+        native._load()
 
 
 def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
-    monkeypatch.setattr(native.doctor, "plugin_march", lambda path: "x86-64-v3")
-    monkeypatch.setattr(native.doctor, "cpu_lacks", lambda march: ["avx2", "bmi1"])
+    monkeypatch.setattr(native.versions, "plugin_march", lambda path: "x86-64-v3")
+    monkeypatch.setattr(native.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
     with pytest.raises(
         ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
     ):
         native._load()
 
 
-def test_the_doctor_runs_where_the_package_cannot_be_imported(package_without_library):
-    environment = {**os.environ, "PYTHONPATH": str(package_without_library)}
-    code = (
-        "import sys; sys.argv = ['-m']; sys.orig_argv = ['python', '-m', 'het_tf.doctor']; import het_tf; "
-        "assert not hasattr(het_tf, 'keras') and het_tf.__version__"
-    )
+def test_the_package_and_the_doctor_import_nothing_else(package_without_library):
+    code = "import sys, het_tf.doctor; print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=package_without_library,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(package_without_library)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

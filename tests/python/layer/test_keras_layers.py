@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
-from het_tf.python.session import runtime
+from het_tf.python.session import native, settings
 
 keras = tf.keras
-KERAS_3 = owner.KERAS_3
+KERAS_3 = native.KERAS_3
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 
@@ -87,44 +86,6 @@ def test_fit_evaluate_predict(make, eagerly):
     assert het_tf.table("item").applies == 16
 
 
-def test_sequential():
-    first = keras.Input((5,), dtype="int64") if KERAS_3 else keras.layers.InputLayer((5,), dtype="int64")
-    layer = het_tf.keras.Embedding(4, combiner="sum", name="t")
-    model = keras.Sequential([first, layer, keras.layers.Dense(1)])
-    assert model.output_shape == (None, 1)
-    model.compile("sgd", "mse")
-    ids = np.arange(40).reshape(8, 5)
-    model.fit(ids, np.ones((8, 1)), verbose=0)
-    assert het_tf.table("t").size == 40
-
-
-def test_tf_data_and_train_on_batch():
-    model = functional()
-    model.compile("sgd", "mse")
-    data = tf.data.Dataset.from_tensor_slices(batch()).batch(8)
-    model.fit(data, verbose=0)
-    model.train_on_batch(*batch())
-    assert het_tf.table("item").applies == 5
-
-
-@pytest.mark.parametrize("eagerly", [False, True])
-def test_custom_loop(eagerly):
-    model = functional()
-    optimizer = keras.optimizers.Adam(0.01)
-
-    def train(ids, labels):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(ids, training=True) - labels) ** 2)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    run = train if eagerly else tf.function(train)
-    data = tf.data.Dataset.from_tensor_slices(batch()).batch(8).repeat(5)
-    losses = [float(run(ids, labels)) for ids, labels in data]
-    assert losses[-1] < losses[0]
-
-
 def test_one_op_serves_all_features():
     layer = collection()
     run = tf.function(lambda ids: layer(ids, training=False))
@@ -168,16 +129,6 @@ def test_structures_and_extra_keys():
 def test_wrong_structures_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         collection()(given)
-
-
-def test_layers_share_a_table_by_name():
-    first, second = (het_tf.keras.Embedding(4, table="shared", optimizer=SGD(1.0)) for _ in range(2))
-    assert first.name != second.name
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(first(tf.constant([1])))
-    before = second(tf.constant([1]), training=False).numpy()
-    tape.gradient(loss, first.trainable_variables)
-    np.testing.assert_allclose(second(tf.constant([1]), training=False), before - 1)
 
 
 def test_the_table_has_the_layers_name_if_none_is_given():
@@ -318,31 +269,6 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
 # --- caches, callbacks, threads -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [
-    {"staleness": 0},
-    {"staleness": None},
-    {"staleness": 5, "policy": "lfu"},
-    {"pull_bound": 0, "push_bound": None, "policy": "light_lfu"},
-    {"rows": 0},
-    {"rows": 3, "admit_after": 2},
-])  # fmt: skip
-def test_a_cache_changes_nothing_for_one_worker(options):
-    ids, labels = batch(64)
-    results = []
-    for cache in (None, het_tf.Cache(**{"rows": 8, **options})):
-        het_tf.reset()
-        keras.utils.set_random_seed(0)
-        item = het_tf.TableConfig("item", 4, optimizer=het_tf.optimizers.Adam(0.01))
-        layer = het_tf.keras.EmbeddingCollection({"item": het_tf.FeatureConfig(item)}, cache=cache)
-        x = keras.Input((), dtype="int64")
-        model = keras.Model(x, keras.layers.Dense(1)(layer({"item": x})["item"]))
-        model.compile("sgd", "mse")
-        model.fit(ids["item"], labels, batch_size=8, epochs=3, verbose=0, shuffle=False)
-        results.append(het_tf.table("item").to_numpy())
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-5, atol=1e-6)
-
-
 def test_cache_options_reach_the_core():
     het_tf.keras.Embedding(
         4,
@@ -399,9 +325,9 @@ def test_cache_stats_log_two_figures_unless_told_otherwise():
 def test_threads_follow_tensorflow():
     wanted = tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
     het_tf.keras.Embedding(4, name="t")
-    assert runtime._settings.threads_set == wanted
+    assert settings.current.threads_set == wanted
     het_tf.init(threads=3)
-    assert runtime._settings.threads_set == 3
+    assert settings.current.threads_set == 3
 
 
 def test_the_example_of_the_package_runs():
@@ -418,12 +344,13 @@ def test_the_example_of_the_package_runs():
 
 
 def test_public_names():
+    import het_tf.keras
     from het_tf.initializers import Uniform
+    from het_tf.keras import Embedding, EmbeddingCollection
     from het_tf.optimizers import RMSProp, RMSprop
 
-    import het_tf.keras
-    from het_tf.keras import Embedding, EmbeddingCollection
-
     assert RMSProp is RMSprop and issubclass(Embedding, EmbeddingCollection) and Uniform().name == "uniform"
-    missing = [name for name in het_tf.__all__ if name not in het_tf._LAZY and not hasattr(het_tf, name)]
-    assert missing == []
+    assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
+    assert set(het_tf.__all__) <= set(dir(het_tf))
+    with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):
+        _ = het_tf.Tabel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 
@@ -99,29 +99,6 @@ def test_one_update_sums_the_gradients_of_equal_ids():
     np.testing.assert_array_equal(rows, [-(grads[0] + grads[2]), -grads[1], -grads[3], np.zeros(4)])
 
 
-def test_features_share_a_table_and_tables_differ_in_dim():
-    shared, other = table_spec("shared", 2), table_spec("other", 3)
-    features = Features((shared, None), (other, None), (shared, None)).create()
-    ids = [[1, 2], [1], [[2, 3]]]
-    out = features.lookup(*ids, training=True)
-    features.apply(out.token, ids, [np.ones((2, 2)), np.ones((1, 3)), np.ones((1, 2, 2))], rates=[1.0, 10.0])
-    rows = features.lookup(*ids).rows
-    np.testing.assert_array_equal(rows[0], [[-1, -1], [-2, -2]])  # 2 occurs in both features
-    np.testing.assert_array_equal(rows[1], [[-10, -10, -10]])
-    np.testing.assert_array_equal(rows[2], [[[-2, -2], [-1, -1]]])
-
-
-def test_padding_reads_zeros_and_learns_nothing():
-    features = Features((table_spec(initializer={"name": "constant", "a": 3}), 0)).create()
-    ids = [0, 1, 0]
-    out = features.lookup(ids, training=True)
-    np.testing.assert_array_equal(out.rows[0], [[0] * 4, [3] * 4, [0] * 4])
-    features.apply(out.token, [ids], [np.ones((3, 4))])
-    assert native.call_int("HetSize", "", "t") == 1
-    unpadded = Features((features.specs[0], None))
-    np.testing.assert_array_equal(unpadded.lookup([0, 1]).rows[0], [[3] * 4, [2] * 4])
-
-
 def test_a_lookup_without_training_remembers_nothing():
     features = one()
     out = features.lookup([1, 2])
@@ -129,31 +106,6 @@ def test_a_lookup_without_training_remembers_nothing():
     with pytest.raises(tf.errors.FailedPreconditionError, match="not given by a training lookup"):
         features.apply(out.token, [[1, 2]], [np.ones((2, 4))])
     assert native.call_int("HetSize", "", "t") == 0
-
-
-def test_a_token_is_used_once():
-    features = one()
-    out = features.lookup([1], training=True)
-    features.apply(out.token, [[1]], [np.ones((1, 4))])
-    with pytest.raises(tf.errors.FailedPreconditionError, match="used before"):
-        features.apply(out.token, [[1]], [np.ones((1, 4))])
-    np.testing.assert_array_equal(features.lookup([1]).rows[0], [[-1] * 4])
-
-
-def test_tokens_work_in_any_order_and_many_may_wait():
-    features = one()
-    outs = [features.lookup([i], training=True) for i in range(50)]
-    for i in reversed(range(50)):
-        features.apply(outs[i].token, [[i]], [np.full((1, 4), i + 1)])
-    np.testing.assert_array_equal(features.lookup(range(50)).rows[0][:, 0], -np.arange(1, 51))
-
-
-def test_an_all_zero_gradient_is_no_update():
-    features = Features((table_spec("a"), None), (table_spec("b"), None)).create()
-    out = features.lookup([1], [1], training=True)
-    features.apply(out.token, [[1], [1]], [np.ones((1, 4)), np.zeros((1, 4))])
-    assert native.call_int("HetSize", "", "a") == 1
-    assert native.call_int("HetSize", "", "b") == 0
 
 
 def test_apply_count():
@@ -197,16 +149,6 @@ def test_a_graph_made_for_another_spec_is_refused():
         Features((table_spec(dim=5), None)).lookup([1])
 
 
-def test_namespaces_are_apart():
-    first, second = (Features((table_spec(), None), namespace=name).create() for name in ("one", "two"))
-    out = first.lookup([1], training=True)
-    first.apply(out.token, [[1]], [np.ones((1, 4))])
-    np.testing.assert_array_equal(first.lookup([1]).rows[0], [[-1] * 4])
-    np.testing.assert_array_equal(second.lookup([1]).rows[0], [[0] * 4])
-    for name in ("one", "two"):
-        native.call("HetReset", name)
-
-
 def test_gradients_of_a_wrong_shape_are_refused():
     features = one()
     for shape in [(2, 3), (1, 4), (2, 4, 1), (8,)]:
@@ -226,29 +168,6 @@ def test_learning_rates_are_checked():
         out = features.lookup([1], training=True)
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             features.apply(out.token, [[1]], [np.ones((1, 4))], rates=rates)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_gradient_that_is_not_finite_changes_nothing(bad):
-    features = one()
-    out = features.lookup([1, 2], training=True)
-    grads = np.ones((2, 4), np.float32)
-    grads[1, 2] = bad
-    with pytest.raises(tf.errors.InvalidArgumentError, match="table 't' for id 2 is NaN or Inf"):
-        features.apply(out.token, [[1, 2]], [grads])
-    assert native.call_int("HetSize", "", "t") == 0
-
-
-def test_under_a_loss_scale_an_overflow_skips_the_step():
-    features = one()
-    out = features.lookup([1], training=True)
-    anchor = features.apply(out.token, [[1]], [np.full((1, 4), np.inf)], loss_scale=1024.0)
-    assert np.isnan(anchor.numpy())
-    assert native.call_int("HetSize", "", "t") == 0
-    out = features.lookup([1], training=True)
-    anchor = features.apply(out.token, [[1]], [np.full((1, 4), 1024.0)], loss_scale=1024.0)
-    assert anchor.numpy() == 0
-    np.testing.assert_array_equal(features.lookup([1]).rows[0], [[-1] * 4])
 
 
 @pytest.mark.parametrize(
@@ -272,61 +191,6 @@ def test_broken_specs_are_refused(specs, message):
             specs=specs,
             training=False,
         )
-
-
-def test_a_loop_in_a_graph_keeps_order():
-    """Momentum does not commute with changing gradients, so any other order gives other rows."""
-
-    def train(steps, graph):
-        name = f"t_{graph}"
-        features = Features((table_spec(name, optimizer={"name": "momentum"}), None)).create()
-
-        def run():
-            for i in tf.range(steps) if graph else range(steps):
-                out = features.lookup([1], training=True)
-                grads = [out.rows[0] * 0.1 + tf.cast(i, tf.float32)]
-                features.apply(out.token, [[1]], grads, rates=[0.1])
-
-        (tf.function(run) if graph else run)()
-        return features.lookup([1]).rows[0].numpy()
-
-    np.testing.assert_array_equal(train(20, graph=True), train(20, graph=False))
-
-
-def test_threads_on_one_table():
-    """Whole numbers add exactly, so nothing may be lost."""
-    import concurrent.futures
-
-    features = one()
-
-    def work(number):
-        for _ in range(50):
-            out = features.lookup([1, number], training=True)
-            features.apply(out.token, [[1, number]], [np.ones((2, 4))])
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(10, 14)))
-    np.testing.assert_array_equal(features.lookup([1, 10, 13]).rows[0][:, 0], [-200, -50, -50])
-
-
-def test_batches_that_many_threads_share():
-    """Large enough to be split: the sums must be those of one thread."""
-    rng = np.random.default_rng(0)
-    ids = rng.integers(0, 5000, 60000)
-    grads = rng.integers(-8, 8, (60000, 4)).astype(np.float32)
-    results = []
-    for threads in (1, 4):
-        native.call("HetReset", "")
-        native.call("HetSetThreads", threads)
-        features = one()
-        out = features.lookup(ids, training=True)
-        features.apply(out.token, [ids], [grads])
-        results.append(features.lookup(np.arange(5000)).rows[0].numpy())
-    native.call("HetSetThreads", runtime._settings.threads_set)
-    want = np.zeros((5000, 4), np.float32)
-    np.subtract.at(want, ids, grads)
-    for rows in results:
-        np.testing.assert_array_equal(rows, want)
 
 
 def test_build_info():

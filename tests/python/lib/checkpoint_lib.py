@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.checkpoint import dense
+from het_tf.python.checkpoint import manifest
+from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
 
@@ -45,7 +46,7 @@ def tables(namespace: str = "") -> dict[str, dict[str, np.ndarray]]:
     """Everything of all tables: values, slots, clocks, counts, when last used."""
     with het_tf.namespace(namespace):
         het_tf.flush()
-        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.layer.table.tables())}
+        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.table.table.tables())}
 
 
 def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ...] = ()) -> None:
@@ -116,3 +117,27 @@ def files(directory: Path) -> dict[str, bytes]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+SPEC = {
+    "name": "item", "dim": 4, "seed": 0, "l2": 0.0, "max_norm": 0.0,
+    "optimizer": {"name": "adagrad", "params": {"eps": 1e-7}},
+    "initializer": {"name": "uniform", "a": -0.05, "b": 0.05},
+}  # fmt: skip
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A manifest of one table and one file."""
+    table = {
+        "name": "item", "spec": SPEC, "limits": {}, "applies": 3, "rows": 2, "removed": 0, "complete": True,
+        "clock_floor": 0, "slots": [["accumulator", 4]], "epochs": ["18446744073709551615"],
+    }  # fmt: skip
+    file = {
+        "name": "rows-00000-of-00001.safetensors", "bytes": 640, "partitions": [0],
+        "header_crc32c": "00000000", "tensors": {"item/keys": {"rows": 2, "crc32c": "00000000"}},
+    }  # fmt: skip
+    return {
+        "format": manifest.FORMAT, "version": 1, "id": "a" * 32, "created": 1.5, "step": 7, "namespace": "n",
+        "base": None, "store": {"partitions": 1, "hash_seed": "0"}, "tables": [table], "files": [file],
+        "dense": None, **changes,
+    }  # fmt: skip

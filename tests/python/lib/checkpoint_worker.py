@@ -1,16 +1,14 @@
-"""What the ranks of tests of checkpoints run: `horovodrun ... python checkpoint_worker.py CASE DIRECTORY`."""
+"""What ranks run to save and restore together (ranks_worker.py)."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 from checkpoint_lib import fit, layer, model, tables, weights
+from horovod_worker import refused
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.checkpoint import dense
+from het_tf.python.checkpoint.model import dense
 from het_tf.python.session import native
 
 
@@ -40,18 +38,8 @@ def equal(found, expected, what):
         np.testing.assert_array_equal(found[name], value, err_msg=f"{what}: {name}")
 
 
-def refused(error, part, call):
-    try:
-        call()
-    except error as found:
-        assert part in str(found), f"{type(found)}: {found}"
-    else:
-        raise AssertionError(f"not refused: {part}")
-
-
 def save(hvd, place):
     """Two ranks train, save, go on; a second job of theirs goes on from the checkpoint and ends equal."""
-    place = Path(place)
     made = make(hvd)
     batches(hvd, made, 0, 4)
     calls = []
@@ -79,12 +67,10 @@ def save(hvd, place):
     assert checkpoint.list(place / "c") == [path, increment]
     assert checkpoint.verify(increment).base is not None
     np.savez(place / f"later{hvd.rank()}.npz", **uninterrupted)
-    print("saved and restored")
 
 
 def load(hvd, place):
     """As many ranks as like restore what others have saved, and train on."""
-    place = Path(place)
     made = make(hvd)
     batches(hvd, made, 50, 51)
     checkpoint.restore(place / "c", made)
@@ -95,12 +81,11 @@ def load(hvd, place):
         equal(one, of_ranks[0], "ranks")
     checkpoint.restore(place / "c" / "ckpt-00000004", made)
     equal(state(made), dict(np.load(place / "saved0.npz")), "the first one")
-    print("restored")
 
 
 def fail(hvd, place):
     """What goes wrong on one rank is an error of all, nobody waits, and the last checkpoint stays."""
-    place = Path(place) / f"fail{hvd.size()}"
+    place = place / f"fail{hvd.size()}"
     made = make(hvd)
     batches(hvd, made, 0, 2)
     path = checkpoint.save(place, made, step=1)
@@ -172,7 +157,6 @@ def fail(hvd, place):
     assert checkpoint.list(place) == [path]
     equal(state(made), expected, "in the end")
     callback(hvd, place.parent)
-    print("errors are known to all")
 
 
 def callback(hvd, place):
@@ -180,24 +164,11 @@ def callback(hvd, place):
     made = make(hvd)
     rng = np.random.default_rng(hvd.rank())
     ids, x, y = rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32), rng.random((32, 1), np.float32)
-    saver = het_tf.callbacks.Checkpoint(Path(place) / "callback", keep=2)
+    saver = het_tf.callbacks.Checkpoint(place / "callback", keep=2)
     made.fit([ids, x], y, batch_size=8, epochs=4, verbose=0, callbacks=[saver])
-    found = checkpoint.list(Path(place) / "callback")
+    found = checkpoint.list(place / "callback")
     assert [one.name for one in found] == ["ckpt-00000012", "ckpt-00000016"], found
     expected = state(made)
     made.fit([ids, x], y, batch_size=8, verbose=0)
-    checkpoint.restore(Path(place) / "callback", made)
+    checkpoint.restore(place / "callback", made)
     equal(state(made), expected, "restored")
-
-
-def main():
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    het_tf.init(hvd=hvd)
-    globals()[sys.argv[1]](hvd, *sys.argv[2:])
-    print(f"rank {hvd.rank()} is done")
-
-
-if __name__ == "__main__":
-    main()

@@ -81,6 +81,13 @@ def serve(path: Any, signature: str = "serving_default") -> Any:
     return call
 
 
+def assert_predicts(got: Any, wanted: Any) -> None:
+    """Predictions are the live model's to 1e-6 of the largest: graphs round in orders of their own."""
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+
+
 def ops_of(path: Any) -> set[str]:
     """All ops in a SavedModel, also inside of its functions, from the file alone."""
     from tensorflow.core.protobuf import saved_model_pb2

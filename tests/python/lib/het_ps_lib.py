@@ -93,13 +93,7 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
     """Trains a table at a store; returns how often each of 200 rows was counted down."""
     het_tf.reset()
     het_tf.init(ps=url)
-    layer = het_tf.keras.Embedding(
-        2,
-        name="t",
-        optimizer=het_tf.optimizers.SGD(1.0),
-        initializer="zeros",
-        cache=het_tf.Cache(staleness=2, rows=50),
-    )
+    layer = redis_lib.counter(staleness=2, rows=50)
     expected = np.zeros(200)
     rng = np.random.default_rng(seed)
     for _ in range(steps):

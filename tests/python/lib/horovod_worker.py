@@ -1,12 +1,10 @@
-"""What the ranks of the tests run: `horovodrun -np 2 python horovod_worker.py CASE ...`."""
+"""What ranks run to train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -115,7 +113,7 @@ def union(ranks):
 
 
 def exact(hvd, out):
-    """Bulk-synchronous training of all cells."""
+    """Bulk-synchronous training of all cells; what each rank ends with is in OUT/RANK.npz."""
     rank, ranks = hvd.rank(), hvd.size()
     found = {}
     for name, cell in CELLS.items():
@@ -123,7 +121,8 @@ def exact(hvd, out):
         fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
         het_tf.horovod.flush_all()
         found |= result(model, name)
-    np.savez(Path(out) / f"{rank}.npz", **found)
+    out.mkdir(exist_ok=True)
+    np.savez(out / f"{rank}.npz", **found)
 
 
 # --- the ways to train ------------------------------------------------------------------------------------
@@ -206,8 +205,8 @@ def refused(error, part, call):
         raise AssertionError(f"not refused: {part}")
 
 
-def features(hvd):
-    """Every way to train keeps the dense weights of the ranks equal; wrong ones are refused on all ranks."""
+def train_in_every_way(hvd):
+    """Every way to train keeps the dense weights of the ranks equal."""
     rank = hvd.rank()
     keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
     ids, x, y = part(2, rank)
@@ -226,10 +225,6 @@ def features(hvd):
         same(hvd, name, [*weights_of(model), history["loss"]])
         assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
         assert all(np.isfinite(w).all() for w in weights_of(model))
-        print(name, "is trained")
-    metrics(hvd)
-    loops(hvd)
-    refusals(hvd)
 
 
 def metrics(hvd):
@@ -262,7 +257,6 @@ def metrics(hvd):
     same(hvd, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
     model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
     assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6
-    print("metrics are those of all ranks")
 
 
 def loops(hvd):
@@ -287,7 +281,6 @@ def loops(hvd):
         for begin in range(0, 160, BATCH):
             step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
         same(hvd, name, weights_of(model))
-        print(name, "is trained")
 
 
 def refusals(hvd):
@@ -332,11 +325,11 @@ def refusals(hvd):
         hvd=hvd, gradient_scale="sum" if hvd.rank() else "mean"))  # fmt: skip
     refused(RuntimeError, "het_tf was not told", het_tf.init)
     refused(ValueError, "every rank would train tables of its own", lambda: het_tf.init(hvd=hvd, ps=""))
-    print("wrong ways are refused")
 
 
-def die(hvd, victim, how):
+def die(hvd, place, victim_and_how):
     """One rank ends in the middle of training."""
+    victim, _, how = victim_and_how.partition(":")
     model = functional("dying", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse")
     ids, x, y = part(2, hvd.rank())
@@ -350,16 +343,3 @@ def die(hvd, victim, how):
 
     model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[
         het_tf.callbacks.Broadcast(), End()])  # fmt: skip
-
-
-def main():
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    het_tf.init(hvd=hvd)
-    globals()[sys.argv[1]](hvd, *sys.argv[2:])
-    print(f"rank {hvd.rank()} is done")
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import het_tf
@@ -172,6 +173,10 @@ def leave() -> None:
     het_tf.init(ps="")
 
 
+SERVER = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a server")
+MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need one
+
+
 @contextlib.contextmanager
 def running(directory: Path, *arguments: str, module: bool = True) -> Iterator[Server]:
     """A server that is ready, and ends with the block."""
@@ -200,6 +205,13 @@ def rows_of(name: str) -> dict[str, np.ndarray]:
     """Everything of a table, with what the cache held back."""
     het_tf.flush()
     return het_tf.table(name).scan()
+
+
+def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
+    """A layer whose rows begin at zero and whose gradients are taken as they are, with a het_tf.Cache."""
+    return het_tf.keras.Embedding(
+        dim, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache=het_tf.Cache(**cache)
+    )
 
 
 def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
+from het_tf.python.session import native
 
 keras = tf.keras
-KERAS_3 = owner.KERAS_3
+KERAS_3 = native.KERAS_3
 
 RULES = {
     "sgd": (lambda: keras.optimizers.SGD(0.1), lambda: het_tf.optimizers.SGD(0.1)),
@@ -53,3 +54,83 @@ def assert_equal(first, second):
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def build(shape="shared"):
+    """Two layers: of one table ("shared", "frozen": the first does not train), of two ("apart"), whose names
+    paths do not like, or of two namespaces ("namespaces").
+    """
+    keras.utils.set_random_seed(7)
+    ids = keras.Input((3,), dtype="int64")
+    table = het_tf.TableConfig("a/b c", 4, het_tf.optimizers.Adam(0.01))
+    other = het_tf.TableConfig("..", 4, het_tf.optimizers.SGD(0.1)) if shape == "apart" else table
+    first = het_tf.keras.EmbeddingCollection({"x": het_tf.FeatureConfig(table, combiner="sum")}, name="first")
+    with het_tf.namespace("n" if shape == "namespaces" else ""):
+        second = het_tf.keras.EmbeddingCollection(
+            {"x": het_tf.FeatureConfig(other, combiner="sum")}, name="second"
+        )
+    first.trainable = shape != "frozen"
+    x = keras.layers.Concatenate()([first({"x": ids})["x"], second({"x": ids})["x"]])
+    model = keras.Model(ids, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    return model
+
+
+# --- ways to save and restore --------------------------------------------------------------------------
+
+
+class Checkpoint:
+    """tf.train.Checkpoint."""
+
+    def save(self, model, directory):
+        self.path = tf.train.Checkpoint(model=model).save(str(directory / "check" / "point"))
+
+    def restore(self, model):
+        tf.train.Checkpoint(model=model).restore(self.path).assert_consumed()
+
+
+class WeightsH5:
+    """model.save_weights("x.weights.h5")."""
+
+    def save(self, model, directory):
+        self.path = str(directory / "x.weights.h5")
+        model.save_weights(self.path)
+
+    def restore(self, model):
+        model.load_weights(self.path)
+
+
+class Arrays:
+    """get_weights and set_weights; Keras' optimizer is not among them."""
+
+    def save(self, model, directory):
+        self.weights = model.get_weights()
+        self.optimizer = [np.array(one) for one in _variables(model.optimizer)]
+
+    def restore(self, model):
+        model.set_weights(self.weights)
+        if not KERAS_3:
+            model.optimizer.build(model.trainable_variables)
+        else:
+            model.optimizer.build([one for one in model.trainable_variables if one.name != "anchor"])
+        for variable, value in zip(_variables(model.optimizer), self.optimizer, strict=True):
+            variable.assign(value)
+
+
+class TensorFlowFormat(Checkpoint):
+    """Keras 2's model.save_weights("x")."""
+
+    def save(self, model, directory):
+        self.path = str(directory / "weights")
+        model.save_weights(self.path, save_format="tf")
+
+    def restore(self, model):
+        model.load_weights(self.path)
+
+
+def _variables(optimizer):
+    return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+
+
+WAYS = [Checkpoint, WeightsH5, Arrays]
+keras_2_only = pytest.mark.skipif(KERAS_3, reason="Keras 3 has no such thing")

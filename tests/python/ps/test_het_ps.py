@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,17 +15,12 @@ import redis_lib
 from het_ps_lib import ask, caught_up, check, free_ports, het_ps, kill, picture, pids, train, up
 
 import het_tf
-from het_tf.python.ps import address, layout, redis_server, servers, show, status
-from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps import layout, redis_server, status
 from het_tf.python.ps.redis_server import LocalServer
 
 ROOT = Path(het_tf.__file__).parents[1]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = redis_lib.MARKS
 
 
 def test_one_server_from_up_to_down(tmp_path):
@@ -71,10 +65,11 @@ def test_one_server_from_up_to_down(tmp_path):
         het_ps("up", "--dir", directory)  # with what it was told the first time
         assert picture("--dir", directory)["servers"][0]["maxmemory"] == 64 << 20
         het_tf.init(ps=address)
-        het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+        redis_lib.counter()
         check(expected)
 
 
+@pytest.mark.long
 def test_rates_are_those_of_the_interval(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         train(server.address)
@@ -91,15 +86,6 @@ def test_rates_are_those_of_the_interval(tmp_path):
         assert '"rows_pulled_per_second": 0.0' not in done[0].out
         (idle,) = picture("--ps", server.address)["servers"]
         assert idle["pushes_per_second"] == 0 and idle["rows_pulled_per_second"] == 0
-
-
-def test_a_unix_socket(tmp_path):
-    with up(tmp_path / "ps", "--unix") as done:
-        address = f"unix://{tmp_path}/ps/shard-0/socket"
-        assert f"HET_PS={address}\n" in done.out
-        check(train(address))
-        assert picture("--dir", tmp_path / "ps")["servers"][0]["rows"] > 100
-        assert picture("--ps", address)["servers"][0]["state"] == "up"
 
 
 def test_two_shards_of_which_one_dies(tmp_path):
@@ -133,6 +119,7 @@ def test_two_shards_of_which_one_dies(tmp_path):
         assert set(pids(directory).values()) == {None}
 
 
+@pytest.mark.long
 def test_two_shards_with_replicas(tmp_path):
     directory, port = tmp_path / "ps", free_ports(4)
     with up(directory, "--shards", 2, "--replicas", 1, "--port", port, "--node-timeout", 1) as done:
@@ -169,6 +156,7 @@ def test_two_shards_with_replicas(tmp_path):
         assert stops == ["shard-0-replica-1", "shard-1-replica-1", "shard-0", "shard-1"]
 
 
+@pytest.mark.long
 def test_three_shards_replace_a_primary_by_themselves(tmp_path):
     directory, port = tmp_path / "ps", free_ports(6)
     words = ("--shards", 3, "--replicas", 1, "--port", port, "--node-timeout", 1, "--appendfsync", "no")
@@ -219,6 +207,7 @@ def test_down_leaves_others_alone(tmp_path):
             visitor.kill()
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_killed_only_by_force(tmp_path, monkeypatch):
     monkeypatch.setattr(status, "_ANSWER_SECONDS", 0.3)
     directory = tmp_path / "ps"
@@ -239,6 +228,7 @@ def test_where_nobody_can_listen(tmp_path):
     assert "is 192.0.2.1 an address of this machine" in done.err and "another --port" not in done.err
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="there is no IPv6")
 def test_an_ipv6_address(tmp_path):
     with up(tmp_path / "six", "--bind", "::1", "--port", free_ports(1)) as done:
@@ -247,15 +237,7 @@ def test_an_ipv6_address(tmp_path):
         assert server["place"].startswith("[::1]:") and server["state"] == "up"
 
 
-def test_a_reader_who_has_seen_enough():
-    words = [sys.executable, "-m", "het_tf.ps", "conf", "--module", "/m/het.so"]
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
-    os.close(write)
-    assert done.stderr == ""
-
-
+@pytest.mark.long
 def test_ports_that_are_taken(tmp_path):
     port = free_ports(2)
     directory = tmp_path / "ps"
@@ -316,21 +298,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     assert "apt-get install redis-server" in het_ps("up", "--dir", tmp_path / "new", status=1).err
 
 
-def test_two_that_make_servers_in_one_directory(tmp_path):
-    directory = tmp_path / "ps"
-    first, second = (
-        servers.prepare(directory, shards=1, port=free_ports(1), bind="127.0.0.1") for _ in range(2)
-    )
-    assert first.port != second.port
-    try:
-        servers.up(first, 30, lambda _: None)
-        with pytest.raises(ServerError, match=r"another het-ps .* meanwhile: 1 shards"):
-            servers.up(second, 30, lambda _: None)
-        assert layout.load(directory).port == first.port
-    finally:
-        het_ps("down", "--dir", directory)
-
-
+@pytest.mark.long
 def test_a_server_that_does_not_start_quotes_its_log(tmp_path):
     directory = tmp_path / "ps"
     with up(directory, "--port", free_ports(1), "--appendfsync", "always") as _:
@@ -343,6 +311,7 @@ def test_a_server_that_does_not_start_quotes_its_log(tmp_path):
         assert "the server ended; its log" in done.err and "Bad file format" in done.err
 
 
+@pytest.mark.long
 def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(redis_server, "is_loopback", lambda host: False)
     directory, port = tmp_path / "ps", free_ports(2)
@@ -362,50 +331,9 @@ def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsy
         assert "NOAUTH" in het_ps("status", "--ps", f"redis://127.0.0.1:{port}", status=1).err
 
 
-def test_the_command_needs_no_tensorflow(tmp_path):
-    """As a module and as the script that pip makes of pyproject.toml's line."""
-    (line,) = re.findall(r'^het-ps = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    module, function = line.split(":")
-    script = tmp_path / "het-ps"
-    script.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-    for command in (["-m", "het_tf.ps"], [str(script)]):
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", *command, "status", "--ps", "redis://127.0.0.1:1"],
-            env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        lines = done.stderr.splitlines()
-        assert done.returncode == 1 and "no server answers: 127.0.0.1:1: connection refused" in lines[-1]
-        imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-        assert "het_tf.python.ps.cli" in imported and not imported & {"tensorflow", "numpy", "keras"}
-
-
-def test_help_and_wrong_words():
-    overview = het_ps("--help").out
-    for command in ("up", "down", "status", "save", "conf", "form", "promote", "reshard"):
-        assert re.search(rf"^ +{command} ", overview, re.MULTILINE)
-        assert "--" in het_ps(command, "--help").out
-    assert "invalid choice" in het_ps("start", status=2).err
-    het_ps(status=2)
-    assert "give --dir DIR, --ps ADDRESS, or set HET_PS" in het_ps("status", status=1).err
-    assert "begins with neither" in het_ps("status", "--ps", "me:secret@host", status=1).err
-    assert "secret" not in het_ps("status", "--ps", "redis://me:secret@host:x", status=1).err
-
-
 def test_status_finds_servers_by_the_environment(tmp_path, monkeypatch):
     with redis_lib.running(tmp_path / "r", module=False) as server:
         monkeypatch.setenv("HET_PS", server.address)
         seen = picture(status=1)
         assert "has not loaded the module het" in seen["faults"][0]
     assert "connection refused" in het_ps("status", status=1).err.lower()
-
-
-def test_status_shows_a_server_that_loads():
-    class Loading:  # a server cannot be had loading at will
-        place = address.Place("h", 1)
-
-        def info(self):
-            return {"role": "master", "loading": "1", "loading_loaded_perc": "43.21", "het_partitions": "3"}
-
-    one = status.look(Loading())
-    assert (one.state, one.why) == ("loading", "43.21 % loaded")
-    assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5 MB"

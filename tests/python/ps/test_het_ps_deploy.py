@@ -12,6 +12,7 @@ from het_ps_lib import ask, het_ps
 from het_tf.python.ps import cli, conf
 from het_tf.python.ps.redis_server import LocalServer
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 CONF = ("conf", "--cluster", "--no-acl", "--module", "/het/het.so")
@@ -65,8 +66,7 @@ def test_the_manual_names_the_rights_of_workers_and_of_serving():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_the_script_for_exporters():
     with LocalServer.start() as server:
         pairs = ask(server.address, "EVAL", (DEPLOY / "het.lua").read_text(), 0)

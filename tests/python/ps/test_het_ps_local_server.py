@@ -20,10 +20,7 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused
 from het_tf.python.ps.redis_server import LocalServer
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-]
+pytestmark = [pytest.mark.slow, redis_lib.SERVER]
 
 PS = Path(redis_server.__file__).parent
 
@@ -88,7 +85,10 @@ def job(unix: bool = False, more: str = "") -> tuple[subprocess.Popen, int, Path
     return process, int(pid), Path(directory), url
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGINT))],
+)
 def test_it_ends_with_its_job_and_leaves_nothing(how):
     process, pid, directory, url = job(unix=True)
     try:
@@ -101,6 +101,7 @@ def test_it_ends_with_its_job_and_leaves_nothing(how):
         process.kill()
 
 
+@pytest.mark.long
 def test_a_job_that_is_killed_while_it_stops_its_server_leaves_nothing():
     more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
     process, pid, directory, _ = job(more=more)
@@ -109,6 +110,7 @@ def test_a_job_that_is_killed_while_it_stops_its_server_leaves_nothing():
     assert gone(pid, directory)
 
 
+@pytest.mark.long
 def test_it_outlives_the_thread_that_started_it_but_not_the_job():
     more = """
 import tempfile
@@ -126,6 +128,7 @@ time.sleep(0.6)
         process.kill()
 
 
+@pytest.mark.long
 def test_a_fork_neither_stops_nor_keeps_it():
     more = """
 child = os.fork()
@@ -149,6 +152,7 @@ print(0, 0, child, flush=True)
         os.kill(int(child), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_it_ends_with_its_keeper():
     server = LocalServer.start()
     try:
@@ -160,12 +164,7 @@ def test_it_ends_with_its_keeper():
     assert not server.directory.exists()
 
 
-def test_ctrl_c_reaches_the_job_alone():
-    with LocalServer.start() as server:
-        assert os.getpgid(server.pid) != os.getpgid(0)
-        assert os.getsid(server.pid) != os.getsid(0)
-
-
+@pytest.mark.long
 def test_it_persists_where_it_is_told(tmp_path):
     with LocalServer.start(tmp_path / "d", persist=True) as server:
         assert ask(server.address, "SET", "a", "1") == "OK"
@@ -182,6 +181,7 @@ def test_one_directory_has_one_server(tmp_path):
     LocalServer.start(tmp_path).stop()
 
 
+@pytest.mark.long
 def test_workers_elsewhere_need_the_password():
     with LocalServer.start(bind="0.0.0.0") as server:
         assert ask(server.address, "PING") == "PONG"
@@ -229,6 +229,7 @@ def test_what_cannot_start_says_why(tmp_path, monkeypatch):
         LocalServer.start()
 
 
+@pytest.mark.long
 def test_waiting_has_an_end_and_a_reason(tmp_path):
     said: list[str] = []
     url = f"redis://127.0.0.1:{redis_server.free_port()}"
@@ -246,6 +247,7 @@ def test_waiting_has_an_end_and_a_reason(tmp_path):
         timer.join()
 
 
+@pytest.mark.long
 def test_settings_are_written_so_that_the_server_reads_them_back(tmp_path):
     place = tmp_path / 'a "b" #c'
     with (

@@ -13,13 +13,12 @@ import redis_lib
 from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
 
 import het_tf
-from het_tf.python.ps import address, cluster, conf, redis_server, reshard, status
-from het_tf.python.ps.address import Place
+from het_tf.python.ps import address, cluster, conf, redis_server, reshard
 from het_tf.python.ps.redis_server import LocalServer
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
+    pytest.mark.long,
+    redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
 ]
 
@@ -88,9 +87,7 @@ def test_a_slot_left_open_is_repaired(two, step, way):
     assert slot in mine(source if done < 2 else target).slots
     assert slots_of(urls)[0] | slots_of(urls)[1] == set(range(cluster.SLOTS))
     assert sorted(ask(source if done < 2 else target, "CLUSTER", "GETKEYSINSLOT", slot, 10)) == sorted(both)
-    het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache=het_tf.Cache(rows=0)
-    )
+    redis_lib.counter(rows=0)
     check(expected)
     het_tf.table("t").drop()
 
@@ -130,13 +127,7 @@ def test_shards_come_and_go_while_training(two):
 
         def keep_training():
             rng = np.random.default_rng(5)
-            layer = het_tf.keras.Embedding(
-                2,
-                name="u",
-                optimizer=het_tf.optimizers.SGD(1.0),
-                initializer="zeros",
-                cache=het_tf.Cache(staleness=2, rows=50),
-            )
+            layer = redis_lib.counter("u", staleness=2, rows=50)
             count = np.zeros(200)
             try:
                 while not stop.is_set():
@@ -184,78 +175,6 @@ def test_what_reshard_refuses(two):
         assert "does not run with cluster-enabled" in het_ps("form", "--ps", f"{url},127.0.0.1:{single.port}",
                                                              status=1).err  # fmt: skip
     assert "cannot be shards" in het_ps("form", "--ps", url, status=1).err
-
-
-def plan_of(owned: dict[str, list[int]], weights: dict[int, int], leaving: str = "") -> dict[str, int]:
-    """Runs `plan` on a cluster that is given; returns the weight of each shard afterwards."""
-
-    class Fake:
-        views = {  # noqa: RUF012
-            name: type("V", (), {"myself": type("P", (), {"slots": set(slots)})})
-            for name, slots in owned.items()
-        }
-        owners = {slot: name for name, slots in owned.items() for slot in slots}  # noqa: RUF012
-
-        def partitions(self):
-            return dict(weights)
-
-    now = dict(Fake.owners)
-    for move in reshard.plan(Fake(), leaving):
-        assert now[move.slot] == move.source != move.target
-        now[move.slot] = move.target
-    assert leaving not in now.values()
-    return {name: sum(weights.get(s, 0) for s, owner in now.items() if owner == name) for name in owned}
-
-
-def test_plans_are_even():
-    assert plan_of({"a": [*range(64)], "b": []}, dict.fromkeys(range(64), 1)) == {"a": 32, "b": 32}
-    third = plan_of({"a": [*range(32)], "b": [*range(32, 64)], "c": []}, dict.fromkeys(range(64), 1))
-    assert sorted(third.values()) == [21, 21, 22]
-    assert plan_of({"a": [1, 2], "b": [3]}, {1: 5, 2: 5, 3: 9}) == {"a": 10, "b": 9}  # no move is better
-    gone = plan_of({"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8]}, {1: 1, 2: 1, 3: 1, 4: 3, 7: 2}, "a")
-    assert gone == {"a": 0, "b": 4, "c": 4} or gone["b"] + gone["c"] == 8
-    with pytest.raises(Exception, match="the only shard cannot be removed"):
-        plan_of({"a": [1]}, {1: 1}, "a")
-
-
-def view_of(nodes: str, place: Place) -> cluster.View:
-    """What CLUSTER NODES at `place` answers."""
-    return cluster.View(type("N", (), {"ask": lambda *_: nodes, "place": place})())
-
-
-def test_cluster_nodes_are_read():
-    text = (
-        "07c3 127.0.0.1:30004@31004,host4 slave e7d1 0 1426238317239 4 connected\n"
-        "67ed [::1]:30002@31002 master,fail? - 0 1426238316232 2 disconnected 5461-10922 11000\n"
-        "e7d1 :30001@31001,, myself,master - 0 0 1 connected 0-5460 [77->-67ed] [93-<-07c3]\n"
-    )
-    view = view_of(text, Place("h", 1))
-    assert view.epoch == 4
-    assert view.peers["07c3"].place == Place("127.0.0.1", 30004) and view.peers["07c3"].primary == "e7d1"
-    assert view.peers["07c3"].bus == 31004
-    assert view.peers["67ed"].place == Place("::1", 30002) and view.peers["67ed"].failed
-    assert view.myself.place == Place("h", 1) and view.myself.slots == set(range(5461))
-    assert (view.myself.migrating, view.myself.importing) == ({77: "67ed"}, {93: "07c3"})
-    assert cluster.spans(view.uncovered) == "10923-10999,11001-16383"
-    assert [peer.id for peer in view.primaries] == ["e7d1", "67ed"]
-
-
-def test_shards_just_after_a_failover():
-    """One server knows already that b replaced a, the other one does not."""
-    late = (
-        "aaaa 127.0.0.1:1@11 master,fail? - 0 0 1 disconnected 0-99\n"
-        "bbbb 127.0.0.1:2@12 slave aaaa 0 0 1 connected\n"
-        "cccc 127.0.0.1:3@13 myself,master - 0 0 2 connected 100-16383\n"
-    )
-    early = (
-        "aaaa 127.0.0.1:1@11 master,fail - 0 0 1 disconnected\n"
-        "bbbb 127.0.0.1:2@12 myself,master - 0 0 3 connected 0-99\n"
-        "cccc 127.0.0.1:3@13 master - 0 0 2 connected 100-16383\n"
-    )
-    dead, heir, other = (status.Server(Place("127.0.0.1", port)) for port in (1, 2, 3))
-    other.view, heir.view = view_of(late, other.place), view_of(early, heir.place)
-    status.number_shards([dead, other, heir])
-    assert (dead.shard, heir.shard, other.shard) == (None, 0, 1)
 
 
 @contextlib.contextmanager
@@ -348,43 +267,3 @@ def test_conf_is_what_up_uses(tmp_path):
             if value.endswith("gb"):
                 value = str(int(value[:-2]) << 30)
             assert got == value or value.replace("replica", "slave") in got, name
-
-
-@pytest.mark.parametrize(
-    "text, places, login",
-    [
-        ("redis://h", [("h", 6379)], ("", "")),
-        ("redis://h:7000,i,[::1]:5/", [("h", 7000), ("i", 6379), ("::1", 5)], ("", "")),
-        ("redis://u:p:@w,x@h", [("h", 6379)], ("u", "p:@w,x")),
-        ("redis://:p@h", [("h", 6379)], ("", "p")),
-    ],
-)
-def test_addresses(text, places, login):
-    if login[1] == "p:@w,x":
-        with pytest.raises(ValueError, match="the login stands once"):
-            address.parse(text)
-        return
-    found = address.parse(text)
-    assert [(p.host, p.port) for p in found.places] == places and (found.user, found.password) == login
-    assert address.parse(found.url()) == found
-    assert found.password == "" or f":{found.password}@" not in f"{found} {found!r}"
-
-
-def test_addresses_of_sockets():
-    found = address.parse("unix://u:p@/a@/b")
-    assert (found.places[0].path, found.user, found.password) == ("/a@/b", "u", "p")
-    assert address.parse(found.url()) == found
-    # The refusals are those of the training client, which test_parameter_server_errors.py lists.
-    for text in (
-        "localhost",
-        "redis://",
-        "redis://h:port",
-        "redis://h:0",
-        "redis://u@h",
-        "unix://",
-        "unix://a",
-    ):
-        with pytest.raises(ValueError, match="; write redis://"):
-            address.parse(text)
-        with pytest.raises(ValueError, match="; write redis://"):
-            het_tf.init(ps=text)

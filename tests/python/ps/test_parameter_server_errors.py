@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import threading
 import time
 from pathlib import Path
 
@@ -16,31 +13,9 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server"),
-    pytest.mark.usefixtures("fresh"),
-]
-
-
-@pytest.mark.parametrize(
-    "address, why",
-    [
-        ("localhost:6379", "begins with neither redis:// nor unix://"),
-        ("redis://", "a host is missing"),
-        ("redis://host:port", "the port 'port' is not in 1..65535"),
-        ("redis://host:99999", "the port '99999' is not in 1..65535"),
-        ("redis://user@host", "a user without a password"),
-        ("unix://", "a socket's path has 1 to 107 bytes, not 0"),
-    ],
-)
-def test_an_address_that_is_none(address, why):
-    with pytest.raises(ValueError, match=why):
-        het_tf.init(ps=address)
-    het_tf.keras.Embedding(2, name="t")  # tables are here, as before
-    assert het_tf.table("t").stats()["mode"] == "direct"
+pytestmark = redis_lib.MARKS
 
 
 @pytest.mark.parametrize(
@@ -84,7 +59,7 @@ def test_arguments_of_another_type(arguments):
     shown = re.escape(json.dumps(value)) if name in ("timeout", "min_replicas") else ".*"
     with pytest.raises(ValueError, match=f"{name} is {shown}"):
         het_tf.init(**arguments)
-    assert runtime._settings.ps == ""
+    assert settings.current.ps == ""
 
 
 def test_durability_needs_a_server():
@@ -95,9 +70,7 @@ def test_durability_needs_a_server():
 def test_the_deadline_is_the_users(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address, deadline=2)
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
         with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
@@ -110,33 +83,13 @@ def test_the_deadline_is_the_users(tmp_path):
 
 def test_a_checkpoint_lets_kept_pushes_go(server):
     het_tf.init(ps=server.address, durability="checkpoint", keep_bytes=20_000)
-    layer = het_tf.keras.Embedding(
-        2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-    )
+    layer = redis_lib.counter(staleness=0)
     for _ in range(20):
         redis_lib.train(layer, 1)
         native.call("HetMarkDurable", "")
     assert het_tf.table("t").stats()["cache"]["dropped_pushes"] == 0
     redis_lib.train(layer, 20)
     assert het_tf.table("t").stats()["cache"]["dropped_pushes"] > 0
-
-
-def test_a_server_that_is_slow_to_connect_holds_nobody_else_up(tmp_path):
-    """Connecting to a server that stands still takes seconds; another namespace goes on meanwhile."""
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address, deadline=8)
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=None)
-        )
-        redis_lib.train(layer, 1)  # all rows are in the cache now
-        os.kill(server.process.pid, signal.SIGSTOP)
-        other = threading.Thread(target=native.call, args=("HetTableNames", "other"))
-        other.start()
-        time.sleep(0.2)
-        redis_lib.train(layer, 1)
-        assert other.is_alive()
-        os.kill(server.process.pid, signal.SIGCONT)
-        other.join()
 
 
 def test_no_server_there(tmp_path, monkeypatch):
@@ -178,40 +131,12 @@ def test_another_spec_is_refused(server):
         het_tf.keras.Embedding(3, name="t")
 
 
-def test_a_table_that_others_have_dropped(server):
-    het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=1000, staleness=None))
-    other = het_tf.keras.Embedding(2, name="u", cache=het_tf.Cache(rows=1000, staleness=None))
-    redis_lib.train(layer, 3)
-    redis_lib.train(other, 3)
-    for line in server.command("KEYS", "het::*").split(b"\r\n"):
-        if line.startswith(b"het") and line[-2] % 2:  # some partitions: an attempt that stopped half-way
-            server.command("HET.TABLE", line.decode(), "DROP", "t")
-    refusals = 0
-    while refusals < 65:  # one partition or several end a flush; in the end all have refused
-        try:
-            het_tf.flush()
-            break
-        except RuntimeError as error:
-            assert "refuses this client: no table" in str(error)
-            refusals += 1
-    assert 1 <= refusals <= 64
-    redis_lib.train(other, 3, seed=1)
-    assert len(redis_lib.rows_of("u")["ids"]) > 50, "the other table goes on"
-    het_tf.reset()
-    het_tf.keras.Embedding(2, name="t")
-    het_tf.table("t").drop()
-    het_tf.keras.Embedding(3, name="t")
-
-
 def test_rights_that_are_missing_are_no_wait(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         rules = "on nopass ~het:* +@all -het.step".split()
         assert server.command("ACL", "SETUSER", "worker", *rules).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:any@{server.socket}")
-        layer = het_tf.keras.Embedding(
-            2, name="t", optimizer=het_tf.optimizers.SGD(1.0), cache=het_tf.Cache(staleness=0)
-        )
+        layer = redis_lib.counter(staleness=0)
         begin = time.monotonic()
         with pytest.raises(tf.errors.FailedPreconditionError, match=r"NOPERM.*het.step.*are kept"):
             redis_lib.train(layer, 1)

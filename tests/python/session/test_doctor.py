@@ -6,15 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpu_lib
 import pytest
 
 from het_tf import doctor
+from het_tf.python.session import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def run_doctor(python=sys.executable, tree=ROOT, cwd="/"):
-    environment = dict(os.environ, PYTHONPATH=str(tree))
+def run_doctor(python=sys.executable, tree=ROOT, cwd="/", **environment):
+    environment = {**os.environ, "PYTHONPATH": str(tree), **environment}
     done = subprocess.run(
         [python, "-m", "het_tf.doctor"], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
     )
@@ -26,20 +28,12 @@ def line_of(name, output):
     return next(line for line in output.splitlines() if line.split()[1:2] == [name])
 
 
-@pytest.fixture
-def unbuilt_tree(tmp_path):
-    """A source tree in which nothing has been built."""
-    ignore = shutil.ignore_patterns("lib", "__pycache__")
-    shutil.copytree(ROOT / "het_tf", tmp_path / "tree" / "het_tf", ignore=ignore)
-    shutil.copy(ROOT / "CMakeLists.txt", tmp_path / "tree")
-    return tmp_path / "tree"
-
-
-@pytest.mark.tf215
+@pytest.mark.slow
 def test_reports_this_environment():
     import tensorflow as tf
 
-    status, output = run_doctor()
+    there = gpu_lib.DEVICE_LIBRARY.exists()
+    status, output = run_doctor(**({"HET_DEVICE_LIBRARY": str(gpu_lib.DEVICE_LIBRARY)} if there else {}))
     assert status == 0, output
     assert line_of("TensorFlow", output).split()[:3] == ["ok", "TensorFlow", tf.__version__]
     assert "tested: 2.15.1, 2.21.0" in line_of("TensorFlow", output)
@@ -49,14 +43,17 @@ def test_reports_this_environment():
     assert "GNU" in plugin or "Clang" in plugin
     assert line_of("het-ps", output).split()[0] == "ok"
     assert output.splitlines()[-1] == "Ready."
+    of_gpus = {line.split()[2]: line for line in output.splitlines() if line.split()[1:2] == ["GPU"]}
+    if gpu_lib.GPU_OPS.exists():
+        built_for = versions.gpu_ops_tensorflow(gpu_lib.GPU_OPS)
+        assert of_gpus["ops"].split()[0] == ("ok" if built_for == tf.__version__ else "wrong")
+        assert "alone" in of_gpus["ops"]
+    assert not there or of_gpus["library"].split()[0] == "ok", of_gpus
 
 
-def test_missing_plugin_is_named_with_its_remedy(unbuilt_tree):
-    status, output = run_doctor(tree=unbuilt_tree)
-    assert status == 1
-    assert line_of("plugin", output).split()[0] == "missing"
-    assert "cmake --preset release" in output
-    assert output.splitlines()[-1] == "Not ready: plugin."
+def test_missing_plugin_is_named_with_its_remedy(tmp_path):
+    found = doctor.check_plugin({}, tmp_path / "libhet_tf.so")
+    assert found.state == "missing" and found.fatal and "cmake --preset release" in found.remedy
 
 
 def test_het_ps_needs_redis_py_and_is_no_need():
@@ -67,15 +64,21 @@ def test_het_ps_needs_redis_py_and_is_no_need():
     assert "No module named 'redis'" in missing.text and "-m pip install redis==" in missing.remedy
 
 
-def test_broken_plugin_is_no_crash(unbuilt_tree):
-    (unbuilt_tree / "het_tf" / "lib").mkdir()
-    (unbuilt_tree / "het_tf" / "lib" / "libhet_tf.so").write_bytes(b"not a library")
-    status, output = run_doctor(tree=unbuilt_tree)
-    assert status == 1
+@pytest.mark.long
+def test_broken_plugin_is_no_crash(tmp_path):
+    """In a source tree in which nothing has been built."""
+    ignore = shutil.ignore_patterns("lib", "__pycache__")
+    shutil.copytree(ROOT / "het_tf", tmp_path / "tree" / "het_tf", ignore=ignore)
+    shutil.copy(ROOT / "CMakeLists.txt", tmp_path / "tree")
+    (tmp_path / "tree/het_tf/lib").mkdir()
+    (tmp_path / "tree/het_tf/lib/libhet_tf.so").write_bytes(b"not a library")
+    status, output = run_doctor(tree=tmp_path / "tree")
+    assert status == 1 and output.splitlines()[-1] == "Not ready: plugin."
     assert line_of("plugin", output).split()[0] == "wrong"
     assert "does not load" in output
 
 
+@pytest.mark.long
 def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     status, output = run_doctor(python=tmp_path / "bare" / "bin" / "python")

@@ -11,11 +11,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf import doctor
-from het_tf.python.layer import device
-from het_tf.python.session import native
+from het_tf.python.session import native, versions
+from het_tf.python.table import device
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 if gpu_lib.REAL:
     pytestmark.append(pytest.mark.skip(reason="about machines without a GPU"))
 
@@ -113,9 +112,9 @@ def test_the_gpu_ops_are_not_built_or_for_another_tensorflow(monkeypatch, tmp_pa
 
 @pytest.mark.skipif(not gpu_lib.GPU_OPS.exists(), reason=f"not built: {gpu_lib.GPU_OPS}")
 def test_the_library_says_what_it_was_built_for(tmp_path):
-    assert doctor.gpu_ops_tensorflow(gpu_lib.GPU_OPS).startswith("2.")
+    assert versions.gpu_ops_tensorflow(gpu_lib.GPU_OPS).startswith("2.")
     (tmp_path / "other.so").write_text("nothing of the kind")
-    assert doctor.gpu_ops_tensorflow(tmp_path / "other.so") == ""
+    assert versions.gpu_ops_tensorflow(tmp_path / "other.so") == ""
 
 
 @pytest.mark.skipif(not gpu_lib.GPU_OPS.exists(), reason=f"not built: {gpu_lib.GPU_OPS}")
@@ -126,26 +125,6 @@ def test_the_gpu_ops_have_no_engine_of_their_own():
     command = [nm, "-D", "--defined-only", str(gpu_lib.GPU_OPS)]
     symbols = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[2::3]
     assert symbols == ["kHetGpuOpsFor"]
-
-
-def test_doctor_reports_the_libraries():
-    environment = {**os.environ, "PYTHONPATH": str(gpu_lib.ROOT)}
-    environment.pop("HET_DEVICE_LIBRARY", None)
-    if gpu_lib.DEVICE_LIBRARY.exists():
-        environment["HET_DEVICE_LIBRARY"] = str(gpu_lib.DEVICE_LIBRARY)
-    done = subprocess.run(
-        [sys.executable, "-m", "het_tf.doctor"], env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "Ready.", done.stdout
-    lines = {
-        line.split()[1] + " " + line.split()[2]: line for line in done.stdout.splitlines() if " GPU " in line
-    }
-    if gpu_lib.GPU_OPS.exists():
-        assert "alone" in lines["GPU ops"]
-        built_for = doctor.gpu_ops_tensorflow(gpu_lib.GPU_OPS)
-        assert lines["GPU ops"].split()[0] == ("ok" if built_for == tf.__version__ else "wrong")
-    if gpu_lib.DEVICE_LIBRARY.exists():
-        assert lines["GPU library"].split()[0] == "ok", lines
 
 
 def test_an_nvcc_that_is_too_old_is_left_alone(tmp_path):

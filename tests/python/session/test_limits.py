@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import het_tf
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
 def embedding(name="t", cache_rows=None, **limits):
@@ -70,38 +70,20 @@ def test_limits_are_no_part_of_what_a_table_is():
     assert het_tf.TableConfig.from_config(old).limits == plain.limits
 
 
-@pytest.mark.parametrize("cache_rows", [None, 10])
-def test_a_table_in_this_process_stays_below_max_rows(cache_rows):
-    layer = embedding(cache_rows=cache_rows, max_rows=160)
+def test_a_table_in_this_process_stays_below_max_rows():
+    layer = embedding(cache_rows=10, max_rows=160)
     for first in range(0, 2000, 100):
         train(layer, range(first, first + 100))
         het_tf.flush()
         assert het_tf.table("t").size <= 160
     assert het_tf.table("t").size > 100
-    embedding(cache_rows=cache_rows)  # the same table, now without limits
+    embedding(cache_rows=10)  # the same table, now without limits
     train(layer, range(5000, 6000))
     assert het_tf.table("t").size > 1000
 
 
-@pytest.mark.parametrize("cache_rows", [None, 10])
-def test_rows_of_this_process_go_by_age(cache_rows):
-    layer = embedding(cache_rows=cache_rows, ttl=2)
-    initial = het_tf.table("t").lookup([7])
-    train(layer, [-1])  # goes on being trained
-    train(layer, range(320))
-    assert het_tf.table("t").size == 321
-    for _ in range(600):
-        # Every partition sweeps when it is pushed to: ids of all of them, trained again and again.
-        train(layer, range(-200, 0))
-        if het_tf.table("t").size == 200:
-            break
-        time.sleep(0.05)
-    assert het_tf.table("t").size == 200
-    np.testing.assert_array_equal(het_tf.table("t").lookup([7]), initial)
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+@redis_lib.SERVER
 def test_a_table_at_a_server_has_its_limits(server):
     het_tf.init(ps=server.address)
     layer = embedding(ttl=86401, max_rows=64_000, min_count=2, min_count_ttl=60)

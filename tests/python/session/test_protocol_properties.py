@@ -1,8 +1,8 @@
 """The clock protocol under schedules that hypothesis makes up, and makes short when one fails.
 
-The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world/world.h. Here
-stand the rules that hypothesis chooses from, and a second oracle of read-my-updates that is independent of
-the C++ one.
+The world (store, caches, faulty networks) and the checks of I1-I5 are C++: tests/cpp/testing/world/world.h.
+Here stand the rules that hypothesis chooses from, and a second oracle of read-my-updates that is independent
+of the C++ one.
 
 Build the library with `cmake --preset release && cmake --build --preset release --target het_testing`, or
 name another in the environment variable HET_TESTING_LIB. HET_TEST_SCALE multiplies the number of examples;
@@ -232,7 +232,7 @@ class Protocol(RuleBasedStateMachine):
 
 _scale = float(os.environ.get("HET_TEST_SCALE", "1"))
 
-TestProtocol = pytest.mark.slow(Protocol.TestCase)
+TestProtocol = pytest.mark.long(Protocol.TestCase)
 TestProtocol.settings = settings(
     max_examples=max(1, int(300 * _scale)),
     derandomize=_scale <= 1,

@@ -3,29 +3,19 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from played_lib import Played
 
 import het_tf
-from het_tf.python.layer import cache as cache_lib
-from het_tf.python.layer import registry
-from het_tf.python.session import runtime
-
-
-class Workers:
-    def __init__(self, count):
-        self.count = count
-
-    def size(self):
-        return self.count
-
-    def rank(self):
-        return 0
+from het_tf.python.session import settings
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import registry
 
 
 @pytest.fixture
 def workers(fresh, monkeypatch):
     """A job whose number of workers the test sets; only the size is asked for."""
-    made = Workers(3)
-    monkeypatch.setattr(runtime._settings, "hvd", made)
+    made = Played(ranks=3)
+    monkeypatch.setattr(settings.current, "hvd", made)
     return made
 
 
@@ -81,14 +71,14 @@ def test_what_is_no_number_of_updates_is_refused(fresh, wrong):
 
 def test_a_copy_derives_its_own(workers):
     layer = het_tf.keras.Embedding(2, table="t", cache=het_tf.Cache(total_staleness=20, rows=10))
-    workers.count = 5
+    workers.ranks = 5
     with het_tf.namespace("copy"):
         type(layer).from_config(layer.get_config())
         assert bounds() == cache_lib.derive_bounds(20, 5)
 
 
 def test_tables_follow_the_number_of_workers(workers):
-    workers.count = 1
+    workers.ranks = 1
     layer = het_tf.keras.Embedding(
         2,
         table="t",
@@ -109,7 +99,7 @@ def test_tables_follow_the_number_of_workers(workers):
     for _ in range(9):
         step()
     assert unsent() == 1  # 9 ticks of one row, without a bound
-    workers.count = 3
+    workers.ranks = 3
     registry.follow_workers()
     assert bounds() == (10, 4) and bounds("fixed") == (7, 7)
     assert unsent() == 0  # 9 would be over the new bound
@@ -119,8 +109,8 @@ def test_tables_follow_the_number_of_workers(workers):
     step()
     assert unsent() == 0  # the fourth is the last that the bound allows
     np.testing.assert_allclose(het_tf.table("t").lookup([1]), [[-9 - 4 / 3] * 2], rtol=1e-6)
-    workers.count = 30
+    workers.ranks = 30
     with pytest.raises(ValueError, match="20 with 30 workers"):
         registry.follow_workers()
-    assert bounds() == (10, 4) and layer._het_cache.push_bound == 4
+    assert bounds() == (10, 4) and layer._het_state.cache.push_bound == 4
     del fixed

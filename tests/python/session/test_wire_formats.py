@@ -13,37 +13,9 @@ import het_tf
 from het_tf.python.session import native
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh")]
 
 WIRES = ("float32", "float16", "int8")
-
-
-def train_integers(wire: str, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """The table after 30 steps of SGD whose gradients are small integers, with a cache that is too small."""
-    with het_tf.namespace(wire):
-        layer = het_tf.keras.Embedding(
-            4,
-            name="t",
-            optimizer=het_tf.optimizers.SGD(1.0),
-            initializer=het_tf.initializers.Constant(1.0),
-            cache=het_tf.Cache(staleness=2, rows=5, wire=wire),
-        )
-        for _ in range(30):
-            ids = rng.integers(0, 20, 8)
-            scale = tf.constant(rng.integers(-1, 2, (8, 4)), tf.float32)
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(layer(ids) * scale)
-            tape.gradient(loss, layer.trainable_variables)
-        table = het_tf.table("t")
-        assert table.stats()["cache"]["wire"] == wire
-        return np.asarray(table.lookup(np.arange(20)))
-
-
-def test_integers_are_exact():
-    rows = [train_integers(wire, np.random.default_rng(1)) for wire in WIRES]
-    assert np.abs(rows[0] - 1).max() > 2
-    for other in rows[1:]:
-        np.testing.assert_array_equal(other, rows[0])
 
 
 def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
@@ -106,16 +78,12 @@ def test_training_is_as_good_with_fewer_bytes():
 def test_the_layer_keeps_it():
     layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=5, wire="float16"))
     config = layer.get_config()
-    assert config["wire"] == "float16"
+    assert config["cache"]["wire"] == "float16"
     with het_tf.namespace("again"):
         again = het_tf.keras.Embedding.from_config(config)
-        assert again.get_config()["wire"] == "float16"
+        assert again.get_config() == config
         again(np.arange(3))
         assert het_tf.table("t").stats()["cache"]["wire"] == "float16"
-    # A model that was saved before there was any choice.
-    del config["wire"]
-    with het_tf.namespace("old"):
-        assert het_tf.keras.Embedding.from_config(config).get_config()["wire"] == "float32"
 
 
 def test_tables_of_one_name_agree():

@@ -29,6 +29,7 @@ class WorldTest : public ::testing::Test {
   FaultyTransport& net(size_t w = 0) { return world_->transport(w); }
   TableCache* cache(size_t w = 0) { return world_->client(w).cache(world_->schema(0)->id()); }
   const Link& link(size_t w = 0) { return world_->client(w).link(0); }
+  const PushLog& log(size_t w = 0) { return link(w).log; }
   TableKey At(Key key) { return {world_->schema(0)->id(), key}; }
 
   std::unique_ptr<TestStep> Read(size_t w, const std::vector<Key>& keys, bool training = true);
