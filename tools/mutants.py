@@ -34,7 +34,7 @@ SECONDS = 600  # for one test; what never ends is noticed, too
 
 @dataclass(frozen=True)
 class Test:
-    """ "PROGRAM:Suite.Name" is a test of GoogleTest, "FILE::function" one of pytest."""
+    """PROGRAM:Suite.Name, or PROGRAM:Suite.Name/Parameter, of GoogleTest; FILE::function of pytest."""
 
     text: str
 
@@ -50,13 +50,16 @@ class Test:
     def command(self) -> list[str]:
         if self.program is None:
             return [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider", self.text]
-        return [f"build/{PRESET}/tests/cpp/{self.program}", f"--gtest_filter={self.name}:*/{self.name}/*"]
+        return [
+            f"build/{PRESET}/tests/cpp/{self.program}",
+            f"--gtest_filter={self.name}:*/{self.name}:*/{self.name}/*",
+        ]
 
     def exists(self) -> bool:
         if self.program is None:
             file = ROOT / self.text.partition("::")[0]
             return file.exists() and f"def {self.name}(" in file.read_text()
-        suite, case = self.name.split(".")
+        suite, case = self.name.partition("/")[0].split(".")
         words = re.compile(rf"^TEST(_F|_P)?\({suite},\s*{case}\)", re.MULTILINE)
         return any(words.search(path.read_text()) for path in (ROOT / "tests" / "cpp").rglob("*_test.cc"))
 
