@@ -149,22 +149,13 @@ def run(command: list[str], log: Path, seconds: float | None = SECONDS) -> int |
             process.wait()
 
 
-def renew(commit: str) -> None:
-    """Makes the clone, or brings it to a commit, and configures its build."""
-    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", commit], check=True, capture_output=True)
+def renew() -> None:
+    """Makes the clone, or brings it to HEAD, and configures its build."""
     if not CLONE.exists():
         subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(CLONE)], check=True)
-    checkout = [
-        "git",
-        "-C",
-        str(CLONE),
-        "checkout",
-        "-q",
-        "--force",
-        "--detach",
-        found.stdout.decode().strip(),
-    ]
-    subprocess.run(checkout, check=True)
+    git = ["git", "-C", str(CLONE)]
+    subprocess.run([*git, "fetch", "-q", str(ROOT), "HEAD"], check=True)
+    subprocess.run([*git, "checkout", "-q", "--force", "--detach", "FETCH_HEAD"], check=True)
     if run(["cmake", "--preset", PRESET, f"-DPython3_EXECUTABLE={sys.executable}"], LOGS / "cmake.log", None):
         raise RuntimeError(f"cmake could not configure {CLONE}; see {LOGS / 'cmake.log'}")
 
@@ -176,10 +167,10 @@ def build(tests: list[Test], jobs: int, log: Path) -> None:
         raise RuntimeError(f"it does not compile; see {log}")
 
 
-def break_all(mutants: list[Mutant], commit: str, jobs: int) -> int:
+def break_all(mutants: list[Mutant], jobs: int) -> int:
     """Makes each mutation and prints which tests have noticed. Returns how many were missed by one."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    renew(commit)
+    renew()
     tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
     print(f"building, and {len(tests)} tests on the code as it is ...", flush=True)
     build(tests, jobs, LOGS / "build.log")
@@ -204,7 +195,6 @@ def main() -> int:
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="of mutations; none: all")
     parser.add_argument("--check", action="store_true", help="only whether the list is true; builds nothing")
-    parser.add_argument("--ref", default="HEAD", help="the commit that is broken")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="compilers side by side")
     arguments = parser.parse_args()
     mutants = load()
@@ -215,7 +205,7 @@ def main() -> int:
     if unknown := set(arguments.ids) - {mutant.id for mutant in mutants}:
         parser.error(f"no mutation {', '.join(unknown)}; there are: {', '.join(one.id for one in mutants)}")
     chosen = [mutant for mutant in mutants if not arguments.ids or mutant.id in arguments.ids]
-    missed = break_all(chosen, arguments.ref, arguments.jobs)
+    missed = break_all(chosen, arguments.jobs)
     print(
         f"{len(chosen) - missed} of {len(chosen)} mutations were caught by every test that is to catch them"
     )

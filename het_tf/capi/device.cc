@@ -16,32 +16,27 @@ constexpr int64_t kLineBytes = 58;
 constexpr int64_t kMostLines = (int64_t{1} << 32) - 2;
 
 Result<int64_t> CacheRows(const std::string& spec_text, const std::string& cache_text, int64_t bytes) {
-  auto spec = ParseTableSpec(spec_text);
-  if (!spec.ok()) return spec.status();
-  auto schema = TableSchema::Create(spec.value());
-  if (!schema.ok()) return schema.status();
-  auto options = ParseTableOptions("{\"cache\": " + cache_text + "}");
-  if (!options.ok()) return options.status();
-  const CacheConfig cache = options.value().cache.value_or(CacheConfig());
-  int64_t rows = 0, least = static_cast<int64_t>(schema.value()->row_floats() * sizeof(float)) + kLineBytes;
+  HET_ASSIGN_OR_RETURN(auto spec, ParseTableSpec(spec_text));
+  HET_ASSIGN_OR_RETURN(auto schema, TableSchema::Create(spec));
+  HET_ASSIGN_OR_RETURN(auto options, ParseTableOptions("{\"cache\": " + cache_text + "}"));
+  const CacheConfig cache = options.cache.value_or(CacheConfig());
+  int64_t rows = 0, least = static_cast<int64_t>(schema->row_floats() * sizeof(float)) + kLineBytes;
   if (!cache.on_device()) {
     rows = std::min(bytes / least, kMostLines);
   } else {
-    const auto library = DeviceLibrary::Get();
-    if (!library.ok()) return library.status();
-    HetDevTableConfig config = DeviceConfig(*schema.value(), cache, {0, LocalService::kDefaultPartitions, 0});
-    auto fit =
-        DeviceRowsThatFit(*library.value(), config, static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
+    HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
+    HetDevTableConfig config = DeviceConfig(*schema, cache, {0, LocalService::kDefaultPartitions, 0});
+    auto fit = DeviceRowsThatFit(*library, config, static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
     if (!fit.ok()) return fit.status();
     rows = static_cast<int64_t>(fit.value());
     config.capacity = 1;
     uint64_t one = 0;
-    HET_RETURN_IF_ERROR(library.value()->ToStatus(library.value()->HetDevTableBytes(&config, &one),
-                                                  "table '" + spec.value().name + "'"));
+    HET_RETURN_IF_ERROR(
+        library->ToStatus(library->HetDevTableBytes(&config, &one), "table '" + spec.name + "'"));
     least = static_cast<int64_t>(one);
   }
   if (rows > 0) return rows;
-  return InvalidArgument("table '" + spec.value().name + "': no cache fits into " + std::to_string(bytes) +
+  return InvalidArgument("table '" + spec.name + "': no cache fits into " + std::to_string(bytes) +
                          " bytes; the smallest one takes " + std::to_string(least));
 }
 
@@ -58,13 +53,11 @@ int HetLoadDeviceLibrary(const char* path, int device) {
 
 int HetDescribeDevice() {
   return Answer([&]() -> Status {
-    const auto library = het::DeviceLibrary::Get();
-    if (!library.ok()) return library.status();
-    const auto described = library.value()->Describe();
-    if (!described.ok()) return described.status();
-    const HetDevInfo& info = described.value();
-    Text() = nlohmann::json({{"library", library.value()->path()},
-                             {"device", library.value()->device()},
+    HET_ASSIGN_OR_RETURN(const auto library, het::DeviceLibrary::Get());
+    HET_ASSIGN_OR_RETURN(const auto described, library->Describe());
+    const HetDevInfo& info = described;
+    Text() = nlohmann::json({{"library", library->path()},
+                             {"device", library->device()},
                              {"executor", info.executor},
                              {"built", info.built},
                              {"name", info.name},

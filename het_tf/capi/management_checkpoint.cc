@@ -21,9 +21,8 @@ int HetStoreInfo(const char* name_space) {
 
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    const auto parsed = het::ParseSaveRequest(request);
-    if (!parsed.ok()) return parsed.status();
-    const auto saved = engine.SaveRows(path, parsed.value());
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
+    const auto saved = engine.SaveRows(path, parsed);
     if (saved.ok()) Text() = het::ToJson(saved.value());
     return saved.status();
   });
@@ -52,9 +51,8 @@ int HetLoadClear(const char* name_space, const char* table) {
 
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    const auto parsed = het::ParseLoadRequest(request);
-    if (!parsed.ok()) return parsed.status();
-    const auto loaded = engine.LoadRows(path, parsed.value());
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
+    const auto loaded = engine.LoadRows(path, parsed);
     if (loaded.ok()) Text() = het::ToJson(loaded.value());
     return loaded.status();
   });

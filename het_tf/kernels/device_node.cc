@@ -48,13 +48,12 @@ class OnHost {
  public:
   static Result<OnHost> Create(const HetNode& node, const std::vector<FeatureIds>& there,
                                HetDevStream stream) {
-    auto copies = DeviceCopies::Get();
-    if (!copies.ok()) return copies.status();
-    OnHost host(copies.value(), stream);
+    HET_ASSIGN_OR_RETURN(auto copies, DeviceCopies::Get());
+    OnHost host(copies, stream);
     for (const FeatureIds& feature : there) {
       host.ids_.emplace_back(feature.ids.size());
-      HET_RETURN_IF_ERROR(copies.value()->Out(host.ids_.back().data(), feature.ids.data(),
-                                              feature.ids.size() * sizeof(Key), stream));
+      HET_RETURN_IF_ERROR(
+          copies->Out(host.ids_.back().data(), feature.ids.data(), feature.ids.size() * sizeof(Key), stream));
       host.floats_.emplace_back(feature.ids.size() * node.spec->schemas()[feature.table]->dim());
       host.features.push_back({feature.table,
                                Span<const int64_t>(host.ids_.back().data(), feature.ids.size()),
@@ -96,43 +95,36 @@ Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, floa
     if (training) {
       return InvalidArgument("specs has 'online', and training is true; a serving process never trains");
     }
-    auto online = node->online->Resolve();
-    if (!online.ok()) return online.status();
-    auto host = OnHost::Create(*node, features, stream);
-    if (!host.ok()) return host.status();
-    HET_RETURN_IF_ERROR(online.value().Lookup(host.value().features, host.value().floats));
-    return host.value().FloatsOut(rows);
+    HET_ASSIGN_OR_RETURN(auto online, node->online->Resolve());
+    HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
+    HET_RETURN_IF_ERROR(online.Lookup(host.features, host.floats));
+    return host.FloatsOut(rows);
   }
-  auto resolved = node->spec->Resolve();
-  if (!resolved.ok()) return resolved.status();
-  Engine& engine = *resolved.value().engine;
-  const std::vector<TablePtr>& tables = *resolved.value().tables;
+  HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
+  Engine& engine = *resolved.engine;
+  const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
     return engine.LookupOnDevice({tables, features}, out, stream, training ? token : nullptr);
   }
-  auto host = OnHost::Create(*node, features, stream);
-  if (!host.ok()) return host.status();
-  HET_RETURN_IF_ERROR(
-      engine.Lookup({tables, host.value().features}, host.value().floats, training ? token : nullptr));
-  return host.value().FloatsOut(rows);
+  HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
+  HET_RETURN_IF_ERROR(engine.Lookup({tables, host.features}, host.floats, training ? token : nullptr));
+  return host.FloatsOut(rows);
 }
 
 Status DeviceApply(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
                    ApplyArgs args, void* stream, bool* skipped) {
-  auto resolved = node->spec->Resolve();
-  if (!resolved.ok()) return resolved.status();
-  Engine& engine = *resolved.value().engine;
-  const std::vector<TablePtr>& tables = *resolved.value().tables;
+  HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
+  Engine& engine = *resolved.engine;
+  const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
     args.gradients = Span<const float* const>(gradients, features.size());
     return engine.ApplyOnDevice({tables, features}, args, stream, skipped);
   }
-  auto host = OnHost::Create(*node, features, stream);
-  if (!host.ok()) return host.status();
-  HET_RETURN_IF_ERROR(host.value().FloatsIn(gradients));
-  const std::vector<const float*> here(host.value().floats.begin(), host.value().floats.end());
+  HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
+  HET_RETURN_IF_ERROR(host.FloatsIn(gradients));
+  const std::vector<const float*> here(host.floats.begin(), host.floats.end());
   args.gradients = here;
-  return engine.Apply({tables, host.value().features}, args, skipped);
+  return engine.Apply({tables, host.features}, args, skipped);
 }
 
 }  // namespace
@@ -144,14 +136,13 @@ using het::Status;
 
 int HetNodeCreate(const char* const* tables, size_t count, const char* specs, HetNode** node) {
   return Answer([&]() -> Status {
-    auto spec = het::CallSpec::Create(std::vector<std::string>(tables, tables + count), specs);
-    if (!spec.ok()) return spec.status();
+    HET_ASSIGN_OR_RETURN(auto spec,
+                         het::CallSpec::Create(std::vector<std::string>(tables, tables + count), specs));
     auto made = std::make_unique<HetNode>();
-    made->spec = std::move(spec.value());
+    made->spec = std::move(spec);
     if (!made->spec->online().empty()) {
-      auto online = het::OnlineTables::Create(*made->spec);
-      if (!online.ok()) return online.status();
-      made->online = std::move(online.value());
+      HET_ASSIGN_OR_RETURN(auto online, het::OnlineTables::Create(*made->spec));
+      made->online = std::move(online);
     }
     *node = made.release();
     return Status();
@@ -183,10 +174,9 @@ int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* cou
                     float* const* rows, int training, void* stream, int64_t* token) {
   return Answer([&]() -> Status {
     *token = 0;
-    auto there = het::FeaturesOf(*node, ids, counts, features);
-    if (!there.ok()) return there.status();
+    HET_ASSIGN_OR_RETURN(auto there, het::FeaturesOf(*node, ids, counts, features));
     uint64_t given = 0;
-    HET_RETURN_IF_ERROR(het::DeviceLookup(node, there.value(), rows, training != 0, stream, &given));
+    HET_RETURN_IF_ERROR(het::DeviceLookup(node, there, rows, training != 0, stream, &given));
     *token = static_cast<int64_t>(given);
     return Status();
   });
@@ -197,18 +187,16 @@ int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* coun
                    float scale, float loss_scale, void* stream, int* skipped) {
   return Answer([&]() -> Status {
     *skipped = 0;
-    auto there = het::FeaturesOf(*node, ids, counts, features);
-    if (!there.ok()) return there.status();
-    auto scales = het::ScaleOfGradients(*node->spec, scale, loss_scale);
-    if (!scales.ok()) return scales.status();
+    HET_ASSIGN_OR_RETURN(auto there, het::FeaturesOf(*node, ids, counts, features));
+    HET_ASSIGN_OR_RETURN(auto scales, het::ScaleOfGradients(*node->spec, scale, loss_scale));
     het::ApplyArgs args;
     args.token = static_cast<uint64_t>(token);
     args.learning_rates = Span<const float>(learning_rates, rates);
-    args.scale = scales.value().scale;
-    args.non_finite = scales.value().non_finite;
+    args.scale = scales.scale;
+    args.non_finite = scales.non_finite;
     HET_RETURN_IF_ERROR(het::CheckLearningRates(*node->spec, args.learning_rates));
     bool all_skipped = false;
-    HET_RETURN_IF_ERROR(het::DeviceApply(node, there.value(), gradients, args, stream, &all_skipped));
+    HET_RETURN_IF_ERROR(het::DeviceApply(node, there, gradients, args, stream, &all_skipped));
     *skipped = all_skipped ? 1 : 0;
     return Status();
   });

@@ -121,6 +121,17 @@ size_t TableCache::Pinned() const {
   return pinned;
 }
 
+void TableCache::PrefetchTick(uint32_t line) {
+  const uint32_t update = state_[line].update;
+  const char* const row = reinterpret_cast<const char*>(lines_.data(line));
+  const char* const own =
+      reinterpret_cast<const char*>(update == kNoUpdate ? nullptr : updates_.data(update));
+  for (size_t at = 0; at < lines_.row_floats() * sizeof(float); at += 64) {
+    __builtin_prefetch(row + at, 1);
+    if (own != nullptr) __builtin_prefetch(own + at, 1);
+  }
+}
+
 float* TableCache::UpdateOf(uint32_t line) {
   State& state = state_[line];
   if (state.update == kNoUpdate) {

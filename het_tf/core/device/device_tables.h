@@ -22,7 +22,7 @@
 //
 // Errors. Memory of the device: ResourceExhausted, with rows, clocks and updates as they were. The device
 // itself (HET_DEV_FAILED): Internal, and from then on every call but Stats fails: what it held is gone, and
-// the message says how many ticks that were. A fork of the process cannot use the device: FailedPrecondition.
+// the message says how many ticks that were.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 #define HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 
@@ -60,14 +60,14 @@ class DeviceTables {
                std::vector<uint8_t>* changed);
   // The token's rows may leave.
   void Release(uint64_t token) { calls_.Release(token); }
-  // Everything that was ticked is at the store. In a fork there is nothing to send.
+  // Everything that was ticked is at the store.
   Status Flush();
 
   struct TableStats {
     HetDevTableState state = {};
     uint64_t absent = 0;  // keys that were fetched because they were not there
   };
-  // Zeros where there is no device any more: in a fork, and when it is lost.
+  // Zeros where the device is lost.
   Result<TableStats> Stats(uint64_t table);
 
   // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.
@@ -92,7 +92,6 @@ class DeviceTables {
 
   // device_tables.cc: tables, and what every call begins with
   Status Open();
-  bool InFork() const;
   Status Begin(HetDevStream stream, bool* went);
   Status CatchUp(HetDevStream stream, bool* went);
   Status StartStampsAgain();
@@ -116,7 +115,6 @@ class DeviceTables {
 
   Client* const client_;
   const PartitionId store_;
-  const int process_;  // a fork is another one
   const DeviceLibrary* library_ = nullptr;
   HetDevContext* context_ = nullptr;
   std::map<uint64_t, std::unique_ptr<DeviceTable>> tables_;

@@ -4,8 +4,6 @@
 // HET_DEVICE_LIBRARY names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -275,27 +273,6 @@ TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
   EXPECT_EQ(Value("t", 1), 1);
   EXPECT_TRUE(engine_.CreateTable(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
   EXPECT_EQ(engine_.CreateTable(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
-}
-
-TEST_F(DeviceEngine, AForkCannotUseTheDeviceAndItsParentCan) {
-  Create("t", 2, CacheOf("gpu", 100, kUnbounded, 5));
-  Create("h", 2, CacheOf("cpu", 100, 5, 5));
-  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  const pid_t child = fork();
-  if (child == 0) {
-    StepOf step(&engine_, {{"t", {1}}});
-    const Status status = step.Lookup(true);
-    const bool refused =
-        status.code() == Code::kFailedPrecondition && status.message().find("spawn") != std::string::npos;
-    const bool others = Train(&engine_, {{"h", {1}}}).ok() && engine_.Flush().ok() &&
-                        engine_.Stats("t").ok() && engine_.DropTable("t").ok();
-    _exit(refused && others ? 0 : 1);
-  }
-  int how = 0;
-  ASSERT_EQ(waitpid(child, &how, 0), child);
-  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  EXPECT_EQ(Value("t", 1), 2);
 }
 
 // --- memory that ends

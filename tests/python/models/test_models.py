@@ -18,6 +18,8 @@ from het_tf.python.data import PADDING, Description, Examples, Field
 from het_tf.python.models import Cross, DCNv2, DeepFM, FactorizationMachine, WideDeep
 from het_tf.python.models.embedding_side import IdSpace
 
+pytestmark = pytest.mark.slow
+
 keras = tf.keras
 MODELS = [WideDeep, DeepFM, DCNv2]
 DIM = 4
@@ -183,7 +185,6 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
 # --- the embedding sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cls", MODELS)
 def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
     """With the same initial weights, SGD gives the same weights and rows."""
@@ -307,7 +308,6 @@ def test_keras_tables_have_a_limit(fresh: np.random.Generator) -> None:
         DCNv2(Description("big", (Field("a", 2**40),)), embedding="keras")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "side"), [*((cls, "het") for cls in MODELS), (WideDeep, "keras")])
 def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -> None:
     """The label is a function of one field."""
@@ -323,7 +323,6 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -
     assert losses[0] < 0.8 and losses[-1] < 0.1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "policy"),
     [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16"), (DCNv2, "mixed_bfloat16")],
@@ -339,7 +338,6 @@ def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> N
     assert model(tensors(examples)).dtype == tf.float32
 
 
-@pytest.mark.slow
 def test_models_are_imported_when_they_are_named() -> None:
     program = (
         "import sys, het_tf; assert 'het_tf.python.models' not in sys.modules; "
