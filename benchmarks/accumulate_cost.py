@@ -55,7 +55,7 @@ def measure(tf, het_tf, hvd, matrix, staleness: int, given: dict) -> dict[str, f
         het_tf.TableConfig(f"t{number}", DIM, het_tf.optimizers.Adam(0.01)) for number in range(FEATURES)
     ]
     layer = het_tf.keras.EmbeddingCollection(
-        {table.name: het_tf.FeatureConfig(table) for table in tables}, staleness=staleness
+        {table.name: het_tf.FeatureConfig(table) for table in tables}, cache=het_tf.Cache(staleness=staleness)
     )
     exchanged, alltoall = tf.Variable(0.0), hvd.alltoall
 

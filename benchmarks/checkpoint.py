@@ -63,7 +63,7 @@ class HetSide:
         het_tf.init(ps=os.environ.get("HET_BENCHMARK_PS", ""))
         self.rows = rows
         optimizer = het_tf.optimizers.RowWiseAdagrad(0.1)
-        self.layer = het_tf.keras.Embedding(DIM, name="rows", optimizer=optimizer, cache_rows=0)
+        self.layer = het_tf.keras.Embedding(DIM, name="rows", optimizer=optimizer, cache=het_tf.Cache(rows=0))
         self.table = het_tf.table("rows")
         values = np.random.default_rng(0).random((CHUNK, DIM), np.float32)
         for begin in range(0, rows, CHUNK):

@@ -30,7 +30,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/python")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/python/lib")]
 
 SAMPLES, FEATURES, DIM, ROWS = 256, 26, 16, 100_000
 WARM = 20  # steps that are not counted
@@ -100,7 +100,10 @@ def steps(
     het_tf.init(ps=address, threads=1)
     name = f"t{time.monotonic_ns()}"
     layer = het_tf.keras.Embedding(
-        DIM, name=name, staleness=staleness, cache_rows=ROWS // 10, optimizer=het_tf.optimizers.SGD(0.1)
+        DIM,
+        name=name,
+        cache=het_tf.Cache(staleness=staleness, rows=ROWS // 10),
+        optimizer=het_tf.optimizers.SGD(0.1),
     )
     ids = workload.zipf_ids((WARM + count) * SAMPLES * FEATURES, ROWS, seed=1)
     dataset = tf.data.Dataset.from_tensor_slices(ids.reshape(-1, FEATURES)).batch(SAMPLES)

@@ -50,7 +50,7 @@ def measure(rows: int, dim: int) -> dict:
     ):
         het_tf.init(ps=server.address)
         config = het_tf.TableConfig("rows", dim, het_tf.optimizers.SGD(0.1), ttl=1 << 31)
-        layer = het_tf.keras.Embedding(config, cache_rows=0)
+        layer = het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=0))
         table = het_tf.table("rows")
         values = np.random.default_rng(0).random((CHUNK, dim), np.float32)
         for begin in range(0, rows, CHUNK):
@@ -61,7 +61,7 @@ def measure(rows: int, dim: int) -> dict:
         before = pings(node, lambda: time.monotonic() > quiet_until)
         # The same table with another limit, whose age counts from now: all rows pass it at once.
         het_tf.keras.Embedding(
-            het_tf.TableConfig("rows", dim, het_tf.optimizers.SGD(0.1), ttl=TTL), cache_rows=0
+            het_tf.TableConfig("rows", dim, het_tf.optimizers.SGD(0.1), ttl=TTL), cache=het_tf.Cache(rows=0)
         )
         began = time.monotonic()
         during = pings(node, lambda: int(node.info("het")["het_rows"]) == 0 or time.monotonic() - began > 300)

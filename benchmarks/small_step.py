@@ -90,7 +90,7 @@ def systems(all_steps: np.ndarray) -> dict[str, tuple[str, Callable]]:
 
     one = het_tf.keras.Embedding(table("one"))
     fill("one", all_ids)
-    cached = het_tf.keras.Embedding(table("cached"), cache_rows=ROWS, staleness=None)
+    cached = het_tf.keras.Embedding(table("cached"), cache=het_tf.Cache(rows=ROWS, staleness=None))
     fill("cached", all_ids)
     shared = het_tf.keras.EmbeddingCollection([het_tf.FeatureConfig(one.tables[0]) for _ in range(FEATURES)])
     many_tables = [table(f"many{number}") for number in range(FEATURES)]

@@ -21,7 +21,7 @@ if not any((Path(entry or ".") / "het_tf" / "__init__.py").is_file() for entry i
 
 def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options as keyword arguments of a model of het_tf.models."""
-    from het_tf import optimizers
+    from het_tf import Cache, optimizers
 
     table_optimizer = optimizers.get({"name": options.optimizer, "learning_rate": options.learning_rate})
     return {
@@ -30,8 +30,7 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "dropout": options.dropout,
         "embedding": options.embedding,
         "table_optimizer": table_optimizer,
-        "staleness": options.staleness,
-        "cache_rows": options.cache_rows,
+        "cache": Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
     }
 
@@ -95,7 +94,7 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
     print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.label})")
     if options.checkpoint is not None:
         newest = het_tf.checkpoint.latest(options.checkpoint)
-        print(f"checkpoint: {newest} (python -m het_tf.ckpt inspect {options.checkpoint} shows it)")
+        print(f"checkpoint: {newest} (het-ckpt inspect {options.checkpoint} shows it)")
     if options.export is not None:
         print(f"SavedModel: {options.export} (saved_model_cli show --all --dir {options.export} shows it)")
 

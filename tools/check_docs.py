@@ -1,4 +1,8 @@
-"""Checks the Markdown files: every relative link leads somewhere, every `make x` names a target."""
+"""Checks the Markdown files.
+
+Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not code) ends
+before column 100, and docs/errors.md quotes messages that the sources have.
+"""
 
 import re
 import subprocess
@@ -6,8 +10,32 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COLUMNS = 100
 MAKE = re.compile(r"(?:`|^\s*\$? ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that GitHub makes of a document's headings."""
+    headings = HEADING.findall(CODE.sub("", document.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def long_lines(text: str) -> list[str]:
+    """Lines of prose that pass COLUMNS; a word that is longer alone (a link) may."""
+    prose = (line for line in CODE.sub("", text).splitlines() if not line.lstrip().startswith(("|", "    ")))
+    return [line for line in prose if len(line) > COLUMNS and " " in line.lstrip("*-0123456789. ")]
+
+
+def unsaid() -> list[str]:
+    """Words that docs/errors.md quotes from messages (its second column) and no source says."""
+    sources = "".join(path.read_text() for path in (ROOT / "het_tf").rglob("*.py"))
+    said = re.sub(r"""["']\s*f?["']""", "", sources)  # literals that stand side by side are one
+    table = [line.split("|") for line in (ROOT / "docs/errors.md").read_text().splitlines()]
+    quoted = [words for row in table if len(row) > 3 for words in re.findall(r"`([^`]*)`", row[2])]
+    return [words for words in quoted if " " in words and words not in said]
 
 
 def main() -> int:
@@ -15,14 +43,19 @@ def main() -> int:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     documents = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    faults = []
+    faults = [f"docs/errors.md: no message says {words!r}" for words in unsaid()]
     for name in documents:
         text = (ROOT / name).read_text()
-        for link in LINK.findall(text):
-            if not link.startswith(("http://", "https://", "mailto:")):
-                base = ROOT if link.startswith("/") else (ROOT / name).parent
-                if not (base / link.lstrip("/")).exists():
-                    faults.append(f"{name}: the link to {link} leads nowhere")
+        for link, anchor in LINK.findall(text):
+            if link.startswith(("http://", "https://", "mailto:")):
+                continue
+            target = (ROOT if link.startswith("/") else (ROOT / name).parent) / link.lstrip("/")
+            target = target if link else ROOT / name
+            if not target.exists():
+                faults.append(f"{name}: the link to {link} leads nowhere")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+                faults.append(f"{name}: {link} has no heading for #{anchor}")
+        faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
         faults += [f"{name}: there is no `make {t}`" for t in MAKE.findall(text) if t not in targets]
     print("\n".join(faults) or f"{len(documents)} documents: links and make targets exist")
     return bool(faults)

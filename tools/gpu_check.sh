@@ -108,10 +108,10 @@ kernels=het_tf/kernels/cuda
 core=(het_tf/core/row/optimizer.cc het_tf/core/row/schema.cc het_tf/core/row/initializer.cc het_tf/core/base/alloc.cc
   het_tf/core/row/optimizers/*.cc)
 reference_objects=() check_objects=() bench_objects=() library_objects=()
-for source in "${core[@]}" tests/cpp/device/reference_*.cc; do
+for source in "${core[@]}" tests/cpp/device/reference/*.cc; do
   reference_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
-for source in tests/cpp/device/device_check.cc tests/cpp/device/check/*.cc; do
+for source in tests/cpp/device/check/*.cc; do
   check_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
 bench_objects=("$(object plain benchmarks/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"

@@ -22,8 +22,10 @@ class System:
     def __init__(self, rows: int, dim: int, optimizer: str, threads: int, cached: bool = False) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
-        options = {"cache_rows": rows, "staleness": None} if cached else {}
-        self._layer = het_tf.keras.Embedding(dim, table="t", optimizer=OPTIMIZERS[optimizer](0.01), **options)
+        cache = het_tf.Cache(rows=rows, staleness=None) if cached else None
+        self._layer = het_tf.keras.Embedding(
+            dim, table="t", optimizer=OPTIMIZERS[optimizer](0.01), cache=cache
+        )
         for ids, values in workload.initial_rows(rows, dim):
             het_tf.table("t").assign(ids, values)
         self._ids = [tf.constant(ids) for ids in workload.pool(rows)]

@@ -17,7 +17,7 @@ class Job:
       stream: file of ids, of benchmarks/traffic_streams.py.
       ps: address of the parameter server.
       workers: N.
-      systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `cache_rows`.
+      systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `rows`.
       dim: floats of a row.
       hidden: widths of the perceptron.
       cross_rank: of the matrices of dcn.

@@ -82,7 +82,9 @@ class Program:
             ps=ps,
             workers=self.place.workers,
             systems={
-                name: {"cache_rows": rows, **options} if options["kind"] == "het" else options
+                name: {**options, "cache": {"rows": rows, **options["cache"]}}
+                if "cache" in options
+                else options
                 for name, options in SYSTEMS.items()
             },
             dim=self.scale.dim,

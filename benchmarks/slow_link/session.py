@@ -12,25 +12,26 @@ import jobs
 from control import Workers
 
 Figures = dict[str, Any]
-CACHED = {"kind": "het", "policy": "lfu"}
+
+
+def cached(staleness: int, prefetch: bool = False, **cache: Any) -> dict[str, Any]:
+    """A system with caches; the rest are arguments of `het_tf.Cache`."""
+    options = {"kind": "het", "cache": {"policy": "lfu", "staleness": staleness, **cache}}
+    return {**options, "prefetch": True} if prefetch else options
+
+
 # What a system needs that this het_tf does not have is said in the result, and the system is left out.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "local": {"kind": "local"},
     "allgather": {"kind": "allgather"},
-    "no cache": {"kind": "het", "staleness": 0, "cache_rows": 0},
-    "s=0": {**CACHED, "staleness": 0},
-    "s=10": {**CACHED, "staleness": 10},
-    "s=100": {**CACHED, "staleness": 100},
-    "s=100, float16": {**CACHED, "staleness": 100, "wire": "float16"},
-    "s=100, look-ahead": {**CACHED, "staleness": 100, "prefetch": True},
-    "s=100, told": {**CACHED, "staleness": 100, "checks": "told"},
-    "s=100, all three": {
-        **CACHED,
-        "staleness": 100,
-        "wire": "float16",
-        "prefetch": True,
-        "checks": "told",
-    },
+    "no cache": {"kind": "het", "cache": {"staleness": 0, "rows": 0}},
+    "s=0": cached(0),
+    "s=10": cached(10),
+    "s=100": cached(100),
+    "s=100, float16": cached(100, wire="float16"),
+    "s=100, look-ahead": cached(100, prefetch=True),
+    "s=100, told": cached(100, checks="told"),
+    "s=100, all three": cached(100, prefetch=True, wire="float16", checks="told"),
 }
 # Steps of one turn. Rows of every batch are pushed every s steps or s + 1: a turn is a whole period or more.
 STEPS = {name: {"s=10": 33}.get(name, 101) for name in SYSTEMS if name.startswith("s=10")}

@@ -79,7 +79,7 @@ class PlainSide(tf.keras.layers.Layer):
 class HetSide(tf.keras.layers.Layer):
     """Rows in tables of het_tf."""
 
-    def __init__(self, name: str, parts: tuple[Part, ...], **options: Any) -> None:
+    def __init__(self, name: str, parts: tuple[Part, ...], cache: dict[str, Any]) -> None:
         super().__init__(name="het_rows")
         features = {
             part.name: het_tf.FeatureConfig(
@@ -88,7 +88,9 @@ class HetSide(tf.keras.layers.Layer):
             for part in parts
         }
         self.names = [part.name for part in parts]
-        self.collection = het_tf.keras.EmbeddingCollection(features, name="tables", **options)
+        self.collection = het_tf.keras.EmbeddingCollection(
+            features, cache=het_tf.Cache(**cache), name="tables"
+        )
 
     def ids(self, inputs: dict[str, Any], label: Any = None) -> dict[str, Any]:
         """What the collection is called with, of a batch."""
@@ -120,9 +122,9 @@ def missing_option(options: dict[str, Any]) -> str:
         ahead = getattr(het_tf, "prefetch", None)
         if ahead is None or "check_ahead" not in inspect.signature(ahead).parameters:
             return "this het_tf has no het_tf.prefetch(check_ahead=True)"
-    known = inspect.signature(het_tf.keras.EmbeddingCollection.__init__).parameters
-    for name in options:
-        if name not in ("prefetch", "kind") and name not in known:
+    known = inspect.signature(het_tf.Cache).parameters
+    for name in options.get("cache", ()):
+        if name not in known:
             return f"this het_tf has no {name}= of caches"
     return ""
 
@@ -134,7 +136,8 @@ class Trainer:
       job: the launch.
       name: of the system.
       options: "kind" local (rows in this process, not shared: what a step computes), allgather (the same,
-        and Horovod gathers the gradients of rows) or het; then those of the collection.
+        and Horovod gathers the gradients of rows) or het; "cache": arguments of `het_tf.Cache`; "prefetch":
+        whether batches are looked up ahead.
       worker: rank.
     """
 
@@ -142,11 +145,12 @@ class Trainer:
         import horovod.tensorflow as hvd
 
         self.job, self.worker = job, worker
-        options = dict(options)
-        self.kind = options.pop("kind")
-        self.ahead = options.pop("prefetch", False)
+        self.kind = options["kind"]
+        self.ahead = options.get("prefetch", False)
         if self.kind == "het":
-            self.model = make_model(job, lambda parts: HetSide(f"{job.model}_{name}", parts, **options))
+            self.model = make_model(
+                job, lambda parts: HetSide(f"{job.model}_{name}", parts, options["cache"])
+            )
         else:
             rows = row_count(job)
             self.model = make_model(job, lambda parts: PlainSide(parts, rows))

@@ -3,6 +3,11 @@
 import pytest
 
 
+def pytest_collection_modifyitems(items):
+    """Files of servers and launches come first: a run in two processes then ends with small pieces."""
+    items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def fresh():
     """No tables, no Keras state, seeds set: before and after the test."""
@@ -10,7 +15,7 @@ def fresh():
     import tensorflow as tf
 
     import het_tf
-    from het_tf.python.layer import registry
+    from het_tf.python.table import registry
 
     def clean():
         for namespace in {"", *registry.namespaces()}:
@@ -43,3 +48,15 @@ def server(shared_server):
     assert shared_server.command("FLUSHALL").startswith(b"+OK")
     yield shared_server
     redis_lib.leave()
+
+
+@pytest.fixture
+def played(fresh, monkeypatch):
+    """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
+    from played_lib import Played
+
+    from het_tf.python.session import settings
+
+    hvd = Played()
+    monkeypatch.setattr(settings.current, "hvd", hvd)
+    return hvd

@@ -11,6 +11,8 @@ namespace {
 
 // Fewer keys are ticked before a second thread has woken up.
 constexpr size_t kParallelKeys = 4096;
+// Lines ahead of the one in work whose memory is asked for.
+constexpr size_t kLinesAhead = 12;
 
 Status LinesAreElsewhere(const TableCache& cache) {
   return FailedPrecondition("table '" + cache.schema().spec().name +
@@ -81,17 +83,8 @@ void Client::RemoveTable(uint64_t table) {
   for (auto& [token, pins] : tokens_)
     pins.erase(std::remove_if(pins.begin(), pins.end(), of_table), pins.end());
   for (Link& link : links_) {
-    for (PushFrame& frame : link.frames) {
-      auto& sections = frame.sections;
-      sections.erase(
-          std::remove_if(sections.begin(), sections.end(),
-                         [cache](const PushFrame::Section& section) { return section.cache == cache; }),
-          sections.end());
-    }
+    link.log.RemoveTable(table);
     link.let_go.erase(table);
-    link.kept_bytes = 0;
-    for (const PushFrame& frame : link.frames)
-      link.kept_bytes += frame.seq <= link.applied ? frame.bytes() : 0;
   }
   caches_.erase(table);
 }
@@ -152,6 +145,11 @@ void Client::Classify(ReadOp* op) {
     size_t hits = 0;
     for (size_t u = 0; u < part.uniques; ++u) {
       const uint32_t line = part.rows[u];
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.rows[next] != kNoRow) {
+        cache->PrefetchState(part.rows[next]);
+        if (token != 0) cache->PrefetchTouch(part.rows[next]);
+      }
       if (line != kNoRow) {
         ++hits;
         cache->Pin(line);
@@ -214,6 +212,7 @@ Status Client::FinishRead(ReadOp* op) {
     return Status();
   }
   Pins& pins = tokens_[op->token];
+  if (pins.empty()) pins.swap(op->pins);
   pins.insert(pins.end(), op->pins.begin(), op->pins.end());
   while (tokens_.size() > kPinnedTokens) Unpin(tokens_.begin()->first);
   ReadOfAhead(*op);
@@ -309,6 +308,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   for (CachedWrite::Part& part : write->parts) {
     TableCache* cache = caches_.at(part.table).get();
     for (size_t u = 0; u < part.uniques; ++u) {
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.touched[next]) cache->PrefetchState(part.rows[next]);
       if (part.touched[u]) cache->UpdateOf(part.rows[u]);
     }
   }
@@ -320,6 +321,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     TableCache* cache = caches_.at(part.table).get();
     const TableSchema& schema = cache->schema();
     for (size_t u = 0; u < part.uniques; ++u) {
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.touched[next]) cache->PrefetchTick(part.rows[next]);
       if (!part.touched[u]) continue;
       const uint32_t line = part.rows[u];
       schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache->lines().data(line),
@@ -401,7 +404,7 @@ void Client::Reload() {
     discarded += cache->counters().discarded_ticks;
   }
   for (Link& link : links_) {
-    link.frames.clear();
+    link.log.Clear();
     link.Renumber(NewId());
   }
   if (discarded == 0 || !config_.notice) return;

@@ -245,7 +245,7 @@ class Client {
   void PushQueues(bool whole = false);
   Status WaitForPushBound(const CachedWrite& write);
   PushFrame* NewFrame(Link* link);
-  PushFrame::Section* NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
+  TablePush* NewPush(Link* link, PushFrame** frame, TableCache* cache, size_t rows);
   void TrimCaches();
 
   // client_durability.cc: how long frames are kept, and what is told when a server lost some
@@ -269,7 +269,7 @@ class Client {
   };
   void Pump();
   bool Next(Link* link, Outgoing* next);
-  static size_t RowBytes(const Outgoing& request);
+  size_t RowBytes(const Outgoing& request) const;
   void MakeRequest(const Outgoing& from, Request* request);
   void Send(const std::vector<Outgoing>& parts);
   void CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
@@ -295,8 +295,6 @@ class Client {
   void Tell(Link* link, ReadPart* part, Request* request);
   void TakeTold(Link* link, const Reply& reply, const TableReply& answer, TableCache* cache, ReplyRows* rows);
   void NothingIsHeld(Link* link);
-
-  uint64_t MergeFrames(Link* link, TableCache* cache, Key key, uint64_t applied, float* row);
 
   // client_ahead.cc: rows of batches whose lookups will come
   size_t RoomAhead(const TableCache& cache) const;

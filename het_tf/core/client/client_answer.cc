@@ -106,20 +106,6 @@ void Client::InstallAnswer(Link* link, const Reply& reply, const TableReply& ans
   TakeTold(link, reply, answer, cache, &rows);
 }
 
-// Puts own frames after `applied` on top of a row as the server had it then; returns their ticks.
-uint64_t Client::MergeFrames(Link* link, TableCache* cache, Key key, uint64_t applied, float* row) {
-  uint64_t own_ticks = 0;
-  for (auto frame = link->After(applied); frame != link->frames.end(); ++frame) {
-    PushFrame::Section* section = frame->Of(cache);
-    const int64_t at = section == nullptr ? -1 : section->Position(key);
-    if (at < 0) continue;
-    const uint32_t ticks = section->ticks[static_cast<size_t>(at)];
-    cache->schema().optimizer().MergeWire(section->update(static_cast<size_t>(at)), ticks, row);
-    own_ticks += ticks;
-  }
-  return own_ticks;
-}
-
 // A row as the server had it after `applied`, with everything of ours that it does not contain put on top.
 void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const float* row, uint64_t applied,
                      bool fetched, bool admit, ReadOp* op) {
@@ -160,7 +146,7 @@ void Client::Install(Link* link, TableCache* cache, Key key, Clock clock, const 
   } else {
     std::copy_n(row, schema.row_floats(), x);
   }
-  const uint64_t own_ticks = MergeFrames(link, cache, key, applied, x);
+  const uint64_t own_ticks = link->log.MergeOnto(schema.id(), key, applied, x);
   if (line != kNoRow) {
     cache->base(line) = clock + static_cast<Clock>(own_ticks);
     if (cache->has_update(line)) optimizer.MergeInto(cache->UpdateOf(line), cache->pending(line), x);

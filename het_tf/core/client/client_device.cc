@@ -23,7 +23,8 @@ struct NewFrames {
 // Adds the rows of a part to the frames of their partitions.
 void Sort(const DevicePush::Part& part, TableCache* cache, size_t max_frame_bytes, Vector<NewFrames>* made) {
   const auto partitions = static_cast<uint32_t>(made->size());
-  const Optimizer& optimizer = cache->schema().optimizer();
+  const TableSchema& schema = cache->schema();
+  const Optimizer& optimizer = schema.optimizer();
   const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
 
   Vector<uint32_t> partition_of(part.n);
@@ -42,25 +43,20 @@ void Sort(const DevicePush::Part& part, TableCache* cache, size_t max_frame_byte
     auto& [frames, bytes] = (*made)[p];
     while (next < end[p]) {
       // A key has one place in a frame: more of the same table begins another.
-      if (frames.empty() || frames.back().Of(cache) != nullptr || bytes + row_bytes > max_frame_bytes) {
+      if (frames.empty() || frames.back().Of(schema.id()) != nullptr || bytes + row_bytes > max_frame_bytes) {
         frames.emplace_back();
         bytes = 0;
       }
       const size_t fit = max_frame_bytes > bytes ? (max_frame_bytes - bytes) / row_bytes : 0;
       const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
-      PushFrame::Section section{cache, {}, {}, {}, {}};
-      section.keys.reserve(rows);
-      section.ticks.reserve(rows);
-      section.wire.reserve(rows * optimizer.wire_floats());
+      TablePush& push = *frames.back().Add(cache->shared_schema(), rows);
       for (const size_t stop = next + rows; next < stop; ++next) {
         const uint32_t i = order[next];
-        section.keys.push_back(part.keys[i]);
-        section.ticks.push_back(part.ticks[i]);
+        push.keys.push_back(part.keys[i]);
+        push.ticks.push_back(part.ticks[i]);
         const float* update = part.updates + i * optimizer.row_floats();
-        section.wire.insert(section.wire.end(), update + optimizer.wire_begin(),
-                            update + optimizer.row_floats());
+        push.wire.insert(push.wire.end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
       }
-      frames.back().sections.push_back(std::move(section));
       bytes += rows * row_bytes;
     }
   }
@@ -184,7 +180,7 @@ void Client::AnswerForDevice(Link* link, uint64_t applied, const TableReply& ans
     } else {
       schema.InitRow(part.keys[at], x);
     }
-    part.clocks[at] = clock + static_cast<Clock>(MergeFrames(link, cache, part.keys[at], applied, x));
+    part.clocks[at] = clock + static_cast<Clock>(link->log.MergeOnto(schema.id(), part.keys[at], applied, x));
     part.came[at] = 1;
   };
   for (size_t i = 0; i < answer.refreshed.size(); ++i) {
@@ -235,7 +231,7 @@ Status Client::PushForDevice(const DevicePush& push) {
   for (Link& link : links_) {
     for (PushFrame& frame : made[link.partition].frames) numbered.emplace_back(NewFrame(&link), &frame);
   }
-  for (auto& [frame, content] : numbered) frame->sections.swap(content->sections);
+  for (auto& [frame, content] : numbered) frame->tables.swap(content->tables);
 
   for (const DevicePush::Part& part : push.parts) {
     Counters& counters = caches_.at(part.table)->counters();
@@ -255,18 +251,18 @@ Status Client::PushForDevice(const DevicePush& push) {
 Status Client::WaitForDevice(uint64_t of_step) {
   CheckFork();
   for (const Link& link : links_) HET_RETURN_IF_ERROR(link.fatal);
-  auto to_wait_for = [](const PushFrame::Section& section, bool of_this_step) {
-    const int64_t bound = section.cache->config().push_bound;
-    if (section.cache->device() == nullptr || bound == kUnbounded || section.keys.empty()) return false;
+  auto to_wait_for = [this](const TablePush& push, bool of_this_step) {
+    const TableCache& cache = *caches_.at(push.schema->id());
+    const int64_t bound = cache.config().push_bound;
+    if (cache.device() == nullptr || bound == kUnbounded || push.keys.empty()) return false;
     // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
     return !of_this_step ||
-           std::any_of(section.ticks.begin(), section.ticks.end(), [=](uint32_t own) { return own > bound; });
+           std::any_of(push.ticks.begin(), push.ticks.end(), [=](uint32_t own) { return own > bound; });
   };
-  auto unapplied = [&](Link& link) {
-    return std::any_of(link.After(link.applied), link.frames.end(), [&](const PushFrame& frame) {
-      return std::any_of(
-          frame.sections.begin(), frame.sections.end(),
-          [&](const PushFrame::Section& section) { return to_wait_for(section, frame.number >= of_step); });
+  auto unapplied = [&](const Link& link) {
+    return link.log.AnyUnapplied([&](const PushFrame& frame) {
+      return std::any_of(frame.tables.begin(), frame.tables.end(),
+                         [&](const TablePush& push) { return to_wait_for(push, frame.number >= of_step); });
     });
   };
   try {

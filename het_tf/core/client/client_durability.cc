@@ -26,7 +26,7 @@ constexpr double kLongestPause = 1;
 }  // namespace
 
 void Client::MarkDurable() {
-  for (Link& link : links_) link.ForgetThrough(link.applied);
+  for (Link& link : links_) link.log.ForgetThrough(link.log.applied());
   dropped_ = false;
 }
 
@@ -35,16 +35,16 @@ void Client::AskReplicas() {
   if (now < ask_at_) return;
   std::vector<Transport::Mark> marks;
   for (Link& link : links_) {
-    if (!link.keeps() || !link.fatal.ok()) continue;
+    if (!link.log.keeps() || !link.fatal.ok()) continue;
     ask_at_ = now + std::max(config_.replica_interval, ask_pause_);
     const uint64_t connection = transport_->Connection(link.partition);
     if (link.asked_on != 0 && link.asked_on == connection) continue;  // no answer yet
     link.asked_on = 0;
-    if (link.written > link.durable && link.written_on == connection && connection != 0) {
+    if (link.written > link.log.durable() && link.written_on == connection && connection != 0) {
       marks.push_back({link.partition, link.written});
       link.asked = link.written;
       link.asked_on = connection;
-    } else if (!link.unapplied()) {
+    } else if (!link.log.unapplied()) {
       NewFrame(&link);
     }
   }
@@ -67,7 +67,7 @@ void Client::HandleReplicas(Link* link, const Transport::Event& event) {
   link->replicas = event.replicas;
   const double now = transport_->Now();
   if (event.replicas >= config_.min_replicas) {
-    link->ForgetThrough(event.seq);
+    link->log.ForgetThrough(event.seq);
     link->few_since = 0;
     if (std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.few_since > 0; })) return;
     ask_pause_ = 0;
@@ -87,7 +87,7 @@ void Client::HandleReplicas(Link* link, const Transport::Event& event) {
 
 size_t Client::KeptBytes() const {
   size_t sum = 0;
-  for (const Link& link : links_) sum += link.kept_bytes;
+  for (const Link& link : links_) sum += link.log.kept_bytes();
   return sum;
 }
 
@@ -101,10 +101,11 @@ Status Client::MakeRoomForKept() {
   for (size_t kept = KeptBytes(); kept > config_.keep_bytes; kept = KeptBytes()) {
     Link* oldest = nullptr;
     for (Link& link : links_) {
-      if (link.keeps() && (oldest == nullptr || link.frames.front().number < oldest->frames.front().number))
+      if (link.log.keeps() &&
+          (oldest == nullptr || link.log.frames().front().number < oldest->log.frames().front().number))
         oldest = &link;
     }
-    oldest->ForgetThrough(oldest->frames.front().seq);
+    oldest->log.ForgetThrough(oldest->log.frames().front().seq);
     ++dropped;
   }
   if (!caches_.empty()) caches_.begin()->second->counters().dropped_pushes += dropped;
@@ -150,8 +151,8 @@ void Client::ReportLoss() {
 
 bool Client::Busy() const {
   return std::any_of(links_.begin(), links_.end(), [this](const Link& link) {
-    return link.fatal.ok() && (link.unapplied() || !link.outstanding.empty() || !link.waiting.empty() ||
-                               (config_.durability == Durability::kReplicated && link.keeps()));
+    return link.fatal.ok() && (link.log.unapplied() || !link.outstanding.empty() || !link.waiting.empty() ||
+                               (config_.durability == Durability::kReplicated && link.log.keeps()));
   });
 }
 
@@ -160,12 +161,12 @@ double Client::Due() {
   double due = config_.request_timeout;
   for (const Link& link : links_) {
     if (!link.fatal.ok()) continue;
-    if (config_.durability == Durability::kReplicated && link.keeps()) due = std::min(due, ask_at_ - now);
+    if (config_.durability == Durability::kReplicated && link.log.keeps()) due = std::min(due, ask_at_ - now);
     if (!link.outstanding.empty()) {
       // A time-out is looked at a few times: what it waits for may have moved.
       due = std::min(due, std::max(link.outstanding.front().sent_at + config_.request_timeout - now,
                                    config_.request_timeout / 8));
-    } else if (link.unapplied() || !link.waiting.empty()) {
+    } else if (link.log.unapplied() || !link.waiting.empty()) {
       due = std::min(due, link.not_before - now);
     }
   }

@@ -15,13 +15,9 @@ constexpr double kForgottenSeconds = kClientSeconds / 2;
 }  // namespace
 
 void Client::Acknowledge(Link* link, uint64_t last_seq) {
-  const uint64_t applied = std::min(last_seq, link->next_seq - 1);
-  if (applied > link->applied) {
-    link->SetApplied(applied);
-    progress_at_ = link->applied_at = transport_->Now();
-  }
-  link->sent_through = std::max(link->sent_through, link->applied);
-  if (config_.durability == Durability::kApplied) link->ForgetThrough(link->applied);
+  if (link->log.Acknowledge(last_seq)) progress_at_ = link->applied_at = transport_->Now();
+  link->sent_through = std::max(link->sent_through, link->log.applied());
+  if (config_.durability == Durability::kApplied) link->log.ForgetThrough(link->log.applied());
 }
 
 void Client::Reborn(Link* link, uint64_t last_seq) {
@@ -37,12 +33,12 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
   for (Link::Outstanding& request : link->outstanding) Requeue(link, std::exchange(request.part, nullptr));
   link->resend = true;
   link->written = link->asked_on = 0;  // what the old life had written says nothing about this one's replicas
-  if (last_seq >= link->applied) return Acknowledge(link, last_seq);
+  if (last_seq >= link->log.applied()) return Acknowledge(link, last_seq);
   if (last_seq == 0 && transport_->Now() - link->applied_at >= kForgottenSeconds) return Forgotten(link);
-  const uint64_t kept_after = std::max(last_seq, link->durable);
-  Lost(link, kept_after - last_seq, link->applied - kept_after);
+  const uint64_t kept_after = std::max(last_seq, link->log.durable());
+  Lost(link, kept_after - last_seq, link->log.applied() - kept_after);
   if (kept_after == last_seq) {
-    link->SetApplied(last_seq);
+    link->log.Rewind(last_seq);
   } else {  // the partition would see a gap: what is left goes on as a new client's
     link->Renumber(NewId());
   }
@@ -51,7 +47,7 @@ void Client::Reborn(Link* link, uint64_t last_seq) {
 // The partition has what it acknowledged, but no longer knows from whom: sent again, kept frames would count
 // twice.
 void Client::Forgotten(Link* link) {
-  link->ForgetThrough(link->applied);
+  link->log.ForgetThrough(link->log.applied());
   link->Renumber(NewId());
   link->resend = true;
 }
@@ -66,12 +62,7 @@ void Client::DropTablePart(Link* link, TableCache* cache) {
     discarded += cache->Drop(line);
   });
   discarded += cache->DropQueued(of_link);
-  for (PushFrame& frame : link->frames) {
-    PushFrame::Section* section = frame.Of(cache);
-    if (section == nullptr || frame.seq <= link->applied) continue;
-    for (uint32_t ticks : section->ticks) discarded += ticks;
-    *section = PushFrame::Section{cache, {}, {}, {}, {}};
-  }
+  discarded += link->log.DropUnapplied(cache->schema().id());
   cache->counters().discarded_ticks += discarded;
 }
 

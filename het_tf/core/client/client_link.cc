@@ -24,7 +24,7 @@ void Client::Progress(double wait) {
     const double now = transport_->Now();
     for (const Link& link : links_) {
       expected = expected || !link.outstanding.empty() || link.asked_on != 0;
-      if (!link.waiting.empty() || link.unapplied())
+      if (!link.waiting.empty() || link.log.unapplied())
         pause = std::min(pause, std::max(1e-4, link.not_before - now));
     }
     // Nothing is on its way: the wait is for a backoff to end.
@@ -99,31 +99,29 @@ bool Client::Next(Link* link, Outgoing* next) {
   if (!link->fatal.ok()) return false;
   auto& waiting = link->waiting;
   while (!waiting.empty() && waiting.front()->op == nullptr) waiting.pop_front();
-  const bool push = link->sent_through + 1 < link->next_seq || link->resend;
+  const bool push = link->sent_through + 1 < link->log.next_seq() || link->resend;
   if (!push && waiting.empty()) return false;
   if (link->not_before > 0 && transport_->Now() < link->not_before) return false;
   if (link->resend) {
     if (!link->outstanding.empty()) return false;
     link->resend = false;
     link->fresh = true;
-    link->sent_through = link->applied;
+    link->sent_through = link->log.applied();
   }
-  const auto frame = link->After(link->sent_through);
   next->link = link;
-  next->frame = frame == link->frames.end() ? nullptr : &*frame;
-  const bool last = next->frame == nullptr || frame->seq + 1 == link->next_seq;
+  next->frame = link->log.After(link->sent_through);
+  const bool last = next->frame == nullptr || next->frame->seq + 1 == link->log.next_seq();
   next->part = last && !waiting.empty() ? waiting.front() : nullptr;
   return next->frame != nullptr || next->part != nullptr;
 }
 
 // Of updates in it and of rows that it surely brings.
-size_t Client::RowBytes(const Outgoing& request) {
+size_t Client::RowBytes(const Outgoing& request) const {
   size_t bytes = 0;
   if (request.frame != nullptr) {
-    for (const PushFrame::Section& section : request.frame->sections) {
-      const TableSchema& schema = section.cache->schema();
-      bytes += section.keys.size() *
-               LeastRowBytes(section.cache->push_format(), schema.dim(), schema.optimizer().wire_floats());
+    for (const TablePush& push : request.frame->tables) {
+      bytes += push.keys.size() * LeastRowBytes(caches_.at(push.schema->id())->push_format(),
+                                                push.schema->dim(), push.schema->optimizer().wire_floats());
     }
   }
   if (request.part != nullptr) {
@@ -145,7 +143,7 @@ void Client::MakeRequest(const Outgoing& from, Request* made) {
   request.client = link->client;
   request.seq = from.frame == nullptr ? 0 : from.frame->seq;
   // A read must see every own push that was numbered before it: the last of them goes with it, or has gone.
-  request.after_seq = from.part == nullptr ? request.seq : link->next_seq - 1;
+  request.after_seq = from.part == nullptr ? request.seq : link->log.next_seq() - 1;
   request.inc = link->inc;
   auto table = [&](TableCache* cache) -> TableRequest& {
     for (TableRequest& t : request.tables) {
@@ -164,12 +162,12 @@ void Client::MakeRequest(const Outgoing& from, Request* made) {
     return request.tables.back();
   };
   if (from.frame != nullptr) {
-    for (const PushFrame::Section& section : from.frame->sections) {
-      if (section.keys.empty()) continue;
-      TableRequest& t = table(section.cache);
-      t.push_keys = section.keys;
-      t.push_ticks = section.ticks;
-      t.push_updates = section.wire;
+    for (const TablePush& push : from.frame->tables) {
+      if (push.keys.empty()) continue;
+      TableRequest& t = table(caches_.at(push.schema->id()).get());
+      t.push_keys = push.keys;
+      t.push_ticks = push.ticks;
+      t.push_updates = push.wire;
     }
   }
   if (from.part != nullptr) {
@@ -375,7 +373,7 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       link->failures = 0;
       link->not_before = 0;
       link->last_failure.clear();
-      const bool late = reply.last_seq < link->applied;
+      const bool late = reply.last_seq < link->log.applied();
       Acknowledge(link, reply.last_seq);
       if (request.seq != 0 && reply.last_seq >= request.seq) {
         link->written = request.seq;
@@ -383,7 +381,7 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       }
       if (request.part == nullptr || request.part->op == nullptr) return;
       // An answer from before frames that are no longer kept cannot be brought up to date.
-      if (late && reply.last_seq < link->durable) return Requeue(link, request.part);
+      if (late && reply.last_seq < link->log.durable()) return Requeue(link, request.part);
       // Older than what was taken in already: it would take rows back.
       if (request.told && !reply.told_reset && reply.told <= link->told) return Requeue(link, request.part);
       if (!AnswersRequest(reply, *request.part)) {
@@ -399,7 +397,7 @@ void Client::HandleReply(Link* link, const Reply& reply) {
       }
     }
     case FrameStatus::kGap:
-      if (reply.last_seq < link->applied && request.fresh) {
+      if (reply.last_seq < link->log.applied() && request.fresh) {
         // Nothing else was on its way, and still the partition, which has lived on, does not know what it
         // acknowledged. It has forgotten this client: after days without a push, or because rows were loaded,
         // of which the epoch tells. Or it was loaded to an earlier state of this client.
@@ -427,7 +425,7 @@ void Client::HandleReply(Link* link, const Reply& reply) {
                                                 " refuses this client: " + reply.message);
       // Rows that were only read ahead are no trouble of the call that is running.
       const ReadOp* op = request.part == nullptr ? nullptr : request.part->op;
-      if (op == nullptr || !op->ahead || link->unapplied()) rejected_ = refused;
+      if (op == nullptr || !op->ahead || link->log.unapplied()) rejected_ = refused;
       for (const TableReply& t : reply.tables) {
         const auto cache = caches_.find(t.table);
         if (cache != caches_.end()) DropTablePart(link, cache->second.get());

@@ -6,25 +6,14 @@
 namespace het {
 
 PushFrame* Client::NewFrame(Link* link) {
-  link->frames.emplace_back();
-  PushFrame* frame = &link->frames.back();
-  frame->seq = link->next_seq++;
-  frame->number = next_frame_++;
+  PushFrame* const frame = link->log.Append(next_frame_);
+  ++next_frame_;
   return frame;
 }
 
-PushFrame::Section* Client::NewSection(Link* link, PushFrame** frame, TableCache* cache, size_t rows) {
+TablePush* Client::NewPush(Link* link, PushFrame** frame, TableCache* cache, size_t rows) {
   if (*frame == nullptr) *frame = NewFrame(link);
-  PushFrame::Section* section = (*frame)->Of(cache);
-  if (section == nullptr) {
-    (*frame)->sections.push_back({cache, {}, {}, {}, {}});
-    section = &(*frame)->sections.back();
-  }
-  const size_t all = section->keys.size() + rows;
-  section->keys.reserve(all);
-  section->ticks.reserve(all);
-  section->wire.reserve(all * cache->schema().optimizer().wire_floats());
-  return section;
+  return (*frame)->Add(cache->shared_schema(), rows);
 }
 
 void Client::PushDue(const CachedWrite& write) {
@@ -41,11 +30,11 @@ void Client::PushDue(const CachedWrite& write) {
     // Parts are in order of partition: one frame each.
     if (frame != nullptr && frame_of != part.partition) frame = nullptr;
     frame_of = part.partition;
-    PushFrame::Section* section = NewSection(&links_[part.partition], &frame, cache, rows);
+    TablePush* const push = NewPush(&links_[part.partition], &frame, cache, rows);
     for (size_t u = 0; u < part.uniques; ++u) {
       if (!due(u)) continue;
-      section->keys.push_back(part.keys[u]);
-      cache->TakeUpdate(part.rows[u], &section->ticks, &section->wire);
+      push->keys.push_back(part.keys[u]);
+      cache->TakeUpdate(part.rows[u], &push->ticks, &push->wire);
     }
     cache->counters().bound_push += rows;
   }
@@ -66,8 +55,8 @@ void Client::PushQueues(bool whole) {
     }
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
-      PushFrame::Section* section = NewSection(&links_[p], &frames[p], cache.get(), rows[p]);
-      cache->TakeQueue(p, partitions, whole, &section->keys, &section->ticks, &section->wire);
+      TablePush* const push = NewPush(&links_[p], &frames[p], cache.get(), rows[p]);
+      cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire);
       cache->counters().evict_push += rows[p];
     }
   }
@@ -79,19 +68,13 @@ uint64_t Client::UnappliedTicks(uint64_t table, Key key) {
   const uint32_t line = cache->lines().Find(key);
   if (line != kNoRow) ticks += cache->pending(line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) ticks += queued->ticks;
-  Link* link = LinkOf(*cache, key);
-  for (auto frame = link->After(link->applied); frame != link->frames.end(); ++frame) {
-    PushFrame::Section* section = frame->Of(cache);
-    const int64_t at = section == nullptr ? -1 : section->Position(key);
-    if (at >= 0) ticks += section->ticks[static_cast<size_t>(at)];
-  }
-  return ticks;
+  return ticks + LinkOf(*cache, key)->log.UnappliedTicks(table, key);
 }
 
 Status Client::WaitForPushBound(const CachedWrite& write) {
   auto over_bound = [&](const CachedWrite::Part& part) {
     const int64_t bound = caches_.at(part.table)->config().push_bound;
-    if (bound == kUnbounded || !links_[part.partition].unapplied()) return false;
+    if (bound == kUnbounded || !links_[part.partition].log.unapplied()) return false;
     for (size_t u = 0; u < part.uniques; ++u) {
       if (part.touched[u] && UnappliedTicks(part.table, part.keys[u]) > static_cast<uint64_t>(bound))
         return true;
@@ -125,10 +108,10 @@ Status Client::Flush() {
       for (size_t begin = 0; begin < dirty[p].size(); begin += fit) {
         const size_t rows = std::min(fit, dirty[p].size() - begin);
         PushFrame* frame = nullptr;
-        PushFrame::Section* section = NewSection(&links_[p], &frame, cache, rows);
+        TablePush* const push = NewPush(&links_[p], &frame, cache, rows);
         for (size_t i = begin; i < begin + rows; ++i) {
-          section->keys.push_back(cache->lines().meta(dirty[p][i]).key);
-          cache->TakeWhole(dirty[p][i], &section->ticks, &section->wire);
+          push->keys.push_back(cache->lines().meta(dirty[p][i]).key);
+          cache->TakeWhole(dirty[p][i], &push->ticks, &push->wire);
         }
         cache->counters().bound_push += rows;
       }
@@ -137,7 +120,7 @@ Status Client::Flush() {
   PushQueues(/*whole=*/true);
   const Status status = Wait(
       [this] {
-        return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.unapplied(); });
+        return std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.log.unapplied(); });
       },
       "a flush");
   if (!loss_.partitions.empty()) ReportLoss();

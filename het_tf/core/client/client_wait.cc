@@ -36,8 +36,8 @@ std::string Client::WhatIsMissing(bool* out_of_memory) {
       why = "no answer";
       since = link.outstanding.empty() ? now : link.outstanding.front().sent_at;
     }
-    if (link.outstanding.empty() && link.waiting.empty() && !link.unapplied()) {
-      if (config_.durability != Durability::kReplicated || !link.keeps()) continue;
+    if (link.outstanding.empty() && link.waiting.empty() && !link.log.unapplied()) {
+      if (config_.durability != Durability::kReplicated || !link.log.keeps()) continue;
       why = "pushes are with " + std::to_string(link.replicas) + " of " +
             std::to_string(config_.min_replicas) + " replicas";
       since = link.few_since > 0 ? link.few_since : now;

@@ -11,6 +11,7 @@
 
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/push_log.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/request.h"
 
@@ -43,28 +44,6 @@ struct ReadPart {
 };
 using ReadPartPtr = std::shared_ptr<ReadPart>;
 
-// One numbered push: updates of rows of one partition. Kept and sent again, unchanged, until it is durable.
-struct PushFrame {
-  struct Section {
-    TableCache* cache;
-    Vector<Key> keys;
-    Vector<uint32_t> ticks;
-    Vector<float> wire;                       // keys.size() * wire_floats
-    Vector<std::pair<Key, uint32_t>> by_key;  // built when first asked for
-
-    // The position of key, or -1.
-    int64_t Position(Key key);
-    const float* update(size_t position) const;
-  };
-  uint64_t seq = 0;
-  uint64_t number = 0;  // among the frames of all links: which is older
-  Vector<Section> sections;
-
-  Section* Of(const TableCache* cache);
-  // What it takes in memory, once by_key is built.
-  size_t bytes() const;
-};
-
 struct Link {
   struct Outstanding {
     uint32_t request_id;
@@ -86,12 +65,8 @@ struct Link {
   std::set<uint64_t> past_incs;         // answers of these lives are late, unless asked afresh
   std::map<uint64_t, uint64_t> epochs;  // by table; absent: not known yet
 
-  std::deque<PushFrame> frames;  // with consecutive seq; the last has next_seq - 1
-  uint64_t next_seq = 1;
-  uint64_t applied = 0;       // newest seq that the partition said it has applied
-  double applied_at = 0;      // when it last said that a push was applied
-  uint64_t durable = 0;       // frames up to here are forgotten
-  size_t kept_bytes = 0;      // of frames that are applied and not forgotten
+  PushLog log;
+  double applied_at = 0;      // when the partition last said that a push was applied
   uint64_t sent_through = 0;  // newest seq that was sent since the last failure
   uint64_t ever_sent = 0;     // newest seq that was ever sent
   // Newest seq that the connection `written_on` has certainly written: it was applied when it was first sent.
@@ -120,14 +95,6 @@ struct Link {
   std::string last_failure;
   Status fatal;  // the partition refuses what this client is; nothing more is sent
 
-  bool unapplied() const { return applied + 1 < next_seq; }
-  bool keeps() const { return durable < applied; }
-  // The first frame after `seq`: kept frames may be many, so nobody walks over those that are applied.
-  std::deque<PushFrame>::iterator After(uint64_t seq);
-  // The partition has applied everything up to `seq`, and nothing after it.
-  void SetApplied(uint64_t seq);
-  // Forgets frames up to `seq`, which are applied.
-  void ForgetThrough(uint64_t seq);
   // A new identity: the frames that are left are numbered from 1 and sent anew.
   void Renumber(ClientId id);
 };

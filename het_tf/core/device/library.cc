@@ -36,7 +36,7 @@ Status DeviceLibrary::Open(const std::string& path) {
     return Status(
         Code::kNotFound,
         "the library for caches in GPU memory cannot be loaded: " + std::string(why == nullptr ? path : why) +
-            ". Build it (docs/gpu.md), install a het_tf that has it, or use cache_device=\"cpu\"");
+            ". Build it (docs/gpu.md), install a het_tf that has it, or use het_tf.Cache(device=\"cpu\")");
   }
   const char* missing = nullptr;
 #define HET_FIND(name)                                           \
@@ -87,7 +87,8 @@ Result<const DeviceLibrary*> DeviceLibrary::Get() {
   if (loaded.library != nullptr) return loaded.library.get();
   return FailedPrecondition(
       "no library for caches in GPU memory is loaded in this process. TensorFlow for GPUs and a het_tf with "
-      "GPU kernels are needed (python -m het_tf doctor tells what is missing); or use cache_device=\"cpu\"");
+      "GPU kernels are needed (python -m het_tf doctor tells what is missing); or use "
+      "het_tf.Cache(device=\"cpu\")");
 }
 
 Result<HetDevInfo> DeviceLibrary::Describe() const {
@@ -105,7 +106,8 @@ Status DeviceLibrary::ToStatus(int answer, const std::string& doing) const {
     case HET_DEV_OUT_OF_MEMORY:
       return Status(Code::kResourceExhausted,
                     "out of GPU memory during " + text +
-                        ". No row was changed. Use fewer cache_rows, a smaller batch, or tell TensorFlow to "
+                        ". No row was changed. Give het_tf.Cache fewer rows, use a smaller batch, or tell "
+                        "TensorFlow to "
                         "leave memory free (tf.config.experimental.set_memory_growth)");
     case HET_DEV_OUT_OF_HOST_MEMORY:
       return Status(Code::kResourceExhausted, "out of memory during " + text +
@@ -113,10 +115,10 @@ Status DeviceLibrary::ToStatus(int answer, const std::string& doing) const {
                                                   "with more memory");
     case HET_DEV_NO_DEVICE:
       return FailedPrecondition(text +
-                                ". Use cache_device=\"cpu\", or a machine with a GPU that is visible "
+                                ". Use het_tf.Cache(device=\"cpu\"), or a machine with a GPU that is visible "
                                 "to this process (CUDA_VISIBLE_DEVICES)");
     case HET_DEV_DRIVER_TOO_OLD:
-      return FailedPrecondition(text + ". Install that driver, or use cache_device=\"cpu\"");
+      return FailedPrecondition(text + ". Install that driver, or use het_tf.Cache(device=\"cpu\")");
     default:
       return Status(Code::kInternal, text);
   }

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.data.passes import Pass
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -215,7 +217,7 @@ def to_tf_dataset(
             ids = np.stack(list(batch.categorical.values())) if names else np.zeros((0, len(batch)), np.int64)
             yield ids, others, batch.label
 
-    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple:
+    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[Any, Any]:
         return {**dict(zip(names, tf.unstack(ids, num=len(names)), strict=True)), **others}, label
 
     def spec(column: np.ndarray) -> tf.TensorSpec:
@@ -223,7 +225,8 @@ def to_tf_dataset(
 
     others = {name: spec(column) for name, column in like.inputs().items() if name not in like.categorical}
     signature = (tf.TensorSpec((len(names), batch_size), tf.int64), others, spec(like.label))
-    dataset = tf.data.Dataset.from_generator(generate, output_signature=signature).map(unpack)
+    dataset = tf.data.Dataset.from_generator(lambda: Pass(generate()), output_signature=signature)
+    dataset = dataset.map(unpack)
     if count is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return dataset.prefetch(tf.data.AUTOTUNE)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.data.examples import NUMERIC, Description, Field
-from het_tf.python.layer import optimizers
 from het_tf.python.models.blocks import apply, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
 from het_tf.python.session.native import tf
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import optimizers
+from het_tf.python.table.cache import Cache
 
 keras: Any = tf.keras
 
@@ -34,11 +36,7 @@ class ClickModel(keras.Model):
         "keras": `keras.layers.Embedding`, trained by the compiled optimizer.
       table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad(0.05)`.
       linear_optimizer: Of the table of first-order weights; None: as the class says.
-      staleness: Of the tables, as of `het_tf.keras.EmbeddingCollection`.
-      cache_rows: Rows of each table that this worker caches; None: no cache.
-      cache_device: Where the cache is: "cpu", "gpu" or "auto", as of `het_tf.keras.EmbeddingCollection`.
-      wire: How rows travel: "float32", "float16" or "int8", as of `het_tf.keras.EmbeddingCollection`.
-      checks: How cached rows stay within the staleness: "asked" or "told", as of the same.
+      cache: Of the tables, a `het_tf.Cache`; None: its defaults.
       hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
         that ids may collide); "het" tables have no size.
       seed: Of initial rows and weights.
@@ -65,14 +63,10 @@ class ClickModel(keras.Model):
         embedding: str = "het",
         table_optimizer: Any = None,
         linear_optimizer: Any = None,
-        staleness: int | None = 100,
-        cache_rows: int | None = None,
+        cache: Cache | None = None,
         hash_buckets: int = 1 << 16,
         seed: int = 0,
         name: str | None = None,
-        cache_device: str = "cpu",
-        wire: str = "float32",
-        checks: str = "asked",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or self.default_name, **kwargs)
@@ -99,27 +93,11 @@ class ClickModel(keras.Model):
             "hidden_units": list(hidden_units),
             "dropout": dropout,
             "embedding": embedding,
-            "staleness": staleness,
-            "cache_rows": cache_rows,
-            "cache_device": cache_device,
-            "wire": wire,
-            "checks": checks,
+            "cache": cache_lib.of_argument(cache).get_config(),
             "hash_buckets": hash_buckets,
             "seed": seed,
         }
-        self.rows = EmbeddingSide(
-            self.parts(),
-            embedding,
-            self.name,
-            staleness,
-            cache_rows,
-            hash_buckets,
-            seed,
-            cache_device,
-            wire,
-            checks,
-            name="rows",
-        )
+        self.rows = EmbeddingSide(self.parts(), embedding, self.name, cache, hash_buckets, seed, name="rows")
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
         if self.scale is not None:
             # Built in the first call, that of a traced function, it would keep tensors of that function.
@@ -203,7 +181,7 @@ class ClickModel(keras.Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """The inverse of `get_config`."""
         del custom_objects
-        return cls(**config)
+        return cls(**{**config, "cache": Cache.from_config(config["cache"])})
 
 
 def description_from_config(config: Mapping[str, Any]) -> Description:

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from het_tf.python.data.examples import PADDING, Field
-from het_tf.python.layer import initializers, optimizers
-from het_tf.python.layer.config import FeatureConfig, TableConfig
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
+from het_tf.python.table import initializers, optimizers
+from het_tf.python.table.cache import Cache
+from het_tf.python.table.config import FeatureConfig, TableConfig
 
 keras: Any = tf.keras
 
@@ -95,7 +96,7 @@ class EmbeddingSide(keras.layers.Layer):
       side: "het": one `het_tf.keras.EmbeddingCollection` for all parts, its tables named `PREFIX/PART`;
         "keras": one `keras.layers.Embedding` a part.
       prefix: Of the names of tables.
-      staleness, cache_rows, cache_device, wire, checks: Of the collection ("het" alone).
+      cache: Of the collection ("het" alone).
       hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
       seed: Of the initial rows.
 
@@ -114,13 +115,9 @@ class EmbeddingSide(keras.layers.Layer):
         parts: Sequence[Part],
         side: str = "het",
         prefix: str = "model",
-        staleness: int | None = 100,
-        cache_rows: int | None = None,
+        cache: Cache | None = None,
         hash_buckets: int = 1 << 16,
         seed: int = 0,
-        cache_device: str = "cpu",
-        wire: str = "float32",
-        checks: str = "asked",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -142,15 +139,7 @@ class EmbeddingSide(keras.layers.Layer):
                     features[part.name] = FeatureConfig(table)
                 for field in part.sequences:
                     features[f"{part.name}/{field.name}"] = FeatureConfig(table, "mean", padding_id=PADDING)
-            self.collection = EmbeddingCollection(
-                features,
-                staleness=staleness,
-                cache_rows=cache_rows,
-                cache_device=cache_device,
-                wire=wire,
-                checks=checks,
-                name="tables",
-            )
+            self.collection = EmbeddingCollection(features, cache=cache, name="tables")
         else:
             self.embeddings = [
                 _keras_embedding(part, space.size, seed + number)

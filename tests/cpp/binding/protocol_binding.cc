@@ -1,5 +1,5 @@
-// A protocol world (tests/cpp/testing/world.h) for ctypes; tests/python/test_protocol_properties.py is the
-// other side.
+// A protocol world (tests/cpp/testing/world/world.h) for ctypes; the other side is
+// tests/python/session/test_protocol_properties.py.
 //
 // Lookups are numbered steps: begun, finished when their answers have come, and written or forgotten. Calls
 // return false when the client's call failed; het_world_error says why, or what a check has found.
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cpp/testing/world.h"
+#include "tests/cpp/testing/world/world.h"
 
 #define HET_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,0 +1,81 @@
+"""What optimizers and initializers have in common: a name, numbers, and a way to JSON and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+
+class SpecObject:
+    """Something that the core knows by a name and a few numbers.
+
+    Attributes:
+      name: What the core calls it.
+      kind: "optimizer" or "initializer", for messages.
+      arguments: What the constructor was given, by name.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+
+    def __init__(self, **arguments: Any) -> None:
+        for argument, value in arguments.items():
+            check_number(value, f"{type(self).__name__}({argument}=...)")
+        self.arguments = dict(arguments)
+
+    def get_config(self) -> dict[str, Any]:
+        """JSON from which `from_config` makes an equal one."""
+        return {"name": self.name, **self.arguments}
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.get_config() == self.get_config()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def check_number(value: Any, what: str) -> None:
+    """ValueError unless `value` is a finite number (or a bool)."""
+    try:
+        finite = math.isfinite(float(value))
+    except (TypeError, ValueError):
+        finite = False
+    if not finite:
+        raise ValueError(f"{what} is {value!r}; give a finite number")
+
+
+def integer(argument: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int. ValueError, with the argument's name: it is none, or not from low to high."""
+    try:
+        number = int(value)
+        if number == value and not isinstance(value, bool) and low <= number <= high:
+            return number
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"{argument} is {value!r}; give an integer from {low} to {high}")
+
+
+def lookup_by_name(
+    given: Any, default: type[SpecObject], classes: tuple[type[SpecObject], ...], kind: str, where: str
+) -> SpecObject:
+    """Returns `given` as an object: itself, by name, from its config, or `default()` for None."""
+    known = {cls.name: cls for cls in classes}
+    if given is None:
+        return default()
+    if isinstance(given, SpecObject) and given.kind == kind:
+        return given
+    name, arguments = given, {}
+    if isinstance(given, dict):
+        arguments = dict(given)
+        name = arguments.pop("name", None)
+    if isinstance(name, str):
+        by_class_name = {cls.__name__.lower(): cls for cls in classes}
+        cls = known.get(name.lower()) or by_class_name.get(name.lower())
+        if cls is not None:
+            return cls(**arguments)
+    listed = ", ".join(f'"{one}"' for one in known)
+    raise ValueError(f"{kind} is {given!r}; give one of {listed}, or an instance of a class of {where}")

@@ -1,0 +1,308 @@
+// What a push takes of an update, and what it leaves, where rows travel in a smaller format.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/row/any_nonzero.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing {
+namespace {
+
+struct Taken {
+  Vector<uint32_t> ticks;
+  Vector<float> wire;
+};
+
+class TableCacheWireTest : public ::testing::Test {
+ protected:
+  void Make(RowFormat wire, const std::string& optimizer = "sgd", uint32_t dim = 16, size_t capacity = 8) {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = dim;
+    spec.optimizer.name = optimizer;
+    CacheConfig config;
+    config.capacity = capacity;
+    config.wire = wire;
+    cache_ = std::make_unique<TableCache>(TableSchema::Create(spec).value(), config, 3);
+  }
+  uint32_t Insert(Key key, bool transient = false) {
+    const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
+    cache_->schema().InitRow(key, cache_->lines().data(line));
+    return line;
+  }
+  // A tick with a random gradient of this size.
+  void Tick(uint32_t line, float size = 1) {
+    std::vector<float> g(cache_->schema().dim());
+    for (float& x : g) x = size * static_cast<float>(random_.Unit() - 0.5);
+    cache_->schema().Tick(0.1f, g.data(), cache_->lines().data(line), cache_->UpdateOf(line));
+    cache_->AddTick(line);
+  }
+  Taken Take(uint32_t line, bool whole = false) {
+    Taken taken;
+    taken.wire.reserve(cache_->schema().row_floats());
+    whole ? cache_->TakeWhole(line, &taken.ticks, &taken.wire)
+          : cache_->TakeUpdate(line, &taken.ticks, &taken.wire);
+    return taken;
+  }
+  Taken TakeQueue(bool whole) {
+    Taken taken;
+    Vector<Key> keys;
+    cache_->TakeQueue(0, 1, whole, &keys, &taken.ticks, &taken.wire);
+    return taken;
+  }
+  // The part of the line's update that travels.
+  std::vector<float> Update(uint32_t line) {
+    const Optimizer& optimizer = cache_->schema().optimizer();
+    const float* update = cache_->UpdateOf(line);
+    return {update + optimizer.wire_begin(), update + optimizer.row_floats()};
+  }
+
+  Random random_{11};
+  std::unique_ptr<TableCache> cache_;
+};
+
+TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
+  for (const std::string& optimizer : Optimizer::Names()) {
+    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+      Make(wire, optimizer);
+      const uint32_t line = Insert(1);
+      for (int push = 0; push < 20; ++push) {
+        for (int tick = 0; tick <= push % 3; ++tick) Tick(line);
+        const std::vector<float> before = Update(line);
+        const Taken taken = Take(line);
+        EXPECT_EQ(taken.ticks, Vector<uint32_t>({static_cast<uint32_t>(push % 3 + 1)}));
+        EXPECT_EQ(cache_->pending(line), 0u);
+        ASSERT_TRUE(cache_->has_update(line)) << optimizer;
+        ASSERT_TRUE(cache_->HasUnsent(line));
+        const std::vector<float> after = Update(line);
+        for (size_t i = 0; i < before.size(); ++i) {
+          ASSERT_EQ(taken.wire[i] + after[i], before[i]) << optimizer << " at " << i;
+        }
+        // It is small on its way.
+        Bytes packed;
+        Writer writer(&packed);
+        PackRows(cache_->push_format(), 16, before.size(), taken.wire.data(), 1, &writer);
+        EXPECT_EQ(packed.size(), LeastRowBytes(cache_->push_format(), 16, before.size())) << optimizer;
+      }
+    }
+  }
+}
+
+TEST_F(TableCacheWireTest, TicksAndBaseAreAsEver) {
+  Make(RowFormat::kInt8);
+  const uint32_t line = Insert(1);
+  cache_->base(line) = 10;
+  Tick(line);
+  Tick(line);
+  Take(line);
+  EXPECT_EQ(cache_->base(line), 12);
+  EXPECT_EQ(cache_->Unsent(), 0u);  // keys with ticks
+  Tick(line);
+  EXPECT_EQ(Take(line).ticks, Vector<uint32_t>({1}));
+  EXPECT_EQ(cache_->base(line), 13);
+}
+
+TEST_F(TableCacheWireTest, WhatTheFormatCanSayLeavesNothing) {
+  for (RowFormat wire : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
+    Make(wire);
+    const uint32_t line = Insert(1);
+    float* update = cache_->UpdateOf(line);
+    std::iota(update, update + 16, -8.0f);
+    cache_->AddTick(line);
+    const Taken taken = Take(line);
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(taken.wire[static_cast<size_t>(i)], static_cast<float>(i - 8));
+    EXPECT_FALSE(cache_->has_update(line)) << RowFormatName(wire);
+  }
+}
+
+TEST_F(TableCacheWireTest, TheWholeLeavesNothing) {
+  Make(RowFormat::kInt8);
+  const uint32_t line = Insert(1);
+  Tick(line);
+  Take(line);
+  const std::vector<float> remainder = Update(line);
+  ASSERT_TRUE(AnyNonZero(remainder.data(), remainder.size()));
+  const Taken taken = Take(line, /*whole=*/true);
+  EXPECT_EQ(taken.ticks, Vector<uint32_t>({0}));
+  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), remainder);
+  EXPECT_FALSE(cache_->has_update(line));
+  EXPECT_FALSE(cache_->HasUnsent(line));
+  cache_->UpdateOf(line);
+  EXPECT_FALSE(cache_->HasUnsent(line)) << "an update of zeros is nothing to send";
+}
+
+TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo16Bits) {
+  Make(RowFormat::kInt8, "adagrad", 16, 0);
+  const uint32_t line = Insert(1);
+  Tick(line);
+  Take(line);
+  Tick(line);
+  const std::vector<float> all = Update(line);
+  cache_->MakeRoom(0);
+  ASSERT_EQ(cache_->queued(), 1u);
+  const Taken taken = TakeQueue(/*whole=*/false);
+  EXPECT_EQ(taken.ticks, Vector<uint32_t>({1}));
+  std::vector<float> expected(all.size());
+  RoundRow({RowFormat::kFloat16}, 16, all.size(), all.data(), expected.data());
+  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
+  EXPECT_NE(expected, all);
+  EXPECT_EQ(cache_->counters().dropped_remainders, 1u);
+}
+
+TEST_F(TableCacheWireTest, AFlushTakesTheQueueAsItIs) {
+  Make(RowFormat::kInt8, "adagrad", 16, 0);
+  const uint32_t line = Insert(1);
+  Tick(line);
+  const std::vector<float> all = Update(line);
+  cache_->MakeRoom(0);
+  const Taken taken = TakeQueue(/*whole=*/true);
+  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), all);
+  EXPECT_EQ(cache_->counters().dropped_remainders, 0u);
+}
+
+TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
+  Make(RowFormat::kFloat16, "sgd", 16, 2);
+  for (Key key = 1; key <= 2; ++key) {
+    const uint32_t line = Insert(key);
+    Tick(line);
+    Take(line);
+  }
+  cache_->MakeRoom(2);
+  EXPECT_EQ(cache_->lines().size(), 0u);
+  EXPECT_EQ(cache_->queued(), 0u);
+  EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
+  // One that has none is not counted.
+  Insert(3);
+  cache_->UpdateOf(cache_->lines().Find(3));
+  cache_->MakeRoom(2);
+  EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
+}
+
+TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsSentIn16Bits) {
+  Make(RowFormat::kInt8);
+  const uint32_t stays = Insert(1);
+  const uint32_t leaves = Insert(2, /*transient=*/true);
+  for (uint32_t line : {stays, leaves}) {
+    Tick(line);
+    const std::vector<float> all = Update(line);
+    const RowFormat format = line == stays ? RowFormat::kInt8 : RowFormat::kFloat16;
+    std::vector<float> expected(16);
+    RoundRow({format}, 16, 16, all.data(), expected.data());
+    const Taken taken = Take(line);
+    EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
+  }
+}
+
+TEST_F(TableCacheWireTest, ADerivedValueIsNoneSoItsSlotsHave16Bits) {
+  Make(RowFormat::kInt8, "ftrl");
+  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat16);
+  Make(RowFormat::kFloat32, "ftrl");
+  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat32);
+  Make(RowFormat::kInt8, "adam");
+  EXPECT_EQ(cache_->push_format(), RowFormat::kInt8);
+}
+
+TEST_F(TableCacheWireTest, RowsOfOneNumberTravelAsTheyAre) {
+  Make(RowFormat::kInt8, "ftrl", 1);
+  EXPECT_EQ(cache_->row_format(), RowFormat::kFloat32);
+  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat32);
+  const uint32_t line = Insert(1);
+  Tick(line);
+  const std::vector<float> all = Update(line);
+  const Taken taken = Take(line);
+  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), all);
+  EXPECT_FALSE(cache_->has_update(line));
+}
+
+// row_format.h takes what follows the last whole block for single floats, and leaves them alone: those of a
+// learning rate and of a count must never be rounded.
+TEST_F(TableCacheWireTest, SlotsOfOneFloatAreLastAndFewerThanDim) {
+  for (const std::string& name : Optimizer::Names()) {
+    Make(RowFormat::kInt8, name, 2);
+    const Optimizer& optimizer = cache_->schema().optimizer();
+    size_t singles = 0;
+    for (const SlotSpec& slot : optimizer.slots()) {
+      EXPECT_FALSE(slot.per_element && singles > 0) << name;
+      singles += !slot.per_element;
+      EXPECT_TRUE(slot.merge != Merge::kLast || !slot.per_element) << name;
+    }
+    EXPECT_LT(singles, 2u) << name;
+  }
+}
+
+TEST_F(TableCacheWireTest, OfWhatIsNotFiniteNothingIsLeft) {
+  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    Make(wire, "sgd", 2);
+    const uint32_t line = Insert(1);
+    cache_->UpdateOf(line)[0] = std::numeric_limits<float>::infinity();
+    cache_->UpdateOf(line)[1] = std::numeric_limits<float>::quiet_NaN();
+    cache_->AddTick(line);
+    const Taken taken = Take(line);
+    EXPECT_TRUE(std::isinf(taken.wire[0]) && std::isnan(taken.wire[1]));
+    EXPECT_FALSE(cache_->has_update(line));
+  }
+}
+
+// Averages of squares, at a server to which two workers push: a term that was rounded up would be corrected
+// downwards by its worker's next push, when the other's ticks have made the average smaller than the
+// correction. Then a root would be taken of a negative number.
+TEST_F(TableCacheWireTest, AveragesOfSquaresAreNeverNegative) {
+  const struct {
+    const char* optimizer;
+    size_t slot;  // in units of dim
+    int ticks;    // after which hardly anything is left of what was there
+  } kAverages[] = {{"rmsprop", 1, 1000}, {"adam", 2, 60000}};
+  for (const auto& average : kAverages) {
+    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+      Make(wire, average.optimizer, 32);
+      const uint32_t mine = Insert(1);
+      const uint32_t other = Insert(2);
+      const TableSchema& schema = cache_->schema();
+      std::vector<float> server(schema.row_floats());
+      schema.InitRow(1, server.data());
+      auto push = [&](uint32_t line) {
+        const Taken taken = Take(line);
+        schema.optimizer().MergeWire(taken.wire.data(), taken.ticks[0], server.data());
+      };
+      Tick(mine);
+      push(mine);
+      for (int i = 0; i < average.ticks; ++i) Tick(other, 0);
+      push(other);
+      Tick(mine, 1e-9f);
+      push(mine);
+      for (size_t i = 32 * average.slot; i < 32 * (average.slot + 1); ++i) {
+        ASSERT_GE(server[i], 0) << average.optimizer;
+      }
+    }
+  }
+}
+
+// However coarse the format, what is sent adds up to what was ticked.
+TEST_F(TableCacheWireTest, WhatIsSentAddsUp) {
+  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    Make(wire);
+    const uint32_t line = Insert(1);
+    std::vector<float> server(cache_->lines().data(line), cache_->lines().data(line) + 16);
+    for (int step = 0; step < 300; ++step) {
+      Tick(line, step % 50 == 0 ? 100.0f : 0.1f);
+      const Taken taken = Take(line);
+      for (size_t i = 0; i < 16; ++i) server[i] += taken.wire[i];
+    }
+    const float* row = cache_->lines().data(line);
+    const std::vector<float> remainder = Update(line);
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_NEAR(server[i] + remainder[i], row[i], 1e-4f);
+      EXPECT_NEAR(server[i], row[i], 0.01f) << "the remainder is below a unit of the last push";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,505 @@
+// Tables whose cache is on a device, through the engine: tokens, gradients, errors, memory that ends,
+// figures and files. Random calls: engine_device_schedules_test.cc; several workers:
+// engine_device_workers_test.cc. The device is the reference (device/reference.h), or the library that
+// HET_DEVICE_LIBRARY names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/device/device_table.h"
+#include "het_tf/core/plan/gradient_sums.h"
+#include "tests/cpp/testing/device/device_engine.h"
+#include "tests/cpp/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs first: afterwards the library is loaded, once and for all.
+TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
+  Engine engine("test");
+  const Status none = engine.CreateTable(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
+  EXPECT_EQ(none.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(none.message(), HasSubstr("het_tf.Cache(device=\"cpu\")"));
+  EXPECT_TRUE(engine.TableNames().empty());
+  EXPECT_EQ(DeviceLibrary::Load("/nowhere.so", 0).code(), Code::kNotFound);
+  EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(DeviceLibrary::Load(DeviceLibraryPath(), -1).code(), Code::kInvalidArgument);
+  const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_TRUE(DeviceLibrary::Load(DeviceLibraryPath(), 0).ok());
+  EXPECT_THAT(DeviceLibrary::Load(DeviceLibraryPath(), 1).message(), HasSubstr("GPU 0"));
+  EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
+}
+
+TEST(DeviceOptions, AreCheckedAndWritten) {
+  const auto parse = [](const std::string& cache) { return ParseTableOptions("{\"cache\": " + cache + "}"); };
+  EXPECT_THAT(parse("{\"device\": \"tpu\"}").status().message(), HasSubstr("'tpu'; it must be \"cpu\""));
+  EXPECT_EQ(parse("{\"device\": 1}").status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(parse("{\"device\": \"gpu\", \"capacity\": 0}").status().message(),
+              HasSubstr("at least 1 row"));
+  const auto gpu = parse("{\"device\": \"gpu\", \"capacity\": 7}");
+  ASSERT_TRUE(gpu.ok());
+  EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
+  EXPECT_THAT(ToJson(parse("{\"device\": \"cpu\"}").value()), ::testing::Not(HasSubstr("device")));
+}
+
+TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
+  const DeviceLibrary& library = *DeviceLibrary::Get().value();
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
+  const auto bytes_of = [&](uint64_t rows) {
+    config.capacity = rows;
+    uint64_t bytes = 0;
+    EXPECT_EQ(library.HetDevTableBytes(&config, &bytes), HET_DEV_OK) << library.HetDevError();
+    return bytes;
+  };
+  constexpr uint64_t kMost = HET_DEV_MOST_ROWS;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{1} << 20, uint64_t{1} << 41,
+                               uint64_t{1} << 50, uint64_t{1} << 62}) {
+    const auto rows = DeviceRowsThatFit(library, config, bytes);
+    ASSERT_TRUE(rows.ok()) << bytes << ": " << rows.status().message();
+    ASSERT_EQ(rows.value() % 32, 0u);
+    EXPECT_TRUE(rows.value() == 0 || bytes_of(rows.value()) <= bytes) << bytes;
+    EXPECT_TRUE(rows.value() == kMost || bytes_of(rows.value() + 32) > bytes) << bytes;
+  }
+}
+
+// --- tokens
+
+TEST_F(DeviceEngine, ATokenIsUsedOnceAndByEitherPath) {
+  Create("t", 2, CacheOf("gpu", 100, 3, 3));
+  StepOf step(&engine_, {{"t", {1, 2, 1}}});
+  for (const bool there : {false, true}) {
+    ASSERT_TRUE(step.Lookup(true, there).ok());
+    ASSERT_TRUE(step.Apply(step.Gradients(-1), 1, NonFinite::kRaise, !there).ok());
+    const Status again = step.Apply(step.Gradients(-1), 1, NonFinite::kRaise, there);
+    EXPECT_EQ(again.code(), Code::kFailedPrecondition);
+    EXPECT_THAT(again.message(), HasSubstr("was used before"));
+  }
+  EXPECT_EQ(Value("t", 1), 4);
+  EXPECT_EQ(Value("t", 2), 2);
+}
+
+TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
+  StepOf first(&engine_, {{"t", {1, 2, 3}}});
+  ASSERT_TRUE(first.Lookup(true).ok());
+  for (Key i = 0; i < 10000; ++i) {
+    StepOf step(&engine_, {{"t", {i, i + 1, i + 2}}});
+    ASSERT_TRUE(step.Lookup(true).ok());
+  }
+  // New rows still enter, and the oldest token still works.
+  const uint64_t evictions = CacheStats(&engine_, "t")["evictions"];
+  EXPECT_GT(evictions, 9000u);
+  ASSERT_TRUE(first.Apply(first.Gradients(-1)).ok());
+  EXPECT_EQ(Value("t", 2), 1);
+  EXPECT_LE(CacheStats(&engine_, "t")["rows"], 64);
+}
+
+TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+  for (int64_t bound : {CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush, CacheConfig::kEarlyPush + 3}) {
+    const std::string name = "t" + std::to_string(bound);
+    Create(name, 2, CacheOf("gpu", 100, 0, bound));
+    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    for (int64_t tick = 1; tick <= 2 * due; ++tick) {
+      ASSERT_TRUE(Train(&engine_, {{name, {1, 2}}}).ok());
+      EXPECT_EQ(CacheStats(&engine_, name)["bound_push"], 2 * (tick / due)) << bound << ", tick " << tick;
+      EXPECT_EQ(CacheStats(&engine_, name)["unsent_rows"], tick % due == 0 ? 0 : 2);
+    }
+    EXPECT_EQ(CacheStats(&engine_, name)["evict_push"], 0);
+    EXPECT_EQ(Value(name, 1), 2 * due);
+  }
+}
+
+// The rows of a step stay with it: while it waits others make no row of it leave, or it finds them again.
+TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
+  Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));
+  std::vector<Key> ids(500);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  for (const float value : Values(&engine_, "t", ids)) ASSERT_EQ(value, 3);
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["rows"], 32);  // a whole bucket
+  EXPECT_EQ(stats["transient_rows"], 3 * 468);
+  EXPECT_EQ(stats["evict_push"], 3 * 468);
+  EXPECT_EQ(stats["unsent_rows"], 32);
+  EXPECT_EQ(stats["bound_push"], 0);
+}
+
+TEST_F(DeviceEngine, StampsBeginAgain) {
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  engine_.device()->set_stamp(DeviceCalls::kLastStamp - 1);
+  StepOf waits(&engine_, {{"t", {1, 5}}});
+  ASSERT_TRUE(waits.Lookup(true).ok());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_TRUE(waits.Apply(waits.Gradients(-1)).ok());
+  EXPECT_EQ(Value("t", 1), 6);
+  EXPECT_EQ(Value("t", 3), 4);
+  EXPECT_EQ(Value("t", 5), 1);
+}
+
+// --- gradients
+
+TEST_F(DeviceEngine, NonFiniteGradientsRaiseOrSkip) {
+  for (const char* device : {"gpu", "cpu"}) {
+    const std::string a = std::string("a") + device, b = std::string("b") + device;
+    Create(a, 2, CacheOf(device, 100, 0, 0));
+    Create(b, 3, CacheOf(device, 100, 0, 0));
+    StepOf step(&engine_, {{a, {7, 8}}, {b, {9, 10}}});
+    auto gradients = step.Gradients(1);
+    gradients[1][4] = std::nanf("");
+    ASSERT_TRUE(step.Lookup(true).ok());
+    const Status raised = step.Apply(gradients);
+    EXPECT_EQ(raised.code(), Code::kInvalidArgument);
+    EXPECT_THAT(raised.message(), HasSubstr("gradient of table '" + b + "' for id 10 is NaN or Inf"));
+    EXPECT_EQ(step.Apply(gradients).code(), Code::kFailedPrecondition) << "the token is used up";
+    ASSERT_TRUE(step.Lookup(true).ok());
+    ASSERT_TRUE(step.Apply(gradients, 1, NonFinite::kSkip).ok());
+    EXPECT_TRUE(step.skipped);
+    EXPECT_EQ(Value(a, 7), 0);
+    EXPECT_EQ(engine_.Find(a).value()->applies.load(), 0);
+    ASSERT_TRUE(step.Lookup(true).ok());
+    ASSERT_TRUE(step.Apply(step.Gradients(-1), 1, NonFinite::kSkip).ok());
+    EXPECT_FALSE(step.skipped);
+    EXPECT_EQ(Value(b, 10), 1);
+  }
+}
+
+TEST_F(DeviceEngine, PaddingEmptyBatchesAndZeroGradients) {
+  Create("t", 2, CacheOf("gpu", 100, 0, 5));
+  Create("u", 3, CacheOf("gpu", 100, 0, 5));
+  ASSERT_TRUE(Train(&engine_, {{"t", {0, 1, 0, 2}, Key{0}}, {"u", {}}}).ok());
+  EXPECT_EQ(Value("t", 0), 0);
+  EXPECT_EQ(Value("t", 1), 1);
+  EXPECT_EQ(engine_.Find("u").value()->applies.load(), 0);
+  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 1);
+  StepOf padding(&engine_, {{"t", {1, 2, 1}, Key{1}}});
+  ASSERT_TRUE(padding.Lookup(false).ok());
+  EXPECT_EQ(padding.rows[0], (std::vector<float>{0, 0, 1, 1, 0, 0}));
+  ASSERT_TRUE(Train(&engine_, {{"t", {}}}).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}, 0).ok());
+  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 1) << "zeros are no tick";
+}
+
+TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
+  for (const char* device : {"gpu", "cpu"}) {
+    Create(device, 2, CacheOf(device, 20, 0, 0));
+    StepOf step(&engine_, {{device, {1, 2, 1}}, {device, {2, 5}}});
+    ASSERT_TRUE(step.Lookup(true).ok());
+    const auto gradients = step.Gradients(-1);
+    const float* const given[] = {gradients[0].data(), gradients[1].data()};
+    ApplyArgs args;
+    args.token = step.token;
+    args.gradients = Span<const float* const>(given, 2);
+    GradientSums sums;
+    ASSERT_TRUE(engine_.SumGradients(step.call(), args, &sums).ok());
+    ASSERT_EQ(engine_.SumGradients(step.call(), args, &sums).code(), Code::kFailedPrecondition);
+    MergedSums merged;
+    merged.tables.resize(1);
+    merged.tables[0].active = 1;
+    for (size_t i = 0; i < sums.tables[0].keys.size(); ++i) {
+      merged.tables[0].keys.push_back(sums.tables[0].keys[i]);
+      for (int d = 0; d < 2; ++d) merged.tables[0].sums.push_back(sums.tables[0].sums[2 * i + d]);
+    }
+    const float rate = 1;
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
+    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
+    // What is active is said, not found out.
+    merged.tables[0].active = 0;
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
+    std::fill(merged.tables[0].sums.begin(), merged.tables[0].sums.end(), 0.0f);
+    merged.tables[0].active = 1;
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 6);
+    EXPECT_EQ(engine_.Find(device).value()->applies.load(), 2);
+  }
+}
+
+// --- what does not go
+
+TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
+  Create("g", 2, CacheOf("gpu", 100, 0, 0));
+  Create("c", 2, CacheOf("cpu", 100, 0, 0));
+  Create("d", 2, {});
+  for (const char* other : {"c", "d"}) {
+    for (const bool first : {false, true}) {
+      StepOf step(&engine_, {{first ? "g" : other, {1}}, {first ? other : "g", {1}}});
+      for (const bool there : {false, true}) {
+        const Status status = step.Lookup(true, there);
+        EXPECT_EQ(status.code(), Code::kInvalidArgument);
+        EXPECT_THAT(status.message(), HasSubstr("table 'g', whose cache is in GPU memory, and table '" +
+                                                std::string(other) + "'"));
+      }
+    }
+    StepOf alone(&engine_, {{other, {1}}});
+    EXPECT_EQ(alone.Lookup(true, true).code(), Code::kInvalidArgument);
+    ASSERT_TRUE(alone.Lookup(true).ok());
+    EXPECT_EQ(alone.Apply(alone.Gradients(1), 1, NonFinite::kRaise, true).code(), Code::kInvalidArgument);
+    EXPECT_EQ(alone.Apply(alone.Gradients(1)).code(), Code::kFailedPrecondition) << "the token is used up";
+  }
+  const TablePtr table = engine_.Find("g").value();
+  const TablePtr twice[] = {table, table};
+  const Key id = 1;
+  const FeatureIds features[] = {{0, Span<const Key>(&id, 1), std::nullopt}};
+  float row[2];
+  float* const out[] = {row};
+  const BatchCall call{Span<const TablePtr>(twice, 2), Span<const FeatureIds>(features, 1)};
+  EXPECT_THAT(engine_.Lookup(call, Span<float* const>(out, 1), nullptr).message(), HasSubstr("named twice"));
+}
+
+TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
+  Create("t", 2, CacheOf("gpu", 100, 5, 5));
+  Create("u", 2, CacheOf("gpu", 100, 5, 5));
+  StepOf before(&engine_, {{"t", {1}}, {"u", {1}}});
+  ASSERT_TRUE(before.Lookup(true).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
+  ASSERT_TRUE(engine_.DropTable("t").ok());
+  EXPECT_THAT(before.Lookup(false).message(), HasSubstr("'t' was dropped"));
+  EXPECT_THAT(before.Apply(before.Gradients(-1)).message(), HasSubstr("'t' was dropped"));
+  Create("t", 2, CacheOf("gpu", 100, 5, 5));
+  EXPECT_EQ(Value("t", 1), 0);
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}, {"u", {1}}}).ok());
+  EXPECT_EQ(Value("t", 1), 1);
+  EXPECT_TRUE(engine_.CreateTable(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
+  EXPECT_EQ(engine_.CreateTable(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
+}
+
+// --- memory that ends
+
+TEST_F(DeviceEngine, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
+  int failed = 0;
+  for (uint64_t n = 1; n <= 60; ++n) {
+    Engine engine("oom", 1);
+    ASSERT_TRUE(engine.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, 0, 2)).ok());
+    std::map<Key, float> wanted;
+    auto train = [&](Key first, size_t size) {
+      std::vector<Key> ids(size);
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = first + static_cast<Key>(i);
+      const Status status = Train(&engine, {{"t", ids}});
+      for (const Key id : ids) wanted[id] += status.ok() ? 1.0f : 0.0f;
+      return status;
+    };
+    engine.device()->FailAllocation(n);
+    // Larger and larger: memory that a step has taken serves the next one.
+    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 700}, {30, 5000}}) {
+      const Status status = train(first, size);
+      if (status.ok()) continue;
+      ++failed;
+      ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
+      ASSERT_THAT(status.message(), HasSubstr("table 't'"));
+      ASSERT_THAT(status.message(), HasSubstr("fewer rows"));
+    }
+    const Status flushed = engine.Flush();
+    if (!flushed.ok()) {
+      ++failed;
+      ASSERT_EQ(flushed.code(), Code::kResourceExhausted);
+    }
+    engine.device()->FailAllocation(0);
+    std::vector<Key> ids;
+    for (const auto& [id, value] : wanted) ids.push_back(id);
+    const std::vector<float> values = Values(&engine, "t", ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_EQ(values.at(2 * i), wanted[ids[i]]) << "allocation " << n << ", id " << ids[i];
+    }
+    ASSERT_TRUE(train(5, 90).ok());
+    const TableRows rows = engine.Scan("t").value();
+    for (size_t i = 0; i < rows.keys.size(); ++i) ASSERT_EQ(rows.rows[2 * i], wanted[rows.keys[i]]);
+  }
+  EXPECT_GT(failed, 5);
+}
+
+TEST_F(DeviceEngine, ACacheThatDoesNotFitIsNoTable) {
+  Create("t", 2, CacheOf("gpu", 32, 0, 2));
+  engine_.device()->FailAllocation(1);
+  const Status status = engine_.CreateTable(SpecOf("large", 2), CacheOf("gpu", 1 << 20, 0, 2));
+  engine_.device()->FailAllocation(0);
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("cache of table 'large' with 1048576 rows does not fit"));
+  EXPECT_EQ(engine_.TableNames(), std::vector<std::string>{"t"});
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
+  Create("large", 2, CacheOf("gpu", 64, 0, 2));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}, {"large", {1}}}).ok());
+  EXPECT_EQ(Value("large", 1), 1);
+}
+
+TEST_F(DeviceEngine, HostMemoryThatEndsAnywhereLosesNoUpdate) {
+  int failed = 0;
+  for (size_t more = 0; more < 60000; more += 371) {
+    Engine engine("oom", 1);
+    ASSERT_TRUE(engine.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, 0, 2)).ok());
+    std::vector<Key> ids(100);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    ASSERT_TRUE(Train(&engine, {{"t", ids}}).ok());
+    float most = 1, least = 1;  // ticks that a row may have: a step that failed while pushing was made
+    for (int i = 0; i < 3; ++i) {
+      SetAllocLimit(AllocatedBytes() + more);
+      const Status status = Train(&engine, {{"t", ids}});
+      SetAllocLimit(SIZE_MAX);
+      ++most;
+      least += status.ok() || status.message().find("updates of this step were made") != std::string::npos;
+      if (!status.ok()) {
+        ++failed;
+        ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
+      }
+    }
+    const float value = Values(&engine, "t", {5}).at(0);
+    ASSERT_EQ(value, least) << more;
+    ASSERT_TRUE(Train(&engine, {{"t", ids}}).ok());
+    const TableRows rows = engine.Scan("t").value();
+    ASSERT_EQ(rows.keys.size(), ids.size());
+    for (const float v : rows.rows) ASSERT_EQ(v, least + 1) << more;
+  }
+  EXPECT_GT(failed, 5);
+}
+
+TEST_F(DeviceEngine, AssignedRowsAreReadThoughMemoryEnds) {
+  Create("t", 1, CacheOf("gpu", 4096, kUnbounded, kUnbounded));
+  std::vector<Key> ids(2000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  bool assigned = false;
+  for (size_t more = 0; !assigned && more < 400000; more += 4000) {
+    const std::vector<float> rows(ids.size(), static_cast<float>(more + 7));
+    SetAllocLimit(AllocatedBytes() + more);
+    try {
+      assigned = engine_.Assign("t", Span<const Key>(ids.data(), ids.size()), rows.data(), false).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    SetAllocLimit(SIZE_MAX);
+    const TableRows there = engine_.Scan("t").value();
+    const std::vector<float> values = Values(&engine_, "t", there.keys);
+    for (size_t i = 0; i < there.keys.size(); ++i) ASSERT_EQ(there.rows[i], values.at(i)) << more;
+  }
+  EXPECT_TRUE(assigned);
+}
+
+TEST_F(DeviceEngine, ADeviceThatFailsIsLostWithWhatItHeld) {
+  Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  DeviceLibrary failing = *DeviceLibrary::Get().value();
+  failing.HetDevError = [] { return "kernel het_tick: an illegal address"; };
+  failing.HetDevTick = [](HetDevContext*, HetDevCall*, const HetDevBatch*, HetDevStream, HetDevExport*) {
+    return int{HET_DEV_FAILED};
+  };
+  engine_.device()->set_library(&failing);
+  const Status status = Train(&engine_, {{"t", {1}}});
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("HetApplyGrad of table 't': kernel het_tick"));
+  EXPECT_THAT(status.message(), HasSubstr("5 ticks that had not been sent"));
+  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 2);
+  StepOf later(&engine_, {{"t", {1}}});
+  EXPECT_EQ(later.Lookup(true).message(), status.message());
+  EXPECT_EQ(engine_.Flush().message(), status.message());
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["lost_ticks"], 5) << stats;
+  EXPECT_EQ(stats["ticks"], 5);
+  EXPECT_EQ(stats["unsent_rows"], 0);
+  engine_.device()->set_library(DeviceLibrary::Get().value());
+}
+
+// --- figures and files
+
+TEST_F(DeviceEngine, CountersTellWhatHappened) {
+  Create("t", 2, CacheOf("gpu", 100, 0, 1));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3, 1}}}).ok());
+  nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["device"], "gpu");
+  EXPECT_EQ(stats["capacity"], 128);
+  EXPECT_GT(stats["device_bytes"], 128 * 2 * 4);
+  EXPECT_EQ(stats["reads"], 3);
+  EXPECT_EQ(stats["hits"], 0);
+  EXPECT_EQ(stats["miss_pull"], 3);
+  EXPECT_EQ(stats["inserts"], 3);
+  EXPECT_EQ(stats["transient_rows"], 0);
+  EXPECT_EQ(stats["ticks"], 3);
+  EXPECT_EQ(stats["rows"], 3);
+  EXPECT_EQ(stats["unsent_rows"], 3);
+  EXPECT_EQ(stats["bound_push"], 0);
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["reads"], 5);
+  EXPECT_EQ(stats["hits"], 2);
+  EXPECT_EQ(stats["checks"], 2);
+  EXPECT_EQ(stats["bound_push"], 2) << "two ticks are past the bound of one";
+  EXPECT_EQ(stats["unsent_rows"], 1);
+  ASSERT_EQ(Value("t", 1), 3);
+  EXPECT_EQ(CacheStats(&engine_, "t")["reads"], 5) << "a lookup without training counts nothing";
+  ASSERT_TRUE(engine_.Clear("t").ok());
+  EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 1);
+  EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0);
+}
+
+TEST_F(DeviceEngine, SavesWhatAnOrdinaryTableSavesAndLoadsIt) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/rows";
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded), "adagrad");
+  for (Key i = 0; i < 50; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {i, 1, i * i}}}).ok());
+  ASSERT_TRUE(engine_.Flush().ok());
+  SaveRequest request;
+  request.tables = {"t"};
+  for (uint32_t p = 0; p < LocalService::kDefaultPartitions; ++p) request.partitions.push_back(p);
+  ASSERT_TRUE(engine_.SaveRows(path, request).ok());
+  const std::vector<float> before = Values(&engine_, "t", {1, 2, 3, 49 * 49});
+  for (Key i = 0; i < 9; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());  // unsent
+
+  LoadRequest load;
+  load.tables["t"] = {"t", true};
+  ASSERT_TRUE(engine_.BeginLoad({"me", 60}).ok());
+  StepOf step(&engine_, {{"t", {1}}});
+  EXPECT_THAT(step.Lookup(true).message(), HasSubstr("is being restored"));
+  ASSERT_TRUE(engine_.ClearForLoad("t").ok());
+  ASSERT_TRUE(engine_.LoadRows(path, load).ok());
+  ASSERT_TRUE(engine_.CommitLoad({}).ok());
+  EXPECT_EQ(Values(&engine_, "t", {1, 2, 3, 49 * 49}), before);
+  EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 27);
+  EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0) << "reading brings nothing into the cache";
+}
+
+TEST_F(DeviceEngine, SeveralEnginesDoNotMeet) {
+  Engine other("other", 1);
+  Create("t", 2, CacheOf("gpu", 64, 0, 3));
+  ASSERT_TRUE(other.CreateTable(SpecOf("t", 2), CacheOf("gpu", 64, 0, 3)).ok());
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
+    ASSERT_TRUE(Train(&other, {{"t", {1}}}, 1).ok());
+  }
+  EXPECT_EQ(Value("t", 1), 5);
+  EXPECT_EQ(Values(&other, "t", {1})[0], -5);
+}
+
+TEST_F(DeviceEngine, ThreadsShareATable) {
+  Create("t", 2, CacheOf("gpu", 64, 2, 2));
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (Key first = 0; first < 3; ++first) {
+    threads.emplace_back([&, first] {
+      std::vector<Key> ids;
+      for (Key id = first; id < 120; id += 2) ids.push_back(id);
+      for (int i = 0; i < 50; ++i) failed += !Train(&engine_, {{"t", ids}}).ok();
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    failed += !engine_.Stats("t").ok();
+    failed += !engine_.Flush().ok();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed.load(), 0);
+  EXPECT_EQ(Value("t", 0), 50);
+  EXPECT_EQ(Value("t", 1), 50);
+  EXPECT_EQ(Value("t", 2), 100);
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,173 @@
+// Workers at one store, one of them with its cache on a device: bounds, waiting, and tables that others
+// clear.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/device/device_engine.h"
+
+namespace het::testing {
+namespace {
+
+// Two workers at one store, one with its cache on the device and one without. A row's value is its ticks.
+TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
+  for (const auto& [pull, push] : {std::pair<int64_t, int64_t>(0, 0), {0, 3}, {2, 0}, {3, 2}}) {
+    LocalService service(8, 0);
+    std::vector<std::unique_ptr<Engine>> workers;
+    for (const char* device : {"gpu", "cpu"}) {
+      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
+                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
+      const Status created = workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 40, pull, push));
+      ASSERT_TRUE(created.ok()) << created.message();
+    }
+    std::mt19937_64 random(3);
+    std::map<Key, std::map<size_t, float>> ticks;  // of each worker
+    for (int i = 0; i < 300; ++i) {
+      const size_t w = random() % 2;
+      std::vector<Key> ids(1 + random() % 60);
+      for (Key& id : ids) id = static_cast<Key>(random() % 80);
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      StepOf step(workers[w].get(), {{"t", ids}});
+      ASSERT_TRUE(step.Lookup(true).ok());
+      for (size_t k = 0; k < ids.size(); ++k) {
+        const float own = ticks[ids[k]][w], others = ticks[ids[k]][1 - w], seen = step.rows[0][2 * k];
+        ASSERT_GE(seen, own + std::max<float>(0, others - static_cast<float>(pull + push)))
+            << "bounds " << pull << " and " << push << ", step " << i << ", id " << ids[k];
+        ASSERT_LE(seen, own + others);
+      }
+      ASSERT_TRUE(step.Apply(step.Gradients(-1)).ok());
+      for (const Key id : ids) ++ticks[id][w];
+    }
+    for (auto& worker : workers) ASSERT_TRUE(worker->Flush().ok());
+    const TableRows rows = workers[0]->Scan("t").value();
+    ASSERT_EQ(rows.keys.size(), ticks.size());
+    for (size_t k = 0; k < rows.keys.size(); ++k) {
+      ASSERT_EQ(rows.rows[2 * k], ticks[rows.keys[k]][0] + ticks[rows.keys[k]][1]) << rows.keys[k];
+    }
+  }
+}
+
+// Its rows go while they are looked up: the store answers that the table is a new one.
+TEST_F(DeviceEngine, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+  for (const auto& [training, pull] :
+       {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
+    LocalService service(4, 0);
+    std::vector<std::unique_ptr<Engine>> workers;
+    for (const char* device : {"gpu", "cpu"}) {
+      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
+                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
+      ASSERT_TRUE(workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 100, pull, 2)).ok());
+    }
+    const std::vector<Key> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    ASSERT_TRUE(Train(workers[0].get(), {{"t", ids}}).ok());
+    StepOf before(workers[0].get(), {{"t", ids}});
+    ASSERT_TRUE(before.Lookup(true).ok());
+    ASSERT_EQ(before.rows[0][0], 1);
+    ASSERT_TRUE(workers[1]->Clear("t").ok());
+    // Rows that are not asked about have been given when an answer about others tells.
+    std::vector<Key> more = ids;
+    for (Key id = 100; id < 140; ++id) more.push_back(id);
+    StepOf after(workers[0].get(), {{"t", more}});
+    const Status status = after.Lookup(training);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const float value : after.rows[0]) EXPECT_EQ(value, 0);
+    ASSERT_TRUE(before.Apply(before.Gradients(-1)).ok());
+    EXPECT_EQ(Values(workers[0].get(), "t", {5})[0], 1);
+    EXPECT_EQ(CacheStats(workers[0].get(), "t")["discarded_ticks"], 9);
+    ASSERT_TRUE(workers[0]->Flush().ok());
+    EXPECT_EQ(Values(workers[1].get(), "t", {5})[0], 1);
+  }
+}
+
+// Frames reach the store when somebody waits.
+class LazyTransport : public LocalTransport {
+ public:
+  using LocalTransport::LocalTransport;
+  void Send(OutFrame frame) override { frames_.push_back(std::move(frame)); }
+  bool Poll(double seconds, std::vector<Event>* events) override {
+    if (seconds > 0) {
+      for (OutFrame& frame : frames_) LocalTransport::Send(std::move(frame));
+      frames_.clear();
+    }
+    return LocalTransport::Poll(seconds, events);
+  }
+
+ private:
+  std::vector<OutFrame> frames_;
+};
+
+TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
+  for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
+    LocalService service(8, 0);
+    Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
+                  ClientConfig());
+    ASSERT_TRUE(worker.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
+    std::vector<Key> ids(40);  // of which 8 stay with the call, and leave with their tick
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    LocalStore store(&service);
+    const TableSchema& schema = *worker.Find("t").value()->schema;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    // One tick is within the bound of 1: those that have left may be on their way.
+    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : 0u) << bound;
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    const TableRows rows = store.Scan(schema).value();
+    if (bound != kUnbounded) {
+      ASSERT_EQ(rows.keys.size(), 40u);
+      for (const float value : rows.rows) EXPECT_EQ(value, 2);
+    }
+    ASSERT_TRUE(worker.Flush().ok());
+    EXPECT_EQ(store.CountRows(schema).value(), 40u);
+  }
+}
+
+// Clears a table at the store before the next frame gets there.
+class ClearingTransport : public LocalTransport {
+ public:
+  explicit ClearingTransport(LocalService* service) : LocalTransport(service), service_(service) {}
+  void Send(OutFrame frame) override {
+    if (to_clear != nullptr) {
+      EXPECT_TRUE(LocalStore(service_).ClearTable(*to_clear).ok());
+    }
+    to_clear = nullptr;
+    LocalTransport::Send(std::move(frame));
+  }
+
+  const TableSchema* to_clear = nullptr;
+
+ private:
+  LocalService* const service_;
+};
+
+// A flush takes its rows in turns; what the first one learns holds for what the later ones take.
+TEST_F(DeviceEngine, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
+  LocalService service(4, 0);
+  auto own = std::make_unique<ClearingTransport>(&service);
+  ClearingTransport* const transport = own.get();
+  Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::move(own), ClientConfig());
+  constexpr uint32_t kDim = 16384;  // 256 rows a turn
+  ASSERT_TRUE(worker.CreateTable(SpecOf("t", kDim), CacheOf("gpu", 1024, kUnbounded, kUnbounded)).ok());
+  // Keys come in order. Those of the first turn are of three partitions, so that one of the four learns
+  // nothing.
+  std::vector<Key> ids;
+  for (Key key = 0; ids.size() < 400; ++key) {
+    const uint32_t partition = PartitionOf(HashKey(key, transport->id(0).hash_seed), 4);
+    if (ids.size() >= 256 || partition != 3) ids.push_back(key);
+  }
+  ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+  transport->to_clear = worker.Find("t").value()->schema.get();
+  const Status status = worker.Flush();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(LocalStore(&service).Scan(*worker.Find("t").value()->schema).value().keys.size(), 0u);
+  EXPECT_EQ(CacheStats(&worker, "t")["discarded_ticks"], 400);
+  EXPECT_EQ(CacheStats(&worker, "t")["unsent_rows"], 0);
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,299 @@
+// N workers in lock-step at staleness 0 equal one process that trains on the union of their batches.
+//
+// The workers are engines with a cache each, all before one store, so a step passes through everything but
+// the network: the batch plan, the cache, frames, the partitions. The one process is an engine whose tables
+// are direct: no cache, no frame and no merge has a part in what it holds.
+//
+// What is equal, and how nearly, is said in docs/concepts.md:
+//   SGD          any ids, bit for bit on integers and 1e-6 on floats
+//   optimizers   1e-6 where no two workers share an id
+//   accumulate   1e-6 on shared ids: each key has one owner, hash(key) % N, who adds up the workers'
+//   gradients
+//                of a step in order of rank and ticks once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing::exactness_test {
+namespace {
+
+constexpr uint32_t kDim = 3;
+constexpr size_t kBatch = 7;    // ids of a worker and step
+constexpr int64_t kKeys = 41;   // ids are in [-kKeys, kKeys]
+constexpr size_t kSmall = 4;    // lines of a cache that does not hold a batch
+constexpr size_t kAmple = 500;  // lines of one that holds every row
+
+struct Cell {
+  uint32_t workers = 2;
+  uint32_t shards = 1;
+  std::string policy = "lru";
+  size_t capacity = kAmple;
+  std::string optimizer = "sgd";
+
+  std::string ToString() const {
+    return std::to_string(workers) + " workers, " + std::to_string(shards) + " shards, " + policy +
+           ", capacity " + std::to_string(capacity) + ", " + optimizer;
+  }
+};
+
+// fn(cell) for all of 2 and 4 workers x 1, 2, 3 and 16 shards x every policy x caches of both sizes.
+template <typename Fn>
+void ForEveryCell(const std::string& optimizer, Fn fn) {
+  for (uint32_t workers : {2u, 4u}) {
+    for (uint32_t shards : {1u, 2u, 3u, 16u}) {
+      for (const char* policy : {"lru", "lfu", "light_lfu"}) {
+        for (size_t capacity : {kSmall, kAmple}) {
+          const Cell cell{workers, shards, policy, capacity, optimizer};
+          SCOPED_TRACE(cell.ToString());
+          fn(cell);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// The ids of one worker's step and a gradient for each of them; ids may come more than once.
+struct Batch {
+  std::vector<int64_t> ids;
+  std::vector<float> gradients;
+
+  void Append(const Batch& other) {
+    ids.insert(ids.end(), other.ids.begin(), other.ids.end());
+    gradients.insert(gradients.end(), other.gradients.begin(), other.gradients.end());
+  }
+  // Its unique ids with the sums of their gradients, in the order in which they first came.
+  Batch Summed() const {
+    Batch sums;
+    std::map<int64_t, size_t> at;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const size_t u = at.try_emplace(ids[i], sums.ids.size()).first->second;
+      if (u == sums.ids.size()) {
+        sums.ids.push_back(ids[i]);
+        sums.gradients.resize(sums.gradients.size() + kDim);
+      }
+      for (size_t d = 0; d < kDim; ++d) sums.gradients[u * kDim + d] += gradients[i * kDim + d];
+    }
+    return sums;
+  }
+};
+
+// One training process with the table "t".
+class Process {
+ public:
+  // The reference: its table is its own and has no cache.
+  explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
+  // A worker before the store.
+  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
+      : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
+                                         std::make_unique<LocalTransport>(service), ClientConfig())) {
+    TableOptions options;
+    options.cache = cache;
+    Create(spec, options);
+  }
+
+  // A training lookup: one row of kDim floats for each id. Apply then takes the gradients of the same ids.
+  std::vector<float> Lookup(const std::vector<int64_t>& ids) {
+    std::vector<float> rows(ids.size() * kDim);
+    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+    float* const out[] = {rows.data()};
+    const Status status = engine_->Lookup({{&table_, 1}, {&feature, 1}}, {out, 1}, &token_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return rows;
+  }
+  void Apply(const Batch& batch, float learning_rate) {
+    const FeatureIds feature{0, Span<const int64_t>(batch.ids.data(), batch.ids.size()), {}};
+    const float* const gradients[] = {batch.gradients.data()};
+    ApplyArgs args;
+    args.token = token_;
+    args.gradients = {gradients, 1};
+    args.learning_rates = {&learning_rate, 1};
+    bool skipped = false;
+    const Status status = engine_->Apply({{&table_, 1}, {&feature, 1}}, args, &skipped);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // key -> clock and row, slots included.
+  std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
+    const TableRows all = engine_->Scan("t").value();
+    const size_t floats = table_->schema->row_floats();
+    std::map<Key, std::pair<Clock, std::vector<float>>> rows;
+    for (size_t i = 0; i < all.keys.size(); ++i) {
+      const float* row = all.rows.data() + i * floats;
+      rows[all.keys[i]] = {all.clocks[i], std::vector<float>(row, row + floats)};
+    }
+    return rows;
+  }
+
+ private:
+  void Create(const TableSpec& spec, const TableOptions& options) {
+    const Status status = engine_->CreateTable(spec, options);
+    if (!status.ok()) std::abort();
+    table_ = engine_->Find("t").value();
+  }
+
+  std::unique_ptr<Engine> engine_;
+  TablePtr table_;
+  uint64_t token_ = 0;
+};
+
+// The workers of a cell, the one process beside them, and how far they may differ.
+class Race {
+ public:
+  enum Ids { kShared, kDisjoint };
+  enum Data { kIntegers, kFloats };
+
+  Race(const Cell& cell, Ids ids, Data data)
+      : cell_(cell),
+        ids_(ids),
+        data_(data),
+        service_(cell.shards, /*hash_seed=*/77),
+        one_(Spec(cell, data)),
+        random_(cell.workers * 1000 + cell.shards * 10 + cell.capacity) {
+    CacheConfig cache;
+    cache.capacity = cell.capacity;
+    cache.policy = cell.policy;
+    cache.pull_bound = 0;
+    cache.push_bound = 0;
+    cache.write_back_rows = 2;
+    for (uint32_t w = 0; w < cell.workers; ++w) workers_.emplace_back(Spec(cell, data), &service_, cache);
+  }
+
+  // Every worker reads, then every worker writes; `accumulate`: at the keys' owners.
+  void Run(bool accumulate = false) {
+    for (uint64_t step = 0; step < Scaled(200); ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      std::vector<Batch> batches;
+      Batch everything;
+      for (uint32_t w = 0; w < cell_.workers; ++w) {
+        batches.push_back(NewBatch(w));
+        everything.Append(batches[w]);
+      }
+      const std::vector<float> expected = one_.Lookup(everything.ids);
+      std::vector<float> found;
+      for (uint32_t w = 0; w < cell_.workers; ++w) {
+        const std::vector<float> rows = workers_[w].Lookup(batches[w].ids);
+        found.insert(found.end(), rows.begin(), rows.end());
+      }
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i) {
+        ASSERT_TRUE(Near(found[i], expected[i]))
+            << "id " << everything.ids[i / kDim] << ": " << found[i] << " instead of " << expected[i];
+      }
+      one_.Apply(everything, learning_rate());
+      if (accumulate) {
+        ApplyAtOwners(batches);
+      } else {
+        for (uint32_t w = 0; w < cell_.workers; ++w) workers_[w].Apply(batches[w], learning_rate());
+      }
+    }
+    // Clocks count the ticks of workers: one process makes fewer where several workers share a key.
+    CompareRows(/*clocks=*/accumulate || ids_ == kDisjoint);
+  }
+
+ private:
+  static TableSpec Spec(const Cell& cell, Data data) {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = cell.optimizer;
+    spec.initializer = {"uniform", -0.05, 0.05};
+    if (data == kIntegers) spec.initializer = {"constant", 3, 0};
+    return spec;
+  }
+  float learning_rate() const { return data_ == kIntegers ? 1.0f : 0.01f; }
+  // Slots may be sums of hundreds of terms much larger than themselves (FTRL's z), added in another order.
+  bool Near(float found, float expected, bool slot = false) const {
+    if (data_ == kIntegers) return found == expected;
+    const float tolerance = slot ? 1e-5f * std::max(0.2f, std::abs(expected)) : 1e-6f;
+    return std::abs(found - expected) <= tolerance;
+  }
+  Batch NewBatch(uint32_t w) {
+    Batch batch;
+    for (size_t i = random_.Below(2 * kBatch + 1); i > 0; --i) {
+      int64_t id = random_.Between(-kKeys, kKeys);
+      if (random_.Chance(0.3)) id = random_.Between(0, 3);  // some are hot
+      if (ids_ == kDisjoint) id = id * cell_.workers + w;
+      batch.ids.push_back(id);
+      for (size_t d = 0; d < kDim; ++d) {
+        batch.gradients.push_back(data_ == kIntegers ? static_cast<float>(random_.Between(-4, 4))
+                                                     : static_cast<float>(random_.Unit() * 0.4 - 0.2));
+      }
+    }
+    return batch;
+  }
+  void ApplyAtOwners(const std::vector<Batch>& batches) {
+    std::vector<Batch> owned(cell_.workers);
+    for (const Batch& batch : batches) {  // in order of rank
+      const Batch sums = batch.Summed();
+      for (size_t u = 0; u < sums.ids.size(); ++u) {
+        Batch& of_owner = owned[HashKey(sums.ids[u], 5) % cell_.workers];
+        of_owner.ids.push_back(sums.ids[u]);
+        const float* g = sums.gradients.data() + u * kDim;
+        of_owner.gradients.insert(of_owner.gradients.end(), g, g + kDim);
+      }
+    }
+    for (uint32_t w = 0; w < cell_.workers; ++w) {
+      workers_[w].Lookup(owned[w].ids);
+      workers_[w].Apply(owned[w], learning_rate());
+    }
+  }
+  void CompareRows(bool clocks) {
+    const auto expected = one_.Rows();
+    const auto found = workers_[0].Rows();
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [key, row] : expected) {
+      const auto it = found.find(key);
+      ASSERT_NE(it, found.end()) << key;
+      if (clocks) {
+        ASSERT_EQ(it->second.first, row.first) << "clock of key " << key;
+      }
+      for (size_t i = 0; i < row.second.size(); ++i) {
+        ASSERT_TRUE(Near(it->second.second[i], row.second[i], /*slot=*/i >= kDim))
+            << "key " << key << ", float " << i << " of the row: " << it->second.second[i] << " instead of "
+            << row.second[i];
+      }
+    }
+  }
+
+  const Cell cell_;
+  const Ids ids_;
+  const Data data_;
+  LocalService service_;
+  Process one_;
+  std::vector<Process> workers_;
+  Random random_;
+};
+
+TEST(Exactness, SgdOnIntegersBitForBit) {
+  ForEveryCell("sgd", [](const Cell& cell) { Race(cell, Race::kShared, Race::kIntegers).Run(); });
+}
+
+TEST(Exactness, SgdOnFloats) {
+  ForEveryCell("sgd", [](const Cell& cell) { Race(cell, Race::kShared, Race::kFloats).Run(); });
+}
+
+TEST(Exactness, EveryOptimizerOnDisjointIds) {
+  for (const std::string& name : Optimizer::Names()) {
+    ForEveryCell(name, [](const Cell& cell) { Race(cell, Race::kDisjoint, Race::kFloats).Run(); });
+  }
+}
+
+TEST(Exactness, EveryOptimizerOnSharedIdsThatAccumulate) {
+  for (const std::string& name : Optimizer::Names()) {
+    ForEveryCell(name,
+                 [](const Cell& cell) { Race(cell, Race::kShared, Race::kFloats).Run(/*accumulate=*/true); });
+  }
+}
+
+}  // namespace
+}  // namespace het::testing::exactness_test

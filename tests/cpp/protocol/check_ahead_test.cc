@@ -1,0 +1,297 @@
+// Cached rows that are checked when their batch is read ahead (CachedRead::check_ahead): what is asked, what
+// the lookup then does without, and when it checks all the same.
+#include <gtest/gtest.h>
+
+#include "het_tf/core/base/alloc.h"
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+class CheckingAhead : public WorldTest {
+ protected:
+  void MakeAhead(int64_t bound, uint32_t check_ahead = 1, size_t capacity = 1000) {
+    WorldConfig config = Bounded(bound, capacity);
+    config.workers = 2;
+    config.check_ahead = check_ahead;
+    Make(config);
+  }
+  void Prefetch(const std::vector<Key>& keys, size_t w = 0) { world().Prefetch(w, {keys}); }
+  void Settle(size_t w = 0) { world().client(w).Progress(0); }
+  // What was asked since recording began, or since the last call.
+  struct Asked {
+    size_t requests = 0;
+    Vector<Key> checks;
+    Vector<Key> fetches;
+  };
+  Asked WhatWasAsked(size_t w = 0) {
+    Asked asked;
+    for (const Request& request : Sent(w)) {
+      ++asked.requests;
+      for (const TableRequest& table : request.tables) {
+        asked.checks.insert(asked.checks.end(), table.check_keys.begin(), table.check_keys.end());
+        asked.fetches.insert(asked.fetches.end(), table.fetch_keys.begin(), table.fetch_keys.end());
+      }
+    }
+    return asked;
+  }
+};
+
+TEST_F(CheckingAhead, ALookupOfACheckedBatchAsksNothing) {
+  for (const char* checks : {"asked", "told"}) {
+    WorldConfig config = Bounded(10);
+    config.check_ahead = 1;
+    config.cache.checks = checks;
+    Make(config);
+    Train(0, {1, 2});
+    net().record = true;
+    Prefetch({1, 2, 3});
+    Settle();
+    const Asked asked = WhatWasAsked();
+    EXPECT_EQ(asked.requests, 1u) << checks;
+    EXPECT_EQ(asked.checks.size(), checks == std::string("asked") ? 2u : 0u);
+    EXPECT_EQ(asked.fetches, Vector<Key>({3}));
+    Train(0, {1, 2, 3});
+    EXPECT_EQ(WhatWasAsked().requests, 0u) << checks;
+    EXPECT_EQ(cache()->Pinned(), 0u);
+    EXPECT_EQ(cache()->counters().hits, 3u);
+    Drained();
+  }
+}
+
+TEST_F(CheckingAhead, ARowPastTheBoundIsReplacedAhead) {
+  for (const char* checks : {"asked", "told"}) {
+    WorldConfig config = Bounded(4);
+    config.workers = 2;
+    config.check_ahead = 1;
+    config.cache.checks = checks;
+    Make(config);
+    Train(0, {1});
+    Train(0, {1});  // told: held from this read on
+    for (int i = 0; i < 8; ++i) Train(1, {1});
+    const float before = cache()->lines().data(cache()->lines().Find(1))[1];
+    Prefetch({1});
+    Settle();
+    EXPECT_LT(cache()->lines().data(cache()->lines().Find(1))[1], before) << checks;
+    net().record = true;
+    Train(0, {1});
+    EXPECT_EQ(WhatWasAsked().requests, 0u) << checks;
+  }
+}
+
+TEST_F(CheckingAhead, AtBoundZeroTheLookupChecks) {
+  MakeAhead(0);
+  Train(0, {1});
+  Prefetch({1});
+  Settle();
+  Train(1, {1});
+  net().record = true;
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[1], kInitial - 1);
+  EXPECT_EQ(WhatWasAsked().checks, Vector<Key>({1}));
+}
+
+TEST_F(CheckingAhead, ALookupWaitsForItsChecks) {
+  MakeAhead(10);
+  Train(0, {1, 2});
+  net().HoldRepliesFor(0, 0.3);
+  net().record = true;
+  Prefetch({1, 2});
+  Train(0, {1, 2});
+  const Asked asked = WhatWasAsked();
+  EXPECT_EQ(asked.requests, 1u);
+  EXPECT_EQ(asked.checks, Vector<Key>({1, 2}));
+  Drained();
+}
+
+TEST_F(CheckingAhead, ALookupThatDoesNotWaitForThemChecks) {
+  MakeAhead(10);
+  Train(0, {1});
+  net().HoldReplies(0, true);
+  Prefetch({1});
+  net().record = true;
+  auto step = world().NewStep({{1}});
+  auto op = world().BeginRead(0, step.get(), true);
+  Settle();
+  EXPECT_EQ(WhatWasAsked().checks, Vector<Key>({1}));
+  EXPECT_FALSE(op->done());
+  net().HoldReplies(0, false);
+  for (int i = 0; i < 10 && !op->done(); ++i) Settle();
+  ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
+  Write(0, step.get());
+  Drained();
+}
+
+TEST_F(CheckingAhead, TooManyOthersInBetweenAndTheLookupChecks) {
+  MakeAhead(10, 2);
+  Train(0, {1});
+  for (int others = 2; others <= 3; ++others) {
+    Prefetch({1});
+    for (int i = 0; i < others; ++i) Train(0, {7});
+    Read(0, {8}, /*training=*/false);  // is none of them
+    net().record = true;
+    Train(0, {1});
+    EXPECT_EQ(WhatWasAsked().checks.size(), others == 2 ? 0u : 1u) << others;
+    net().record = false;
+  }
+  Drained();
+}
+
+TEST_F(CheckingAhead, EachOfTwoEqualBatchesHasAChecksOfItsOwn) {
+  MakeAhead(10, 2);
+  Train(0, {1});
+  net().record = true;
+  Prefetch({1});
+  Prefetch({1});
+  Train(0, {1});
+  Train(0, {1});
+  EXPECT_EQ(WhatWasAsked().checks.size(), 2u);
+  Train(0, {1});
+  EXPECT_EQ(WhatWasAsked().checks.size(), 1u);
+}
+
+TEST_F(CheckingAhead, ABatchThatDidNotFitIsCheckedByItsLookup) {
+  MakeAhead(10, 1, 3);
+  Train(0, {1, 2, 3});
+  net().record = true;
+  Prefetch({1, 2, 3, 4, 5});
+  Settle();
+  WhatWasAsked();
+  Train(0, {1, 2, 3, 4, 5});
+  EXPECT_EQ(WhatWasAsked().checks.size(), 3u);
+  Drained();
+}
+
+TEST_F(CheckingAhead, RowsOfAPartitionThatCameToLifeAgainAreFetched) {
+  MakeAhead(10);
+  Train(0, {1, 2});
+  Prefetch({1, 2});
+  Settle();
+  world().Restart(0, world().Snapshot(0));
+  Train(0, {9});  // hears of it
+  net().record = true;
+  Train(0, {1, 2});
+  EXPECT_EQ(WhatWasAsked().fetches, Vector<Key>({1, 2}));
+  Drained();
+}
+
+TEST_F(CheckingAhead, WhatIsInvalidIsFetchedAhead) {
+  MakeAhead(10);
+  Train(0, {1, 2});
+  world().Restart(0, world().Snapshot(0));
+  Train(0, {9});  // hears of it
+  net().record = true;
+  Prefetch({1, 2});
+  Settle();
+  EXPECT_EQ(WhatWasAsked().fetches, Vector<Key>({1, 2}));
+  Train(0, {1, 2});
+  EXPECT_EQ(WhatWasAsked().requests, 0u);
+  EXPECT_EQ(cache()->Pinned(), 0u);
+  Drained();
+}
+
+// Checks that are on their way become fetches, and memory ends meanwhile: the lookup asks for itself, and
+// waits for nothing that is lost. `late`: the checks are of rows that were on their way for another batch.
+TEST_F(CheckingAhead, MemoryEndsWhenAPartitionComesToLifeAgain) {
+  std::vector<Key> keys;
+  for (Key key = 1; key <= 40; ++key) keys.push_back(key);
+  for (const bool late : {false, true}) {
+    size_t ended = 0;
+    for (size_t room = 0; room < 6000; room += 32) {
+      MakeAhead(10);
+      Train(0, late ? std::vector<Key>{99} : keys);
+      net().HoldReplies(0, true);
+      if (late) {
+        Prefetch(keys);
+        Prefetch({keys.begin() + 1, keys.end()});
+      }
+      world().Restart(0, world().Snapshot(0), /*close=*/false);
+      if (!late) Prefetch(keys);
+      net().HoldReplies(0, false);
+      if (late) {
+        Settle();  // the rows, from before
+        net().HoldReplies(0, true);
+        Settle();  // their checks go out
+        net().HoldReplies(0, false);
+      }
+      SetAllocLimit(AllocatedBytes() + room);
+      try {
+        Settle();
+      } catch (const std::bad_alloc&) {
+        ++ended;
+      }
+      SetAllocLimit(SIZE_MAX);
+      const std::vector<Key> batch(keys.begin() + (late ? 1 : 0), keys.end());
+      auto step = world().NewStep({batch});
+      const Status status = world().Read(0, step.get());
+      ASSERT_TRUE(status.ok()) << late << ", " << room << " bytes: " << status.message();
+      ASSERT_TRUE(world().Write(0, step.get()).ok());
+      Drained();
+    }
+    EXPECT_GT(ended, 0u);
+  }
+}
+
+TEST_F(CheckingAhead, ARowOnItsWayForTheBatchBeforeIsCheckedWhenItIsHere) {
+  MakeAhead(10);
+  Read(0, {777}, /*training=*/false);  // a first request is answered with the table's epoch alone
+  net().HoldReplies(0, true);
+  Prefetch({1});
+  Prefetch({1, 2});
+  net().HoldReplies(0, false);
+  net().record = true;
+  for (int i = 0; i < 5; ++i) Settle();
+  EXPECT_EQ(WhatWasAsked().checks, Vector<Key>({1}));
+  Train(0, {1});
+  Train(0, {1, 2});
+  EXPECT_EQ(WhatWasAsked().requests, 0u);
+  Drained();
+}
+
+// The server has forgotten what is held: the batch is asked about once more, and what has come has come.
+TEST_F(CheckingAhead, ForgottenHoldingsAreAskedAboutAhead) {
+  WorldConfig config = Bounded(10, 2);
+  config.check_ahead = 1;
+  config.cache.checks = "told";
+  Make(config);
+  Train(0, {1});
+  Train(0, {1});
+  ASSERT_TRUE(cache()->held(cache()->lines().Find(1)));
+  world().service().WithPartition(0, [](Partition& partition) { partition.holdings().Clear(); });
+  net().record = true;
+  Prefetch({1, 5});
+  Settle();
+  Settle();
+  const Asked asked = WhatWasAsked();
+  EXPECT_EQ(asked.requests, 2u);
+  EXPECT_EQ(asked.checks, Vector<Key>({1}));
+  EXPECT_EQ(asked.fetches, Vector<Key>({5}));
+  EXPECT_FALSE(world().client(0).AheadOnWay());
+  Train(0, {1, 5});
+  EXPECT_EQ(WhatWasAsked().requests, 0u);
+  for (Key key = 10; key < 20; ++key) Train(0, {key});
+  ASSERT_EQ(cache()->lines().Find(5), kNoRow);
+  Train(0, {5});
+  EXPECT_EQ(cache()->counters().prefetch_late, 0u) << "it is on its way no longer";
+  Drained();
+}
+
+TEST_F(CheckingAhead, AServerThatIsAwayIsTheLookupsToTell) {
+  WorldConfig config = Bounded(10);
+  config.check_ahead = 1;
+  config.client.request_timeout = 1;
+  config.client.deadline = 5;
+  Make(config);
+  Train(0, {1});
+  net().faults.cut = 1;
+  Prefetch({1});
+  const Status status = world().Read(0, world().NewStep({{1}}).get());
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
+  EXPECT_NE(status.message().find("a lookup"), std::string::npos) << status.message();
+  net().faults = Faults::None();
+  Train(0, {1});
+  EXPECT_EQ(cache()->Pinned(), 0u);
+  Drained();
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,322 @@
+// The corner cases of the clock protocol, one named test each: batches, keys and bounds.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+constexpr Key kMin = std::numeric_limits<Key>::min();
+
+class Corner : public WorldTest {
+ protected:
+  // The first `count` keys from 0 on that live in partition p.
+  std::vector<Key> KeysOf(uint32_t p, size_t count) {
+    std::vector<Key> keys;
+    for (Key key = 0; keys.size() < count; ++key) {
+      const uint64_t hash = HashKey(key, world().service().hash_seed());
+      if (PartitionOf(hash, world().service().partitions()) == p) keys.push_back(key);
+    }
+    return keys;
+  }
+};
+
+// --- batches
+
+TEST_F(Corner, EmptyBatchSendsNothing) {
+  Make(Bounded(0));
+  Train(0, {});
+  EXPECT_EQ(world().transport(0).served(), 0u);
+}
+
+TEST_F(Corner, BatchLargerThanTheCache) {
+  Make(Bounded(3, 4));
+  std::vector<Key> keys;
+  for (Key key = 0; key < 50; ++key) keys.push_back(key);
+  for (int i = 0; i < 5; ++i) {
+    Train(0, keys);
+    EXPECT_LE(cache()->lines().size(), 4u);
+  }
+  EXPECT_GT(cache()->counters().transient_rows, 0u);
+  Drained();
+}
+
+TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
+  Make(Bounded(3, 0));
+  for (int i = 0; i < 6; ++i) {
+    Train(0, {1, 2, 3});
+    EXPECT_EQ(cache()->lines().size(), 0u);
+    EXPECT_EQ(cache()->Pinned(), 0u);
+  }
+  Drained();
+}
+
+TEST_F(Corner, CapacityOverTheTable) {
+  Make(Bounded(kUnbounded, 100000));
+  for (int i = 0; i < 6; ++i) Train(0, {1, 2, 3});
+  EXPECT_EQ(cache()->counters().miss_pull, 3u);
+  EXPECT_EQ(cache()->counters().evictions, 0u);
+  Drained();
+}
+
+TEST_F(Corner, RowsThatAreNotAdmittedDoNotCrowdOutThoseThatAre) {
+  WorldConfig config = Bounded(kUnbounded, 30);
+  config.cache.admit_after = 2;
+  Make(config);
+  Train(0, {1000, 1001, 1002, 1003});
+  std::vector<Key> batch;
+  for (Key key = 0; key < 40; ++key) batch.push_back(key);  // seen once: stay outside
+  for (Key key = 1000; key < 1004; ++key) batch.push_back(key);
+  Train(0, batch);
+  for (Key key = 1000; key < 1004; ++key) EXPECT_NE(cache()->lines().Find(key), kNoRow) << key;
+}
+
+TEST_F(Corner, TwoTablesInOneFrame) {
+  WorldConfig config = Bounded(0);
+  config.tables = 2;
+  Make(config);
+  world().transport(0).record = true;
+  auto step = world().NewStep({{1, 2}, {2, 3}});
+  ASSERT_TRUE(world().Read(0, step.get()).ok());
+  Sent(0);
+  Write(0, step.get());
+  const std::vector<Request> sent = Sent(0);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].tables.size(), 2u);
+  EXPECT_EQ(sent[0].tables[0].push_keys.size() + sent[0].tables[1].push_keys.size(), 4u);
+  for (size_t t = 0; t < 2; ++t) {  // each bears its own part
+    const Counters& counters = world().client(0).cache(world().schema(t)->id())->counters();
+    EXPECT_EQ(counters.row_bytes_out, 2 * world().schema(t)->optimizer().wire_floats() * sizeof(float));
+    EXPECT_GE(counters.requests, 2u);
+    EXPECT_GT(counters.metadata_bytes_in, 0u);
+  }
+  Drained();
+}
+
+TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
+  Make(Bounded(0));
+  auto a = Read(0, {1, 2});
+  auto b = Read(0, {2, 3});
+  Write(0, a.get());
+  Write(0, b.get());
+  EXPECT_EQ(world().ServerClock(At(2)), 2);
+  EXPECT_EQ(cache()->Pinned(), 0u);
+  Drained();
+}
+
+TEST_F(Corner, AGradientThatIsAllZeroIsNoTick) {
+  Make(Bounded(0));
+  auto step = Read(0, {1, 2});
+  for (auto& [where, part] : step->parts()) part.touched.assign(part.touched.size(), 0);
+  Write(0, step.get());
+  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  EXPECT_EQ(world().service().Rows(At(1).first), 0u);
+  EXPECT_EQ(cache()->Pinned(), 0u);
+}
+
+// --- keys
+
+TEST_F(Corner, ExtremeAndUnsortedIds) {
+  WorldConfig config = Bounded(0);
+  config.partitions = 3;
+  Make(config);
+  const std::vector<Key> keys = {
+      int64_t{1} << 31,       (int64_t{1} << 53) + 1, -1,   kMin, INT64_MAX, 0, kMin + 1,
+      (int64_t{1} << 53) + 2, (int64_t{1} << 31) + 1, -1000};
+  for (int i = 0; i < 3; ++i) Train(0, keys);
+  EXPECT_EQ(world().service().Rows(At(0).first), keys.size());
+  for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 3) << key;
+  Drained();
+}
+
+TEST_F(Corner, KeysOnTheLastShardOnly) {
+  WorldConfig config = Bounded(1);
+  config.partitions = 4;
+  Make(config);
+  for (int i = 0; i < 4; ++i) Train(0, KeysOf(3, 20));
+  for (uint32_t p = 0; p < 3; ++p) EXPECT_EQ(world().client(0).link(p).inc, 0u) << "nothing to say to " << p;
+  Drained();
+}
+
+TEST_F(Corner, AShardWithNoKeys) {
+  WorldConfig config = Bounded(1);
+  config.partitions = 3;
+  Make(config);
+  std::vector<Key> keys = KeysOf(0, 10);
+  for (Key key : KeysOf(2, 10)) keys.push_back(key);
+  for (int i = 0; i < 4; ++i) Train(0, keys);
+  EXPECT_EQ(world().client(0).link(1).inc, 0u);
+  Drained();
+}
+
+TEST_F(Corner, DimOneAndDimsThatAreNoMultipleOfFour) {
+  for (const std::string& name : Optimizer::Names()) {
+    for (uint32_t dim : {1u, 3u, 5u, 17u}) {
+      WorldConfig config = Bounded(2, 2);
+      config.optimizer = name;
+      config.dim = dim;
+      Make(config);
+      if (name == "sgd") continue;  // with one coordinate there is nothing to count
+      for (int i = 0; i < 20; ++i) Train(0, {i % 3, i % 5, 7});
+      Drained();
+      EXPECT_EQ(world().FirstError(), "");
+    }
+  }
+}
+
+// --- bounds
+
+TEST_F(Corner, PushBoundZeroReturnsWhenTheServerHasIt) {
+  WorldConfig config = Bounded(0);
+  config.cache.pull_bound = kUnbounded;
+  Make(config);
+  for (int i = 1; i <= 5; ++i) {
+    Train(0, {1, 2});
+    EXPECT_EQ(world().ServerClock(At(1)), i);
+    EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
+  }
+}
+
+TEST_F(Corner, UnboundedTravelsOnMissAndEvictionOnly) {
+  Make(Bounded(kUnbounded));
+  Train(0, {1, 2});
+  const uint64_t served = world().transport(0).served();
+  for (int i = 0; i < 100; ++i) Train(0, {1, 2});
+  EXPECT_EQ(world().transport(0).served(), served);
+  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  Drained();
+}
+
+TEST_F(Corner, AsymmetricBounds) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  config.cache.pull_bound = 0;
+  config.cache.push_bound = 3;
+  Make(config);
+  for (int i = 0; i < 4; ++i) Train(0, {1});  // the fourth tick is past the bound
+  EXPECT_EQ(world().ServerClock(At(1)), 4);
+  for (int i = 0; i < 3; ++i) Train(0, {1});
+  EXPECT_EQ(world().ServerClock(At(1)), 4);
+  EXPECT_EQ(Read(1, {1})->Value(At(1).first, 1)[0], kInitial - 4);
+  Train(1, {1});
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 7);
+  Drained();
+}
+
+TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+  for (int64_t bound : {int64_t{0}, int64_t{1}, CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush,
+                        CacheConfig::kEarlyPush + 7}) {
+    Make(Bounded(bound));
+    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    for (int64_t tick = 1; tick <= 3 * due; ++tick) {
+      Train(0, {1});
+      EXPECT_EQ(world().ServerClock(At(1)), tick / due * due) << "bound " << bound << ", tick " << tick;
+    }
+    Drained();
+  }
+}
+
+TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
+  WorldConfig config = Bounded(CacheConfig::kEarlyPush);
+  config.cache.pull_bound = kUnbounded;  // reads bring no answer
+  config.client.deadline = 3;
+  Make(config);
+  Train(0, {1, 2});
+  for (int64_t tick = 2; tick < CacheConfig::kEarlyPush; ++tick) Train(0, {1});
+  net().HoldReplies(0, true);
+  Train(0, {1});
+  EXPECT_EQ(log().frames().size(), 1u);
+  EXPECT_TRUE(log().unapplied());
+  Train(0, {2});
+  auto step = Read(0, {1});
+  const Status waited = world().Write(0, step.get());
+  EXPECT_EQ(waited.code(), Code::kDeadlineExceeded) << waited.message();
+  net().HoldReplies(0, false);
+  Drained();
+}
+
+TEST_F(Corner, ACheckRefreshesOnlyPastTheBound) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  config.cache.pull_bound = 2;
+  Make(config);
+  Read(1, {1});
+  for (int i = 1; i <= 3; ++i) {
+    Train(0, {1});
+    // Ticks 1 and 2 stay within the bound; the third brings all three.
+    EXPECT_EQ(Read(1, {1})->Value(At(1).first, 1)[0], kInitial - (i < 3 ? 0 : 3));
+  }
+}
+
+TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
+  WorldConfig config = Bounded(1);
+  config.workers = 2;
+  Make(config);
+  Train(0, {1, 2});
+  ASSERT_TRUE(world().Flush(0).ok());
+  const int64_t limit = int64_t{1} << 31;
+  world().service().WithPartition(0, [&](Partition& p) {
+    RowStore& rows = p.Find(At(1).first)->rows();
+    rows.meta(rows.Find(1)).clock = limit - 2;
+  });
+  std::unique_ptr<TestStep> step = world().NewStep({{1}});
+  auto train = [&](size_t w) {
+    step = world().NewStep({{1}});
+    ASSERT_TRUE(world().client(w).Read(step->MakeRead(), world().NewToken()).ok());
+    ASSERT_TRUE(world().client(w).Write(step->MakeWrite(0), 0, nullptr).ok());
+  };
+  for (int i = 0; i < 4; ++i) train(0);
+  for (int i = 0; i < 4; ++i) train(1);
+  EXPECT_EQ(world().ServerClock(At(1)), limit + 6);
+  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
+  EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6) << "more than the bound behind: refreshed";
+  Abandon();  // the oracle knows nothing of clocks that were set by hand
+}
+
+// N workers with a barrier after every step, against one process that gets every sum of gradients.
+TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
+  for (uint32_t workers : {2u, 3u}) {
+    WorldConfig config = Bounded(0, 5);
+    config.workers = workers;
+    config.partitions = 3;
+    config.dim = 4;  // values are compared below, nothing is counted
+    Make(config);
+    std::map<Key, std::vector<float>> reference;
+    Random& random = world().random();
+    for (int i = 0; i < 60; ++i) {
+      std::vector<std::unique_ptr<TestStep>> steps;
+      for (uint32_t w = 0; w < workers; ++w) {
+        std::vector<Key> keys;
+        for (uint64_t n = random.Below(9); n > 0; --n) keys.push_back(random.Between(0, 12));
+        steps.push_back(world().NewStep({keys}));
+        ASSERT_TRUE(world().client(w).Read(steps[w]->MakeRead(), steps[w]->token = world().NewToken()).ok());
+        for (auto& [where, part] : steps[w]->parts()) {
+          for (size_t u = 0; u < part.keys.size(); ++u) {
+            const std::vector<float>& expected =
+                reference.try_emplace(part.keys[u], std::vector<float>(4, kInitial)).first->second;
+            ASSERT_EQ(std::vector<float>(part.values[u], part.values[u] + 4), expected) << "step " << i;
+          }
+        }
+      }
+      for (uint32_t w = 0; w < workers; ++w) {
+        for (auto& [where, part] : steps[w]->parts()) {
+          for (size_t u = 0; u < part.keys.size(); ++u) {
+            for (size_t d = 0; d < 4; ++d) {
+              const auto g = static_cast<float>(random.Between(-5, 5));
+              part.sums[u * 4 + d] = g;
+              reference[part.keys[u]][d] -= g;
+            }
+          }
+        }
+        ASSERT_TRUE(world().client(w).Write(steps[w]->MakeWrite(1), steps[w]->token, nullptr).ok());
+      }
+    }
+    for (auto& [key, row] : reference) EXPECT_EQ(world().ServerRow(At(key)), row);
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

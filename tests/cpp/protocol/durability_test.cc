@@ -1,0 +1,226 @@
+// How long frames are kept: until applied, until a replica has them, until a checkpoint; and what happens
+// when a server comes to life again without what it acknowledged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Durable : public WorldTest {
+ protected:
+  using WorldTest::Make;
+  void Make(Durability durability, uint32_t workers = 1, size_t keep_bytes = size_t{1} << 30,
+            double interval = 0) {
+    WorldConfig config = Bounded(0);
+    config.workers = workers;
+    config.client.durability = durability;
+    config.client.keep_bytes = keep_bytes;
+    config.client.replica_interval = interval;
+    config.client.notice = [this](const std::string& text) { notices_.push_back(text); };
+    Make(config);
+  }
+  // Questions to the replica are asked and answered.
+  void Settle() {
+    for (int i = 0; i < 5; ++i) world().client(0).Progress(0.01);
+  }
+
+  std::vector<std::string> notices_;
+};
+
+TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
+  Make(Durability::kReplicated, 2);
+  for (int i = 0; i < 3; ++i) Train(0, {1});
+  Settle();
+  EXPECT_EQ(log().frames().size(), 0u) << "the replica has them";
+  world().replica_stands_still = true;
+  for (int i = 0; i < 5; ++i) Train(0, {1, 2});
+  for (int i = 0; i < 9; ++i) Train(1, {1});
+  Settle();
+  EXPECT_EQ(log().frames().size(), 5u);
+  world().Promote(0);
+  world().replica_stands_still = false;
+  for (int i = 0; i < 9; ++i) Train(1, {1});
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 26);
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+  EXPECT_EQ(world().Sum(&Counters::repaired), 14u) << "five of one worker, nine of the other";
+  ASSERT_EQ(notices_.size(), 2u) << "one of each worker";
+  EXPECT_THAT(notices_[0], HasSubstr("partition 0 came to life again without 5 pushes of this worker"));
+  EXPECT_THAT(notices_[0], HasSubstr("5 were kept and are sent again"));
+  EXPECT_THAT(notices_[1], HasSubstr("9 were kept and are sent again"));
+  for (const std::string& notice : notices_) EXPECT_THAT(notice, Not(HasSubstr("lost")));
+}
+
+TEST_F(Durable, WithoutKeptFramesTheLossIsCountedAndToldOnce) {
+  Make(Durability::kApplied, 2);
+  Train(0, {1});
+  const Bytes older = world().Snapshot(0);
+  for (int i = 0; i < 6; ++i) Train(0, {1});
+  world().Failover(0, older);
+  for (int i = 0; i < 3; ++i) Train(0, {1});
+  ASSERT_TRUE(world().Flush(0).ok());
+  EXPECT_EQ(world().ServerClock(At(1)), 4);
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 6u);
+  EXPECT_EQ(world().Sum(&Counters::repaired), 0u);
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_THAT(notices_[0],
+              HasSubstr("without 6 pushes of this worker that had been acknowledged: 6 are lost"));
+  EXPECT_THAT(notices_[0], HasSubstr("durability='replicated'"));
+}
+
+// A connection that has written nothing hears that the replicas have everything. Frames that an older
+// connection wrote must not be forgotten for that.
+TEST_F(Durable, ANewConnectionVouchesForNothing) {
+  Make(Durability::kReplicated, 1, size_t{1} << 30, /*interval=*/5);
+  world().replica_stands_still = true;
+  for (int i = 0; i < 4; ++i) Train(0, {1});
+  net().Cut(0);
+  Read(0, {1, 2});  // over a new connection, and before the replica is asked again
+  net().Sleep(60);
+  Settle();
+  EXPECT_GE(log().frames().size(), 4u) << "nobody has said that a replica has them";
+  world().Promote(0);
+  world().replica_stands_still = false;
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 4);
+  for (int i = 0; i < 10; ++i) {
+    net().Sleep(60);
+    Settle();
+  }
+  EXPECT_EQ(log().frames().size(), 0u) << "an empty push has brought the new connection's word";
+}
+
+TEST_F(Durable, KeptFramesAreBoundedAndTheOldestGoFirst) {
+  Make(Durability::kCheckpoint, 1, 3000);
+  for (int i = 0; i < 40; ++i) Train(0, {1, 2});
+  size_t bytes = 0;
+  for (const PushFrame& frame : log().frames()) bytes += frame.bytes();
+  EXPECT_LE(bytes, 3000u);
+  EXPECT_EQ(log().kept_bytes(), bytes);
+  EXPECT_GT(log().frames().size(), 3u);
+  EXPECT_EQ(log().frames().back().seq, 40u);
+  EXPECT_EQ(world().Sum(&Counters::dropped_pushes), 40 - log().frames().size());
+  ASSERT_EQ(notices_.size(), 1u) << "told once";
+  EXPECT_THAT(notices_[0], HasSubstr("the oldest are forgotten"));
+  world().client(0).MarkDurable();
+  EXPECT_EQ(log().frames().size(), 0u);
+  EXPECT_EQ(log().kept_bytes(), 0u);
+  for (int i = 0; i < 40; ++i) Train(0, {1, 2});
+  EXPECT_EQ(notices_.size(), 2u) << "once for each checkpoint";
+}
+
+// What is left after the oldest were forgotten is sent again; the others are counted as lost.
+TEST_F(Durable, HalfOfALossIsRepaired) {
+  Make(Durability::kCheckpoint);
+  const Bytes empty = world().Snapshot(0);
+  for (int i = 0; i < 4; ++i) Train(0, {1});
+  world().client(0).MarkDurable();
+  for (int i = 0; i < 3; ++i) Train(0, {1});
+  world().Failover(0, empty);
+  Read(0, {1}, false);
+  ASSERT_TRUE(world().Flush(0).ok());
+  EXPECT_EQ(world().ServerClock(At(1)), 3);
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 4u);
+  EXPECT_EQ(world().Sum(&Counters::repaired), 3u);
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_THAT(notices_[0], HasSubstr("7 pushes"));
+  EXPECT_THAT(notices_[0], HasSubstr("3 were kept and are sent again, 4 are lost"));
+  EXPECT_EQ(log().kept_bytes(), log().frames().size() * log().frames()[0].bytes());
+  Abandon();
+}
+
+// The partition came back from an older state, and the answers to all frames that were on their way say so.
+// The first makes the client a new one; what the others say is about the old one, which had more applied.
+TEST_F(Durable, LateAnswersToTheOldIdentityAcknowledgeNothing) {
+  for (Durability durability : {Durability::kApplied, Durability::kCheckpoint}) {
+    WorldConfig config = Bounded(kUnbounded);
+    config.client.durability = durability;
+    config.client.max_frame_bytes = 1;  // a frame a row
+    Make(config);
+    Train(0, {1, 2, 3});
+    ASSERT_TRUE(world().Flush(0).ok());
+    const Bytes older = world().Snapshot(0);  // knows three pushes
+    Train(0, {1, 2});
+    ASSERT_TRUE(world().Flush(0).ok());
+    world().client(0).MarkDurable();
+    Train(0, {11, 12, 13, 14});
+    world().Failover(0, older);
+    const Status status = world().Flush(0);  // four frames behind one another
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(world().Sum(&Counters::lost_pushes), 2u);
+    for (Key key : {11, 12, 13, 14}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
+    Abandon();
+  }
+}
+
+// A partition forgets clients that have not pushed for days. Those that come back have lost nothing, so what
+// they kept must not be applied a second time; whether the partition lived on, or came to life again since.
+TEST_F(Durable, AForgottenClientSendsNothingTwice) {
+  for (const bool reborn : {false, true}) {
+    for (const Durability durability : {Durability::kCheckpoint, Durability::kReplicated}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(durability)) + (reborn ? " reborn" : ""));
+      notices_.clear();
+      Make(durability);
+      world().replica_stands_still = true;  // the frames are kept
+      for (int i = 0; i < 3; ++i) Train(0, {1});
+      ASSERT_GE(log().frames().size(), 3u);
+      net().Sleep(kClientSeconds);
+      world().service().WithPartition(0, [](Partition& partition) {
+        partition.Sweep(UnixTime() + kClientSeconds, 100, nullptr);
+        EXPECT_EQ(partition.clients().size(), 0u);
+      });
+      if (reborn) world().Failover(0, world().Snapshot(0));
+      Train(0, {1});
+      ASSERT_TRUE(world().Flush(0).ok());
+      EXPECT_EQ(world().ServerClock(At(1)), 4);
+      EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+      EXPECT_EQ(world().Sum(&Counters::repaired), 0u);
+      EXPECT_EQ(notices_.size(), 0u);
+      world().replica_stands_still = false;
+    }
+  }
+}
+
+// A server whose bytes move is waited for; one whose bytes do not is given up.
+TEST_F(Durable, OnlyAConnectionThatStandsStillIsGivenUp) {
+  Make(Durability::kApplied);
+  Train(0, {1});
+  auto step = Read(0, {1});
+  net().HoldRepliesFor(0, 15);
+  net().moved_at = net().Now() + 8;
+  Write(0, step.get());
+  EXPECT_EQ(cache()->counters().resends, 0u);
+  step = Read(0, {1});
+  net().HoldRepliesFor(0, 15);
+  net().moved_at = net().Now() + 2;
+  Write(0, step.get());
+  EXPECT_GT(cache()->counters().resends, 0u);
+  Drained();
+}
+
+// A hundred frames, two seconds each: longer than the deadline, and always going on.
+TEST_F(Durable, TheDeadlineCountsFromTheLastProgress) {
+  WorldConfig config = Bounded(kUnbounded);
+  config.client.max_frame_bytes = 1;
+  config.client.deadline = 9;
+  config.client.request_timeout = 1000;
+  Make(config);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 100; ++key) keys.push_back(key);
+  Train(0, keys);
+  const double start = net().Now();
+  net().seconds_a_reply = 2;
+  const Status status = world().client(0).Flush();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GT(net().Now(), start + 100);
+  net().seconds_a_reply = 0;
+  Drained();
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,229 @@
+// Connections that break, frames that come twice, late or never, servers that refuse, forget or come back,
+// processes that fork.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+class Fault : public WorldTest {
+ protected:
+  using WorldTest::Make;
+  void Make(int64_t bound, bool keep = false, uint32_t workers = 1) {
+    WorldConfig config = Bounded(bound);
+    config.workers = workers;
+    config.client.durability = keep ? Durability::kCheckpoint : Durability::kApplied;
+    Make(config);
+  }
+};
+
+TEST_F(Fault, EveryRequestAndReplyTwice) {
+  Make(0);
+  net().faults.duplicate_request = 1;
+  net().faults.duplicate_reply = 1;
+  for (int i = 1; i <= 10; ++i) {
+    Train(0, {1, 2});
+    EXPECT_EQ(world().ServerClock(At(1)), i);
+  }
+  Drained();
+}
+
+// Three frames in the pipeline, of which the first is refused: the partition must refuse the others as a gap.
+TEST_F(Fault, ARefusedFrameAndItsSuccessors) {
+  Make(PushesNobodyWaitsFor());
+  std::vector<std::unique_ptr<TestStep>> steps;
+  for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
+  net().HoldRequests(0, true);
+  for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
+  world().client(0).Progress(0);
+  ASSERT_EQ(net().requests(0), 3u);
+  net().RefuseNext(0);
+  for (int i = 0; i < 3; ++i) net().Serve(0);
+  for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 0) << key;
+  net().HoldRequests(0, false);
+  Drained();
+  for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
+  EXPECT_GT(cache()->counters().resends, 0u);
+}
+
+TEST_F(Fault, AFrameThatIsLostWithItsConnection) {
+  for (size_t applied : {0, 1}) {
+    Make(PushesNobodyWaitsFor());
+    Train(0, {1});
+    net().HoldRequests(0, true);
+    world().client(0).Progress(0);
+    ASSERT_EQ(net().requests(0), 1u);
+    net().Cut(0, applied);
+    net().HoldRequests(0, false);
+    Train(0, {1});
+    Drained();
+    EXPECT_EQ(world().ServerClock(At(1)), 2);
+  }
+}
+
+TEST_F(Fault, FramesThatAreLostBehindOneThatArrived) {
+  for (size_t applied : {0, 1, 2, 3}) {
+    Make(PushesNobodyWaitsFor());
+    std::vector<std::unique_ptr<TestStep>> steps;
+    for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
+    net().HoldRequests(0, true);
+    for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
+    world().client(0).Progress(0);
+    ASSERT_EQ(net().requests(0), 3u);
+    net().Cut(0, applied);
+    net().HoldRequests(0, false);
+    Drained();
+    for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
+  }
+}
+
+TEST_F(Fault, ReplyAfterATimeOut) {
+  Make(0);
+  Train(0, {1});
+  auto step = Read(0, {1});
+  // Served, but the answer is held beyond the time-out: the client gives the connection up and sends again.
+  net().HoldRepliesFor(0, 15);
+  EXPECT_TRUE(world().Write(0, step.get()).ok());
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+  EXPECT_GT(cache()->counters().resends, 0u);
+  Drained();
+}
+
+TEST_F(Fault, BytesOfAnAbandonedConnectionArriveLate) {
+  Make(0);
+  Train(0, {1});
+  auto step = Read(0, {1});
+  net().SilenceOnce(0);
+  EXPECT_TRUE(world().Write(0, step.get()).ok());
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+  net().ServeGhosts();
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+  Train(0, {1});
+  EXPECT_EQ(world().ServerClock(At(1)), 3);
+  Drained();
+}
+
+TEST_F(Fault, ARestartThatKeptEverything) {
+  Make(2);
+  for (int i = 0; i < 8; ++i) {
+    Train(0, {1, 2});
+    world().Restart(0, world().Snapshot(0), i % 2 == 0);
+  }
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+  Drained();
+}
+
+// While one worker's acknowledged frames are lost, others push on and carry the clock past what the first one
+// has seen: only the incarnation shows it.
+TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
+  Make(1, /*keep=*/true, /*workers=*/2);
+  Train(1, {1});
+  for (int i = 0; i < 4; ++i) Train(0, {1});
+  const Bytes older = world().Snapshot(0);
+  for (int i = 0; i < 6; ++i) Train(0, {1});
+  world().Failover(0, older);
+  for (int i = 0; i < 12; ++i) Train(1, {1});
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 10);
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 23);
+}
+
+TEST_F(Fault, FramesThatWereNotKeptAreCountedAsLost) {
+  Make(0, /*keep=*/false, /*workers=*/2);
+  Train(0, {1});
+  const Bytes older = world().Snapshot(0);
+  for (int i = 0; i < 6; ++i) Train(0, {1});
+  world().Failover(0, older);
+  Train(1, {1});
+  Train(0, {1});
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 6u);
+  EXPECT_EQ(world().ServerClock(At(1)), 3);
+  const uint64_t resends = cache()->counters().resends;
+  for (int i = 0; i < 5; ++i) Train(0, {1});
+  EXPECT_EQ(world().ServerClock(At(1)), 8) << "goes on as a new client";
+  EXPECT_EQ(cache()->counters().resends, resends);
+}
+
+TEST_F(Fault, DurableFramesAreForgotten) {
+  Make(0, /*keep=*/true);
+  for (int i = 0; i < 4; ++i) Train(0, {1});
+  EXPECT_EQ(log().frames().size(), 4u);
+  world().client(0).MarkDurable();
+  EXPECT_EQ(log().frames().size(), 0u);
+  const Bytes checkpoint = world().Snapshot(0);
+  for (int i = 0; i < 3; ++i) Train(0, {1});
+  world().Failover(0, checkpoint);
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 7);
+  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
+}
+
+// Two reads on their way when the partition comes to life again behind a proxy: the answer to the second is
+// about bases that mean nothing any more.
+TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
+  Make(2, /*keep=*/true, /*workers=*/2);
+  const Bytes empty = world().Snapshot(0);
+  for (int i = 0; i < 3; ++i) Train(1, {2});
+  ASSERT_TRUE(world().Flush(1).ok());
+  Read(0, {1, 2});  // base of key 2 is 3
+  auto a = world().NewStep({{1}});
+  auto b = world().NewStep({{2}});
+  net().HoldRequests(0, true);
+  auto first = world().client(0).BeginRead(a->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  auto second = world().client(0).BeginRead(b->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  world().Restart(0, empty, /*close=*/false);
+  // Another client's three ticks: the clock is where it was, the row is another.
+  LocalTransport direct(&world().service());
+  Client other(&direct);
+  ASSERT_TRUE(other.AddTable(world().schema(0), world().config().cache).ok());
+  for (int i = 0; i < 3; ++i) {
+    auto step = world().NewStep({{2}});
+    for (auto& [where, part] : step->parts()) part.sums.assign(part.sums.size(), 5);
+    ASSERT_TRUE(other.Read(step->MakeRead(), 1).ok());
+    ASSERT_TRUE(other.Write(step->MakeWrite(1), 1, nullptr).ok());
+  }
+  ASSERT_TRUE(other.Flush().ok());
+  net().HoldRequests(0, false);
+  while (!first->done() || !second->done()) world().client(0).Progress(0.05);
+  ASSERT_TRUE(world().client(0).FinishRead(first.get()).ok());
+  ASSERT_TRUE(world().client(0).FinishRead(second.get()).ok());
+  EXPECT_EQ(b->Value(At(2).first, 2)[0], kInitial - 15);
+  first.reset();
+  second.reset();
+  Abandon();  // the other client's ticks are not the oracle's
+}
+
+// A child is another client: a new id, empty caches, and nothing of the parent's unsent updates.
+TEST_F(Fault, Fork) {
+  Make(5);
+  Train(0, {1, 2});
+  auto step = Read(0, {1, 2});
+  const ClientId parent = link().client;
+  const pid_t child = fork();
+  if (child == 0) {
+    auto own = world().NewStep({{1, 2}});
+    Client& client = world().client(0);
+    const bool ok = client.Read(own->MakeRead(), world().NewToken()).ok() &&
+                    client.Write(own->MakeWrite(1), own->token, nullptr).ok() && client.Flush().ok();
+    // The parent's two ticks are unsent; this copy of the store has the child's alone.
+    _exit(ok && !(link().client == parent) && world().ServerClock(At(1)) == 1 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(world().Write(0, step.get()).ok());
+  EXPECT_TRUE(link().client == parent);
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+}
+
+}  // namespace
+}  // namespace het::testing

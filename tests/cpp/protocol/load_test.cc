@@ -1,0 +1,130 @@
+// Corner cases of the clock protocol at the store: rows that are loaded while workers train, frames that
+// arrive in another order, ids that occur more than once in a batch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "het_tf/core/store/chunk.h"
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+class Load : public WorldTest {
+ protected:
+  // What a checkpoint of partition 0 holds now.
+  std::vector<Bytes> Checkpoint() {
+    return world().service().WithPartition(0, [](Partition& partition) {
+      std::vector<Bytes> chunks;
+      ChunkWriter writer(partition);
+      for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);
+      return chunks;
+    });
+  }
+  void LoadAgain(const std::vector<Bytes>& chunks) {
+    world().service().WithPartition(0, [&](Partition& partition) {
+      for (const Bytes& chunk : chunks) {
+        const Status status = LoadChunk({chunk.data(), chunk.size()}, &partition, nullptr, RandomId());
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+    });
+  }
+  float Seen(size_t w, Key key) {
+    auto step = world().NewStep({{key}});
+    EXPECT_TRUE(world().client(w).Read(step->MakeRead(), world().NewToken()).ok());
+    return step->Value(At(key).first, key)[w];
+  }
+};
+
+TEST_F(Load, DuringTraining) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  for (int i = 0; i < 3; ++i) Train(0, {1, 2});
+  Train(1, {1});
+  const std::vector<Bytes> checkpoint = Checkpoint();
+  for (int i = 0; i < 5; ++i) Train(i % 2, {1, 2});
+  LoadAgain(checkpoint);
+  for (size_t w = 0; w < 2; ++w) {
+    const float loaded = w == 0 ? kInitial - 3 : kInitial - 1;
+    EXPECT_EQ(Seen(w, 1), loaded) << "the row as it was loaded";
+    auto step = world().NewStep({{1}});
+    for (auto& [where, part] : step->parts()) part.sums[2] = 1;
+    Client& client = world().client(w);
+    ASSERT_TRUE(client.Read(step->MakeRead(), 1000).ok());
+    ASSERT_TRUE(client.Write(step->MakeWrite(1), 1000, nullptr).ok());
+    ASSERT_TRUE(client.Flush().ok());
+    EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "goes on from there";
+  }
+  Abandon();  // the oracle knows no loading
+}
+
+// A frame's successor that comes first is refused and changes nothing; in order both are applied, once.
+TEST_F(Load, FramesThatComeInAnotherOrder) {
+  Make(PushesNobodyWaitsFor());
+  net().record = true;
+  Train(0, {1});
+  Train(0, {2});
+  Drained();
+  std::vector<Bytes> pushes;
+  for (const OutFrame& frame : net().recorded) {
+    Request request;
+    ASSERT_TRUE(Decode(frame.view(), &request).ok());
+    if (request.seq > 0 && request.seq <= 2) pushes.push_back(frame.bytes);
+  }
+  ASSERT_EQ(pushes.size(), 2u);
+  LocalService fresh(1, world().service().hash_seed());
+  ASSERT_TRUE(fresh.CreateTable(world().schema(0)).ok());
+  // The same table in another store has another epoch: written anew, as the client would.
+  uint64_t epoch = 0;
+  fresh.WithPartition(0, [&](Partition& p) { epoch = p.Find(At(1).first)->epoch(); });
+  const auto handle = [&](size_t which) {
+    Request request;
+    EXPECT_TRUE(Decode(Span<const uint8_t>(pushes[which].data(), pushes[which].size()), &request).ok());
+    for (TableRequest& t : request.tables) t.epoch = epoch;
+    Bytes bytes, answer;
+    Encode(request, &bytes);
+    fresh.Handle(Span<const uint8_t>(bytes.data(), bytes.size()), &answer);
+    Reply reply;
+    EXPECT_TRUE(Decode(Span<const uint8_t>(answer.data(), answer.size()), &reply).ok());
+    return reply.status;
+  };
+  EXPECT_EQ(handle(1), FrameStatus::kGap);
+  EXPECT_EQ(fresh.Rows(At(1).first), 0u);
+  EXPECT_EQ(handle(0), FrameStatus::kOk);
+  EXPECT_EQ(handle(1), FrameStatus::kOk);
+  EXPECT_EQ(handle(0), FrameStatus::kOk) << "skipped";
+  for (Key key : {1, 2}) {
+    fresh.WithPartition(0, [&](Partition& p) {
+      const RowStore& rows = p.Find(At(key).first)->rows();
+      ASSERT_NE(rows.Find(key), kNoRow);
+      EXPECT_EQ(rows.meta(rows.Find(key)).clock, 1);
+    });
+  }
+}
+
+// Rows are loaded whose clock is, by chance, the one that a worker has: only the epoch can tell. A worker
+// that has never pushed learns nothing from the clients that were forgotten.
+TEST_F(Load, ARowWithTheClockThatAReaderHas) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  Train(0, {1});
+  const std::vector<Bytes> checkpoint = Checkpoint();
+  world().service().ClearTable(At(1).first);
+  {
+    auto other = world().NewStep({{1}});
+    for (auto& [where, part] : other->parts()) std::fill(part.sums.begin(), part.sums.end(), 7.0f);
+    ASSERT_TRUE(world().client(0).Read(other->MakeRead(), 500).ok());
+    ASSERT_TRUE(world().client(0).Write(other->MakeWrite(1), 500, nullptr).ok());
+  }
+  ASSERT_EQ(world().ServerClock(At(1)), 1);
+  EXPECT_EQ(Seen(1, 1), kInitial - 7);
+  LoadAgain(checkpoint);
+  ASSERT_EQ(world().ServerClock(At(1)), 1);
+  EXPECT_EQ(Seen(1, 1), kInitial) << "the row as it was loaded";
+  Abandon();
+}
+
+}  // namespace
+}  // namespace het::testing

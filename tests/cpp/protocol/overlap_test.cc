@@ -1,0 +1,204 @@
+// Steps that overlap: lookups whose gradients come late or never, validation in between, reads and pushes of
+// a key that meet on the wire.
+#include <gtest/gtest.h>
+
+#include "tests/cpp/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+using Overlap = WorldTest;
+
+// --- tokens and pins
+
+TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
+  Make(Bounded(kUnbounded, 100));
+  for (int i = 0; i < 10000; ++i) Read(0, {i % 50, 1000 + i % 77});
+  EXPECT_LE(cache()->Pinned(), 2 * Client::kPinnedTokens);
+  EXPECT_LE(cache()->lines().size(), 100 + 2 * Client::kPinnedTokens);
+  for (size_t i = 0; i < Client::kPinnedTokens; ++i) Read(0, {});
+  EXPECT_EQ(cache()->Pinned(), 0u);
+  Train(0, {1});
+  EXPECT_LE(cache()->lines().size(), 100u);
+}
+
+TEST_F(Overlap, WriteToAKeyEvictedSinceItsRead) {
+  Make(Bounded(3, 2));
+  auto old = Read(0, {1, 2, 3});
+  for (Key key = 10; key < 40; key += 3) Train(0, {key, key + 1, key + 2});
+  for (Key key = 10; key < 40; key += 3) Read(0, {key, key + 1, key + 2});
+  ASSERT_EQ(cache()->lines().Find(1), kNoRow);
+  Write(0, old.get());
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 1);
+}
+
+TEST_F(Overlap, ATokenThatNobodyKnows) {
+  Make(Bounded(0));
+  world().client(0).Unpin(123456);
+  Train(0, {1});
+  EXPECT_EQ(cache()->Pinned(), 0u);
+}
+
+TEST_F(Overlap, ValidationBetweenReadAndWrite) {
+  Make(Bounded(kUnbounded, 4));
+  Train(0, {1, 2, 3, 4});
+  auto step = Read(0, {1, 2});
+  const Counters before = cache()->counters();
+  // Own unsent updates are seen; nothing is admitted, evicted or counted as used.
+  auto validation = Read(0, {1, 2, 3, 50, 51, 52}, false);
+  EXPECT_EQ(validation->Value(At(1).first, 1)[0], kInitial - 1);
+  EXPECT_EQ(validation->Value(At(50).first, 50)[0], kInitial);
+  EXPECT_EQ(cache()->counters().inserts, before.inserts);
+  EXPECT_EQ(cache()->counters().evictions, before.evictions);
+  EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
+  EXPECT_EQ(cache()->counters().reads, before.reads);
+  EXPECT_EQ(cache()->lines().size(), 4u);
+  EXPECT_EQ(cache()->Pinned(), 2u);
+  Write(0, step.get());
+  Drained();
+}
+
+TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
+  Make(Bounded(kUnbounded, 3));
+  for (Key key : {1, 2, 3}) Train(0, {key});
+  Read(0, {1}, false);  // were it a use, 2 would be the victim
+  Train(0, {4});
+  EXPECT_EQ(cache()->lines().Find(1), kNoRow);
+  EXPECT_NE(cache()->lines().Find(2), kNoRow);
+}
+
+TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
+  Make(Bounded(kUnbounded, 0));
+  Train(0, {1});
+  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  EXPECT_EQ(Read(0, {1}, false)->Value(At(1).first, 1)[0], kInitial - 1);
+  EXPECT_NE(cache()->FindQueued(1), nullptr);
+}
+
+// An inference read that waits for a row which a training read brings, and which leaves again before it is
+// looked at.
+TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
+  Make(Bounded(kUnbounded, 0));
+  auto inference = world().NewStep({{1}});
+  auto training = world().NewStep({{1}});
+  Client& client = world().client(0);
+  auto first = client.BeginRead(training->MakeRead(), training->token = world().NewToken());
+  auto second = client.BeginRead(inference->MakeRead(), 0);
+  while (!first->done() || !second->done()) client.Progress(0.05);
+  ASSERT_TRUE(client.FinishRead(first.get()).ok());
+  Write(0, training.get());
+  ASSERT_TRUE(client.FinishRead(second.get()).ok());
+  EXPECT_EQ(inference->Value(At(1).first, 1)[0], kInitial - 1);
+  client.Progress(0);
+  Train(0, {2});
+  EXPECT_EQ(cache()->Pinned(), 0u);
+}
+
+TEST_F(Overlap, AnAbandonedReadLeavesNoPins) {
+  Make(Bounded(0));
+  Train(0, {1, 2});
+  auto step = world().NewStep({{1, 2, 3}});
+  world().transport(0).HoldReplies(0, true);
+  auto op = world().client(0).BeginRead(step->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  EXPECT_EQ(cache()->Pinned(), 2u);
+  EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok());
+  op.reset();
+  EXPECT_EQ(cache()->Pinned(), 0u);
+  world().transport(0).HoldReplies(0, false);
+  Train(0, {3});
+  Drained();
+}
+
+// Two reads fetch one row, and it moves between them: the second one must not get what the first one brought.
+TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  Train(0, {9});
+  std::vector<std::unique_ptr<TestStep>> steps;
+  std::vector<std::unique_ptr<ReadOp>> ops;
+  net(0).HoldRequests(0, true);
+  for (int i = 0; i < 2; ++i) {
+    if (i == 1) {
+      net(0).Serve(0);
+      Train(1, {1});
+    }
+    steps.push_back(world().NewStep({{1}}));
+    ops.push_back(world().BeginRead(0, steps.back().get(), true));
+    world().client(0).Progress(0);
+  }
+  ASSERT_EQ(net(0).requests(0), 1u);
+  net(0).HoldRequests(0, false);
+  for (size_t i : {1, 0}) {
+    while (!ops[i]->done()) world().client(0).Progress(0.05);
+    ASSERT_TRUE(world().FinishRead(0, ops[i].get(), steps[i].get()).ok());
+  }
+  EXPECT_EQ(steps[1]->Value(At(1).first, 1)[1], kInitial - 1);
+  Drained();
+}
+
+// --- pushes and fetches that meet
+
+TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
+  WorldConfig config = Bounded(3, 0);
+  config.cache.write_back_rows =
+      0;  // an evicted row goes into a frame at once, which leaves with the next call
+  Make(config);
+  Train(0, {1});
+  world().transport(0).record = true;
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 1);
+  const std::vector<Request> sent = Sent(0);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].tables.size(), 1u);
+  EXPECT_EQ(sent[0].tables[0].push_keys, Vector<Key>({1}));
+  EXPECT_EQ(sent[0].tables[0].fetch_keys, Vector<Key>({1}));
+  Drained();
+}
+
+TEST_F(Overlap, KeyEvictedAndReadAgainBeforeItsPushLeft) {
+  Make(Bounded(kUnbounded, 1));
+  Train(0, {1});
+  Read(0, {2});
+  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  auto step = Read(0, {1});
+  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 1);
+  EXPECT_EQ(cache()->FindQueued(1), nullptr);
+  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  Write(0, step.get());
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+}
+
+// CHECK and FETCH are answered, the answers are held up, and meanwhile a write pushes the keys: the answers
+// do not contain that push, and no unsent update is left to put on top.
+TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
+  for (const char* optimizer : {"sgd", "momentum", "adam"}) {
+    WorldConfig config = Bounded(0);
+    config.optimizer = optimizer;
+    config.dim = 2;
+    Make(config);
+    Train(0, {1, 2});
+    // A new life: the lines are invalid, so a read fetches them.
+    world().Restart(0, world().Snapshot(0));
+    auto writing = Read(0, {1, 2});
+    world().Restart(0, world().Snapshot(0), /*close=*/false);
+    Read(0, {7});
+    ASSERT_TRUE(cache()->invalid(cache()->lines().Find(1)));
+    auto reading = world().NewStep({{1, 2}});
+    auto op = world().client(0).BeginRead(reading->MakeRead(), world().NewToken());
+    world().transport(0).HoldRepliesFor(0, 1);
+    world().client(0).Progress(0);
+    ASSERT_EQ(world().transport(0).replies(0), 1u);
+    Write(0, writing.get());
+    ASSERT_TRUE(op->done());
+    ASSERT_TRUE(world().client(0).FinishRead(op.get()).ok());
+    world().CheckRead(0, reading.get());
+    Drained();
+    EXPECT_EQ(world().FirstError(), "");
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,123 @@
+// The clock protocol with rows and updates that are rounded on their way.
+//
+// Random schedules of it are in schedules_test.cc (Rounded...). What must hold is that rounding takes nothing
+// away for good: what is sent adds up.
+#include <gtest/gtest.h>
+
+#include "tests/cpp/testing/world/world.h"
+
+namespace het::testing {
+namespace {
+
+// How much there is to round, so that the tests above are about something.
+TEST(ProtocolWire, RowsAreRoundedAndSmall) {
+  for (const RowFormat wire : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
+    WorldConfig c;
+    c.optimizer = "adagrad";
+    c.dim = 16;
+    c.cache.wire = wire;
+    c.cache.capacity = 2;
+    c.cache.pull_bound = c.cache.push_bound = 0;
+    c.tolerance = 1;
+    World world(c);
+    const std::vector<std::vector<Key>> rows = {{1, 2}, {3, 4}, {1, 3}, {2, 4}};
+    for (int step = 0; step < 8; ++step) {
+      auto one = world.NewStep({rows[static_cast<size_t>(step % 4)]});
+      ASSERT_TRUE(world.Read(0, one.get()).ok());
+      ASSERT_TRUE(world.Write(0, one.get()).ok());
+    }
+    EXPECT_EQ(world.FirstError(), "");
+    const Counters& counters = world.client(0).Stats(world.schema(0)->id());
+    const uint64_t pushed = counters.bound_push + counters.evict_push;
+    EXPECT_EQ(pushed, 16u);
+    EXPECT_EQ(counters.row_bytes_out, pushed * LeastRowBytes(wire, 16, 32));
+    // Rows that nobody has written yet do not travel.
+    EXPECT_EQ(counters.row_bytes_in % LeastRowBytes(wire, 16, 32), 0u);
+    EXPECT_GT(counters.row_bytes_in, 0u);
+    EXPECT_EQ(counters.dropped_remainders > 0, wire != RowFormat::kFloat32);
+  }
+}
+
+// A row that comes anew, with another worker's tick, gets the remainder on top: that is no tick, but it was
+// never sent.
+TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
+  WorldConfig c;
+  c.workers = 2;
+  c.optimizer = "adagrad";
+  c.dim = 8;
+  c.cache.wire = RowFormat::kInt8;
+  c.cache.pull_bound = c.cache.push_bound = 0;
+  World world(c);
+  auto tick = [&](size_t w) {
+    auto step = world.NewStep({{5}});
+    ASSERT_TRUE(world.Read(w, step.get()).ok());
+    ASSERT_TRUE(world.Write(w, step.get()).ok());
+  };
+  tick(0);
+  tick(1);
+  const TableKey key{world.schema(0)->id(), 5};
+  TableCache* cache = world.client(0).cache(key.first);
+  const uint32_t line = cache->lines().Find(5);
+  ASSERT_TRUE(cache->HasUnsent(line));
+  std::vector<float> expected = world.ServerRow(key);
+  RoundRow({RowFormat::kInt8}, 8, 16, expected.data(), expected.data());
+  for (size_t i = 0; i < 16; ++i) expected[i] += cache->UpdateOf(line)[i];
+  auto step = world.NewStep({{5}});
+  ASSERT_TRUE(world.Read(0, step.get()).ok());
+  const float* row = cache->lines().data(line);
+  EXPECT_EQ(std::vector<float>(row, row + 16), expected);
+  EXPECT_EQ(cache->base(line), 2);
+}
+
+// A client that lost its remainders would show it here: pushes alone, each smaller than a step of the format.
+TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
+  WorldConfig c;
+  c.optimizer = "momentum";
+  c.dim = 8;
+  c.cache.wire = RowFormat::kInt8;
+  c.cache.push_bound = 0;
+  World world(c);
+  for (int step = 0; step < 10; ++step) {
+    auto one = world.NewStep({{5}});
+    ASSERT_TRUE(world.Read(0, one.get()).ok());
+    ASSERT_TRUE(world.Write(0, one.get()).ok());
+  }
+  const TableKey key{world.schema(0)->id(), 5};
+  TableCache* cache = world.client(0).cache(key.first);
+  const uint32_t line = cache->lines().Find(5);
+  ASSERT_TRUE(cache->HasUnsent(line));
+  ASSERT_EQ(cache->pending(line), 0u);
+  const int64_t clock = world.ServerClock(key);
+  ASSERT_TRUE(world.Flush(0).ok());
+  EXPECT_FALSE(cache->HasUnsent(line));
+  EXPECT_EQ(world.ServerClock(key), clock);
+  world.CheckDrained();
+  EXPECT_EQ(world.FirstError(), "");
+}
+
+// What was never sent is not forgotten with the lines that are clean.
+TEST(ProtocolWire, ForgettingCleanLinesKeepsRemainders) {
+  WorldConfig c;
+  c.optimizer = "momentum";
+  c.dim = 8;
+  c.cache.wire = RowFormat::kInt8;
+  c.cache.push_bound = 0;
+  World world(c);
+  for (int step = 0; step < 10; ++step) {
+    auto one = world.NewStep({{5}});
+    ASSERT_TRUE(world.Read(0, one.get()).ok());
+    ASSERT_TRUE(world.Write(0, one.get()).ok());
+  }
+  auto read = world.NewStep({{6}});
+  ASSERT_TRUE(world.Read(0, read.get()).ok());
+  world.client(0).Unpin(read->token);
+  TableCache* cache = world.client(0).cache(world.schema(0)->id());
+  world.client(0).ForgetClean();
+  EXPECT_EQ(cache->lines().Find(6), kNoRow);
+  ASSERT_TRUE(world.Flush(0).ok());
+  world.CheckDrained();
+  EXPECT_EQ(world.FirstError(), "");
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,518 @@
+// The client over the wire, against a server that does what the test says: refusals in the middle of a
+// pipeline, redirects, a slow link, answers about replicas. Nothing is lost, and nothing is applied twice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/ps/client/redis_store.h"
+#include "het_tf/ps/client/redis_transport.h"
+#include "het_tf/ps/keyspace.h"
+#include "tests/cpp/testing/redis/fake_server.h"
+#include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/test_step.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TransportTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kPartitions = 3;
+  static constexpr uint32_t kDim = 4;
+
+  TransportTest() : service_(kPartitions, 7), keys_(PartitionKeys("", kPartitions)) {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = "sgd";
+    spec.initializer = {"zeros", 0, 0};
+    schema_ = TableSchema::Create(spec).value();
+    EXPECT_TRUE(service_.CreateTable(schema_).ok());
+  }
+
+  // A client of `server`; with a push bound that nobody waits for, frames pile up in the pipeline.
+  void Connect(const FakeServer& server, ClientConfig config = ClientConfig(), int64_t bound = kUnbounded) {
+    RedisCluster cluster(server.address());
+    ASSERT_TRUE(cluster.Refresh(5).ok());
+    transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
+    config.notice = [this](const std::string& text) { notices_.push_back(text); };
+    client_ = std::make_unique<Client>(transport_.get(), config);
+    CacheConfig cache;
+    cache.pull_bound = kUnbounded;
+    cache.push_bound = bound;
+    cache.capacity = bound == kUnbounded ? 0 : 100000;
+    cache.write_back_rows = 0;  // what leaves the cache goes into a frame at once
+    ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
+  }
+  Status Train(const std::vector<Key>& keys) {
+    TestStep step;
+    step.Add(*schema_, service_.id(0), keys);
+    step.token = ++token_;
+    HET_RETURN_IF_ERROR(client_->Read(step.MakeRead(), step.token));
+    for (auto& [where, part] : step.parts()) part.sums.assign(part.sums.size(), -1);
+    HET_RETURN_IF_ERROR(client_->Write(step.MakeWrite(1), step.token, &pool_));
+    for (Key key : keys) ++expected_[key];
+    return Status();
+  }
+  void ExpectExact() {
+    const Status flushed = client_->Flush();
+    ASSERT_TRUE(flushed.ok()) << flushed.message();
+    for (auto& [key, ticks] : expected_) {
+      const uint64_t hash = HashKey(key, 7);
+      service_.WithPartition(PartitionOf(hash, kPartitions), [&, k = key, t = ticks](Partition& partition) {
+        const RowStore& rows = partition.Find(schema_->id())->rows();
+        const uint32_t row = rows.Find(k, hash);
+        ASSERT_NE(row, kNoRow) << k;
+        EXPECT_EQ(rows.meta(row).clock, t) << k;
+        EXPECT_EQ(rows.data(row)[0], static_cast<float>(t)) << k;
+      });
+    }
+  }
+  uint64_t Resends() { return client_->Stats(schema_->id()).resends; }
+
+  ThreadPool pool_{1};
+  LocalService service_;
+  const std::vector<std::string> keys_;
+  Schema schema_;
+  std::unique_ptr<RedisTransport> transport_;
+  std::unique_ptr<Client> client_;
+  std::map<Key, int64_t> expected_;
+  std::vector<std::string> notices_;
+  uint64_t token_ = 0;
+};
+
+// A table is dropped at all partitions of a server at once, also where another worker has been here before.
+TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
+  constexpr size_t kMany = 64;
+  FakeServer server(&service_);
+  std::vector<std::string> dropped;
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] == "HSETNX") return ":0";
+    if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
+    if (command.words[0] != "HET.TABLE") return "";
+    if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
+    return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
+  });
+  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const int reads = server.reads.load();
+  const Status status = store.value()->DropTable(*schema_);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
+  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+}
+
+// Pulls from a server on this machine go out a few at a time, in order, and whoever waits for one that has
+// not gone out yet is told like the others when the connection goes.
+TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
+  constexpr int kPulls = 40;
+  constexpr size_t kAnswer = 100000;
+  auto server = std::make_unique<FakeServer>(&service_);
+  std::atomic<int> seen{0};
+  server->SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (!command.frame()) return "";
+    ++seen;
+    return "$" + std::to_string(kAnswer) + "\r\n" + command.words[2] +
+           std::string(kAnswer - command.words[2].size(), 'x');
+  });
+  Connect(*server);
+  std::vector<Transport::Event> events;
+  auto partition_of = [](int i) { return static_cast<uint32_t>(i + 5 < kPulls ? i % 2 : 2); };
+  auto receive = [&](size_t count) {
+    for (const double end = SteadySeconds() + 30; SteadySeconds() < end && events.size() < count;)
+      transport_->Poll(0.01, &events);
+  };
+  const Bytes frame(100, 0);  // seq 0: no push
+  transport_->Send({{{0, 0}}, false, frame});
+  receive(1);
+  ASSERT_EQ(events.size(), 1u) << "and now it knows how large an answer is";
+  events.clear();
+  for (int i = 0; i < kPulls; ++i) {
+    Bytes numbered = frame;
+    numbered[99] = static_cast<uint8_t>(i);
+    transport_->Send({{{partition_of(i), 0}}, false, numbered});
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for those that should not come
+  EXPECT_LT(seen.load(), 1 + kPulls / 2);
+  EXPECT_GT(transport_->LastMoved(2), 0) << "a frame that is held back waits for bytes that move";
+  receive(kPulls);
+  ASSERT_EQ(events.size(), static_cast<size_t>(kPulls));
+  for (int i = 0; i < kPulls; ++i) {
+    EXPECT_EQ(events[static_cast<size_t>(i)].partition, partition_of(i));
+    EXPECT_EQ(events[static_cast<size_t>(i)].bytes[99], static_cast<uint8_t>(i));
+  }
+  events.clear();
+
+  for (int i = 0; i < kPulls; ++i) transport_->Send({{{i + 1 < kPulls ? 0u : 2u, 0}}, false, frame});
+  server.reset();
+  std::set<uint32_t> closed;
+  for (const double end = SteadySeconds() + 30; SteadySeconds() < end && closed.size() < 2;) {
+    transport_->Poll(0.01, &events);
+    for (const Transport::Event& event : events) {
+      if (event.kind == Transport::Event::kClosed) closed.insert(event.partition);
+    }
+    events.clear();
+  }
+  EXPECT_EQ(closed, std::set<uint32_t>({0, 2}));
+}
+
+// Every error that a server may answer with instead of a frame, to every third frame, so that others are
+// behind it in the pipeline.
+TEST_F(TransportTest, RefusalsInMidPipeline) {
+  for (const std::string error :
+       {"-OOM command not allowed when used memory > 'maxmemory'.",
+        "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "-LOADING Redis is loading the dataset in memory", "-NOREPLICAS Not enough good replicas to write.",
+        "-TRYAGAIN Multiple keys request during rehashing of slot", "-CLUSTERDOWN The cluster is down",
+        "-READONLY You can't write against a read only replica.", "-MASTERDOWN Link with MASTER is down"}) {
+    SCOPED_TRACE(error);
+    FakeServer server(&service_);
+    Connect(server);
+    std::atomic<int> frames{0};
+    server.SetScript([&](const FakeServer::Command& command) {
+      return command.frame() && ++frames % 3 == 0 ? error : "";
+    });
+    for (Key key = 0; key < 20; ++key) {
+      const Status status = Train({key, key + 100, key + 200, 77});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    ExpectExact();
+    EXPECT_GT(frames.load(), 30);
+    EXPECT_GT(Resends(), 0u);
+    client_.reset();
+  }
+}
+
+TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.deadline = 2;
+  Connect(server, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  server.SetScript([](const FakeServer::Command& command) {
+    return command.words[0] == "HET.STEP" ? "-MISCONF cannot save" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2: " + server.endpoint() + ": MISCONF cannot save, since"));
+  EXPECT_THAT(status.message(), HasSubstr("are kept and will be sent. Check the servers"));
+  for (Key key = 1; key <= 8; ++key) ++expected_[key];  // the step was made
+  server.SetScript(nullptr);
+  ExpectExact();
+}
+
+TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.deadline = 0.3;
+  Connect(server, config, 0);
+  server.pause_milliseconds = 1000;
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2 at " + server.endpoint() + ": no answer, since"));
+  server.pause_milliseconds = 0;
+}
+
+// A slot in the middle of its move: the old owner says ASK, and the new one serves what comes behind ASKING
+// alone. Taken for MOVED, it would send the client to and fro until the move has ended.
+TEST_F(TransportTest, AskIsNotMoved) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string moving = keys_[1];
+  const std::string slot = std::to_string(SlotOf(moving));
+  ClientConfig config;
+  config.deadline = 5;
+  Connect(source, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && !command.asking ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_GT(target.frames.load(), 0);
+  // The move ends. From now on the target wants no ASKING, and the source says MOVED.
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript(nullptr);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// Most steps of partitions of one server are one frame. One of them moves: its part alone is sent after it.
+TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
+  for (const bool asks : {false, true}) {
+    SCOPED_TRACE(asks);
+    FakeServer source(&service_);
+    FakeServer target(&service_);
+    source.cluster = true;
+    for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
+      Connect(source, ClientConfig(), 0);
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      const int before = source.many_parts.load();
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      EXPECT_EQ(source.many_parts.load() - before, 1) << "all pushes";
+      const std::string slot = std::to_string(SlotOf(keys_[moving]));
+      source.SetGone({moving});
+      source.SetScript([&](const FakeServer::Command& command) {
+        const char* word = asks ? "-ASK " : "-MOVED ";
+        return command.frame() && command.words[1] == keys_[moving] ? word + slot + " " + target.endpoint()
+                                                                    : "";
+      });
+      const int elsewhere = source.elsewhere.load();
+      const int at_target = target.frames.load();
+      for (int i = 0; i < 4; ++i) {
+        const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      EXPECT_EQ(source.elsewhere.load() - elsewhere, moving == 0 ? 0 : 1) << "told once";
+      EXPECT_EQ(target.frames.load() - at_target, 4);
+      EXPECT_EQ(target.many_parts.load(), 0) << "it has one partition";
+      source.SetGone({});
+      source.SetScript(nullptr);
+      ExpectExact();
+      client_.reset();
+    }
+  }
+}
+
+// A server that does not find partitions behind another's key, wherever they are: each goes alone from then
+// on.
+TEST_F(TransportTest, AServerThatFindsOnlyTheKeyOfTheCommand) {
+  FakeServer server(&service_);
+  Connect(server, ClientConfig(), 0);
+  server.SetGone({1, 2});
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(server.elsewhere.load(), 2);
+  ExpectExact();
+}
+
+// A move that is given up: the target knows nothing of the slot any more.
+TEST_F(TransportTest, AMoveThatIsGivenUp) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  Connect(source, ClientConfig(), 0);
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_GT(target.frames.load(), 0);
+  source.SetGone({});
+  source.SetScript(nullptr);
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A flush takes longer than the time-out, and bytes move all the time.
+TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.request_timeout = 4;  // a slow machine serves the whole frame in it
+  config.max_frame_bytes = size_t{64} << 20;
+  Connect(server, config, 1000);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 20000; ++key) keys.push_back(key);
+  ASSERT_TRUE(Train(keys).ok());
+  server.pause_milliseconds = 800;  // some 400 KB in pieces of at most 64 KiB
+  const double start = SteadySeconds();
+  const Status flushed = client_->Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_GT(SteadySeconds() - start, config.request_timeout);
+  server.pause_milliseconds = 0;
+  EXPECT_EQ(Resends(), 0u);
+  EXPECT_EQ(server.connections.load(), 2) << "one for the map, one for frames";
+  ExpectExact();
+}
+
+// --- set-up
+
+// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
+TEST_F(TransportTest, MoreAnswersThanQuestions) {
+  FakeServer server(&service_);
+  RedisCluster cluster(server.address());
+  ASSERT_TRUE(cluster.Refresh(5).ok());
+  std::atomic<int> asked{0};
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] != "HET.STAT") return "";
+    std::string answer = ":1";
+    if (++asked <= 2) {
+      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
+    }
+    return answer;
+  });
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
+  std::vector<RedisReply> replies;
+  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
+  ASSERT_EQ(replies.size(), keys_.size());
+  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
+}
+
+// Long strings are read in place, and what comes with their ends is not lost.
+TEST_F(TransportTest, AnswersOfAnyLengthInOneStream) {
+  FakeServer server(&service_);
+  server.SetScript([](const FakeServer::Command& command) -> std::string {
+    const size_t size = std::stoul(command.words[1]);
+    if (command.words[0] == "NUMBER") return ":" + command.words[1];
+    return "$" + command.words[1] + "\r\n" + std::string(size, static_cast<char>('a' + size % 26));
+  });
+  BytePool pool;
+  RedisConnection connection(server.address().nodes[0], "", "", &pool);
+  std::vector<std::vector<std::string>> commands;
+  Random r(1);
+  for (int i = 0; i < 200; ++i) {
+    const size_t most = r.Chance(0.5) ? 100 : r.Chance(0.85) ? 3 * RedisConnection::kDirectBytes : 2000000;
+    commands.push_back({r.Chance(0.3) ? "NUMBER" : "STRING", std::to_string(r.Below(most))});
+  }
+  std::vector<RedisReply> replies;
+  const Status status = connection.Ask(commands, 60, &replies);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(replies.size(), commands.size());
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const size_t size = std::stoul(commands[i][1]);
+    if (commands[i][0] == "NUMBER") {
+      EXPECT_EQ(replies[i].integer, static_cast<int64_t>(size)) << i;
+    } else {
+      EXPECT_TRUE(replies[i].text() == std::string(size, static_cast<char>('a' + size % 26))) << i;
+    }
+    pool.Give(std::move(replies[i].bytes));
+  }
+}
+
+// --- replicas
+
+class ReplicaTest : public TransportTest {
+ protected:
+  void Connect(FakeServer* server, ClientConfig config = ClientConfig()) {
+    server->SetScript([this](const FakeServer::Command& command) -> std::string {
+      if (command.words[0] != "WAIT") return "";
+      std::lock_guard<std::mutex> lock(mutex_);
+      last_wait_ = command.words[1] + " " + command.words[2];
+      return answer_;
+    });
+    config.durability = Durability::kReplicated;
+    config.min_replicas = 2;
+    config.replica_interval = 0;
+    TransportTest::Connect(*server, config, 0);
+  }
+  size_t Kept() {
+    size_t frames = 0;
+    for (uint32_t p = 0; p < kPartitions; ++p) frames += client_->link(p).log.frames().size();
+    return frames;
+  }
+  void Settle() {
+    for (int i = 0; i < 50; ++i) client_->Progress(0.01);
+  }
+
+  void Answer(const std::string& answer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    answer_ = answer;
+  }
+  std::string LastWait() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return last_wait_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string answer_;
+  std::string last_wait_;
+};
+
+TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
+  FakeServer server(&service_);
+  Answer(":1");
+  Connect(&server);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  Settle();
+  EXPECT_EQ(Kept(), 9u) << "one replica of two is not enough";
+  EXPECT_TRUE(client_->Busy());
+  Answer(":2");
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_FALSE(client_->Busy());
+  EXPECT_EQ(LastWait(), "2 20") << "replicas, milliseconds";
+  ExpectExact();
+}
+
+TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
+  FakeServer server(&service_);
+  Answer(":1");
+  ClientConfig config;
+  config.keep_bytes = 2000;
+  config.deadline = 3;  // replicas are asked once a second at least
+  Connect(&server, config);
+  Status status;
+  for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              HasSubstr("at " + server.endpoint() + ": pushes are with 1 of 2 replicas, since"));
+  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
+  for (Key key = 1; key <= 8; ++key) ++expected_[key];
+  Answer(":2");
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
+// until a push is redirected: no reason to fail a step.
+TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+  FakeServer server(&service_);
+  Answer(
+      "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
+      "replica is configured to be writable (which is not the default) writes to replicas are just local.");
+  Connect(&server);
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  Answer("-LOADING Redis is loading the dataset in memory");
+  for (int i = 0; i < 10; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(Kept(), 20u * kPartitions);
+  Answer(":2");
+  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
+  EXPECT_EQ(Kept(), 0u);
+  ExpectExact();
+}
+
+TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
+  FakeServer server(&service_);
+  Answer("-NOPERM this user has no permissions to run the 'wait' command");
+  Connect(&server);
+  Status status;
+  for (int i = 0; i < 500000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
+  EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,96 @@
+// The bounds of the clock protocol (I1-I5, docs/concepts.md) with worker processes before real servers:
+// random schedules, small caches, and every read checked against what the others have published in shared
+// memory. The largest staleness that was seen is printed beside the bound.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/cpp/testing/redis/ps_fleet.h"
+
+namespace het::testing {
+namespace {
+
+class RedisBounds : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+
+  static PsWorkerConfig Config(uint32_t workers, int64_t pull, int64_t push, const std::string& policy,
+                               size_t capacity) {
+    PsWorkerConfig config;
+    config.workers = workers;
+    config.cache.pull_bound = pull;
+    config.cache.push_bound = push;
+    config.cache.policy = policy;
+    config.cache.capacity = capacity;
+    config.cache.write_back_rows = 3;
+    config.steps = Scaled(pull == 100 ? 1200 : 400);  // for ticks that get as far
+    if (push >= 100) config.flushes = 0.001;
+    return config;
+  }
+  static std::string Text(int64_t bound) { return bound == kUnbounded ? "unbounded" : std::to_string(bound); }
+
+  // Everything that must hold, and what was seen.
+  void Hold(PsWorkerConfig config, size_t shards) {
+    SCOPED_TRACE(Text(config.cache.pull_bound) + " " + Text(config.cache.push_bound));
+    std::unique_ptr<RedisShards>& servers = servers_[shards];
+    if (servers == nullptr) servers = std::make_unique<RedisShards>(shards);
+    for (size_t i = 0; i < shards; ++i) ASSERT_TRUE((*servers)[i].Command({"FLUSHALL"}).ok());
+    config.seed = ++seed_;
+    PsFleet fleet(config, servers.get());
+    fleet.Start();
+    while (fleet.Running() && fleet.ledger().errors == 0) fleet.CheckServer();
+    fleet.Finish();
+    fleet.CheckConserved();
+    std::printf(
+        "  %u workers, %zu server(s), pull %s, push %s, %s of %zu: largest staleness %ld, bound %s; largest "
+        "unapplied %ld; %lu rows read\n",
+        config.workers, shards, Text(config.cache.pull_bound).c_str(), Text(config.cache.push_bound).c_str(),
+        config.cache.policy.c_str(), config.cache.capacity, fleet.ledger().largest.load(),
+        Text(config.bound()).c_str(), fleet.ledger().unapplied.load(), fleet.ledger().reads.load());
+  }
+
+ private:
+  std::map<size_t, std::unique_ptr<RedisShards>> servers_;
+  uint64_t seed_ = 0;
+};
+
+TEST_F(RedisBounds, EveryBoundHolds) {
+  for (int64_t s : {int64_t{0}, int64_t{1}, int64_t{10}, int64_t{100}, kUnbounded}) {
+    Hold(Config(2, s, s, "lru", 5), 1);
+    Hold(Config(4, s, s, "lfu", 100), 1);
+    Hold(Config(3, s, s, "light_lfu", 9), 2);
+  }
+}
+
+TEST_F(RedisBounds, BoundsOfTheirOwnForPullAndPush) {
+  Hold(Config(3, 0, 10, "lru", 12), 1);
+  Hold(Config(3, 10, 0, "lru", 12), 2);
+  Hold(Config(2, 3, kUnbounded, "lru", 12), 1);
+  Hold(Config(2, kUnbounded, 3, "lru", 0), 1);
+}
+
+// What a wrong bound looks like, so that the checks above mean something.
+TEST_F(RedisBounds, AFalseBoundIsNoticed) {
+  struct Lie {
+    int64_t pull, push, told_pull, told_push;
+  };
+  for (const Lie& lie : {Lie{kUnbounded, kUnbounded, 10, 10}, Lie{30, 0, 3, 0}, Lie{0, 30, 0, 3}}) {
+    RedisShards servers(1);
+    PsWorkerConfig config = Config(2, lie.pull, lie.push, "lru", 100);
+    config.steps = 400;  // under a sanitizer too: it is seen when ticks get as far
+    config.told_pull = lie.told_pull;
+    config.told_push = lie.told_push;
+    PsFleet fleet(config, &servers);
+    fleet.Start();
+    fleet.Await([] { return false; });
+    EXPECT_GT(fleet.ledger().errors, 0);
+    const std::string error = fleet.ledger().FirstError();
+    EXPECT_TRUE(error.rfind("I1: ", 0) == 0 || error.rfind("I2: ", 0) == 0 || error.rfind("I3: ", 0) == 0)
+        << error;
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,271 @@
+// Tables at Redis into row files and back: other numbers of partitions, this process, workers with warm
+// caches, servers that refuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/ps/client/redis_store.h"
+#include "tests/cpp/testing/redis/redis_server.h"
+#include "tests/cpp/testing/redis/remote_worker.h"
+#include "tests/cpp/testing/stored_rows.h"
+#include "tests/cpp/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer,
+                  std::optional<TableLimits> limits = std::nullopt) {
+  TableSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.optimizer.name = optimizer;
+  spec.limits = limits;
+  return TableSchema::Create(spec).value();
+}
+
+class RedisCheckpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+    server_ = std::make_unique<RedisServer>();
+    ASSERT_TRUE(server_->up()) << server_->Log();
+  }
+  std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
+  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
+  // A namespace of so many partitions.
+  std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
+    server_->Command(
+        {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
+    auto store = het::RedisStore::Open(ParseServerAddress(Address()).value(), name, 10, nullptr);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::move(store.value());
+  }
+
+  std::unique_ptr<RedisServer> server_;
+  TempFolder folder_;
+};
+
+TEST_F(RedisCheckpoint, AnyShapeIntoAnyOther) {
+  const std::vector<Schema> schemas = {MakeSchema("a", 7, "adam"), MakeSchema("b \"ü\"/keys", 1, "sgd"),
+                                       MakeSchema("empty", 3, "adagrad")};
+  LocalService service(4, 5, [] { return 1000; });
+  LocalStore embedded(&service);
+  for (const Schema& schema : schemas) ASSERT_TRUE(embedded.CreateTable(schema).ok());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const auto key = static_cast<Key>(i % 3 == 0 ? random() : random() % 500);
+    const std::vector<float> row(schemas[i % 2]->row_floats(), static_cast<float>(i));
+    ASSERT_TRUE(embedded.Assign(*schemas[i % 2], Span<const Key>(&key, 1), row.data(), true).ok());
+  }
+  std::vector<StoredRows> wanted;
+  for (const Schema& schema : schemas) wanted.push_back(RowsOf(&embedded, *schema));
+
+  const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
+  std::vector<std::string> paths = Save(&embedded, In("embedded"), all);
+  for (const uint32_t partitions : {4, 2, 8}) {
+    const std::string name = std::to_string(partitions);
+    const auto store = Open(name, partitions, 31 * partitions);
+    ASSERT_EQ(store->partitions(), partitions);
+    for (const Schema& schema : schemas) ASSERT_TRUE(store->CreateTable(schema).ok());
+    const Key gone = 123456;
+    const std::vector<float> row(schemas[0]->row_floats(), 1);
+    ASSERT_TRUE(store->Assign(*schemas[0], Span<const Key>(&gone, 1), row.data(), true).ok());
+    const auto before = store->State(*schemas[0]).value();
+    for (const Schema& schema : schemas) Load(store.get(), paths, schema, 4321);
+    for (size_t t = 0; t < schemas.size(); ++t)
+      EXPECT_EQ(RowsOf(store.get(), *schemas[t], 1000), wanted[t]) << name;
+    const auto after = store->State(*schemas[0]).value();
+    EXPECT_EQ(after.clock_floor, 4321);
+    EXPECT_EQ(std::accumulate(after.rows.begin(), after.rows.end(), uint64_t{0}), wanted[0].size());
+    ASSERT_EQ(after.epochs.size(), partitions);
+    for (uint32_t p = 0; p < partitions; ++p) EXPECT_NE(after.epochs[p], before.epochs[p]);
+    paths = Save(store.get(), In(name), all);
+  }
+  LocalService back(16, 0);
+  LocalStore again(&back);
+  for (const Schema& schema : schemas) ASSERT_TRUE(again.CreateTable(schema).ok());
+  for (const Schema& schema : schemas) Load(&again, paths, schema);
+  for (size_t t = 0; t < schemas.size(); ++t) EXPECT_EQ(RowsOf(&again, *schemas[t]), wanted[t]);
+}
+
+TEST_F(RedisCheckpoint, IncrementsHoldWhatChanged) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 4, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const auto assign = [&](Key key, float value) {
+    const std::vector<float> row(schema->row_floats(), value);
+    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+  };
+  const auto remove = [&](std::vector<Key> keys) { ASSERT_TRUE(store->Remove(*schema, keys).ok()); };
+  for (Key key = 0; key < 100; ++key) assign(key, 1);
+  std::vector<std::string> chain = Save(store.get(), In("base"), {{schema}});
+  assign(5, 2);
+  assign(200, 2);
+  remove({7, 8});
+  assign(8, 3);  // came back
+  const auto paths = Save(store.get(), In("inc"), {{schema, true, chain}});
+  uint64_t rows = 0, removed = 0;
+  for (const std::string& path : paths) {
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok());
+    rows += file.value()->tables()[0].rows;
+    removed += file.value()->tables()[0].removed;
+  }
+  EXPECT_EQ(rows, 3u);
+  EXPECT_EQ(removed, 1u);
+  chain.insert(chain.end(), paths.begin(), paths.end());
+  const auto next = Open("y", 2, 10);
+  ASSERT_TRUE(next->CreateTable(schema).ok());
+  Load(next.get(), chain, schema);
+  EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(store.get(), *schema));
+}
+
+TEST_F(RedisCheckpoint, LimitsStay) {
+  TableLimits limits;
+  limits.max_rows = 5000;
+  const Schema schema = MakeSchema("a", 3, "adagrad", limits);
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const auto before = store->State(*schema).value().limits;
+  ASSERT_EQ(before.max_rows, 5000u);
+  const auto paths = Save(store.get(), In("x"), {{schema}});
+  Load(store.get(), paths, MakeSchema("a", 3, "adagrad"), 17);
+  const auto after = store->State(*schema).value();
+  EXPECT_TRUE(after.limits.Same(before));
+  EXPECT_EQ(after.limits.since, before.since);
+  EXPECT_EQ(after.clock_floor, 17);
+}
+
+// What a load leaves behind is what a restart finds: in the append-only file and at a replica alike.
+TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
+  server_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--appendonly", "yes"});
+  ASSERT_TRUE(server_->up());
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  StoredRows wanted;
+  TableState state;
+  const auto saved_epoch = [this](const RedisStore& of) {
+    return server_->Command({"HET.STAT", of.keys()[0], "TABLES"}).elements.at(0).elements.at(2).text;
+  };
+  std::string epoch;
+  {
+    const auto store = Open("x", 2, 9);
+    ASSERT_TRUE(store->CreateTable(schema).ok());
+    for (Key key = 0; key < 50; ++key) {
+      const std::vector<float> row(schema->row_floats(), 1);
+      ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+    }
+    const auto paths = Save(store.get(), In("x"), {{schema}});
+    Load(store.get(), paths, schema, 99);
+    wanted = RowsOf(store.get(), *schema);
+    state = store->State(*schema).value();
+    EXPECT_EQ(store->State(*schema).value().epochs, state.epochs);
+    epoch = saved_epoch(*store);
+  }
+  ASSERT_TRUE(server_->Restart()) << server_->Log();
+  const auto store = Open("x", 2, 9);
+  EXPECT_EQ(RowsOf(store.get(), *schema), wanted);
+  EXPECT_EQ(saved_epoch(*store), epoch);
+  for (size_t p = 0; p < 2; ++p) {
+    EXPECT_NE(store->State(*schema).value().epochs[p], state.epochs[p]) << "it may have lost updates";
+  }
+  EXPECT_EQ(store->State(*schema).value().clock_floor, 99);
+}
+
+TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
+  server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
+  ClientConfig config;
+  config.deadline = 20;
+  RemoteWorker loader(Address(), config, 50);
+  RemoteWorker other(Address(), config, 50);
+  ASSERT_TRUE(loader.ok() && other.ok());
+  for (int i = 0; i < 3; ++i) loader.Train({1, 2});
+  ASSERT_TRUE(loader.engine().Flush().ok());
+  SaveRequest save;
+  save.tables = {"t"};
+  save.partitions = {0, 1, 2, 3};
+  ASSERT_TRUE(loader.engine().SaveRows(In("rows"), save).ok());
+
+  for (int i = 0; i < 5; ++i) other.Train({2, 3});
+  ASSERT_TRUE(other.engine().Flush().ok());
+  loader.Train({1});
+  other.Train({1, 2});  // both hold something back
+  ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
+
+  ASSERT_TRUE(loader.engine().BeginLoad({"loader", 60}).ok());
+  EXPECT_EQ(loader.notices.With("1 updates that had not been sent were discarded").size(), 1u);
+  EXPECT_THAT(other.engine().BeginLoad({"another", 60}).message(), HasSubstr("loader loads since"));
+  ASSERT_TRUE(loader.engine().ClearForLoad("t").ok());
+  std::atomic<bool> seen{false};
+  std::thread reader([&] {  // waits until the load is whole
+    EXPECT_EQ(other.Value(1), 3);
+    seen.store(true);
+  });
+  LoadRequest load;
+  load.tables["t"] = {"t", true};
+  ASSERT_TRUE(loader.engine().LoadRows(In("rows"), load).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(seen.load());
+  ASSERT_TRUE(loader.engine().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
+  reader.join();
+  for (RemoteWorker* worker : {&loader, &other}) {
+    EXPECT_EQ(worker->Value(1), 3);
+    EXPECT_EQ(worker->Value(2), 3);
+    EXPECT_EQ(worker->Value(3), 0);
+  }
+  for (RemoteWorker* worker : {&loader, &other}) {
+    worker->Train({1, 3});
+    ASSERT_TRUE(worker->engine().Flush().ok());
+  }
+  EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
+  EXPECT_EQ(other.Counter("discarded_ticks"), 2u);
+  RemoteWorker fresh(Address(), config, 0);
+  EXPECT_EQ(fresh.Value(1), 5) << "everything since then, once";
+  EXPECT_EQ(fresh.Value(2), 3);
+  EXPECT_EQ(fresh.Value(3), 2);
+}
+
+TEST_F(RedisCheckpoint, RefusedAndEnded) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const auto other = Open("x", 2, 9);
+  ASSERT_TRUE(store->BeginLoad("first", 60).ok());
+  ASSERT_TRUE(store->BeginLoad("first", 60).ok()) << "renewed";
+  EXPECT_THAT(other->BeginLoad("second", 60).message(), HasSubstr("first loads since"));
+  EXPECT_FALSE(other->CommitLoad("second").ok());
+  EXPECT_TRUE(other->AbortLoad("second").ok()) << "it has none";
+  EXPECT_TRUE(store->CommitLoad("first").ok());
+  EXPECT_FALSE(store->CommitLoad("first").ok()) << "it is over";
+  // One partition is somebody else's: the others are let go again.
+  const std::string key = store->keys()[1];
+  ASSERT_TRUE(server_->Command({"HET.TABLE", key, "BEGIN", "third", "60"}).ok());
+  EXPECT_FALSE(store->BeginLoad("first", 60).ok());
+  ASSERT_TRUE(server_->Command({"HET.TABLE", key, "ABORT", "third"}).ok());
+  EXPECT_TRUE(other->BeginLoad("second", 60).ok());
+  EXPECT_TRUE(other->AbortLoad("second").ok());
+  // No room.
+  for (Key k = 0; k < 1000; ++k) {
+    const std::vector<float> row(schema->row_floats(), 1);
+    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&k, 1), row.data(), true).ok());
+  }
+  const auto paths = Save(store.get(), In("x"), {{schema}});
+  ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
+  const auto file = RowReader::Open(paths[0]);
+  ASSERT_TRUE(file.ok());
+  const Status full = LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.message();
+  // A table that nobody has.
+  EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
+}
+
+}  // namespace
+}  // namespace het::testing

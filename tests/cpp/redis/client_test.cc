@@ -1,0 +1,333 @@
+// The client and a real server: replicas that take over, pushes that move on between calls, and the
+// states in which a server refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cpp/testing/redis/redis_server.h"
+#include "tests/cpp/testing/redis/remote_worker.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RedisClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+  static std::string AddressOf(const RedisServer& server) { return "unix://" + server.dir() + "/socket"; }
+};
+
+// --- replicas
+
+// A server and its replica behind one address, which a promotion turns from the one to the other.
+class FailoverTest : public RedisClientTest {
+ protected:
+  void Start() {
+    const std::string port = std::to_string(RedisServer::FreePort());
+    master_ = std::make_unique<RedisServer>(
+        RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+    replica_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--replicaof", "127.0.0.1 " + port});
+    ASSERT_TRUE(replica_->Await("replication", "master_link_status:up")) << replica_->Log();
+    // The master counts it a moment later.
+    ASSERT_TRUE(master_->Await("replication", "state=online")) << master_->Log();
+    PointAt(*master_);
+  }
+  void PointAt(const RedisServer& server) {
+    std::filesystem::remove(link());
+    std::filesystem::create_symlink(server.dir() + "/socket", link());
+  }
+  std::string link() const { return replica_->dir() + "/address"; }
+  // 20 steps that the replica has, 30 that it has not, and 10 on the replica as the new master.
+  void LoseAndGoOn(RemoteWorker* worker) {
+    for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
+    ASSERT_EQ(CaughtUp(), 1);
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it hears nothing any more
+    for (int i = 0; i < 30; ++i) worker->Train({i % 5, 7});
+    master_->Kill();
+    PointAt(*replica_);
+    for (int i = 0; i < 10; ++i) worker->Train({i % 5, 7});
+    const Status flushed = worker->engine().Flush();
+    EXPECT_TRUE(flushed.ok()) << flushed.message();
+  }
+  // Waits until the replica has everything.
+  int64_t CaughtUp() {
+    master_->Command({"SET", "x", "1"});
+    return master_->Command({"WAIT", "1", "30000"}).integer;
+  }
+
+  std::unique_ptr<RedisServer> master_;
+  std::unique_ptr<RedisServer> replica_;
+};
+
+TEST_F(FailoverTest, ReplicatedLosesNothing) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  LoseAndGoOn(&worker);
+  EXPECT_EQ(worker.Value(7), 60);
+  for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), 12) << id;
+  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
+  EXPECT_GT(worker.Counter("repaired"), 0u);
+  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
+  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("were kept and are sent again"));
+}
+
+// Two servers change places and back, as for an upgrade. Nothing is lost, nobody restarts, and the first
+// one's partitions are those that they were.
+TEST_F(FailoverTest, ThereAndBackAgain) {
+  Start();
+  ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
+  const std::string address = link();
+  ClientConfig config;
+  config.deadline = 10;
+  RemoteWorker worker("unix://" + address, config);
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_EQ(CaughtUp(), 1);
+    const int64_t full = replica_->Info("stats", "sync_full");
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());
+    const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
+    ASSERT_TRUE(master_->Command({"REPLICAOF", "127.0.0.1", port}).ok());
+    ASSERT_TRUE(master_->Await("replication", "master_link_status:up")) << master_->Log();
+    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it goes on from where it was";
+    master_.swap(replica_);
+    ASSERT_TRUE(master_->Await("replication", "state=online"));
+    std::filesystem::remove(address);
+    std::filesystem::create_symlink(master_->dir() + "/socket", address);
+    replica_->Command({"CLIENT", "KILL", "TYPE", "normal"});
+    for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  }
+  const Status flushed = worker.engine().Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_EQ(worker.Value(7), 30);
+  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
+}
+
+TEST_F(FailoverTest, AppliedCountsAndReportsWhatIsLost) {
+  Start();
+  RemoteWorker worker("unix://" + link(), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  LoseAndGoOn(&worker);
+  EXPECT_EQ(worker.Value(7), 30);
+  EXPECT_GE(worker.Counter("lost_pushes"), 30u);
+  EXPECT_EQ(worker.Counter("repaired"), 0u);
+  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
+  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("are lost"));
+}
+
+TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  config.keep_bytes = 3000;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 100; ++i) worker.Train({1, 2, 3});
+  EXPECT_EQ(worker.Value(1), 100);
+  EXPECT_TRUE(worker.notices.With("").empty()) << worker.notices.With("")[0];
+}
+
+// It still counts as connected, and answers nothing: steps go on, and what they push is kept.
+TEST_F(FailoverTest, AReplicaThatHangsDoesNotHoldTrainingUp) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  kill(replica_->pid(), SIGSTOP);
+  for (int i = 0; i < 50; ++i) worker.Train({1, 2, 3});
+  EXPECT_EQ(worker.Value(1), 50);
+  kill(replica_->pid(), SIGCONT);
+  EXPECT_EQ(CaughtUp(), 1);
+}
+
+TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
+  RedisServer alone;
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker(AddressOf(alone), config);
+  ASSERT_TRUE(worker.ok());
+  ASSERT_EQ(worker.notices.With("has 0 replicas").size(), 1u);
+  ASSERT_TRUE(alone.Command({"ACL", "SETUSER", "w", "on", ">pw", "~*", "+@all", "-wait"}).ok());
+  const auto engine =
+      OpenRemoteEngine(ParseServerAddress("unix://w:pw@" + alone.dir() + "/socket").value(), "", 1, config);
+  EXPECT_EQ(engine.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(engine.status().message(), HasSubstr("grant the user +wait"));
+}
+
+// --- between calls
+
+TEST_F(RedisClientTest, RefusedPushesAreSentAgainWithoutACall) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
+  ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
+  worker.Train({4, 5, 6});  // a push that nobody waits for, and that is refused
+  EXPECT_EQ(server.Info("het", "het_rows"), 3);
+  ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "0"}).ok());
+  EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; })) << "no call was made";
+}
+
+TEST_F(RedisClientTest, ARestartInBetweenNeedsNoCallEither) {
+  RedisServer server({"--appendonly", "yes", "--appendfsync", "always"});
+  RemoteWorker worker(AddressOf(server), ClientConfig(), 1000000, 0);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
+  kill(server.pid(), SIGSTOP);
+  std::thread trainer([&] { worker.Train({4, 5, 6}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(server.Restart());
+  trainer.join();
+  EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; }));
+  EXPECT_EQ(worker.Value(4), 1);
+}
+
+TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), 3, 4);
+  ASSERT_TRUE(worker.ok());
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop{false};
+  threads.emplace_back([&] {
+    while (!stop.load()) static_cast<void>(worker.engine().Stats("t"));
+  });
+  threads.emplace_back([&] {
+    while (!stop.load()) {
+      EXPECT_TRUE(worker.engine().Flush().ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(7));
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    worker.Train({i % 10, 77});
+    if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(12));
+  }
+  stop.store(true);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(worker.Value(77), 100);
+}
+
+// --- refusals
+
+// What a server is told before a step, so that it refuses, and what makes it go on.
+struct Refusal {
+  const char* name;
+  std::vector<RedisServer::Arguments> begin;
+  std::vector<RedisServer::Arguments> end;
+  const char* reason;
+};
+
+class Refusals : public RedisClientTest, public ::testing::WithParamInterface<Refusal> {};
+
+TEST_P(Refusals, NothingIsLostOrDoubled) {
+  const Refusal& refusal = GetParam();
+  const bool cluster = std::string(refusal.name) == "CLUSTERDOWN";
+  RedisServer::Arguments settings = {"--enable-protected-configs", "yes"};
+  if (cluster) {
+    settings = {"--port",
+                std::to_string(RedisServer::FreePort()),
+                "--bind",
+                "127.0.0.1",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                std::to_string(RedisServer::FreePort())};
+  }
+  RedisServer server(settings);
+  ASSERT_TRUE(server.up()) << server.Log();
+  if (cluster) {
+    ASSERT_TRUE(server.Command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).ok());
+    ASSERT_TRUE(Eventually([&] {
+      return server.Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
+    }));
+  }
+  const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : AddressOf(server);
+  ClientConfig config;
+  config.deadline = 2;
+  RemoteWorker worker(address, config);
+  ASSERT_TRUE(worker.ok());
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
+  worker.Train(ids);
+
+  const std::string elsewhere = server.dir() + "/gone";
+  auto tell = [&](const std::vector<RedisServer::Arguments>& commands) {
+    for (RedisServer::Arguments words : commands) {
+      if (words[0] == "mkdir") {
+        std::filesystem::create_directory(elsewhere);
+        continue;
+      }
+      if (words[0] == "rmdir") {
+        std::filesystem::remove(elsewhere);
+        continue;
+      }
+      for (std::string& word : words) {
+        if (word == "ELSEWHERE") word = elsewhere;
+        if (word == "HOME") word = server.dir();
+      }
+      const RedisReply reply = server.Command(words);
+      ASSERT_FALSE(reply.error()) << words[0] << " " << words[1] << ": " << reply.text;
+    }
+  };
+  tell(refusal.begin);
+  if (std::string(refusal.name) == "MISCONF") {
+    ASSERT_TRUE(server.Await("persistence", "rdb_last_bgsave_status:err"));
+  }
+  std::vector<int64_t> more;
+  for (int64_t id = 100; id < 300; ++id) more.push_back(id);
+  // While it refuses, the step says why and whose fault it is...
+  Status status;
+  for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
+  EXPECT_THAT(status.message(), HasSubstr(refusal.reason));
+  EXPECT_THAT(status.message(), HasSubstr("partitions "));
+  const bool made = status.message().find("a push waited") == 0;
+  tell(refusal.end);
+  // ...and what it made arrives, once.
+  ASSERT_TRUE(Eventually([&] { return worker.engine().Flush().ok(); }));
+  worker.Train(more);
+  ASSERT_TRUE(worker.engine().Flush().ok());
+  EXPECT_EQ(worker.Value(50), 1);
+  EXPECT_EQ(worker.Value(150), made ? 3 : 2);
+  EXPECT_EQ(worker.Value(250), made ? 2 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, Refusals,
+                         ::testing::Values(Refusal{"OOM",
+                                                   {{"CONFIG", "SET", "maxmemory", "1mb"}},
+                                                   {{"CONFIG", "SET", "maxmemory", "0"}},
+                                                   "the store is out of memory"},
+                                           Refusal{"MISCONF",
+                                                   {{"mkdir"},
+                                                    {"CONFIG", "SET", "dir", "ELSEWHERE"},
+                                                    {"rmdir"},
+                                                    {"CONFIG", "SET", "save", "3600 1"},
+                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"},
+                                                    {"BGSAVE"}},
+                                                   {{"CONFIG", "SET", "dir", "HOME"},
+                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"}},
+                                                   "MISCONF"},
+                                           Refusal{"NOREPLICAS",
+                                                   {{"CONFIG", "SET", "min-replicas-to-write", "1"}},
+                                                   {{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+                                                   "NOREPLICAS"},
+                                           Refusal{"CLUSTERDOWN",
+                                                   {{"CLUSTER", "DELSLOTS", "0"}},
+                                                   {{"CLUSTER", "ADDSLOTS", "0"}},
+                                                   "CLUSTERDOWN"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace het::testing

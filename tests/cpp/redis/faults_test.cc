@@ -1,0 +1,270 @@
+// Worker processes go on training while servers are killed, stopped, filled, replaced and resharded, and
+// while one of them dies: no update is lost, none is applied twice, and where nothing was lost in between the
+// bounds hold all the time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cpp/testing/redis/ps_fleet.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RedisFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+
+  static PsWorkerConfig Config(uint32_t workers, int64_t bound) {
+    PsWorkerConfig config;
+    config.workers = workers;
+    config.cache.pull_bound = bound;
+    config.cache.push_bound = bound;
+    config.cache.capacity = 9;
+    config.cache.write_back_rows = 3;
+    config.client.max_backoff = 0.1;
+    config.client.deadline = 30;
+    config.steps = 0;
+    return config;
+  }
+  static RedisServer::Arguments WritesThrough() { return {"--appendonly", "yes", "--appendfsync", "always"}; }
+  static uint64_t Resends(PsFleet* fleet) { return fleet->ledger().Sum(&Ledger::Worker::resends); }
+  static uint64_t Pushes(PsFleet* fleet) { return fleet->ledger().Sum(&Ledger::Worker::pushes); }
+  static void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+};
+
+TEST_F(RedisFaults, EightKillsInFifteenHundredPushes) {
+  RedisShards servers(1, WritesThrough());
+  PsFleet fleet(Config(2, 2), &servers);
+  fleet.Start();
+  for (int kills = 0; kills < 8; ++kills) {
+    fleet.AwaitPushes(190);
+    ASSERT_TRUE(servers[0].Restart()) << servers[0].Log();
+  }
+  fleet.AwaitPushes(60);
+  fleet.CheckServer();
+  fleet.Finish();
+  fleet.CheckConserved();
+  EXPECT_GE(Pushes(&fleet), 1500u);
+  EXPECT_GT(Resends(&fleet), 0u);
+  std::printf("  %lu pushes, 8 kills, %lu sent again\n", Pushes(&fleet), Resends(&fleet));
+}
+
+// The server refuses in the middle of the pipeline, each time for another reason, and then no more.
+TEST_F(RedisFaults, RefusalsInMidPipeline) {
+  RedisServer::Arguments settings = WritesThrough();
+  for (const char* word : {"--key-load-delay", "600"}) settings.push_back(word);  // microseconds
+  RedisShards servers(1, settings);
+  RedisServer& server = servers[0];
+  PsFleet fleet(Config(2, 2), &servers);
+  fleet.Start();
+  const auto refusals = [&](const std::string& error) -> int64_t {
+    const std::string text = server.Command({"INFO", "errorstats"}).text;
+    const std::string field = "errorstat_" + error + ":count=";
+    const size_t at = text.find(field);
+    return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + field.size());
+  };
+  const auto refused = [&](const std::string& error) {
+    const int64_t before = refusals(error);
+    fleet.Await([&] { return refusals(error) >= before + 6; });
+    EXPECT_GE(refusals(error), 6) << error;
+  };
+  for (int i = 0; i < 3; ++i) {
+    fleet.AwaitPushes(100);
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
+    refused("OOM");
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", "maxmemory", "0"}).ok());
+
+    fleet.AwaitPushes(100);
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
+    refused("NOREPLICAS");
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "0"}).ok());
+  }
+  // A snapshot that cannot be written: its name is taken by a directory.
+  const std::string snapshot = server.dir() + "/dump.rdb";
+  ASSERT_TRUE(server.Command({"CONFIG", "SET", "save", "3600 1000000"}).ok());
+  std::filesystem::create_directory(snapshot);
+  server.Command({"BGSAVE"});
+  refused("MISCONF");
+  std::filesystem::remove(snapshot);
+  server.Command({"BGSAVE"});
+  ASSERT_TRUE(server.Await("persistence", "rdb_last_bgsave_status:ok"));
+
+  fleet.AwaitPushes(600);
+  ASSERT_TRUE(server.Restart()) << server.Log();  // it answers LOADING for a second
+  const std::string calls = server.Command({"INFO", "commandstats"}).text;
+  EXPECT_THAT(calls, ::testing::ContainsRegex("cmdstat_het\\.(step|read):[^\n]*rejected_calls=[1-9]"));
+
+  fleet.AwaitPushes(100);
+  fleet.CheckServer();
+  fleet.Finish();
+  fleet.CheckConserved();
+}
+
+// One of two servers stands still for longer than every time-out: requests are sent again on other
+// connections while their first bytes still wait in the stopped server's socket.
+TEST_F(RedisFaults, AStoppedServer) {
+  RedisShards servers(2);
+  PsWorkerConfig config = Config(2, 2);
+  config.client.request_timeout = 1;
+  PsFleet fleet(config, &servers);
+  fleet.Start();
+  fleet.AwaitPushes(200);
+  const uint64_t before = Pushes(&fleet);
+  kill(servers[1].pid(), SIGSTOP);
+  Sleep(6);
+  EXPECT_LE(Pushes(&fleet), before + 100) << "training stalls";
+  kill(servers[1].pid(), SIGCONT);
+  fleet.AwaitPushes(400);
+  EXPECT_GE(fleet.ledger().workers[0].notices, 1u);
+  EXPECT_GE(fleet.ledger().workers[1].notices, 1u);
+  const std::string notice = fleet.ledger().notice;
+  EXPECT_THAT(notice, HasSubstr(" waited for 5 s; partition"));
+  EXPECT_THAT(notice, HasSubstr("it is tried again until "));
+  fleet.CheckServer();
+  fleet.Finish();
+  fleet.CheckConserved();
+}
+
+TEST_F(RedisFaults, AKilledWorkerLosesItsUnsentTicksAtMost) {
+  for (int64_t bound : {0, 5}) {
+    RedisShards servers(2);
+    PsFleet fleet(Config(3, bound), &servers);
+    fleet.Start();
+    fleet.AwaitPushes(200);
+    fleet.KillWorker(1);
+    const uint64_t others = fleet.ledger().workers[0].steps + fleet.ledger().workers[2].steps;
+    fleet.AwaitPushes(300);
+    EXPECT_GT(fleet.ledger().workers[0].steps + fleet.ledger().workers[2].steps, others + 10);
+    fleet.CheckServer();
+    fleet.Finish();
+    fleet.CheckConserved(/*dead=*/1);
+  }
+}
+
+TEST_F(RedisFaults, PartitionsMoveUnderSeveralWorkers) {
+  RedisShards servers(2);
+  PsFleet fleet(Config(3, 3), &servers);
+  fleet.Start();
+  for (int round = 0; round < 3; ++round) {
+    for (size_t p = 0; p < kFleetPartitions; ++p) {
+      const size_t from = (p >= kFleetPartitions / 2) == (round % 2 == 0) ? 1 : 0;
+      fleet.AwaitPushes(20);
+      servers.Move(fleet.partition_keys()[p], from, 1 - from);
+      fleet.CheckServer();
+    }
+  }
+  fleet.AwaitPushes(100);
+  fleet.Finish();
+  fleet.CheckConserved();
+}
+
+// Masters are killed and their replicas take over. The pair is the servers 0 and `shards`.
+class RedisFailover : public RedisFaults {
+ protected:
+  enum Replica { kFollows, kIsCutOff };
+
+  // Until the replica has what the master has now: the partitions, for one, without which nobody takes over.
+  static void AwaitReplica(RedisServer* master, RedisServer* replica) {
+    ASSERT_TRUE(replica->Await("replication", "master_link_status:up")) << replica->Log();
+    const int64_t until = master->Info("replication", "master_repl_offset");
+    for (int tries = 0; replica->Info("replication", "master_repl_offset") < until; ++tries) {
+      ASSERT_LT(tries, 3000) << "the replica does not follow";
+      Sleep(0.01);
+    }
+  }
+  // kIsCutOff: the replica has lost its master before, so it lacks what was acknowledged since.
+  static void FailOver(PsFleet* fleet, RedisServer* master, RedisServer* replica, Replica state) {
+    if (state == kIsCutOff) {
+      AwaitReplica(master, replica);
+      // It cannot come back: the master has no password.
+      ASSERT_TRUE(replica->Command({"CONFIG", "SET", "masterauth", "wrong"}).ok());
+      master->Command({"CLIENT", "KILL", "TYPE", "replica"});
+      fleet->AwaitPushes(60);
+    }
+    master->Kill();
+    ASSERT_TRUE(replica->Command({"CLUSTER", "FAILOVER", "TAKEOVER"}).ok());
+    ASSERT_TRUE(replica->Await("replication", "role:master"));
+    ASSERT_TRUE(replica->Command({"CONFIG", "SET", "masterauth", ""}).ok());
+    fleet->AwaitPushes(60);
+    ASSERT_TRUE(master->Start()) << master->Log();
+    ASSERT_TRUE(master->Await("replication", "master_link_status:up")) << master->Log();
+  }
+  static void Run(PsFleet* fleet, RedisShards* servers, size_t shards, Replica state) {
+    fleet->Start();
+    for (size_t round = 0; round < 3; ++round) {
+      fleet->AwaitPushes(150);
+      RedisServer* pair[] = {&(*servers)[0], &(*servers)[shards]};
+      FailOver(fleet, pair[round % 2], pair[1 - round % 2], state);
+    }
+    fleet->AwaitPushes(100);
+    fleet->Finish();
+  }
+  static PsWorkerConfig Keeping(Durability durability) {
+    PsWorkerConfig config = Config(2, 2);
+    config.losses = PsWorkerConfig::kRepaired;
+    config.client.durability = durability;
+    return config;
+  }
+};
+
+TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
+  const std::pair<Durability, Replica> cases[] = {{Durability::kReplicated, kFollows},
+                                                  {Durability::kReplicated, kIsCutOff},
+                                                  {Durability::kCheckpoint, kIsCutOff}};
+  for (const auto& [durability, state] : cases) {
+    SCOPED_TRACE(::testing::PrintToString(static_cast<int>(durability)) +
+                 (state == kFollows ? " follows" : ""));
+    RedisShards servers(2, WritesThrough(), /*replicas=*/2);
+    PsFleet fleet(Keeping(durability), &servers);
+    Run(&fleet, &servers, 2, state);
+    fleet.CheckConserved();
+    EXPECT_EQ(fleet.ledger().Sum(&Ledger::Worker::lost), 0u);
+    // What a replica that follows lacks may be nothing.
+    if (state == kIsCutOff) {
+      EXPECT_GT(Resends(&fleet), 0u);
+    }
+  }
+}
+
+TEST_F(RedisFailover, OneShardAndItsReplica) {
+  RedisShards servers(1, WritesThrough(), /*replicas=*/1);
+  PsFleet fleet(Keeping(Durability::kReplicated), &servers);
+  Run(&fleet, &servers, 1, kIsCutOff);
+  fleet.CheckConserved();
+}
+
+// Who took over is known from the cluster's own map.
+TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
+  RedisShards servers(1, WritesThrough(), /*replicas=*/1);
+  PsWorkerConfig config = Keeping(Durability::kReplicated);
+  config.address = servers.AddressOf(0);
+  PsFleet fleet(config, &servers);
+  Run(&fleet, &servers, 1, kIsCutOff);
+  fleet.CheckConserved();
+}
+
+TEST_F(RedisFailover, FramesThatAreNotKeptAreCountedAsLost) {
+  RedisShards servers(2, WritesThrough(), /*replicas=*/2);
+  PsWorkerConfig config = Config(2, 2);
+  config.losses = PsWorkerConfig::kLost;
+  PsFleet fleet(config, &servers);
+  Run(&fleet, &servers, 2, kIsCutOff);
+  int64_t ticks = 0;
+  fleet.CheckNothingDoubled(&ticks);
+  const uint64_t pushes = fleet.ledger().Sum(&Ledger::Worker::lost);
+  EXPECT_GT(ticks, 0);
+  EXPECT_GT(pushes, 0u);
+  std::printf("  3 failovers lost %ld ticks in %lu pushes\n", ticks, pushes);
+}
+
+}  // namespace
+}  // namespace het::testing

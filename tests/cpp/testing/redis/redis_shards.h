@@ -1,0 +1,42 @@
+// Servers of a parameter server, for one test: one alone, or a cluster whose slots they share evenly.
+#ifndef HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
+#define HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/ps/client/cluster.h"
+#include "het_tf/ps/keyspace.h"
+#include "tests/cpp/testing/redis/redis_server.h"
+
+namespace het::testing {
+
+class RedisShards {
+ public:
+  // `settings` go to every server. With one shard and no replica there is no cluster.
+  explicit RedisShards(size_t shards, const RedisServer::Arguments& settings = {}, size_t replicas = 0);
+
+  size_t size() const { return servers_.size(); }
+  RedisServer& operator[](size_t i) { return *servers_[i]; }
+  // Of the first server and the last.
+  ServerAddress address() const;
+  ServerAddress AddressOf(size_t i) const { return ParseServerAddress("redis://" + Endpoint(i)).value(); }
+  void AwaitCluster(size_t i);
+  // Which server says that it has the slots of `key`, or size().
+  size_t OwnerOf(const std::string& key);
+  // Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
+  void Move(const std::string& key, size_t from, size_t to);
+
+ private:
+  void Expect(size_t i, const RedisServer::Arguments& command);
+  std::string Endpoint(size_t i) const { return "127.0.0.1:" + std::to_string(ports_[i]); }
+  std::string Id(size_t i) { return servers_[i]->Command({"CLUSTER", "MYID"}).text; }
+
+  std::vector<std::unique_ptr<RedisServer>> servers_;
+  std::vector<int> ports_, buses_;
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_

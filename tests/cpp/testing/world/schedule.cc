@@ -1,0 +1,154 @@
+#include "tests/cpp/testing/world/schedule.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace het::testing {
+
+WorldConfig RandomConfig(uint64_t seed) {
+  Random r(seed * 31 + 7);
+  WorldConfig c;
+  c.seed = seed;
+  c.partitions = r.Pick<uint32_t>({1, 3, 4});
+  c.shards = r.Pick<uint32_t>({0, 1, 2});
+  if (c.shards > c.partitions) c.shards = 0;
+  c.tables = r.Pick<uint32_t>({1, 1, 2, 3});
+  c.cache.policy = r.Pick<std::string>({"lru", "lfu", "light_lfu"});
+  c.cache.capacity = r.Pick<size_t>({0, 1, 3, 8, 1000});
+  c.cache.admit_after = r.Pick<uint32_t>({1, 2});
+  c.cache.pull_bound = kBounds[r.Below(5)];
+  c.cache.push_bound = r.Chance(0.5) ? c.cache.pull_bound : kBounds[r.Below(5)];
+  c.cache.write_back_rows = r.Pick<size_t>({0, 2, 1000});
+  c.cache.checks = r.Chance(0.5) ? "told" : "asked";
+  c.most_held = r.Pick<size_t>({3, 12, 1000, 1000});
+  return c;
+}
+
+Schedule::Schedule(const WorldConfig& config, bool failovers)
+    : world_(config), failovers_(failovers), open_(config.workers), coming_(config.workers) {}
+
+Schedule::~Schedule() = default;
+
+std::string Schedule::Run(int steps) {
+  for (int i = 0; i < steps && world_.errors().empty() && error_.empty(); ++i) {
+    OneStep();
+    world_.CheckConservation();
+  }
+  if (world_.errors().empty() && error_.empty()) {
+    Expect(world_.Drain());
+    world_.CheckConservation();
+    if (!Lost()) world_.CheckDrained();
+  }
+  if (!error_.empty()) return error_ + "\n  in a world of " + world_.config().ToString();
+  return world_.FirstError();
+}
+
+void Schedule::Expect(const Status& status) {
+  if (!status.ok() && error_.empty()) error_ = status.message();
+}
+
+std::vector<std::vector<Key>> Schedule::Keys(size_t w) {
+  Random& r = world_.random();
+  if (!coming_[w].empty() && r.Chance(0.8)) {
+    std::vector<std::vector<Key>> keys = std::move(coming_[w].front());
+    coming_[w].pop_front();
+    return keys;
+  }
+  return NewKeys();
+}
+
+std::vector<std::vector<Key>> Schedule::NewKeys() {
+  Random& r = world_.random();
+  std::vector<std::vector<Key>> keys(world_.config().tables);
+  for (auto& of_table : keys) {
+    for (uint64_t n = r.Below(7); n > 0; --n) of_table.push_back(r.Between(-2, 9));
+  }
+  return keys;
+}
+
+void Schedule::Prefetch(size_t w) {
+  Random& r = world_.random();
+  const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+  if (r.Chance(0.3)) world_.transport(w).HoldRepliesFor(p, r.Unit());
+  coming_[w].push_back(NewKeys());
+  world_.Prefetch(w, coming_[w].back());
+  if (r.Chance(0.1)) coming_[w].pop_front();  // its lookup never comes
+}
+
+void Schedule::Overlap(size_t w) {
+  Random& r = world_.random();
+  Client& client = world_.client(w);
+  struct Flight {
+    std::unique_ptr<TestStep> step;
+    std::unique_ptr<ReadOp> op;
+  };
+  std::vector<Flight> flights;
+  for (uint64_t n = 1 + r.Below(3); n > 0; --n) {
+    Flight flight{world_.NewStep(Keys(w)), nullptr};
+    flight.op = world_.BeginRead(w, flight.step.get(), r.Chance(0.7));
+    if (r.Chance(0.7)) client.Progress(0);
+    flights.push_back(std::move(flight));
+    if (r.Chance(0.3)) {
+      const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+      world_.transport(w).HoldRepliesFor(p, r.Unit());
+    }
+    for (uint64_t writes = r.Below(3); writes > 0 && !open_[w].empty(); --writes) {
+      Expect(world_.Write(w, open_[w].back().get()));
+      open_[w].pop_back();
+    }
+  }
+  for (Flight& flight : flights) {
+    for (int i = 0; i < 10000 && !flight.op->done(); ++i) client.Progress(0.05);
+    Expect(world_.FinishRead(w, flight.op.get(), flight.step.get()));
+    if (flight.step->token != 0) open_[w].push_back(std::move(flight.step));
+  }
+}
+
+void Schedule::OneStep() {
+  Random& r = world_.random();
+  const size_t w = r.Below(open_.size());
+  auto& open = open_[w];
+  if (world_.config().prefetch && r.Chance(0.3)) return Prefetch(w);
+  const uint64_t what = r.Below(21);
+  if (what < 8) {  // a whole step
+    auto step = world_.NewStep(Keys(w));
+    const Status read = world_.Read(w, step.get());
+    Expect(read);
+    if (read.ok()) Expect(world_.Write(w, step.get()));
+  } else if (what < 12) {  // a lookup whose gradient comes later, or never
+    auto step = world_.NewStep(Keys(w));
+    Expect(world_.Read(w, step.get()));
+    open.push_back(std::move(step));
+    if (open.size() > 12) open.pop_front();
+  } else if (what < 16 && !open.empty()) {
+    const size_t which = r.Below(open.size());
+    Expect(world_.Write(w, open[which].get()));
+    open.erase(open.begin() + static_cast<ptrdiff_t>(which));
+  } else if (what < 17) {
+    auto step = world_.NewStep(Keys(w));
+    Expect(world_.Read(w, step.get(), false));
+  } else if (what < 18) {
+    Expect(world_.Flush(w));
+  } else if (what < 19) {
+    Overlap(w);
+  } else if (failovers_) {
+    const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+    const uint64_t fate = r.Below(4);
+    const ClientConfig& client = world_.config().client;
+    if (client.durability == Durability::kReplicated && fate != 1 && fate != 2) {
+      if (fate == 3) return world_.Promote(p);
+      // With little room for frames that are kept, a write would wait for the replica.
+      world_.replica_stands_still = !world_.replica_stands_still && client.keep_bytes > 2000;
+      return;
+    }
+    if (fate == 0) snapshots_[p] = world_.Snapshot(p);
+    if (fate == 1) world_.Restart(p, world_.Snapshot(p));
+    if (fate == 2) world_.Restart(p, world_.Snapshot(p), false);
+    if (fate == 3 && snapshots_.count(p) != 0) world_.Failover(p, snapshots_[p]);
+  }
+}
+
+}  // namespace het::testing

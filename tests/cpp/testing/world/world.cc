@@ -1,0 +1,230 @@
+// Steps, the fate of the store, and what it holds. What the oracle makes of them: world_checks.cc.
+#include "tests/cpp/testing/world/world.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace het::testing {
+
+World::World(const WorldConfig& config)
+    : config_(config),
+      service_(config.partitions, config.seed * 7919, [this] { return now; }),
+      random_(config.seed) {
+  const uint32_t dim = config.dim == 0 ? config.workers + 1 : config.dim;
+  for (uint32_t t = 0; t < config.tables; ++t) {
+    TableSpec spec;
+    spec.name = "table" + std::to_string(t);
+    spec.dim = dim + t;
+    spec.optimizer.name = config.optimizer;
+    spec.initializer = {"constant", kInitial, 0};
+    spec.limits = config.limits;
+    schemas_.push_back(TableSchema::Create(spec).value());
+    Require(service_.CreateTable(schemas_.back()));
+  }
+  for (uint32_t p = 0; p < config.partitions; ++p) {
+    replica_[p] = Snapshot(p);
+    LimitHoldings(p);
+  }
+  for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
+}
+
+World::~World() = default;
+
+std::unique_ptr<TestStep> World::NewStep(const std::vector<std::vector<Key>>& keys_of_tables) {
+  auto step = std::make_unique<TestStep>();
+  for (size_t t = 0; t < keys_of_tables.size(); ++t)
+    step->Add(*schemas_[t], service_.id(0), keys_of_tables[t]);
+  return step;
+}
+
+Status World::Read(size_t w, TestStep* step, bool training) {
+  step->token = training ? NewToken() : 0;
+  BeginAhead(w, step);
+  const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
+                                             : client(w).Read(step->MakeRead(), step->token);
+  if (status.ok()) FinishAhead(w, *step);
+  if (status.ok()) CheckRead(w, step);
+  return status;
+}
+
+void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables) {
+  ahead_.resize(config_.workers);
+  ahead_[w].push_back({NewStep(keys_of_tables), 0});
+  TestStep* const step = ahead_[w].back().step.get();
+  NoteBegin(step);
+  client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
+}
+
+std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
+  step->token = training ? NewToken() : 0;
+  BeginAhead(w, step);
+  if (step->begin.empty()) NoteBegin(step);
+  return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
+                              : client(w).BeginRead(step->MakeRead(), step->token);
+}
+
+Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
+  const Status status = device(w) != nullptr ? device(w)->FinishRead(op) : client(w).FinishRead(op);
+  if (status.ok()) FinishAhead(w, *step);
+  if (status.ok()) CheckRead(w, step);
+  return status;
+}
+
+Status World::Write(size_t w, TestStep* step) {
+  std::map<TableKey, std::vector<float>> gradients;
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      float* g = p.sums.data() + u * p.dim;
+      for (uint32_t i = 0; i < p.dim; ++i) {
+        g[i] = static_cast<float>(random_.Between(-3, 3)) * (counting() ? 1.0f : 0.25f);
+        if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
+      }
+      if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
+    }
+  }
+  const uint64_t before = Ticks(w);
+  CachedWrite* write = step->MakeWrite(learning_rate());
+  const Status status = device(w) != nullptr ? device(w)->Write(write, step->token)
+                                             : client(w).Write(write, step->token, nullptr);
+  if (!status.ok()) blocked_ = true;
+  if (Ticks(w) != before) {
+    for (auto& [key, g] : gradients) Issue(w, key, g);
+  }
+  if (status.ok()) CheckWrite(w, step);
+  return status;
+}
+
+Status World::Flush(size_t w) {
+  const Status status = device(w) != nullptr ? device(w)->Flush() : client(w).Flush();
+  if (!status.ok()) return status;
+  for (auto& [key, issued] : issued_) {
+    if (UnappliedTicks(w, key) != 0) Error("unapplied ticks after a flush", w, key);
+  }
+  return status;
+}
+
+Bytes World::Snapshot(uint32_t p) {
+  Bytes bytes;
+  service_.WithPartition(p, [&](Partition& partition) { partition.Serialize(&bytes); });
+  return bytes;
+}
+
+void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
+  Require(service_.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())));
+  LimitHoldings(p);
+  if (!close) return;
+  for (auto& worker : workers_) worker.transport->PartitionMoved(p);
+}
+
+void World::Failover(uint32_t p, const Bytes& older) {
+  lossy_ = true;
+  Restart(p, older);
+}
+
+Status World::Drain() {
+  for (size_t w = 0; w < workers_.size(); ++w) transport(w).faults = Faults::None();
+  for (int round = 0; round < 2; ++round) {
+    for (size_t w = 0; w < workers_.size(); ++w) {
+      std::vector<std::vector<Key>> all(schemas_.size());
+      for (auto& [key, issued] : issued_) {
+        for (size_t t = 0; t < schemas_.size(); ++t) {
+          if (schemas_[t]->id() == key.first) all[t].push_back(key.second);
+        }
+      }
+      for (size_t t = 0; t < all.size(); ++t) {
+        for (Key key = 1000000; key < 1000000 + 8 * service_.partitions(); ++key) all[t].push_back(key);
+      }
+      std::unique_ptr<TestStep> step = NewStep(all);
+      HET_RETURN_IF_ERROR(Read(w, step.get(), false));
+      HET_RETURN_IF_ERROR(Flush(w));
+    }
+  }
+  return Status();
+}
+
+uint64_t World::UnappliedTicks(size_t w, const TableKey& key) {
+  return device(w) != nullptr ? device(w)->UnappliedTicks(key.first, key.second)
+                              : client(w).UnappliedTicks(key.first, key.second);
+}
+
+template <typename Fn>
+void World::OnServer(const TableKey& key, Fn fn) {
+  const uint64_t hash = HashKey(key.second, service_.hash_seed());
+  service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& p) {
+    const Shard* shard = p.Find(key.first);
+    const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key.second, hash);
+    if (row != kNoRow) fn(shard->rows(), row);
+  });
+}
+
+int64_t World::ServerClock(const TableKey& key) {
+  Clock clock = 0;
+  OnServer(key, [&](const RowStore& rows, uint32_t row) { clock = rows.meta(row).clock; });
+  return clock;
+}
+
+std::vector<float> World::ServerRow(const TableKey& key) {
+  const TableSchema& schema = *SchemaOf(key.first);
+  std::vector<float> copy(schema.row_floats());
+  schema.InitRow(key.second, copy.data());
+  OnServer(key, [&](const RowStore& rows, uint32_t row) {
+    copy.assign(rows.data(row), rows.data(row) + rows.row_floats());
+  });
+  return copy;
+}
+
+uint64_t World::Sum(uint64_t Counters::*counter) {
+  uint64_t sum = 0;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    for (const Schema& schema : schemas_) sum += client(w).Stats(schema->id()).*counter;
+  }
+  return sum;
+}
+
+void World::Require(const Status& status) {
+  if (!status.ok()) std::abort();
+}
+
+void World::LimitHoldings(uint32_t p) {
+  service_.WithPartition(p, [&](Partition& partition) { partition.holdings().set_limit(config_.most_held); });
+}
+
+void World::AddWorker() {
+  Worker worker;
+  worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
+  worker.transport->faults = config_.faults;
+  worker.transport->replicate = [this](uint32_t p) {
+    if (replica_stands_still) return false;
+    replica_[p] = Snapshot(p);
+    return true;
+  };
+  worker.client = std::make_unique<Client>(worker.transport.get(), config_.client);
+  if (workers_.size() < config_.devices) {
+    worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
+  }
+  CacheConfig cache = config_.cache;
+  if (worker.device != nullptr) cache.checks = "asked";
+  for (const Schema& schema : schemas_) {
+    Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)
+                                     : worker.client->AddTable(schema, cache));
+  }
+  workers_.push_back(std::move(worker));
+}
+
+uint64_t World::Ticks(size_t w) {
+  uint64_t ticks = 0;
+  for (const Schema& schema : schemas_) ticks += client(w).Stats(schema->id()).ticks;
+  return ticks;
+}
+
+const Schema& World::SchemaOf(uint64_t id) const {
+  for (const Schema& schema : schemas_) {
+    if (schema->id() == id) return schema;
+  }
+  std::abort();
+}
+
+}  // namespace het::testing

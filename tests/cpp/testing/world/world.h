@@ -1,0 +1,146 @@
+// A small world for protocol tests: a store, workers with caches behind faulty networks, and an oracle that
+// knows what was asked for.
+//
+// Counting tables make the state legible. Optimizer "sgd", learning rate 1, dim = workers + 1: the gradient
+// of worker w has 1 in coordinate w and a random integer in the last. So coordinate v of any copy of a row
+// says exactly how many ticks of worker v it contains, and all values are small integers, bit for bit.
+//
+// With another optimizer and one worker the oracle keeps a mirror: the same ticks on a row that never left
+// home.
+//
+// Checks append what is wrong to errors(); an empty list is a pass.
+#ifndef HET_TESTS_CPP_TESTING_WORLD_H_
+#define HET_TESTS_CPP_TESTING_WORLD_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_service.h"
+#include "tests/cpp/testing/world/faulty_transport.h"
+#include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/test_step.h"
+#include "tests/cpp/testing/world/toy_device.h"
+#include "tests/cpp/testing/world/world_config.h"
+
+namespace het::testing {
+
+class World {
+ public:
+  explicit World(const WorldConfig& config);
+  ~World();
+
+  uint32_t now = 1700000000;  // seconds, as the store's owner sees them
+
+  LocalService& service() { return service_; }
+  const WorldConfig& config() const { return config_; }
+  const Schema& schema(size_t table) const { return schemas_[table]; }
+  FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
+  Client& client(size_t w) { return *workers_[w].client; }
+  // Null: the worker's caches are where the client is.
+  ToyDevice* device(size_t w) { return workers_[w].device.get(); }
+  Random& random() { return random_; }
+  const std::vector<std::string>& errors() const { return errors_; }
+  std::string FirstError() const;
+  bool counting() const { return config_.optimizer == "sgd"; }
+  bool lossy() const { return lossy_; }
+  bool keeps() const { return config_.client.durability != Durability::kApplied; }
+  bool blocked() const { return blocked_; }
+  float learning_rate() const { return counting() ? 1.0f : 0.1f; }
+
+  // --- steps
+  std::unique_ptr<TestStep> NewStep(const std::vector<std::vector<Key>>& keys_of_tables);
+  uint64_t NewToken() { return ++last_token_; }
+
+  Status Read(size_t w, TestStep* step, bool training = true);
+  // A read of these keys will come. Not of a worker whose caches are on a device.
+  void Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables);
+  // A read that other calls may overtake: FinishRead ends it.
+  std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
+  Status FinishRead(size_t w, ReadOp* op, TestStep* step);
+  // Gives every touched key a tick.
+  Status Write(size_t w, TestStep* step);
+  Status Flush(size_t w);
+
+  // --- the store's fate
+  Bytes Snapshot(uint32_t p);
+  // The partition comes to life again from `bytes`; connections close, or (a proxy in between) do not.
+  void Restart(uint32_t p, const Bytes& bytes, bool close = true);
+  void Failover(uint32_t p, const Bytes& older);
+  // The one replica, which is as old as the last question about it, takes over.
+  void Promote(uint32_t p) { Failover(p, replica_[p]); }
+  bool replica_stands_still = false;
+
+  // --- invariants
+
+  // I5, at any moment: every tick is at the server, in a frame that is not applied, queued or in a line,
+  // once.
+  void CheckConservation();
+  // After everything was flushed: the server holds every tick and every change.
+  void CheckDrained();
+  // Every worker hears from every partition (and so of its fate), then flushes.
+  Status Drain();
+
+  uint64_t UnappliedTicks(size_t w, const TableKey& key);
+  int64_t ServerClock(const TableKey& key);
+  std::vector<float> ServerRow(const TableKey& key);
+  uint64_t Issued(size_t w, const TableKey& key);
+  uint64_t Sum(uint64_t Counters::*counter);
+  // A read through BeginRead and Progress ends with this.
+  void CheckRead(size_t w, TestStep* step);
+  void Error(const std::string& what, size_t w, const TableKey& key);
+
+ private:
+  struct Worker {
+    std::unique_ptr<FaultyTransport> transport;
+    std::unique_ptr<Client> client;
+    std::unique_ptr<ToyDevice> device;
+  };
+
+  static void Require(const Status& status);
+  void LimitHoldings(uint32_t p);
+  void AddWorker();
+  uint64_t Ticks(size_t w);
+  const Schema& SchemaOf(uint64_t id) const;
+  // fn(rows, row) if the store has the row.
+  template <typename Fn>
+  void OnServer(const TableKey& key, Fn fn);
+
+  void Issue(size_t w, const TableKey& key, const std::vector<float>& g);
+  float* Mirror(const TableKey& key);
+  void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
+
+  void NoteBegin(TestStep* step);
+  // A read of a batch that was checked ahead counts from there, unless too many others came in between.
+  void BeginAhead(size_t w, TestStep* step);
+  void FinishAhead(size_t w, const TestStep& step);
+
+  // I2, I3 and I4 for one value that a read has returned.
+  void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
+  void CheckWrite(size_t w, TestStep* step);
+
+  const WorldConfig config_;
+  LocalService service_;
+  Random random_;
+  std::vector<Schema> schemas_;
+  std::vector<Worker> workers_;
+  struct Ahead {
+    std::unique_ptr<TestStep> step;
+    size_t passed;  // training reads with other keys
+  };
+  std::vector<std::vector<Ahead>> ahead_;  // by worker: what was prefetched, and how things stood then
+  uint64_t last_token_ = 0;
+  bool lossy_ = false;                                // a failover lost acknowledged frames
+  bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
+  std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
+  std::map<TableKey, std::vector<float>> sums_;       // of gradients
+  std::map<TableKey, std::vector<float>> mirror_;
+  std::map<uint32_t, Bytes> replica_;  // partitions as the replica has them
+  std::vector<std::string> errors_;
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_WORLD_H_

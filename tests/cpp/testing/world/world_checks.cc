@@ -1,0 +1,238 @@
+// What the oracle knows of ticks, and its checks of I1-I5.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/cpp/testing/world/world.h"
+
+namespace het::testing {
+
+std::string World::FirstError() const {
+  return errors_.empty() ? "" : errors_[0] + "\n  in a world of " + config_.ToString();
+}
+
+void World::CheckConservation() {
+  if (!keeps() && lossy_) return;
+  std::map<TableKey, int64_t> found;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    for (const Schema& schema : schemas_) {
+      TableCache* cache = client(w).cache(schema->id());
+      cache->ForEachLine([&](uint32_t line) {
+        found[{schema->id(), cache->lines().meta(line).key}] += cache->pending(line);
+      });
+      for (const TableCache::Queued& q : cache->queue()) found[{schema->id(), q.key}] += q.ticks;
+      if (device(w) == nullptr) continue;
+      for (auto& [key, row] : device(w)->rows(schema->id())) found[{schema->id(), key}] += row.ticks;
+    }
+    for (uint32_t p = 0; p < service_.partitions(); ++p) {
+      const Link& link = client(w).link(p);
+      const uint64_t last =
+          service_.WithPartition(p, [&](Partition& partition) { return partition.LastSeq(link.client); });
+      for (const PushFrame& frame : link.log.frames()) {
+        if (frame.seq <= last) continue;
+        for (const TablePush& push : frame.tables) {
+          for (size_t i = 0; i < push.keys.size(); ++i)
+            found[{push.schema->id(), push.keys[i]}] += push.ticks[i];
+        }
+      }
+    }
+  }
+  for (auto& [key, issued] : issued_) {
+    found[key] += ServerClock(key);
+    int64_t ticks = 0;
+    for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
+    if (found[key] != ticks) {
+      Error("I5: " + std::to_string(ticks) + " ticks issued, " + std::to_string(found[key]) + " found", 0,
+            key);
+    }
+  }
+}
+
+void World::CheckDrained() {
+  for (auto& [key, issued] : issued_) {
+    int64_t ticks = 0;
+    for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
+    if (ServerClock(key) != ticks) {
+      Error("drained: " + std::to_string(ticks) + " ticks issued, clock " + std::to_string(ServerClock(key)),
+            0, key);
+    }
+    const std::vector<float> row = ServerRow(key);
+    if (counting()) {
+      const std::vector<float>& sum = sums_[key];
+      for (size_t i = 0; i < sum.size(); ++i) {
+        if (row[i] != kInitial - sum[i]) Error("drained: value " + std::to_string(row[i]), 0, key);
+      }
+    } else if (config_.workers == 1) {
+      Compare("drained", key, row.data(), config_.tolerance);
+    }
+  }
+}
+
+uint64_t World::Issued(size_t w, const TableKey& key) {
+  const auto it = issued_.find(key);
+  return it == issued_.end() ? 0 : it->second[w];
+}
+
+void World::CheckRead(size_t w, TestStep* step) {
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) CheckValue(w, {p.table, p.keys[u]}, p.values[u], *step);
+  }
+}
+
+void World::Error(const std::string& what, size_t w, const TableKey& key) {
+  errors_.push_back(what + " (worker " + std::to_string(w) + ", table " + SchemaOf(key.first)->spec().name +
+                    ", key " + std::to_string(key.second) + ")");
+}
+
+void World::Issue(size_t w, const TableKey& key, const std::vector<float>& g) {
+  auto& issued = issued_[key];
+  issued.resize(config_.workers);
+  ++issued[w];
+  auto& sum = sums_[key];
+  sum.resize(g.size());
+  for (size_t i = 0; i < g.size(); ++i) sum[i] += g[i];
+  if (counting() || config_.workers > 1) return;
+  const TableSchema& schema = *SchemaOf(key.first);
+  std::vector<float> used = g;
+  schema.Tick(learning_rate(), used.data(), Mirror(key), nullptr);
+}
+
+float* World::Mirror(const TableKey& key) {
+  std::vector<float>& row = mirror_[key];
+  if (row.empty()) {
+    row.resize(SchemaOf(key.first)->row_floats());
+    SchemaOf(key.first)->InitRow(key.second, row.data());
+  }
+  return row.data();
+}
+
+void World::Compare(const char* what, const TableKey& key, const float* value, float tolerance) {
+  const float* expected = Mirror(key);
+  for (uint32_t i = 0; i < SchemaOf(key.first)->dim(); ++i) {
+    if (std::abs(value[i] - expected[i]) <= tolerance * (1 + std::abs(expected[i]))) continue;
+    Error(std::string(what) + ": " + std::to_string(value[i]) + ", one process has " +
+              std::to_string(expected[i]),
+          0, key);
+    return;
+  }
+}
+
+void World::NoteBegin(TestStep* step) {
+  for (auto& [where, p] : step->parts()) {
+    for (Key key : p.keys) {
+      TestStep::Begin& begin = step->begin[{p.table, key}];
+      begin.server = ServerClock({p.table, key});
+      begin.row = ServerRow({p.table, key});
+      for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
+    }
+  }
+}
+
+void World::BeginAhead(size_t w, TestStep* step) {
+  if (ahead_.empty() || config_.check_ahead == 0 || config_.cache.pull_bound == 0) return;
+  for (const Ahead& ahead : ahead_[w]) {
+    if (!ahead.step->SameKeys(*step)) continue;
+    if (ahead.passed <= config_.check_ahead) step->begin = ahead.step->begin;
+    return;
+  }
+}
+
+void World::FinishAhead(size_t w, const TestStep& step) {
+  if (ahead_.empty()) return;
+  bool found = false;
+  for (size_t i = 0; i < ahead_[w].size();) {
+    if (!found && ahead_[w][i].step->SameKeys(step)) {
+      found = true;
+      ahead_[w].erase(ahead_[w].begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      ahead_[w][i++].passed += step.token != 0;
+    }
+  }
+}
+
+void World::CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step) {
+  const auto found = step.begin.find(key);
+  const TestStep::Begin* begin = found == step.begin.end() ? nullptr : &found->second;
+  // A row of a training read stays in its line and is written to; one of inference is a copy.
+  const bool copied = begin != nullptr && step.token == 0;
+  if (!counting()) {
+    if (config_.workers == 1 && !copied) {
+      Compare("I4", key, value, std::max(config_.tolerance, config_.read_tolerance));
+    }
+    return;
+  }
+  if (!keeps() && lossy_) return;
+  TableCache* cache = client(w).cache(key.first);
+  if (cache->schema().dim() <= config_.workers) return;
+  const std::vector<float> row_now = ServerRow(key);
+  int64_t contained = 0;
+  int64_t unseen = 0;
+  int64_t lacking = 0;  // of the foreign ticks that the store had
+  for (uint32_t v = 0; v < config_.workers; ++v) {
+    const auto count = static_cast<int64_t>(kInitial - value[v]);
+    contained += count;
+    const auto issued = static_cast<int64_t>(Issued(v, key));
+    const int64_t before = begin == nullptr ? issued : static_cast<int64_t>(begin->issued[v]);
+    const int64_t least = copied ? before : issued;
+    if (v == w && (count > issued || count < least)) {
+      Error("I4: sees " + std::to_string(count) + " of its own " + std::to_string(issued) + " ticks", w, key);
+    }
+    if (count < 0 || count > issued) {
+      Error("sees " + std::to_string(count) + " ticks of " + std::to_string(v) + ", who made " +
+                std::to_string(issued),
+            w, key);
+    }
+    if (v == w) continue;
+    unseen += std::max<int64_t>(before - count, 0);
+    const float had = begin == nullptr ? row_now[v] : std::max(begin->row[v], row_now[v]);
+    lacking += std::max<int64_t>(static_cast<int64_t>(kInitial - had) - count, 0);
+  }
+  if (device(w) != nullptr) {
+    const ToyDevice::Row* row = device(w)->Find(key, step.token);
+    if (row != nullptr && row->x.data() == value && !row->invalid && row->base + row->ticks != contained) {
+      Error("base " + std::to_string(row->base) + " + " + std::to_string(row->ticks) +
+                ", but the row contains " + std::to_string(contained) + " ticks",
+            w, key);
+    }
+  }
+  const uint32_t line = cache->lines().Find(key.second);
+  if (line != kNoRow && cache->lines().data(line) == value && !cache->invalid(line)) {
+    if (cache->base(line) + cache->pending(line) != contained) {
+      Error("base " + std::to_string(cache->base(line)) + " + pending " +
+                std::to_string(cache->pending(line)) + ", but the row contains " + std::to_string(contained) +
+                " ticks",
+            w, key);
+    }
+  }
+  const int64_t pull = config_.cache.pull_bound;
+  const int64_t push = config_.cache.push_bound;
+  // A read was checked after it had begun; a failover may have taken the store back since then.
+  const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
+  if (pull != kUnbounded && server - contained > pull) {
+    Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);
+  }
+  // A base from before a failover may be as high as the clock, and count other ticks.
+  if (pull != kUnbounded && lacking > pull) {
+    Error("I2: the row lacks " + std::to_string(lacking) + " foreign ticks that the server had", w, key);
+  }
+  if (pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_ &&
+      unseen > pull + (static_cast<int64_t>(config_.workers) - 1) * (push + 1)) {
+    Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
+  }
+}
+
+void World::CheckWrite(size_t w, TestStep* step) {
+  if (config_.cache.push_bound == kUnbounded) return;
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      if (!p.touched[u]) continue;
+      const uint64_t unapplied = UnappliedTicks(w, {p.table, p.keys[u]});
+      if (unapplied <= static_cast<uint64_t>(config_.cache.push_bound)) continue;
+      Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, {p.table, p.keys[u]});
+    }
+  }
+}
+
+}  // namespace het::testing

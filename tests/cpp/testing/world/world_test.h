@@ -1,0 +1,48 @@
+// The fixture of the named protocol tests: a world whose checks are looked at when the test ends.
+#ifndef HET_TESTS_CPP_TESTING_WORLD_TEST_H_
+#define HET_TESTS_CPP_TESTING_WORLD_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/cpp/testing/world/world.h"
+
+namespace het::testing {
+
+WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
+
+// No row outlives its step, and what it leaves unsent goes into a frame at once: pushes that nobody waits
+// for.
+WorldConfig PushesNobodyWaitsFor();
+
+class WorldTest : public ::testing::Test {
+ protected:
+  void Make(const WorldConfig& config);
+  // The test changed the store behind the oracle's back: no more checks of this world.
+  void Abandon() { world_.reset(); }
+  void TearDown() override;
+  void Check();
+
+  World& world() { return *world_; }
+  FaultyTransport& net(size_t w = 0) { return world_->transport(w); }
+  TableCache* cache(size_t w = 0) { return world_->client(w).cache(world_->schema(0)->id()); }
+  const Link& link(size_t w = 0) { return world_->client(w).link(0); }
+  const PushLog& log(size_t w = 0) { return link(w).log; }
+  TableKey At(Key key) { return {world_->schema(0)->id(), key}; }
+
+  std::unique_ptr<TestStep> Read(size_t w, const std::vector<Key>& keys, bool training = true);
+  void Write(size_t w, TestStep* step);
+  void Train(size_t w, const std::vector<Key>& keys) { Write(w, Read(w, keys).get()); }
+  void Drained();
+  // What worker w has sent since recording began, or since the last call.
+  std::vector<Request> Sent(size_t w);
+
+ private:
+  std::unique_ptr<World> world_;
+};
+
+}  // namespace het::testing
+
+#endif  // HET_TESTS_CPP_TESTING_WORLD_TEST_H_

@@ -1,0 +1,590 @@
+// Frames: what is written is read, and nothing else is.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "het_tf/core/wire/parts.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing::frame_test {
+namespace {
+
+constexpr int64_t kSpecial[] = {
+    0,         1,         -1,           127, 128, INT32_MAX, int64_t{1} << 31, (int64_t{1} << 53) + 1,
+    INT64_MIN, INT64_MAX, INT64_MIN + 1};
+
+int64_t Any(Random* r) { return r->Chance(0.5) ? kSpecial[r->Below(11)] : static_cast<int64_t>(r->Next()); }
+
+void AnyKeys(Random* r, Vector<Key>* keys) {
+  for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(9); n > 0; --n) keys->push_back(Any(r));
+}
+
+uint64_t Near(Random* r, uint64_t number) {
+  return r->Chance(0.3) ? r->Next() : number + static_cast<uint64_t>(r->Between(-2, 2));
+}
+
+RowFormat AnyFormat(Random* r) { return static_cast<RowFormat>(r->Below(3)); }
+
+// One that may stand in a frame behind `before`.
+Request RandomRequest(Random* r, const Request& before) {
+  Request q;
+  q.request_id = static_cast<uint32_t>(Near(r, before.request_id + 1));
+  q.time = before.time;
+  q.partition = before.partition;
+  q.partition.index = static_cast<uint32_t>(Near(r, before.partition.index + 1));
+  q.client = {before.client.high, Near(r, before.client.low)};
+  q.seq = r->Chance(0.3) ? 0 : Near(r, before.seq);
+  q.after_seq = r->Chance(0.5) ? q.seq : Near(r, q.seq);
+  q.inc = r->Chance(0.5) ? 0 : r->Next();
+  q.tell = r->Chance(0.3);
+  if (q.tell) q.told_ack = static_cast<uint32_t>(r->Next());
+  q.tables.resize(r->Below(4));
+  for (TableRequest& t : q.tables) {
+    t.table = r->Below(3);  // the same one more than once, now and then
+    t.epoch = r->Next();
+    t.update_floats = static_cast<uint32_t>(r->Below(5));
+    t.push_format = AnyFormat(r);
+    t.row_format = AnyFormat(r);
+    const bool plain = t.push_format == RowFormat::kFloat32 && t.row_format == RowFormat::kFloat32;
+    t.block = plain ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
+    AnyKeys(r, &t.push_keys);
+    for (size_t i = 0; i < t.push_keys.size(); ++i) {
+      t.push_ticks.push_back(r->Chance(0.5) ? UINT32_MAX : static_cast<uint32_t>(r->Below(200)));
+      for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
+    }
+    t.bound = r->Chance(0.3) ? kUnbounded : r->Chance(0.5) ? 7 : static_cast<int64_t>(r->Next() >> 2);
+    AnyKeys(r, &t.check_keys);
+    for (size_t i = 0; i < t.check_keys.size(); ++i) t.check_clocks.push_back(Any(r));
+    AnyKeys(r, &t.fetch_keys);
+    t.hold = r->Chance(0.3);
+    AnyKeys(r, &t.dropped);
+  }
+  return q;
+}
+
+std::vector<Request> RandomRequests(Random* r, size_t parts) {
+  Request before;
+  before.request_id = static_cast<uint32_t>(r->Next());
+  before.time = r->Chance(0.5) ? 0 : static_cast<uint32_t>(r->Next());
+  before.partition = {static_cast<uint32_t>(r->Next()), static_cast<uint32_t>(r->Next()), r->Next()};
+  if (r->Chance(0.8)) before.client = {r->Next(), r->Next()};
+  std::vector<Request> all;
+  for (size_t i = 0; i < parts; ++i) all.push_back(RandomRequest(r, i == 0 ? before : all[i - 1]));
+  if (parts > 0 && r->Chance(0.1)) all[0].client.low = 0;
+  return all;
+}
+
+uint64_t DigestOf(const Request& q, uint64_t inc) {
+  EpochDigest digest(inc);
+  for (const TableRequest& t : q.tables) digest.Add(t.table, t.epoch);
+  return digest.value();
+}
+
+void ExpectSame(const Request& p, const Request& q, bool says_inc) {
+  EXPECT_EQ(p.request_id, q.request_id);
+  EXPECT_EQ(p.time, q.time);
+  EXPECT_TRUE(p.partition == q.partition);
+  EXPECT_TRUE(p.client == q.client);
+  EXPECT_EQ(p.seq, q.seq);
+  EXPECT_EQ(p.after_seq, q.after_seq);
+  EXPECT_EQ(p.tell, q.tell);
+  EXPECT_EQ(p.told_ack, q.told_ack);
+  EXPECT_EQ(p.knows_inc, says_inc && q.inc != 0);
+  if (p.knows_inc || !q.tables.empty()) {
+    EXPECT_EQ(p.digest, DigestOf(q, says_inc ? q.inc : 0));
+  }
+  ASSERT_EQ(p.tables.size(), q.tables.size());
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    EXPECT_EQ(p.tables[i].table, q.tables[i].table);
+    EXPECT_EQ(p.tables[i].update_floats, q.tables[i].update_floats);
+    EXPECT_EQ(p.tables[i].push_keys, q.tables[i].push_keys);
+    EXPECT_EQ(p.tables[i].push_ticks, q.tables[i].push_ticks);
+    EXPECT_EQ(p.tables[i].push_updates, q.tables[i].push_updates);
+    EXPECT_EQ(p.tables[i].push_format, q.tables[i].push_format);
+    EXPECT_EQ(p.tables[i].row_format, q.tables[i].row_format);
+    EXPECT_EQ(p.tables[i].block, q.tables[i].block);
+    EXPECT_EQ(p.tables[i].bound, q.tables[i].bound);
+    EXPECT_EQ(p.tables[i].check_keys, q.tables[i].check_keys);
+    EXPECT_EQ(p.tables[i].check_clocks, q.tables[i].check_clocks);
+    EXPECT_EQ(p.tables[i].fetch_keys, q.tables[i].fetch_keys);
+    EXPECT_EQ(p.tables[i].hold, q.tables[i].hold);
+    EXPECT_EQ(p.tables[i].dropped, q.tables[i].dropped);
+  }
+}
+
+Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+TEST(Frame, RequestsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(3000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const Request q = RandomRequests(&r, 1)[0];
+    Bytes bytes;
+    Encode(q, &bytes);
+    Request p;
+    ASSERT_TRUE(Decode(View(bytes), &p).ok());
+    ExpectSame(p, q, !IsPushAlone(q));
+    RequestParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    EXPECT_EQ(parts.pushes(), q.seq != 0);
+    // A cut anywhere is noticed.
+    const size_t cut = r.Below(bytes.size());
+    EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), cut), &p).ok());
+  }
+}
+
+TEST(Frame, RequestsOfManyPartsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const std::vector<Request> all = RandomRequests(&r, 2 + r.Below(9));
+    Vector<TableBytes> tables;
+    const OutFrame frame = EncodeFrame({all.data(), all.size()}, {}, &tables);
+    const Bytes& bytes = frame.bytes;
+    RequestParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    ASSERT_EQ(parts.size(), all.size());
+    ASSERT_EQ(frame.parts.size(), all.size());
+    Request p;
+    size_t sized = 0;
+    size_t sum = 0;
+    bool pushes = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(parts.left(), all.size() - i);
+      for (const PartRef& part : {frame.parts[i], parts.ref(i)}) {
+        EXPECT_EQ(part.partition, all[i].partition.index);
+        EXPECT_EQ(part.request_id, all[i].request_id);
+      }
+      ASSERT_TRUE(parts.Next(&p).ok()) << i;
+      ExpectSame(p, all[i], true);
+      pushes = pushes || all[i].seq != 0;
+      for (const TableRequest& t : all[i].tables) {
+        const size_t pushes = t.push_keys.size();
+        EXPECT_LE(tables.at(sized).rows, pushes * MostRowBytes(t.push_format, t.block, t.update_floats));
+        EXPECT_GE(tables.at(sized).rows, pushes * LeastRowBytes(t.push_format, t.block, t.update_floats));
+        sum += tables[sized++].all;
+      }
+    }
+    EXPECT_EQ(frame.push, pushes);
+    EXPECT_EQ(parts.pushes(), pushes);
+    EXPECT_EQ(sized, tables.size());
+    EXPECT_LT(sum, bytes.size());
+    EXPECT_FALSE(Decode(View(bytes), &p).ok()) << "one part is not taken for all";
+    RequestParts cut;
+    Status status = cut.Open({bytes.data(), r.Below(bytes.size())});
+    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = cut.Next(&p);
+    EXPECT_FALSE(status.ok());
+  }
+}
+
+// What a copy is told: nothing that is not of the push, and no inc, for the copy has another.
+TEST(Frame, ThePushPartAlone) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    Request q = RandomRequests(&r, 1)[0];
+    if (q.seq == 0) q.seq = 5;
+    Bytes bytes;
+    EncodePush(q, &bytes);
+    Request p;
+    ASSERT_TRUE(Decode(View(bytes), &p).ok());
+    EXPECT_TRUE(IsPushAlone(p));
+    EXPECT_FALSE(p.knows_inc);
+    Request push = q;
+    push.tables.clear();
+    for (const TableRequest& t : q.tables) {
+      if (t.push_keys.empty()) continue;
+      push.tables.push_back(t);
+      TableRequest& of = push.tables.back();
+      of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
+      of.hold = false;
+      of.bound = kUnbounded;
+    }
+    push.after_seq = q.seq;
+    push.tell = false;
+    push.told_ack = 0;
+    ExpectSame(p, push, false);
+  }
+}
+
+Reply RandomReply(Random* r, const Reply& before) {
+  Reply p;
+  p.status = static_cast<FrameStatus>(r->Chance(0.5) ? 0 : r->Below(kFrameStatuses));
+  if (p.status != FrameStatus::kOk) p.message = std::string(r->Below(300), 'x');
+  p.request_id = static_cast<uint32_t>(Near(r, before.request_id + 1));
+  p.partition = static_cast<uint32_t>(Near(r, before.partition + 1));
+  p.same_inc = r->Chance(0.5);
+  p.inc = p.same_inc ? 0 : r->Next();
+  p.last_seq = Near(r, before.last_seq);
+  p.told = r->Chance(0.5) ? 0 : static_cast<uint32_t>(r->Next());
+  p.told_reset = r->Chance(0.5);
+  p.tables.resize(r->Below(4));
+  for (TableReply& t : p.tables) {
+    t.table = r->Below(3);
+    t.epoch = r->Chance(0.5) ? 0 : r->Next();
+    t.row_floats = static_cast<uint32_t>(r->Below(5));
+    t.row_format = AnyFormat(r);
+    t.block = t.row_format == RowFormat::kFloat32 ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
+    size_t rows = 0;
+    auto clock = [&] {
+      const Clock c = Any(r);
+      rows += c != 0;
+      return c;
+    };
+    for (uint64_t n = r->Below(9); n > 0; --n) {
+      t.refreshed.push_back(static_cast<uint32_t>(r->Next()));
+      t.refreshed_clocks.push_back(clock());
+    }
+    for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
+    AnyKeys(r, &t.told_keys);
+    for (size_t i = 0; i < t.told_keys.size(); ++i) t.told_clocks.push_back(clock());
+    for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
+    // As they will be on the other side.
+    for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
+      RoundRow({t.row_format}, t.block, t.row_floats, row, row);
+    }
+    for (uint64_t n = r->Below(66); n > 0; --n) t.lag_histogram.push_back(r->Next());
+  }
+  return p;
+}
+
+size_t RowsOf(const TableReply& t) { return t.row_floats == 0 ? 0 : t.rows.size() / t.row_floats; }
+
+void ExpectSame(const Reply& q, const Reply& p) {
+  EXPECT_EQ(q.status, p.status);
+  EXPECT_EQ(q.message, p.message);
+  EXPECT_EQ(q.request_id, p.request_id);
+  EXPECT_EQ(q.partition, p.partition);
+  EXPECT_EQ(q.same_inc, p.same_inc);
+  EXPECT_EQ(q.inc, p.inc);
+  EXPECT_EQ(q.last_seq, p.last_seq);
+  EXPECT_EQ(q.told, p.told);
+  EXPECT_EQ(q.told_reset, p.told_reset);
+  ASSERT_EQ(q.tables.size(), p.tables.size());
+  for (size_t i = 0; i < p.tables.size(); ++i) {
+    EXPECT_EQ(q.tables[i].table, p.tables[i].table);
+    EXPECT_EQ(q.tables[i].epoch, p.tables[i].epoch);
+    EXPECT_EQ(q.tables[i].row_floats, p.tables[i].row_floats);
+    EXPECT_EQ(q.tables[i].row_format, p.tables[i].row_format);
+    EXPECT_EQ(q.tables[i].block, p.tables[i].block);
+    EXPECT_EQ(q.tables[i].refreshed, p.tables[i].refreshed);
+    EXPECT_EQ(q.tables[i].refreshed_clocks, p.tables[i].refreshed_clocks);
+    EXPECT_EQ(q.tables[i].fetched_clocks, p.tables[i].fetched_clocks);
+    EXPECT_EQ(q.tables[i].told_keys, p.tables[i].told_keys);
+    EXPECT_EQ(q.tables[i].told_clocks, p.tables[i].told_clocks);
+    EXPECT_EQ(q.tables[i].rows, p.tables[i].rows);
+    EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
+  }
+}
+
+TEST(Frame, RepliesRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(3000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const Reply p = RandomReply(&r, Reply());
+    Bytes bytes;
+    Encode(p, &bytes);
+    Reply q;
+    ASSERT_TRUE(Decode(View(bytes), &q).ok());
+    ExpectSame(q, p);
+    EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), r.Below(bytes.size())), &q).ok());
+  }
+}
+
+TEST(Frame, RepliesOfManyPartsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    std::vector<Reply> all;
+    for (size_t n = 2 + r.Below(9); n > 0; --n)
+      all.push_back(RandomReply(&r, all.empty() ? Reply() : all.back()));
+    Bytes bytes;
+    ReplyWriter writer(all.size(), &bytes);
+    for (const Reply& p : all) writer.Add(p);
+    ReplyParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    Reply q;
+    Vector<TableBytes> tables;
+    size_t sum = 0;
+    for (const Reply& p : all) {
+      ASSERT_FALSE(parts.done());
+      size_t size = 0;
+      ASSERT_TRUE(parts.Next(&q, &tables, &size).ok());
+      ExpectSame(q, p);
+      sum += size;
+      ASSERT_EQ(tables.size(), p.tables.size());
+      for (size_t i = 0; i < tables.size(); ++i) {
+        EXPECT_EQ(tables[i].rows,
+                  RowsOf(p.tables[i]) *
+                      LeastRowBytes(p.tables[i].row_format, p.tables[i].block, p.tables[i].row_floats));
+        size -= tables[i].all;
+      }
+      EXPECT_LT(size, 400u) << "a head, and perhaps a message";
+    }
+    EXPECT_TRUE(parts.done());
+    EXPECT_EQ(sum, bytes.size());
+    EXPECT_FALSE(Decode(View(bytes), &q).ok()) << "one part is not taken for all";
+  }
+}
+
+// Memory ends in the middle of a part: what was written before stays, and a short part fits for each to come.
+TEST(Frame, AReplyThatFindsNoMemoryLeavesRoomForTheOthers) {
+  Reply large;
+  large.tables.resize(1);
+  large.tables[0].row_floats = 100;
+  large.tables[0].fetched_clocks.assign(2, 1);
+  large.tables[0].rows.assign(200, 1.f);
+  Reply small;
+  small.status = FrameStatus::kOutOfMemory;
+  small.inc = small.last_seq = UINT64_MAX;
+  constexpr size_t kParts = 60;
+  size_t refused = 0;
+  for (size_t room = 0; room < 200000; room += 400) {
+    Bytes bytes;
+    ReplyWriter writer(kParts, &bytes);
+    SetAllocLimit(AllocatedBytes() + room);
+    std::vector<FrameStatus> expected;
+    for (uint32_t i = 0; i < kParts; ++i) {
+      small.partition = i % 3;
+      small.last_seq = i % 2 == 0 ? 0 : UINT64_MAX / 3;
+      try {
+        writer.Add(large);
+        expected.push_back(FrameStatus::kOk);
+      } catch (const std::bad_alloc&) {
+        writer.Add(small);  // does not throw
+        expected.push_back(FrameStatus::kOutOfMemory);
+        ++refused;
+      }
+    }
+    SetAllocLimit(SIZE_MAX);
+    ReplyParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    Reply reply;
+    for (FrameStatus status : expected) {
+      ASSERT_TRUE(parts.Next(&reply).ok());
+      ASSERT_EQ(reply.status, status);
+      ASSERT_EQ(reply.tables.size(), status == FrameStatus::kOk ? 1u : 0u);
+    }
+    ASSERT_TRUE(parts.done());
+  }
+  EXPECT_GT(refused, 100u);
+}
+
+// What makes a step cheap: of 64 partitions, all at the same point of a run.
+TEST(Frame, HeadsOfManyPartsAreSmall) {
+  std::vector<Request> all(64);
+  Bytes bytes;
+  const auto request_bytes = [&] {
+    EncodeParts({all.data(), all.size()}, &bytes);
+    return bytes.size();
+  };
+  const auto reply_bytes = [&](const std::vector<Reply>& replies) {
+    ReplyWriter writer(replies.size(), &bytes);
+    for (const Reply& p : replies) writer.Add(p);
+    return bytes.size();
+  };
+  std::vector<Reply> replies(64);
+  for (uint32_t p = 0; p < 64; ++p) {
+    all[p].partition = {p, 64, 99};
+    all[p].client = {1, (uint64_t{3} << 32) + p % 2};
+    all[p].request_id = 1000000 + p;
+    all[p].after_seq = 5000 + p % 7;
+    all[p].inc = 77;
+    all[p].tell = true;
+    all[p].told_ack = 3000 + p % 3;
+    replies[p].partition = p;
+    replies[p].request_id = all[p].request_id;
+    replies[p].last_seq = all[p].after_seq;
+    replies[p].same_inc = true;
+    replies[p].told = all[p].told_ack + 1;
+  }
+  EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 18) << "a question alone";
+  for (uint32_t p = 0; p < 64; ++p) {
+    all[p].tell = false;
+    replies[p].told = 0;
+    all[p].tables.resize(2);
+    replies[p].tables.resize(2);
+    for (uint64_t t = 0; t < 2; ++t) {
+      all[p].tables[t].table = t;
+      all[p].tables[t].bound = 100;
+      replies[p].tables[t].table = t;
+      replies[p].tables[t].row_floats = 32;
+    }
+  }
+  EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 20) << "two tables, counts aside";
+}
+
+// Rows that stand elsewhere make the same frame as rows that the reply has.
+TEST(Frame, StoredRowsAreRows) {
+  for (uint32_t floats : {0u, 1u, 16u}) {
+    Reply reply;
+    reply.tables.resize(2);
+    Reply stored = reply;
+    std::vector<float> rows(3 * floats);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    for (Reply* r : {&reply, &stored}) {
+      TableReply& t = r->tables[0];
+      t.row_floats = floats;
+      t.refreshed = {4};
+      t.refreshed_clocks = {9};
+      t.fetched_clocks = {2, 0, 3};
+    }
+    for (size_t row : {2u, 0u, 1u}) {
+      const float* begin = rows.data() + row * floats;
+      reply.tables[0].rows.insert(reply.tables[0].rows.end(), begin, begin + floats);
+      stored.tables[0].stored_rows.push_back(begin);
+    }
+    Bytes expected;
+    Bytes bytes;
+    Encode(reply, &expected);
+    Encode(stored, &bytes);
+    EXPECT_EQ(bytes, expected) << floats;
+    Reply decoded;
+    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &decoded).ok());
+    EXPECT_EQ(decoded.tables[0].rows, reply.tables[0].rows);
+  }
+}
+
+// An answer rounds, and a push does not: it has been rounded by who keeps the rest.
+TEST(Frame, RowsInAFormatTakeTheirBytes) {
+  const Vector<float> row = {1.1f, 2.2f, 3.3f, 4.4f, 5.5f};
+  for (RowFormat format : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
+    Vector<float> rounded = row;
+    RoundRow({format}, 4, 5, row.data(), rounded.data());
+    Reply p;
+    p.tables.emplace_back();
+    p.tables[0].row_floats = 5;
+    p.tables[0].row_format = format;
+    p.tables[0].block = format == RowFormat::kFloat32 ? 0 : 4;
+    p.tables[0].fetched_clocks = {3};
+    p.tables[0].stored_rows = {row.data()};
+    Bytes bytes;
+    Encode(p, &bytes);
+    ReplyParts parts;
+    Reply read;
+    Vector<TableBytes> sizes;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    ASSERT_TRUE(parts.Next(&read, &sizes).ok());
+    EXPECT_EQ(read.tables[0].rows, rounded);
+    EXPECT_EQ(sizes[0].rows, LeastRowBytes(format, 4, 5));
+
+    for (const Vector<float>& update : {row, rounded}) {
+      Request q;
+      q.seq = 1;
+      q.tables.emplace_back();
+      TableRequest& t = q.tables[0];
+      t.update_floats = 5;
+      t.push_format = format;
+      t.block = p.tables[0].block;
+      t.push_keys = {1, 2};
+      t.push_ticks = {1, 0};
+      for (int i = 0; i < 2; ++i) t.push_updates.insert(t.push_updates.end(), update.begin(), update.end());
+      sizes.clear();
+      Encode(q, &bytes, &sizes);
+      Request back;
+      ASSERT_TRUE(Decode(View(bytes), &back).ok());
+      EXPECT_EQ(back.tables[0].push_updates, t.push_updates);
+      EXPECT_EQ(back.tables[0].push_ticks, t.push_ticks);
+      if (update == rounded) {
+        EXPECT_EQ(sizes[0].rows, 2 * LeastRowBytes(format, 4, 5));
+      }
+    }
+  }
+}
+
+// Against the definition, byte by byte; with few bytes behind and with many.
+TEST(Frame, VarintsOfAnyLengthAndWherever) {
+  for (uint64_t seed = 1; seed <= Scaled(2000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    std::vector<uint8_t> bytes(1 + r.Below(24));
+    for (uint8_t& byte : bytes) {
+      const uint64_t kind = r.Below(8);
+      byte = kind == 0 ? 0x80 : kind == 1 ? 0xff : static_cast<uint8_t>(r.Next());
+      if (kind > 1 && r.Chance(0.5)) byte |= 0x80;
+    }
+    Reader reader({bytes.data(), bytes.size()});
+    for (size_t at = 0; at < bytes.size();) {
+      uint64_t expected = 0;
+      bool ends = false;
+      for (int shift = 0; shift < 64 && at < bytes.size() && !ends; shift += 7, ++at) {
+        expected |= static_cast<uint64_t>(bytes[at] & 0x7f) << shift;
+        ends = bytes[at] < 0x80;
+      }
+      const uint64_t value = reader.Varint();
+      ASSERT_EQ(reader.ok(), ends);
+      if (!ends) break;
+      ASSERT_EQ(value, expected);
+      ASSERT_EQ(reader.left(), bytes.size() - at);
+    }
+  }
+}
+
+TEST(Frame, SortedDenseKeysTakeFewBytes) {
+  Request q;
+  q.tables.resize(1);
+  for (Key key = 0; key < 10000; ++key) {
+    q.tables[0].check_keys.push_back(key * 50);
+    q.tables[0].check_clocks.push_back(100000 + key);
+  }
+  Bytes bytes;
+  Encode(q, &bytes);
+  EXPECT_LE(bytes.size(), 6 * 10000u);
+}
+
+TEST(Frame, ATableWithNothingToDo) {
+  Request q;
+  q.tables.resize(3);
+  Bytes bytes;
+  Encode(q, &bytes);
+  Request p;
+  EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &p).ok());
+  Reply reply;
+  reply.tables.resize(3);
+  Encode(reply, &bytes);
+  EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+}
+
+TEST(Frame, AnotherVersionSaysWhatToDo) {
+  Bytes bytes;
+  Encode(Request(), &bytes);
+  bytes[4] = 9;
+  Request q;
+  Status status = Decode(View(bytes), &q);
+  EXPECT_NE(status.message().find("version 9"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("upgrade"), std::string::npos) << status.message();
+  Encode(Reply(), &bytes);
+  bytes[4] = 1;
+  Reply p;
+  status = Decode(View(bytes), &p);
+  EXPECT_NE(status.message().find("version 1"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("upgrade"), std::string::npos) << status.message();
+}
+
+TEST(Frame, ARequestIsNoReply) {
+  Bytes bytes;
+  Encode(Request(), &bytes);
+  Reply reply;
+  EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+}
+
+TEST(Frame, ZigZagIsABijection) {
+  for (int64_t v : kSpecial) EXPECT_EQ(UnZigZag(ZigZag(v)), v);
+  EXPECT_EQ(ZigZag(0), 0u);
+  EXPECT_EQ(ZigZag(-1), 1u);
+  EXPECT_EQ(ZigZag(1), 2u);
+}
+
+TEST(Frame, LagBuckets) {
+  EXPECT_EQ(LagBucket(-3), 0u);
+  EXPECT_EQ(LagBucket(0), 0u);
+  EXPECT_EQ(LagBucket(1), 1u);
+  EXPECT_EQ(LagBucket(2), 2u);
+  EXPECT_EQ(LagBucket(3), 2u);
+  EXPECT_EQ(LagBucket(4), 3u);
+  EXPECT_EQ(LagBucket(INT64_MAX), 63u);
+}
+
+}  // namespace
+}  // namespace het::testing::frame_test

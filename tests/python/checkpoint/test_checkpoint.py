@@ -1,0 +1,222 @@
+"""Saving and restoring of tables and models in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from checkpoint_lib import fit, layer, model, same, tables, train, weights
+
+import het_tf
+from het_tf import checkpoint
+from het_tf.python.checkpoint import rowfile
+
+keras = tf.keras
+pytestmark = [pytest.mark.usefixtures("fresh")]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RowWiseAdagrad", "FTRL"])
+def test_everything_of_a_table_comes_back(tmp_path, name):
+    layer("a", 5, name), layer("b/x y", 1, name)
+    train(layer("a", 5, name))
+    train(layer("b/x y", 1, name), ids=3000, batch=3000, end=2)
+    saved = tables()
+    applies = het_tf.table("a").applies
+    path = checkpoint.save(tmp_path / "c", step=7)
+    assert path == tmp_path / "c" / "ckpt-00000007" == checkpoint.latest(tmp_path / "c")
+    het_tf.reset()
+    a = layer("a", 5, name)
+    layer("b/x y", 1, name)
+    train(a, 50, 60)  # what was there goes
+    found = checkpoint.restore(tmp_path / "c")
+    same(tables(), saved)
+    assert (found.path, found.step, found.namespace) == (path, 7, "")
+    assert {one: found.tables[one]["rows"] for one in found.tables} == {
+        one: len(saved[one]["ids"]) for one in saved
+    }
+    assert het_tf.table("a").applies == applies == 10
+    np.testing.assert_array_equal(
+        a(saved["a"]["ids"], training=False), het_tf.table("a").lookup(saved["a"]["ids"])
+    )
+
+
+def test_a_table_behind_a_cache_is_saved_with_what_it_holds_back(tmp_path):
+    def make():
+        return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=None, rows=50))
+
+    train(make())
+    assert het_tf.table("t").stats()["cache"]["unsent_rows"] > 0
+    checkpoint.save(tmp_path)
+    saved = tables()
+    train(make(), 10, 20)
+    assert het_tf.table("t").stats()["cache"]["unsent_rows"] > 0
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)
+    ids = saved["t"]["ids"]
+    np.testing.assert_array_equal(make()(ids, training=False), het_tf.table("t").lookup(ids))
+
+
+def test_numpy_alone_reads_the_files(tmp_path):
+    train(layer("item", 4, "Adam"))
+    path = checkpoint.save(tmp_path)
+    manifest = checkpoint.read_manifest(path)
+    read = [rowfile.RowFile(path / file["name"]) for file in manifest.files]
+    assert [one.bytes for one in read] == [file["bytes"] for file in manifest.files]
+    names = {"ids": "keys", "clocks": "clocks", "last_used": "last_used", "counts": "counts"}
+    expected = tables()["item"]
+    found = {
+        column: np.concatenate([one.column("item", name) for one in read]) for column, name in names.items()
+    }
+    found["rows"] = np.concatenate(
+        [np.concatenate([one.column("item", name) for name in ("values", "slots")], axis=1) for one in read]
+    )
+    order = np.argsort(found["ids"])
+    same({"item": {column: value[order] for column, value in found.items()}}, {"item": expected})
+
+
+def test_namespaces_are_apart(tmp_path):
+    for namespace in ("", "one"):
+        with het_tf.namespace(namespace):
+            train(layer("item"), end=3 if namespace else 5)
+    outside, inside = tables(), tables("one")
+    checkpoint.save(tmp_path / "outside")
+    checkpoint.save(tmp_path / "inside", namespace="one")
+    with het_tf.namespace("two"):
+        layer("item")
+    checkpoint.restore(tmp_path / "inside", namespace="two")
+    same(tables("two"), inside)
+    with het_tf.namespace("two"):
+        checkpoint.restore(tmp_path / "outside")
+    same(tables("two"), outside)
+    same(tables(), outside)
+    same(tables("one"), inside)
+
+
+# --- with a model ------------------------------------------------------------------------------------------
+
+
+def resumed(tmp_path, make, begin=6, end=12):
+    """Weights and tables of uninterrupted training, and of training that was saved and restored half-way."""
+    found = []
+    for interrupted in (False, True):
+        het_tf.reset()
+        made = make()
+        fit(made, 0, begin)
+        if interrupted:
+            checkpoint.save(tmp_path, made, step=begin)
+            fit(made, 100, 103)  # what comes after the checkpoint is forgotten
+            het_tf.reset()
+            made = make()
+            fit(made, 200, 201)
+            assert checkpoint.restore(tmp_path, made).step == begin
+        fit(made, begin, end)
+        found.append((weights(made), tables()))
+    return found
+
+
+def test_training_goes_on_bit_for_bit(tmp_path):
+    (dense, table), (dense_again, table_again) = resumed(tmp_path, lambda: model(whole=True))
+    assert np.any(table["item"]["rows"]) and any(np.any(one) for one in dense)
+    same(table_again, table, ("ids", "clocks", "counts", "rows"))
+    for a, b in zip(dense, dense_again, strict=True):
+        np.testing.assert_array_equal(b, a)
+
+
+def test_training_goes_on_with_slots_and_a_schedule(tmp_path):
+    """Slots, the dense Adam with its step, and the applies of a schedule that falls fast."""
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+    (dense, table), (dense_again, table_again) = resumed(tmp_path, lambda: model("Adam", rate=schedule))
+    same(table_again, table, ("ids", "clocks", "counts"))
+    np.testing.assert_allclose(table_again["item"]["rows"], table["item"]["rows"], rtol=1e-6, atol=1e-7)
+    for a, b in zip(dense, dense_again, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-7)
+
+
+def test_tables_alone_and_what_a_model_needs(tmp_path):
+    made = model()
+    fit(made, 0, 3)
+    checkpoint.save(tmp_path / "tables")
+    with pytest.raises(ValueError, match="saved without a model and has no dense weights"):
+        checkpoint.restore(tmp_path / "tables", made)
+    checkpoint.save(tmp_path / "both", made)
+    before = weights(made)
+    saved = tables()
+    fit(made, 3, 5)
+    after = weights(made)
+    checkpoint.restore(tmp_path / "both")
+    same(tables(), saved)
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), after, strict=True))
+    checkpoint.restore(tmp_path / "both", made)
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), before, strict=True))
+    with pytest.raises(TypeError, match="give a Keras model"):
+        checkpoint.save(tmp_path / "no", "model")
+    with het_tf.namespace("apart"):
+        other = het_tf.keras.Embedding(2, name="other")
+    mixed = keras.Sequential([keras.Input((), dtype="int64"), other])
+    with pytest.raises(ValueError, match="are in 'apart': its dense weights would be saved without them"):
+        checkpoint.save(tmp_path / "no", mixed, namespace="")
+    assert not (tmp_path / "no").exists()
+    checkpoint.save(tmp_path / "apart", mixed)
+    assert checkpoint.read_manifest(checkpoint.latest(tmp_path / "apart")).namespace == "apart"
+
+
+def test_a_model_that_does_not_fit_changes_no_table(tmp_path):
+    made = model()
+    fit(made, 0, 3)
+    checkpoint.save(tmp_path, made)
+    fit(made, 3, 4)
+    before = tables()
+    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(9)])
+    other.compile("adam", "mse")
+    with pytest.raises(ValueError, match="build and compile the model"):
+        checkpoint.restore(tmp_path, other)
+    same(tables(), before)
+
+
+# --- which tables ------------------------------------------------------------------------------------------
+
+
+def test_other_tables_are_refused_or_left_out(tmp_path):
+    train(layer("both"), end=3)
+    train(layer("old"), end=3)
+    saved = tables()
+    checkpoint.save(tmp_path)
+    het_tf.reset()
+    train(layer("both"), 5, 6)
+    train(layer("new"), 5, 6)
+    before = tables()
+    with pytest.raises(ValueError, match=r"only the checkpoint has 'old', only this process has 'new'"):
+        checkpoint.restore(tmp_path)
+    same(tables(), before)
+    found = checkpoint.restore(tmp_path, strict=False)
+    assert (found.only_in_checkpoint, found.only_live) == (("old",), ("new",))
+    same(tables(), {"both": saved["both"], "new": before["new"]})
+
+
+def test_a_table_of_another_kind_is_refused_and_unchanged(tmp_path):
+    train(layer("t", 4, "Adagrad"), end=3)
+    saved = tables()
+    checkpoint.save(tmp_path)
+    het_tf.reset()
+    train(layer("t", 5, "Adam", seed=3), end=2)
+    before = tables()
+    with pytest.raises(
+        ValueError, match=r"(?s)table 't':.*dim +4 +5\n.*optimizer\.name +\"adagrad\" +\"adam\""
+    ) as caught:
+        checkpoint.restore(tmp_path)
+    assert "seed" in str(caught.value)
+    same(tables(), before)
+    het_tf.reset()
+    train(layer("t", 4, "Adam"), end=2)
+    with pytest.raises(ValueError, match="give slots=False"):
+        checkpoint.restore(tmp_path)
+    checkpoint.restore(tmp_path, slots=False)
+    found = tables()["t"]
+    for column in ("ids", "clocks", "counts", "last_used"):
+        np.testing.assert_array_equal(found[column], saved["t"][column])
+    np.testing.assert_array_equal(found["rows"][:, :4], saved["t"]["rows"][:, :4])
+    assert not found["rows"][:, 4:].any(), "the moments of Adam begin at 0"
+    het_tf.reset()
+    layer("t", 4, "Adagrad", l2=0.5, max_norm=2.0)
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)

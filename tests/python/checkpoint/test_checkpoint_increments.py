@@ -1,0 +1,161 @@
+"""Checkpoints that hold what has changed since an earlier one."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from checkpoint_lib import files, layer, same, step, tables, train
+
+import het_tf
+from het_tf import checkpoint
+
+keras = tf.keras
+pytestmark = [pytest.mark.usefixtures("fresh")]
+
+
+def test_an_increment_has_what_has_moved_and_what_was_removed(tmp_path):
+    made = layer("t")
+    train(layer("still"), end=2)
+    train(made)
+    first = checkpoint.save(tmp_path, since="latest")  # there is none: all rows
+    assert checkpoint.read_manifest(first).base is None
+    states = [tables()]
+    ids = het_tf.table("t").to_numpy()[0]
+    het_tf.table("t").remove(ids[:7])
+    step(made, ids[10:15], 77)
+    step(made, [10**9, ids[0]], 78)  # a new row, and one that was removed
+    states.append(tables())
+    second = checkpoint.save(tmp_path, since=first)
+    manifest = checkpoint.read_manifest(second)
+    assert manifest.base == {"name": first.name, "id": checkpoint.read_manifest(first).id}
+    entry = manifest.tables["t"]
+    assert (entry["rows"], entry["removed"], entry["complete"]) == (7, 6, False)
+    assert manifest.tables["still"]["rows"] == 0
+    step(made, ids[12:20], 79)
+    het_tf.table("t").remove([10**9])
+    states.append(tables())
+    third = checkpoint.save(tmp_path, since=manifest)
+    assert checkpoint.read_manifest(third).tables["t"]["rows"] == 8
+    assert checkpoint.read_manifest(third).tables["t"]["removed"] == 1
+    for path, state in zip([first, second, third], states, strict=True):
+        train(made, 30, 32)
+        checkpoint.restore(path)
+        same(tables(), state)
+    assert checkpoint.verify(third).path == third
+    # keep counts increments; what they build on stays.
+    fourth = checkpoint.save(tmp_path, since="latest", keep=1)
+    assert checkpoint.list(tmp_path) == [first, second, third, fourth]
+    fifth = checkpoint.save(tmp_path, keep=1)
+    assert checkpoint.list(tmp_path) == [fifth]
+
+
+def test_after_a_restore_increments_go_on(tmp_path):
+    made = layer("t")
+    train(made)
+    first = checkpoint.save(tmp_path)
+    het_tf.reset()
+    made = layer("t")
+    checkpoint.restore(first)
+    step(made, [1, 2, 3], 5)
+    second = checkpoint.save(tmp_path, since="latest")
+    manifest = checkpoint.read_manifest(second)
+    assert manifest.base is not None and manifest.tables["t"]["rows"] == 3
+    state = tables()
+    het_tf.reset()
+    made = layer("t")
+    checkpoint.restore(second)
+    same(tables(), state)
+
+
+def test_a_table_that_was_cleared_or_made_anew_is_written_whole(tmp_path):
+    made, other = layer("t"), layer("other")
+    train(made), train(other)
+    first = checkpoint.save(tmp_path)
+    het_tf.table("t").clear()
+    step(made, [1, 2], 3)
+    step(layer("young"), [5], 3)
+    state = tables()
+    second = checkpoint.save(tmp_path, since=first)
+    found = checkpoint.read_manifest(second)
+    assert {name: one["complete"] for name, one in found.tables.items()} == {
+        "t": True,
+        "other": False,
+        "young": True,
+    }
+    train(made, 50, 52), train(other, 50, 52)
+    checkpoint.restore(second)
+    same(tables(), state)
+    # Values without slots are another table than that of the checkpoint, though its clocks are the same.
+    checkpoint.restore(second, slots=False)
+    assert checkpoint.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(max(2, int(4 * float(os.environ.get("HET_TEST_SCALE", "1"))))))
+def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
+    """Full ones and increments on any earlier one, between updates, removals, clearings and restores."""
+    rng = np.random.default_rng(seed)
+    made = {"a": layer("a", 2, "Adam"), "b": layer("b", 3, "SGD")}
+    states = {}
+    increments = 0
+    for number in range(60):
+        there = checkpoint.list(tmp_path)
+        name = str(rng.choice(["a", "b"]))
+        action = rng.choice(
+            ["step", "remove", "save", "increment", "restore", "clear"], p=[0.3, 0.15, 0.1, 0.3, 0.12, 0.03]
+        )
+        if action == "step":
+            step(made[name], rng.integers(0, 300, 40), number)
+        elif action == "remove":
+            het_tf.table(name).remove(rng.integers(0, 300, 20))
+        elif action == "clear":
+            het_tf.table(name).clear()
+        elif action == "restore" and there:
+            path = there[rng.integers(len(there))]
+            checkpoint.restore(path)
+            same(tables(), states[path])
+        elif action in ("save", "increment"):
+            since = there[rng.integers(len(there))] if there and action == "increment" else None
+            path = checkpoint.save(tmp_path, since=since, keep=int(rng.integers(3, 9)))
+            states[path] = tables()
+            increments += checkpoint.read_manifest(path).base is not None
+    assert increments >= 5
+    for path in checkpoint.list(tmp_path):
+        checkpoint.verify(path)
+        checkpoint.restore(path)
+        same(tables(), states[path])
+
+
+def test_since_must_be_a_checkpoint_of_the_directory(tmp_path):
+    train(layer("t"), end=2)
+    path = checkpoint.save(tmp_path / "a")
+    elsewhere = checkpoint.save(tmp_path / "b")
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match="an increment and what it builds on are in one directory"):
+        checkpoint.save(tmp_path / "a", since=elsewhere)
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        checkpoint.save(tmp_path / "a", since=path.with_name("ckpt-00000099"))
+    with pytest.raises(ValueError, match="since is 3; give the path"):
+        checkpoint.save(tmp_path / "a", since=3)
+    with het_tf.namespace("n"):
+        train(layer("t"), end=2)
+        with pytest.raises(ValueError, match="is of the namespace '', not of 'n'"):
+            checkpoint.save(tmp_path / "a", since=path)
+    assert files(tmp_path) == before
+
+
+def test_a_base_that_is_missing_is_an_error_and_changes_nothing(tmp_path):
+    made = layer("t")
+    train(made, end=3)
+    first = checkpoint.save(tmp_path)
+    step(made, [1], 5)
+    checkpoint.save(tmp_path, since=first)
+    first.rename(tmp_path / "away")
+    train(made, 4, 5)
+    before = tables()
+    with pytest.raises(FileNotFoundError, match=r"holds what has changed since ckpt-00000001, .* is missing"):
+        checkpoint.restore(tmp_path)
+    same(tables(), before)

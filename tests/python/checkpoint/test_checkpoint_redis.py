@@ -1,0 +1,156 @@
+"""Checkpoints of tables at Redis servers: other numbers of shards, resumed training, servers that die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import numpy as np
+import pytest
+import redis_lib
+from checkpoint_lib import fit, layer, model, same, step, tables, train, weights
+
+import het_tf
+from het_tf import checkpoint
+from het_tf.python.checkpoint import reading
+from het_tf.python.session import native
+
+pytestmark = redis_lib.MARKS
+
+
+@contextlib.contextmanager
+def store(place, shards):
+    """A store of so many servers, 0: in this process; empty, and used from now on."""
+    het_tf.reset()
+    place.mkdir()
+    if shards == 0:
+        het_tf.init(ps="")
+        yield None
+    elif shards == 1:
+        with redis_lib.running(place) as server:
+            het_tf.init(ps=server.address)
+            yield server
+    else:
+        with redis_lib.cluster(place, shards) as cluster:
+            het_tf.init(ps=cluster.address)
+            yield cluster
+
+
+def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, server):
+    """16 partitions in this process, 64 at Redis, and back."""
+    train(layer("t"))
+    checkpoint.save(tmp_path)
+    het_tf.reset()
+    het_tf.init(ps=server.address)
+    made = layer("t")
+    checkpoint.restore(tmp_path)
+    ids = het_tf.table("t").to_numpy()[0]
+    step(made, ids[:9], 3)
+    het_tf.table("t").remove(ids[20:24])
+    path = checkpoint.save(tmp_path, since="latest")
+    found = checkpoint.read_manifest(path)
+    assert found.partitions == 64
+    assert (found.tables["t"]["rows"], found.tables["t"]["removed"], found.tables["t"]["complete"]) == (
+        9,
+        4,
+        False,
+    )
+    expected = tables()
+    redis_lib.leave()
+    layer("t")
+    checkpoint.restore(tmp_path)
+    same(tables(), expected)
+
+
+@pytest.mark.parametrize(
+    "of",
+    ["whole numbers", *(pytest.param(one, marks=pytest.mark.long) for one in ("RowWiseAdagrad", "Adam"))],
+)
+def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
+    whole = of == "whole numbers"
+    found = []
+    for interrupted in (False, True):
+        assert server.command("FLUSHALL").startswith(b"+OK")
+        het_tf.reset()
+        het_tf.init(ps=server.address)
+        made = model(of, whole)
+        fit(made, 0, 5)
+        if interrupted:
+            checkpoint.save(tmp_path, made, step=5)
+            fit(made, 100, 103)
+            het_tf.reset()  # the process forgets, the server does not
+            made = model(of, whole)
+            checkpoint.restore(tmp_path, made)
+        fit(made, 5, 10)
+        found.append((weights(made), tables()))
+    (dense, table), (dense_again, table_again) = found
+    same(table_again, table, ("ids", "clocks", "counts"))
+    compare = (
+        np.testing.assert_array_equal if whole else lambda a, b: np.testing.assert_allclose(a, b, 1e-6, 1e-7)
+    )
+    compare(table_again["item"]["rows"], table["item"]["rows"])
+    for a, b in zip(dense, dense_again, strict=True):
+        compare(b, a)
+
+
+@pytest.mark.long
+def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, monkeypatch):
+    call = native.call
+    with redis_lib.running(tmp_path / "server") as server:
+        het_tf.init(ps=server.address, timeout=1.0, deadline=2.0)
+        train(layer("t"))
+        path = checkpoint.save(tmp_path / "c")
+
+        def kill(function, *arguments):
+            if function == "HetSaveRows" and "rows-00007" in arguments[1]:
+                server.kill()
+            return call(function, *arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(native, "call", kill)
+            with pytest.raises((ConnectionError, TimeoutError)):
+                checkpoint.save(tmp_path / "c")
+        assert list((tmp_path / "c").iterdir()) == [path]
+        assert checkpoint.verify(tmp_path / "c").path == path
+
+
+@pytest.mark.long
+def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
+    """The mark of the load would end after three seconds; the load takes six, and renews it."""
+    het_tf.init(ps=server.address)
+    train(layer("t"))
+    saved = tables()
+    checkpoint.save(tmp_path)
+    call = native.call
+    begun = []
+
+    def slowly(function, *arguments):
+        if function == "HetLoadRows":
+            time.sleep(6 / 16 * len(os.sched_getaffinity(0)))
+        begun.append(function == "HetLoadBegin")
+        return call(function, *arguments)
+
+    monkeypatch.setattr(reading, "_SECONDS", 3)
+    monkeypatch.setattr(native, "call", slowly)
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)
+    assert sum(begun) > 2
+
+
+@pytest.mark.long
+def test_an_increment_after_a_server_came_back_from_an_older_state(tmp_path):
+    """The lost updates come again with other gradients: the clocks are the base's, the rows are not."""
+    with store(tmp_path / "server", 1) as server:
+        made = layer("t")
+        step(made, [1, 2, 3], 1)
+        assert server.command("SAVE").startswith(b"+OK")
+        step(made, [1, 2, 3], 2)
+        base = checkpoint.save(tmp_path / "c")
+        server.kill()
+        server.start()
+        step(made, [1, 2, 3], 3)
+        after = checkpoint.save(tmp_path / "c", since=base)
+        saved = tables()
+        checkpoint.restore(after)
+        same(tables(), saved)

@@ -1,0 +1,68 @@
+"""A process that ends while tf.data's threads read ahead in Python ends at once, whichever way it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# The reader is always inside an element, and without the interpreter, when the process ends: where nothing
+# ends the pass before the interpreter ends, each of these hangs each time.
+PROGRAM = """
+import itertools, signal, sys, threading, time
+import numpy as np
+from het_tf.python.data.examples import Examples, to_tf_dataset
+
+one = Examples({"a": np.arange(4)}, {}, np.zeros((4, 0), np.float32), np.zeros(4, np.float32))
+reading = threading.Event()
+
+def epoch(number):
+    for step in itertools.count():
+        reading.set()
+        time.sleep(0.02)
+        yield one
+
+def bad(number):
+    yield one
+    raise ValueError("day.tsv, line 3: a bad line")
+
+def iterate():
+    train = iter(to_tf_dataset(epoch, one, None, 4).prefetch(10**6))
+    next(train)
+    return train
+
+def bad_line():
+    train = iterate()
+    for _ in to_tf_dataset(bad, one, None, 4):
+        pass
+
+def interrupt():
+    train = iterate()
+    reading.clear()
+    assert reading.wait(30)
+    signal.raise_signal(signal.SIGINT)
+
+globals()[sys.argv[1]]()
+"""
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize(
+    ("way", "code", "says"),
+    [
+        ("bad_line", 1, "day.tsv, line 3: a bad line"),
+        ("interrupt", -signal.SIGINT, "KeyboardInterrupt"),
+    ],
+)
+def test_the_process_ends_beside_a_thread_that_reads(way: str, code: int, says: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    command = [sys.executable, "-c", PROGRAM, way]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == code, done.stderr[-3000:]
+    assert says in done.stderr

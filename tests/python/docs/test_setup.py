@@ -1,0 +1,135 @@
+"""The set-up scripts: what is missing is one clear line that names the remedy."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOLS = ROOT / "tools"
+BASICS = ("bash", "env", "grep", "mkdir", "tail", "tee", "cat", "dirname")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A PATH with nothing but the basics, and a function that adds programs to it."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in BASICS:
+        (programs / name).symlink_to(shutil.which(name))
+
+    def add(name, script):
+        (programs / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        (programs / name).chmod(0o755)
+
+    def run(*command):
+        return subprocess.run(
+            [str(part) for part in command],
+            cwd=tmp_path,
+            env={"PATH": str(programs)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    add("python3.11", f'exec {sys.executable} "$@"')
+    run.add = add
+    return run
+
+
+def errors(done):
+    return [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("error: ")]
+
+
+def test_packages_that_are_there_need_neither_root_nor_apt(machine):
+    machine.add("dpkg-query", "echo installed")
+    machine.add("id", "echo 1000")
+    done = machine(TOOLS / "system_packages.sh", "python3.11")
+    assert done.returncode == 0, done.stderr
+
+
+def test_missing_packages_without_root_and_sudo(machine):
+    machine.add("dpkg-query", '[ "${@: -1}" != g++ ] && echo installed')
+    machine.add("id", "echo 1000")
+    done = machine(TOOLS / "system_packages.sh", "python3.11")
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert error.endswith("apt-get install g++")
+
+
+def test_missing_packages_are_installed_with_sudo(machine, tmp_path):
+    machine.add("dpkg-query", '[ "${@: -1}" != ninja-build ] && echo installed')
+    machine.add("id", "echo 1000")
+    machine.add("sudo", f'echo "$@" >>{tmp_path}/sudo')
+    done = machine(TOOLS / "system_packages.sh", "python3.11")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sudo").read_text().splitlines()[-1].split()[-1] == "ninja-build"
+
+
+def test_missing_compiler_on_another_system(machine):
+    done = machine(TOOLS / "system_packages.sh", "python3.11")
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert "g++ is missing" in error
+    assert "Remedy" in error
+
+
+def test_missing_python(machine):
+    done = machine(TOOLS / "system_packages.sh", "python3.99")
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert "python3.99 is missing" in error
+
+
+def test_another_python_is_refused(machine, tmp_path):
+    machine.add("python3.9", 'if [ "$1" = -V ]; then echo Python 3.9.2; else exit 1; fi')
+    done = machine(TOOLS / "make_venv.sh", "python3.9", tmp_path / "venv")
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert "Python 3.9.2" in error
+
+
+def test_stage_shows_the_end_of_a_failed_log_and_the_remedy(machine, tmp_path):
+    machine.add(
+        "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
+    )
+    done = machine(TOOLS / "stage.sh", "work", "the work (because)", "work")
+    assert done.returncode == 7
+    assert done.stdout.splitlines() == ["==> the work (because)"]
+    assert "line 99" in done.stderr
+    assert "line 1\n" not in done.stderr
+    assert "error: x is missing. Remedy: y" in done.stderr
+    assert "build/log/work.log" in done.stderr.splitlines()[-1]
+    assert "line 1\n" in (tmp_path / "build" / "log" / "work.log").read_text()
+
+
+def test_stage_keeps_the_status_of_output_that_is_shown(machine):
+    machine.add("work", "echo shown; exit 3")
+    done = machine(TOOLS / "stage.sh", "--show", "work", "the work (because)", "work")
+    assert done.returncode == 3
+    assert "shown" in done.stdout
+
+
+def test_second_make_does_no_setup_work():
+    """The stamp files of the environment that runs the tests are those that make looks for."""
+    venv = Path(sys.prefix)
+    if not list(venv.glob(".het-*")) or shutil.which("make") is None:
+        pytest.skip("this environment was not made by `make setup`")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "-n", "venv", f"VENV={os.path.relpath(venv, ROOT)}"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "make_venv.sh" not in done.stdout
+
+
+def test_documents_name_only_what_exists():
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git clone")
+    done = subprocess.run(
+        [sys.executable, TOOLS / "check_docs.py"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout

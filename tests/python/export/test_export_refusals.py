@@ -1,0 +1,170 @@
+"""het_tf.export: what is refused, and what a failure on the way leaves."""
+
+from __future__ import annotations
+
+import os
+
+import export_lib as lib
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
+
+keras = tf.keras
+
+
+def one_table(name="item", dim=4, **kwargs):
+    """A model of one input and one table."""
+    config = het_tf.TableConfig(name, dim, **kwargs)
+    ids = keras.Input((), dtype="int64", name="ids")
+    return lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "protobuf"}, "format is 'protobuf'"),
+        ({"rows": "int4"}, "rows is 'int4'"),
+        ({"unknown": "ones"}, "unknown is 'ones'"),
+        ({"min_count": -1}, "min_count is -1"),
+        ({"min_count": 70000}, "min_count is 70000"),
+        ({"min_count": True}, "min_count is True"),
+        ({"max_age": 0}, "max_age is 0"),
+        ({"max_age": True}, "max_age is True"),
+        ({"max_age": float("nan")}, "max_age is nan"),
+        ({"format": "online", "rows": "int8"}, "exports no rows"),
+    ],
+)
+def test_bad_arguments(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        het_tf.export(one_table(), tmp_path / "1", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_option_that_the_format_lacks(tmp_path):
+    with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
+        het_tf.export(one_table(), tmp_path / "1", staleness=3)
+    with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
+        het_tf.export(one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
+    with pytest.raises(TypeError, match="path is None; give a path"):
+        het_tf.export(one_table(), None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_model(tmp_path):
+    with pytest.raises(TypeError, match="model is Embedding"):
+        het_tf.export(het_tf.keras.Embedding(3), tmp_path / "1")
+    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="no layers of het_tf"):
+        het_tf.export(plain, tmp_path / "1")
+
+
+def test_a_path_that_exists(rng, tmp_path):
+    model = one_table()
+    lib.fill("item", [1], rng)
+    path = tmp_path / "1"
+    het_tf.export(model, path, verbose=False)
+    before = lib.serve(path)(ids=np.array([1]))["ids"]
+    lib.fill("item", [1], rng)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        het_tf.export(model, path)
+    np.testing.assert_array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
+    het_tf.export(model, path, overwrite=True, verbose=False)
+    assert not np.array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
+    assert [one.name for one in tmp_path.iterdir()] == ["1"]
+
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "me.jpg").write_text("me")
+    with pytest.raises(FileExistsError, match="no SavedModel"):
+        het_tf.export(model, photos, overwrite=True)
+    assert (photos / "me.jpg").read_text() == "me"
+
+
+def test_a_path_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be written"):
+        het_tf.export(one_table(), tmp_path / "file" / "1")
+    with pytest.raises(ValueError, match="local directory"):
+        het_tf.export(one_table("other"), "gs://bucket/1")
+    if os.geteuid() != 0:
+        tmp_path.chmod(0o500)
+        with pytest.raises(OSError, match="cannot be written"):
+            het_tf.export(one_table("third"), tmp_path / "1")
+        tmp_path.chmod(0o700)
+
+
+def test_a_failure_on_the_way_leaves_nothing(rng, tmp_path, monkeypatch):
+    model = one_table()
+    lib.fill("item", [1], rng)
+    path = tmp_path / "deep" / "1"
+    het_tf.export(model, path, verbose=False)
+    before = lib.serve(path)(ids=np.array([1]))["ids"]
+
+    def fail(*args, **kwargs):
+        (tmp_path / "deep").joinpath("seen").write_text(str(sorted(os.listdir(tmp_path / "deep"))))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        het_tf.export(model, path, overwrite=True)
+    assert ".tmp-1-" in (tmp_path / "deep" / "seen").read_text()
+    (tmp_path / "deep" / "seen").unlink()
+    assert [one.name for one in (tmp_path / "deep").iterdir()] == ["1"]
+    np.testing.assert_array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
+
+
+def test_a_copy_of_a_living_layer(rng, tmp_path):
+    model = one_table()
+    copy = keras.models.clone_model(model)
+    with pytest.raises(RuntimeError, match=r"is a copy.*share_tables"):
+        het_tf.export(copy, tmp_path / "1")
+    copy.get_layer("tables").share_tables()
+    het_tf.export(copy, tmp_path / "1", verbose=False)
+
+
+def test_a_function_inside_of_the_model(rng, tmp_path):
+    """It would keep the exported rows for later calls, or give the live ones to the export."""
+    embedding = het_tf.keras.Embedding(3, name="e")
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.embedding = embedding
+
+        @tf.function
+        def inner(self, ids):
+            return self.embedding(ids)
+
+        def call(self, ids, training=None):
+            return self.inner(ids)
+
+        def input_specs(self):
+            return tf.TensorSpec([None], tf.int64, "ids")
+
+    model = Model()
+    ids = tf.constant([1, 2], tf.int64)
+    model(ids)
+    with pytest.raises(RuntimeError, match=r"take @tf.function off"):
+        het_tf.export(model, tmp_path / "1")
+    # Traced with the shape of the signature, and the live table.
+    model.inner.get_concrete_function(tf.TensorSpec([None], tf.int64, "ids"))
+    with pytest.raises(RuntimeError, match=r"take @tf.function off"):
+        het_tf.export(model, tmp_path / "1")
+    lib.fill("e", [1, 2], rng)
+    np.testing.assert_array_equal(model(ids).numpy(), het_tf.table("e").lookup([1, 2]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_that_are_gone(tmp_path):
+    model = one_table()
+    het_tf.reset()
+    with pytest.raises(LookupError, match="item"):
+        het_tf.export(model, tmp_path / "1")
+    assert not list(tmp_path.iterdir())

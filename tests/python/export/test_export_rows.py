@@ -1,0 +1,235 @@
+"""Smaller rows, filters of rows, their AUC; serve_check; exports of several processes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import export_lib as lib
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.export import evaluate, front, quantise
+from het_tf.python.models import DeepFM
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+
+keras = tf.keras
+
+
+def model_of(dim=16, name="item", **kwargs):
+    config = het_tf.TableConfig(name, dim, **kwargs)
+    ids = keras.Input((), dtype="int64", name="ids")
+    return lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
+
+
+# --- smaller rows -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", quantise.ROWS)
+def test_rows_are_those_of_numpy(rows, rng, tmp_path):
+    model = model_of()
+    ids = np.arange(1000)
+    values = lib.fill("item", ids, rng) * 3
+    values[7] = 0
+    values[8, 3] = 1e4
+    het_tf.table("item").assign(ids, values)
+    result = het_tf.export(model, tmp_path / "1", rows=rows, verbose=False)
+    got = lib.serve(tmp_path / "1")(ids=np.concatenate([ids, [5000]]))["ids"]
+    if rows == "int8":
+        scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
+        assert (np.abs(got[:-1] - values) <= scale / 2 * 1.00001).all()
+        assert (got[7] == 0).all() and np.isfinite(got).all()
+        assert len(np.unique(got[3])) > 8  # not all rounded to one number
+    elif rows == "bfloat16":
+        np.testing.assert_array_equal(got[:-1], values.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32))
+    else:
+        np.testing.assert_array_equal(got[:-1], values.astype(rows).astype(np.float32))
+    # An unknown id's row is not stored, and not rounded.
+    np.testing.assert_array_equal(got[-1], het_tf.table("item").lookup([5000])[0])
+    of_row = {"float32": 64, "float16": 32, "bfloat16": 32, "int8": 20}[rows]
+    assert [table.bytes for table in result.tables] == [1000 * of_row]
+    disk = sum(file.stat().st_size for file in (tmp_path / "1" / "variables").iterdir())
+    assert 1000 * of_row <= disk <= 1000 * (of_row * 1.07 + 10) + 10_000
+
+
+def test_float16_is_refused_where_it_cannot_hold_a_value(rng, tmp_path):
+    model = model_of()
+    het_tf.table("item").assign([1, 2], np.full((2, 16), 7e4))
+    with pytest.raises(ValueError, match=r"table 'item' has values up to 70000.*bfloat16"):
+        het_tf.export(model, tmp_path / "1", rows="float16")
+    assert not list(tmp_path.iterdir())
+    het_tf.export(model, tmp_path / "1", rows="bfloat16", verbose=False)
+
+
+def test_constants_of_unknown_ids_in_every_type(tmp_path):
+    model = model_of(initializer=het_tf.initializers.Constant(0.1))
+    for rows in quantise.ROWS:
+        het_tf.export(model, tmp_path / rows, rows=rows, verbose=False)
+        got = lib.serve(tmp_path / rows)(ids=np.array([3]))["ids"]
+        np.testing.assert_allclose(got, np.float32(0.1), rtol=0 if rows == "float32" else 1e-2)
+
+
+# --- filters ------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
+    model = model_of(dim=2)
+    layer = model.get_layer("tables")
+    for ids in ([1, 2, 3], [1, 2], [1]):  # 3, 2 and 1 updates
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer({"ids": tf.constant(ids, tf.int64)}, training=True)["ids"])
+        tape.gradient(loss, layer.trainable_variables)
+    live = het_tf.table("item")
+    result = het_tf.export(model, tmp_path / "1", min_count=2)
+    assert "2 rows of 2" in capsys.readouterr().out
+    (summary,) = result.tables
+    assert (summary.rows, summary.dropped, summary.bytes) == (2, 1, 16)
+    assert "1 rows left out" in str(result)
+    got = lib.serve(tmp_path / "1")(ids=np.array([1, 2, 3]))["ids"]
+    np.testing.assert_array_equal(got[:2], live.lookup([1, 2]))
+    live.remove([3])  # its initial row again
+    np.testing.assert_array_equal(got[2], live.lookup([3])[0])
+    everything = het_tf.export(model, tmp_path / "2", min_count=4, verbose=False)
+    assert everything.tables[0].rows == 0
+
+
+def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
+    model = model_of(dim=2)
+    lib.fill("item", [1, 2, 3], rng)
+    assert het_tf.export(model, tmp_path / "1", max_age=600, verbose=False).tables[0].dropped == 0
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + 1000)
+    summary = het_tf.export(model, tmp_path / "2", max_age=600, verbose=False).tables[0]
+    assert (summary.rows, summary.dropped) == (0, 3)
+
+
+# --- evaluation ---------------------------------------------------------------------------------------------
+
+
+def test_auc_is_the_share_of_ordered_pairs(rng):
+    scores = rng.integers(0, 20, 300) / 7.0
+    labels = rng.integers(0, 2, 300)
+    ones, zeros = scores[labels == 1], scores[labels == 0]
+    pairs = np.sign(ones[:, None] - zeros[None, :])
+    np.testing.assert_allclose(evaluate.auc(scores, labels), (pairs.mean() + 1) / 2)
+    with pytest.raises(ValueError, match="needs both"):
+        evaluate.auc(scores, np.ones(300))
+    with pytest.raises(ValueError, match="needs both"):
+        evaluate.auc(scores, labels * 2)
+
+
+def test_the_auc_of_every_way_to_store_rows(rng, tmp_path, capsys):
+    model = lib.trained(DeepFM, rng)
+    data = lib.toy_examples(rng, 300)
+    result = het_tf.export(model, tmp_path / "1", rows="int8", evaluate=data.to_tf(64))
+    assert [one.rows for one in result.evaluation] == list(quantise.ROWS)
+    logits = np.concatenate([model(batch, training=False).numpy() for batch, _ in data.to_tf(64)])
+    wanted = evaluate.auc(logits.reshape(-1), data.label)
+    assert result.evaluation[0].auc == wanted and result.evaluation[0].change == 0
+    assert all(abs(one.change) < 0.02 for one in result.evaluation)
+    # Those of the rows as exported, not of the live ones.
+    serve = lib.serve(tmp_path / "1")
+    scores = np.concatenate([serve(**batch)["output_0"] for batch, _ in data.to_tf(64)]).reshape(-1)
+    assert result.evaluation[3].auc == evaluate.auc(scores, data.label)
+    sizes = [one.bytes for one in result.evaluation]
+    assert sizes[0] == 2 * sizes[1] == 2 * sizes[2] > sizes[3]
+    said = capsys.readouterr().out
+    assert "bfloat16" in said and f"{wanted:.7f}" in said
+
+
+def test_what_evaluate_refuses(rng, tmp_path):
+    model = lib.trained(DeepFM, rng)
+    data = lib.toy_examples(rng, 20)
+    unlabelled = data.to_tf(10).map(lambda x, y: x)
+    with pytest.raises(ValueError, match="as fit"):
+        het_tf.export(model, tmp_path / "1", evaluate=unlabelled)
+    with pytest.raises(ValueError, match="one score and one label"):
+        het_tf.export(model, tmp_path / "1", evaluate=data.to_tf(10).map(lambda x, y: (x, y[:3])))
+    with pytest.raises(ValueError, match="no elements"):
+        het_tf.export(model, tmp_path / "1", evaluate=data.to_tf(10).take(0))
+    assert not list(tmp_path.iterdir())
+
+
+# --- serve_check --------------------------------------------------------------------------------------------
+
+
+def test_serve_check(rng, tmp_path, capsys):
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
+    for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
+        het_tf.export(model, tmp_path / name, verbose=False, **options)
+    sample = lib.tensors(lib.toy_examples(rng, 50))
+    checks = het_tf.serve_check(tmp_path, sample, model)
+    assert [(check.format, check.rows) for check in checks] == [
+        ("portable", "float32"),
+        ("portable", "int8"),
+        ("native", "float32"),
+    ]
+    assert checks[0].difference == checks[2].difference == 0 < checks[1].difference < 0.1
+    assert "max |difference|" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match="NOT RIGHT"):
+        het_tf.serve_check(tmp_path / "b", sample, model, tolerance=1e-12)
+    lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
+    with pytest.raises(RuntimeError, match="NOT RIGHT"):
+        het_tf.serve_check(tmp_path / "a", sample, model, verbose=False)
+
+
+@pytest.mark.long
+def test_serve_check_without_a_model(rng, tmp_path):
+    words = keras.Input((2,), dtype="string", name="words")
+    config = het_tf.TableConfig("word", 3)
+    model = lib.embedding_model({"words": het_tf.FeatureConfig(config, "sum")}, {"words": words})
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path in paths:
+        het_tf.export(model, path, verbose=False)
+    sample = {"words": np.array([["cat", "dog"], ["", "näme"]])}
+    assert [check.difference for check in het_tf.serve_check(paths, sample)] == [0, 0]
+    (paths[1] / "saved_model.pb").write_bytes(b"damaged")
+    with pytest.raises(
+        RuntimeError, match=r"does not load or does not answer in a process of its own:\n\w+: "
+    ):
+        het_tf.serve_check(paths, sample, verbose=False)
+
+
+def test_what_serve_check_refuses(rng, tmp_path):
+    model = model_of()
+    path = tmp_path / "1"
+    het_tf.export(model, path, verbose=False)
+    with pytest.raises(FileNotFoundError, match="no SavedModel"):
+        het_tf.serve_check(tmp_path / "2", {"ids": [1]}, model)
+    with pytest.raises(ValueError, match="no model to compare"):
+        het_tf.serve_check(path, {"ids": np.array([1])})
+    with pytest.raises(ValueError, match=r"one batch of inputs"):
+        het_tf.serve_check(path, tf.data.Dataset.range(3), model)
+    with pytest.raises(ValueError, match="path is empty"):
+        het_tf.serve_check([], {"ids": np.array([1])}, model)
+
+
+# --- several processes --------------------------------------------------------------------------------------
+
+
+@redis_lib.SERVER
+def test_tables_at_a_parameter_server(server, rng, tmp_path):
+    """Rows of the caches and of the server, and those that another worker pushed."""
+    het_tf.init(ps=server.address)
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=None), name="remote")
+    before = het_tf.table("remote/deep").stats()["cache"]["unsent_rows"]
+    assert before > 0
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    inputs = lib.tensors(lib.toy_examples(rng, 200, ids=30))
+    got = lib.serve(tmp_path / "1")(**inputs)["output_0"]
+    lib.assert_predicts(got, model(inputs, training=False))
+
+
+def test_the_record_says_what_an_export_is(rng, tmp_path):
+    model = model_of()
+    lib.fill("item", [1], rng)
+    het_tf.export(model, tmp_path / "1", rows="float16", unknown="zeros", verbose=False)
+    record = json.loads((tmp_path / "1" / front.RECORD).read_text())
+    assert (record["format"], record["rows"], record["unknown"]) == ("portable", "float16", "zeros")
+    assert record["tables"] == [
+        {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
+    ]

@@ -1,0 +1,202 @@
+"""The mode `accumulate` under horovodrun and a real Redis: N workers are one process on the union batch."""
+
+import json
+from pathlib import Path
+
+import accumulate_lib
+import horovod_lib
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+
+import het_tf
+
+STEPS = 20
+
+pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
+
+
+def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:
+    """Runs the jobs, one after the other in one launch; returns what each rank has seen."""
+    jobs = [{"out": str(out), **job} for job in jobs]
+    done = horovod_lib.launch(accumulate_lib.__file__, json.dumps(jobs), ranks=workers)
+    assert done.returncode == 0, done.stdout
+    return [json.loads((out / f"{rank}.json").read_text()) for rank in range(workers)]
+
+
+def one_process(workers: int, steps: int, **model_arguments) -> tuple[dict, np.ndarray]:
+    """Tables and dense weights of a process that sees the workers' batches as one."""
+    het_tf.reset()
+    model = accumulate_lib.Model(**model_arguments)
+    batches = [accumulate_lib.union(batch) for batch in accumulate_lib.batches(workers, steps)]
+    accumulate_lib.train(model, batches, "graph", accumulate_lib.BATCH * workers)
+    return model.tables(), model.dense.numpy()
+
+
+def check(file: Path, expected: dict, dense: np.ndarray) -> None:
+    found = np.load(file)
+    np.testing.assert_allclose(found["dense"], dense, rtol=2e-6, atol=1e-6)
+    for table, scan in expected.items():
+        np.testing.assert_array_equal(found[f"{table}/ids"], scan["ids"], table)
+        # One tick a key and step, whoever made it.
+        np.testing.assert_array_equal(found[f"{table}/clocks"], scan["clocks"], table)
+        dim = het_tf.table(table).dim
+        values, slots = found[f"{table}/rows"][:, :dim], found[f"{table}/rows"][:, dim:]
+        np.testing.assert_allclose(values, scan["rows"][:, :dim], rtol=1e-6, atol=1e-6, err_msg=table)
+        np.testing.assert_allclose(slots, scan["rows"][:, dim:], rtol=1e-5, atol=5e-6, err_msg=table)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """All that workers are needed for, in one launch: at one server, and at two with a cache of five rows."""
+    out = tmp_path_factory.mktemp("accumulate")
+    with redis_lib.running(out / "redis") as server, redis_lib.cluster(out / "cluster", 2) as cluster:
+
+        def exact(name, how, at=server, steps=STEPS, **more):
+            return {
+                "what": "exact", "ps": at.address, "name": name, "namespace": name, "how": how,
+                "steps": steps, "cache_rows": 1000, "accumulate": True, **more,
+            }  # fmt: skip
+
+        ranks = launch(
+            [
+                exact("graph", "graph"),
+                exact("eager", "eager", steps=10),
+                exact("sum", "loop", scale="sum"),
+                exact("plain", "graph", accumulate=False),
+                {"what": "agreement", "ps": server.address},
+                exact("shards", "loop", cluster, cache_rows=5),
+                exact("stale", "graph", cluster, cache_rows=5, staleness=3),
+            ],
+            out,
+        )
+    return out, ranks
+
+
+@pytest.mark.parametrize("name, steps", [("graph", STEPS), ("eager", 10), ("sum", STEPS), ("shards", STEPS)])
+def test_two_workers_are_one_process_on_the_union_batch(fresh, runs, name, steps):
+    out, ranks = runs
+    expected, dense = one_process(2, steps)
+    check(out / f"{name}.npz", expected, dense)
+    for rank in ranks:  # a schedule counts steps, at every worker, whoever updates the row
+        assert rank[name]["applies"] == {table: steps for table in accumulate_lib.OPTIMIZERS}
+        assert rank[name]["unsent"] == 0
+
+
+def test_without_it_optimizers_with_state_move_too_far(fresh, runs):
+    """The control: without the mode N workers' small updates are not one large one."""
+    out, _ = runs
+    expected, _ = one_process(2, STEPS, apart=True)
+    plain = np.load(out / "plain.npz")
+    far = {}
+    for name in accumulate_lib.OPTIMIZERS:
+        dim = het_tf.table(name).dim
+        shared = plain[f"{name}/clocks"] > expected[name]["clocks"] + STEPS // 3
+        assert shared.sum() > 10
+        rows = expected[name]["rows"][shared, :dim]
+        far[name] = float(np.abs(plain[f"{name}/rows"][shared, :dim] - rows).max() / np.abs(rows).max())
+    print("largest difference over largest weight:", {name: round(value, 4) for name, value in far.items()})
+    assert far["adam"] > 0.05 and far["rmsprop"] > 0.05
+    assert far["sgd"] < 1e-5  # has no state: the order of its small steps does not matter
+
+
+def test_an_error_of_one_worker_is_raised_by_all(runs):
+    for rank in runs[1]:
+        seen = rank["agreement"]
+        assert "InvalidArgumentError" in seen["nan"] and "worker 1 of 2: gradient of table" in seen["nan"]
+        assert "no worker has updated a row" in seen["nan"]
+        assert seen["nan rows"] == [0.0, 0.0]
+        assert "FailedPreconditionError" in seen["twice"] and "used before" in seen["twice"]
+        assert "no derivative" in seen["second derivative"]
+
+
+def test_a_loss_scale_that_overflows_at_one_worker_skips_the_step_of_all(runs):
+    for rank in runs[1]:
+        seen = rank["agreement"]
+        assert seen["overflow"] == "nan" and seen["overflow rows"] == [0.0, 0.0]
+        # The next step counts: both workers' gradients, each half.
+        assert seen["after"] == "0.0" and seen["after rows"] == [-1.0, -1.0]
+
+
+def test_workers_without_samples_take_part(runs):
+    for rank in runs[1]:
+        seen = rank["agreement"]
+        # "twice" ticked row 1 once before its error. Only worker 0 has [2, 2]: half of two gradients.
+        assert seen["twice rows"] == [-2.0, -1.0]
+        assert seen["empty"] == "0.0" and seen["empty rows"] == [-2.0, -2.0]
+        assert seen["nobody"] == "0.0"
+        assert seen["cached rows"] <= 3
+
+
+def test_gradients_of_different_layers_are_not_mixed_up(runs):
+    for rank in runs[1]:
+        seen = rank["agreement"]
+        assert "FailedPreconditionError" in seen["another order"] and "same order" in seen["another order"]
+        assert seen["another order a"] == seen["another order b"] == [0.0, 0.0]
+
+
+def test_above_staleness_0_every_key_still_has_one_tick_a_step(fresh, runs):
+    """Gradients are taken at older rows."""
+    out, _ = runs
+    expected, _ = one_process(2, STEPS)
+    stale = np.load(out / "stale.npz")
+    for table, scan in expected.items():
+        np.testing.assert_array_equal(stale[f"{table}/clocks"], scan["clocks"], table)
+
+
+def halves(layer, received, grads, count):
+    """HetSumGrads for `count` workers, and HetApplySums of what `received` makes of the parts."""
+    from het_tf.python.layer import ops
+    from het_tf.python.session import native
+
+    ids = tf.constant([1, 2, -3], tf.int64)
+    call = layer._het_state.call
+    found = native.ops.het_lookup(
+        ids=[ids], anchor=0.0, hints=[ops.hint(2)], tables=call.tables, specs=call.specs, training=True
+    )
+    names = {"tables": call.tables, "specs": call.specs}
+    parts = native.ops.het_sum_grads(
+        ids=[ids],
+        grads=[tf.constant(grads)],
+        token=found.token,
+        scale=1.0,
+        loss_scale=0.0,
+        workers=count,
+        **names,
+    )
+    return native.ops.het_apply_sums(*received(parts), learning_rates=[1.0], tie=parts.tie, **names)
+
+
+def own_part(parts):
+    return parts.payload, parts.splits
+
+
+@pytest.mark.parametrize(
+    "received, count, error, message",
+    [
+        (own_part, 2, tf.errors.FailedPreconditionError, "Name a parameter server"),
+        (own_part, 0, tf.errors.InvalidArgumentError, "there are 0 workers"),
+        (lambda parts: (parts.payload[:-1], parts.splits - 1), 1, tf.errors.InternalError, "damaged"),
+    ],
+)
+def test_what_cannot_be_applied_is_refused_and_changes_nothing(fresh, received, count, error, message):
+    layer = het_tf.keras.Embedding(2, table="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+    with pytest.raises(error, match=message):
+        halves(layer, received, np.ones((3, 2), np.float32), count)
+    assert het_tf.table("t").size == 0
+    halves(layer, own_part, np.ones((3, 2), np.float32), 1)
+    np.testing.assert_array_equal(het_tf.table("t").lookup([1, -3]), -np.ones((2, 2)))
+
+
+def test_one_worker_exchanges_nothing(fresh, monkeypatch):
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    monkeypatch.setattr(hvd, "alltoall", None)
+    het_tf.init(hvd=hvd, ps="", accumulate=True)
+    expected, _ = one_process(1, 5)
+    het_tf.init()
+    again, _ = one_process(1, 5)
+    for table, scan in expected.items():
+        np.testing.assert_array_equal(scan["rows"], again[table]["rows"])

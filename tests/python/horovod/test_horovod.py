@@ -1,0 +1,221 @@
+"""het_tf.horovod with a Horovod that is played: init, what is reduced, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rules_lib
+import tensorflow as tf
+from played_lib import Played
+
+import het_tf
+from het_tf.python.horovod import checks
+from het_tf.python.ps import job_server
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.session import settings
+
+keras = tf.keras
+pytestmark = pytest.mark.tf215
+
+
+def data(rows=32):
+    ids, y = rules_lib.data(rows)
+    return ids, y
+
+
+# --- init --------------------------------------------------------------------------------------------------
+
+
+def test_init_refuses_what_is_no_horovod(fresh):
+    with pytest.raises(TypeError, match=r"import horovod\.tensorflow as hvd"):
+        het_tf.init(hvd=np)
+    hvd = Played()
+    hvd.initialized = False
+    with pytest.raises(RuntimeError, match=r"hvd\.init\(\) before"):
+        het_tf.init(hvd=hvd)
+    assert settings.horovod() is None
+    het_tf.init(hvd=Played(ranks=1))
+    het_tf.keras.Embedding(2, name="t")
+    assert het_tf.table("t").stats()["mode"] == "direct", "one rank needs no server"
+
+
+def test_several_ranks_never_train_tables_apart(fresh, monkeypatch):
+    hvd = Played()
+    with pytest.raises(ValueError, match="every rank would train tables of its own"):
+        het_tf.init(hvd=hvd, ps="")
+    monkeypatch.setitem(__import__("sys").modules, "horovod.tensorflow", hvd)
+    for call in (
+        het_tf.init,
+        lambda: het_tf.init(ps="unix:///x"),
+        lambda: het_tf.keras.Embedding(2, name="t"),
+    ):
+        with pytest.raises(RuntimeError, match=r"2 ranks, .* het_tf\.init\(hvd=hvd\)"):
+            call()
+    hvd.initialized = False
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"2 ranks, .* hvd\.init\(\); het_tf\.init\(hvd=hvd\)"):
+        het_tf.keras.Embedding(2, name="t")
+    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    het_tf.keras.Embedding(2, name="t")
+
+
+def test_ranks_must_agree(fresh):
+    hvd = Played()
+    hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
+    with pytest.raises(
+        ValueError, match=r"values of address: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"
+    ):
+        het_tf.init(hvd=hvd)
+    hvd.others = lambda mine: [{**mine, "namespace": "b"}]
+    with pytest.raises(ValueError, match="values of namespace: rank 0: 'a', rank 1: 'b'"):
+        het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
+    hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
+    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
+        het_tf.init(hvd=hvd)
+    with pytest.warns(RuntimeWarning, match="on each of 2 machines, that machine itself"):
+        with pytest.raises(ConnectionError):
+            het_tf.init(hvd=hvd, ps="redis://localhost:1")
+    assert settings.horovod() is None
+
+
+@pytest.mark.parametrize("me", [0, 1])
+def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
+    def start(**_):
+        raise ServerError(
+            "neither redis-server nor valkey-server is on PATH; run: apt-get install redis-server"
+        )
+
+    hvd = Played(me=me)
+    monkeypatch.setattr(job_server.LocalServer, "start", start)
+    if me:  # rank 0 tells
+        monkeypatch.setattr(
+            hvd, "broadcast_object", lambda *_, **__: ("", "run: apt-get install redis-server")
+        )
+    with pytest.raises(RuntimeError, match=r"rank 0 could not start one: .*apt-get install redis-server"):
+        het_tf.init(hvd=hvd)
+
+
+# --- distribute --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", rules_lib.MODES)
+@pytest.mark.parametrize("late", [False, True])
+def test_distribute_reduces_every_gradient_once(played, mode, late):
+    model = rules_lib.make_model("adam", mode=mode)
+    if not late:
+        optimizer, model.optimizer = model.optimizer, None
+        assert het_tf.horovod.distribute(het_tf.horovod.distribute(model)) is model
+        model.optimizer = optimizer
+    else:
+        played.ranks = 1
+        model.fit(*data(), verbose=0, batch_size=32)  # traced once without
+        played.ranks = 2
+        het_tf.horovod.distribute(het_tf.horovod.distribute(model))
+    model.fit(*data(), verbose=0, batch_size=32)
+    assert model.train_on_batch(*data()) is not None
+    numbers = [name.rpartition(".")[2] for name in played.reduced if "gradient" in name]
+    steps = 2 if mode == "eager" else len(numbers) // 3  # as often as Keras traces
+    assert steps and numbers == ["0", "1", "2"] * steps  # anchor, kernel, bias
+    assert "apply" not in vars(model.optimizer) and "apply_gradients" not in vars(model.optimizer)
+
+
+def test_dense_weights_see_the_average_and_rows_their_share(played):
+    """The other rank does the same: the average is the gradient itself, and each rank gives rows a half."""
+    found = []
+    for ranks in (0, 1, 2):
+        played.ranks = max(ranks, 1)
+        keras.utils.set_random_seed(3)
+        with het_tf.namespace(f"ranks{ranks}"):
+            model = het_tf.horovod.distribute(rules_lib.make_model("sgd", het_tf.optimizers.SGD(0.1)))
+            if ranks:
+                model.fit(*data(), verbose=0, batch_size=32)
+            found.append((model.layers[-1].get_weights(), rules_lib.rows()))
+    (_, initial), (one, rows_of_one), (two, rows_of_two) = found
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(rows_of_one - initial, 2 * (rows_of_two - initial), rtol=1e-3, atol=1e-6)
+    assert np.abs(rows_of_one - initial).max() > 1e-4
+
+
+def test_distribute_refuses(fresh, monkeypatch):
+    model = rules_lib.make_model()
+    with pytest.raises(RuntimeError, match=r"hvd\.init\(\); het_tf\.init\(hvd=hvd\)"):
+        het_tf.horovod.distribute(model)
+    hvd = Played()
+    monkeypatch.setattr(settings.current, "hvd", hvd)
+    with pytest.raises(TypeError, match="give a Keras model"):
+        het_tf.horovod.distribute("model")
+    model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
+    if checks.KERAS_3:
+        with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
+            het_tf.horovod.distribute(model)
+    monkeypatch.setattr(settings.current, "hvd", None)
+
+
+def test_a_fit_that_nothing_reduces_is_refused(played):
+    model = rules_lib.make_model()
+    with pytest.raises(RuntimeError, match=r"distribute\(model\) before fit"):
+        model.fit(*data(), verbose=0)
+    with pytest.raises(RuntimeError, match=r"distribute\(model\) before fit"):
+        model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
+    model.evaluate(*data(), verbose=0)
+    model.predict(data()[0], verbose=0)
+    with tf.GradientTape() as tape:  # a custom loop reduces by itself
+        loss = tf.reduce_sum(model(data()[0], training=True))
+    tape.gradient(loss, model.trainable_variables)
+
+
+def test_a_train_step_that_goes_past_the_optimizers_is_refused(played):
+    class Own(keras.Sequential):
+        def train_step(self, batch):
+            x, y = batch
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            for weight, gradient in zip(
+                self.trainable_weights, tape.gradient(loss, self.trainable_weights), strict=True
+            ):
+                weight.assign_sub(0.1 * gradient)
+            return {"loss": loss}
+
+    model = Own([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    het_tf.horovod.distribute(model)
+    x = np.ones((4, 3), np.float32)
+    with pytest.raises(RuntimeError, match="reduce_gradients"):
+        model.fit(x, x[:, :1], verbose=0)
+
+
+def test_ranks_that_differ_are_named(played):
+    model = het_tf.horovod.distribute(rules_lib.make_model())
+    played.others = lambda mine: [{**mine, "tables": []}] if isinstance(mine, dict) else [mine]
+    for _ in range(2):  # it is compared again, and refused again
+        with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
+            model.fit(*data(), verbose=0)
+    if checks.KERAS_3:
+        model = het_tf.horovod.distribute(rules_lib.make_model())
+        played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
+        with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
+            model.fit(*data(), verbose=0)
+    played.others = lambda mine: [7]
+    with pytest.raises(RuntimeError, match="1, 7 batches an epoch"):
+        model.fit(*data(), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])
+
+
+def test_reduce_gradients_keeps_the_nest(played):
+    nest = [tf.constant([1.0, 2.0]), None, {"a": tf.constant(3.0)}]
+    reduced = het_tf.horovod.reduce_gradients(nest)
+    assert reduced[1] is None and float(reduced[2]["a"]) == 3.0
+    assert len(played.reduced) == 2
+    played.ranks = 1
+    assert het_tf.horovod.reduce_gradients(nest) is nest
+
+
+def test_the_gate_is_there_for_staleness_0_alone(played):
+    for staleness, gates in ((0, 1), (1, 0), (None, 0)):
+        layer = rules_lib.embedding(name=f"s{staleness}", cache=het_tf.Cache(staleness=staleness, rows=10))
+        before = len(played.reduced)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(np.array([1, 2, 2])))
+        tape.gradient(loss, layer.trainable_variables)
+        names = played.reduced[before:]
+        assert [name.startswith("het_tf.gate") for name in names] == [True] * gates

@@ -1,0 +1,120 @@
+"""Two ranks under horovodrun: they train, save, restore and export together, in one launch of many cases."""
+
+from __future__ import annotations
+
+import horovod_lib
+import numpy as np
+import pytest
+import redis_lib
+import saving_lib
+import tensorflow as tf
+from checkpoint_lib import fit, model, tables, weights
+
+import het_tf
+from het_tf import checkpoint
+
+pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """The launch, and the directory of its files."""
+    place = tmp_path_factory.mktemp("ranks")
+    cases = ["ways", "metrics", "loops", "refusals", "fail", "export", "exact", "save", "keras_files"]
+    ranks = horovod_lib.Ranks(place, *cases, TMPDIR=str(place))
+    yield ranks, place
+    ranks.end()
+
+
+@pytest.mark.parametrize("case", ["ways", "metrics", "loops", "refusals", "fail", "export"])
+def test_both_ranks_are_through(job, case):
+    """What a case asserts stands in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
+    job[0].wait(case)
+
+
+@pytest.fixture(scope="module")
+def union():
+    import horovod_worker
+
+    het_tf.reset()
+    yield horovod_worker.union(2)
+    het_tf.reset()
+
+
+def equals_the_union(place, union):
+    found = [np.load(place / f"{rank}.npz") for rank in (0, 1)]
+    assert set(found[0]) == set(union)
+    for name, expected in union.items():
+        np.testing.assert_array_equal(found[0][name], found[1][name], err_msg=name)
+        if name.startswith("float/") and not name.endswith("/ids"):
+            np.testing.assert_allclose(found[0][name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
+    assert len(set(union["whole/rows"].ravel())) > 10, "the rows have moved"
+
+
+def test_two_ranks_equal_one_process_on_the_union_batch(job, union):
+    ranks, place = job
+    ranks.wait("exact")
+    equals_the_union(place / "exact", union)
+
+
+@pytest.mark.long
+def test_two_ranks_on_two_shards_equal_one_process(union, tmp_path):
+    with redis_lib.cluster(tmp_path / "cluster", 2) as cluster:
+        ranks = horovod_lib.Ranks(tmp_path, "exact", HET_PS=cluster.address)
+        ranks.wait("exact")
+        assert ranks.end() == 0
+    equals_the_union(tmp_path / "exact", union)
+
+
+def test_a_checkpoint_of_two_ranks_is_restored_by_one_process(job, fresh):
+    ranks, place = job
+    ranks.wait("save")
+    made = model(whole=True)
+    fit(made, 0, 1)
+    found = checkpoint.restore(place / "c", made)
+    assert found.step == 7 and found.base is not None and found.partitions == 64
+    later = np.load(place / "later0.npz")
+    table = tables()["item"]
+    for name in ("ids", "clocks", "counts", "rows"):
+        np.testing.assert_array_equal(table[name], later[name])
+    for number, one in enumerate(weights(made)):
+        np.testing.assert_array_equal(one, later[f"w{number}"])
+
+
+@pytest.mark.long
+def test_a_checkpoint_of_one_process_is_restored_by_three_ranks(job, fresh, tmp_path):
+    ranks, place = job
+    ranks.wait("save")
+    made = model(whole=True)
+    for step in (4, 7):
+        checkpoint.restore(place / "c" / f"ckpt-{step:08d}", made)
+        checkpoint.save(tmp_path / "c", made, step=step)
+    for name in ("later0.npz", "saved0.npz"):
+        (tmp_path / name).write_bytes((place / name).read_bytes())
+    three = horovod_lib.Ranks(tmp_path, "load", ranks=3)
+    three.wait("load")
+    assert three.end() == 0
+
+
+def test_files_of_keras_have_what_both_ranks_have_trained(job, fresh):
+    ranks, place = job
+    ranks.wait("keras_files")
+    found = np.load(place / "keras_files.npz")
+    made = saving_lib.make_model("sgd")
+    for name in ("x.weights.h5", "x.keras"):
+        tf.keras.Model(made.input, made.output).load_weights(str(place / name))
+        restored = saving_lib.everything()
+        for column in ("ids", "clocks", "counts", "last_used", "rows"):
+            np.testing.assert_array_equal(restored[column], found[column])
+        np.testing.assert_allclose(saving_lib.predictions(made), found["predictions"], rtol=1e-4, atol=1e-6)
+
+
+def test_the_job_leaves_nothing_behind(job):
+    ranks, place = job
+    assert ranks.end() == 0, ranks.out[-3000:]
+    assert all(f"[{rank}]<stdout>:rank {rank} is done" in ranks.out for rank in (0, 1))
+    assert ranks.out.count("runs the parameter server of this job at unix://") == 1
+    assert "keeps the parameter server" not in ranks.out, "nobody had to be waited for"
+    assert not horovod_lib.servers_below(place) and not list(place.glob("het_ps_*"))

@@ -1,0 +1,214 @@
+"""Backprop is the update: rules 6 to 9 that keep it honest, one section each."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from played_lib import Played
+from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
+
+import het_tf
+from het_tf.python.session import settings
+
+pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+
+
+# --- 6: no XLA ------------------------------------------------------------------------------------
+
+
+@keras_3_only
+def test_6_keras_does_not_compile_a_model_with_tables():
+    from keras.src.trainers.trainer import model_supports_jit
+
+    assert not embedding(name="u").supports_jit
+    assert not model_supports_jit(make_model())
+    model = make_model(jit_compile="auto")
+    assert not model.jit_compile
+    model.fit(*data(), verbose=0)
+
+
+# --- 7: ids stay ids ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", ["functional", "sequential", "subclassed"])
+def test_7_large_ids_stay_apart(kind, policy):
+    keras.mixed_precision.set_global_policy(policy)
+    layer = embedding(combiner="sum")
+    if kind == "functional":
+        inputs = keras.Input((2,), dtype="int64")
+        model = keras.Model(inputs, layer(inputs))
+    elif kind == "sequential":
+        first = keras.Input((2,), dtype="int64") if KERAS_3 else keras.layers.InputLayer((2,), dtype="int64")
+        model = keras.Sequential([first, layer])
+    else:
+
+        class Model(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.embedding = layer
+
+            def call(self, ids):
+                return self.embedding(ids)
+
+        model = Model()
+    ids = np.array([[2**53, 2**53 + 1], [2**24, 2**24 + 1], [2**31 - 1, -(2**63)]])
+    step(model, ids, "graph", loss=lambda x: tf.reduce_sum(tf.cast(x, tf.float32)) + tf.add_n(model.losses))
+    np.testing.assert_array_equal(het_tf.table("t").to_numpy()[0], np.sort(ids.ravel()))
+
+
+@pytest.mark.parametrize("kind", ["eager", "functional", "sequential"])
+def test_7_float_ids_are_refused(kind):
+    with pytest.raises(ValueError, match=r'ids are float32.*dtype="int64"'):
+        if kind == "eager":
+            embedding()(tf.constant([1.0]))
+        elif kind == "functional":
+            embedding()(keras.Input((2,)))
+        else:
+            model = keras.Sequential([embedding(), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            model.build((None, 2))
+            model.predict(np.ones((2, 2), np.float32), verbose=0)
+
+
+@keras_3_only
+def test_7_the_output_spec_does_not_depend_on_the_kind_of_input():
+    layer = embedding(combiner="mean")
+    specs = {
+        kind: layer(keras.Input((5,), dtype="int64", **more))
+        for kind, more in {"dense": {}, "ragged": {"ragged": True}, "sparse": {"sparse": True}}.items()
+    }
+    assert {(spec.shape, spec.dtype) for spec in specs.values()} == {((None, 4), "float32")}
+
+
+# --- 8: learning rates and accumulation -----------------------------------------------------------
+
+
+def unit_steps(rate, count, mode, change=None):
+    """Trains row 1 with gradient 1 `count` times and returns how far each step went."""
+    layer = embedding(het_tf.optimizers.SGD(rate), initializer="zeros")
+    moved = [0.0]
+
+    def run(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids))
+        return tape.gradient(loss, layer.trainable_variables)
+
+    run = tf.function(run) if mode == "graph" else run
+    for i in range(count):
+        if change:
+            change(i)
+        run(tf.constant([1], tf.int64))
+        moved.append(-float(rows([1])[0, 0]))
+    return np.diff(moved)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_8_a_schedule_counts_the_updates_of_the_table(mode):
+    schedule = keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5)
+    np.testing.assert_allclose(unit_steps(schedule, 4, mode), [1, 0.5, 0.25, 0.125], rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_8_a_variable_is_read_at_every_update(mode):
+    rate = tf.Variable(1.0)
+    moved = unit_steps(rate, 3, mode, change=lambda i: rate.assign(float(i + 1)))
+    np.testing.assert_allclose(moved, [1, 2, 3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_8_model_follows_the_compiled_optimizer(mode):
+    inputs = keras.Input((), dtype="int64")
+    model = keras.Model(inputs, embedding(het_tf.optimizers.SGD("model"), initializer="zeros")(inputs))
+    model.compile(keras.optimizers.Adam(0.5), loss=lambda y, x: tf.reduce_sum(x), run_eagerly=mode == "eager")
+    ids = np.array([1])
+    model.train_on_batch(ids, np.zeros((1, 4), np.float32))
+    np.testing.assert_allclose(rows([1]), [[-0.5] * 4], rtol=1e-5)
+    model.optimizer.learning_rate.assign(0.25)
+    model.train_on_batch(ids, np.zeros((1, 4), np.float32))
+    np.testing.assert_allclose(rows([1]), [[-0.75] * 4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_8_model_without_an_optimizer_is_refused(mode):
+    with pytest.raises(RuntimeError, match=r"call model.compile"):
+        step(embedding(het_tf.optimizers.SGD("model")), [1], mode)
+
+
+@keras_3_only
+@pytest.mark.parametrize("mode", MODES)
+def test_8_gradient_accumulation_scales_the_table(mode):
+    inputs = keras.Input((), dtype="int64")
+    layer = embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
+    model = keras.Model(inputs, layer(inputs))
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=4)
+    model.compile(optimizer, loss=lambda y, x: tf.reduce_sum(x), run_eagerly=mode == "eager")
+    for _ in range(4):
+        model.train_on_batch(np.array([1]), np.zeros((1, 4), np.float32))
+    np.testing.assert_allclose(rows([1]), [[-1.0] * 4], rtol=1e-6)
+    assert float(tf.convert_to_tensor(layer.trainable_variables[0])) == 0.0
+
+
+@pytest.mark.parametrize("scale, want", [("mean", -0.25), ("sum", -1.0)])
+def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
+    het_tf.init(gradient_scale=scale)
+    # Past init(), which wants a real Horovod and a server for its ranks.
+    monkeypatch.setattr(settings.current, "hvd", Played(ranks=4))
+    unit_steps(1.0, 1, "graph")
+    np.testing.assert_allclose(rows([1]), [[want] * 4])
+
+
+# --- 9: copies share tables, and do not train them (test_saving.py has saving) ------------------------
+
+
+def test_9_training_itself_warns_of_nothing():
+    model = make_model("adam")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
+        model.fit(*data(), verbose=0)
+        model.evaluate(*data(), verbose=0)
+        model.summary(print_fn=lambda *args, **kwargs: None)
+
+
+def test_9_a_clone_reads_but_does_not_train_the_originals_table():
+    model = make_model()
+    clone = keras.models.clone_model(model)
+    clone.compile("sgd", "mse")
+    ids, labels = data()
+    before = rows()
+    clone.predict(ids, verbose=0)
+    with pytest.raises(RuntimeError, match=r'(?s)is a copy.*with het_tf.namespace\("copy"\)'):
+        clone.fit(ids, labels, verbose=0)
+    np.testing.assert_array_equal(rows(), before)
+    model.fit(ids, labels, verbose=0)  # the original goes on
+    assert np.abs(rows() - before).max() > 0
+
+
+def test_9_a_clone_in_a_namespace_has_tables_of_its_own():
+    model = make_model()
+    with het_tf.namespace("copy"):
+        clone = keras.models.clone_model(model)
+        assert het_tf.table("t").size == 0
+    clone.compile("sgd", "mse")
+    before = rows()
+    clone.fit(*data(), verbose=0)
+    np.testing.assert_array_equal(rows(), before)
+    assert het_tf.Table("t", namespace="copy").size == 10
+    het_tf.reset("copy")
+
+
+def test_9_a_copy_may_train_when_the_original_is_gone_or_allows_it():
+    model = make_model()
+    clone = keras.models.clone_model(model)
+    clone.compile("sgd", "mse")
+    clone.layers[1].share_tables()
+    clone.fit(*data(), verbose=0)
+
+    second = keras.models.clone_model(model)
+    second.compile("sgd", "mse")
+    del model, clone
+    keras.backend.clear_session()
+    gc.collect()
+    second.fit(*data(), verbose=0)

@@ -1,0 +1,323 @@
+"""Every bad input: the error names the argument, the value and the remedy, and nothing has changed."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native
+
+keras = tf.keras
+pytestmark = [pytest.mark.usefixtures("fresh")]
+
+PACKAGE = Path(het_tf.__file__).resolve().parent
+
+
+def embedding(dim=4, name="t", **more):
+    return het_tf.keras.Embedding(dim, name=name, **more)
+
+
+# --- configurations -------------------------------------------------------------------------------
+
+BAD = [
+    (dict(dim=0), r"dim is 0; give an integer from 1 to 65536"),
+    (dict(dim=-3), r"dim is -3"),
+    (dict(dim=2.5), r"dim is 2.5"),
+    (dict(dim=True), r"dim is True"),
+    (dict(dim=70000), r"dim is 70000"),
+    (dict(dim=None), r"dim is None"),
+    (dict(optimizer="adma"), r'optimizer is \'adma\'; give one of "sgd", .*"ftrl".*het_tf.optimizers'),
+    (dict(optimizer=keras.optimizers.Adam()), r"optimizer is .*give one of"),
+    (dict(optimizer={"name": "adam", "learning_rate": "fast"}), r"learning_rate is 'fast'"),
+    (dict(initializer="glorot"), r'initializer is \'glorot\'; give one of "zeros"'),
+    (dict(cache=100), r"cache is 100; give a het_tf.Cache, such as het_tf.Cache\(rows=.*or None"),
+    (dict(cache={"rows": 100}), r"cache is \{'rows': 100\}; give a het_tf.Cache"),
+    (dict(seed=-1), r"seed is -1"),
+    (dict(seed=2**64), r"seed is 18446744073709551616"),
+    (dict(l2=-1.0), r"l2 is -1"),
+    (dict(l2=float("nan")), r"l2 is -?nan"),
+    (dict(max_norm=0.0), r"max_norm is 0.0; it must be > 0, or None"),
+    (dict(optimizer="ftrl", max_norm=1.0), r"max_norm does not go with optimizer 'ftrl'"),
+    (dict(combiner="max"), r"combiner is 'max'; give one of \('sum', 'mean', 'sqrtn'\), or None"),
+    (dict(padding_id=2**63), r"padding_id is 9223372036854775808"),
+    (dict(max_sequence_length=0), r"max_sequence_length is 0"),
+    (dict(max_sequence_length=3, combiner="sum"), r"max_sequence_length is 3 with combiner 'sum'"),
+    (dict(table="a\0b"), r"a table's name"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", BAD, ids=[str(index) for index in range(len(BAD))])
+def test_bad_arguments_of_a_layer(arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        embedding(**arguments)
+    assert het_tf.tables() == []
+
+
+BAD_CACHES = [
+    (dict(policy="fifo"), r"cache.policy is 'fifo'; give one of \('lru', 'lfu', 'light_lfu'\)"),
+    (dict(staleness=-1), r"cache.staleness is -1; give a number of updates >= 0"),
+    (dict(staleness=1.5), r"cache.staleness is 1.5"),
+    (dict(pull_bound=-2), r"cache.pull_bound is -2"),
+    (dict(push_bound=-2), r"cache.push_bound is -2"),
+    (dict(push_bound="unbounded"), r"cache.push_bound is 'unbounded'; give a number of updates"),
+    (dict(rows=-1), r"cache.rows is -1; give an integer from 0 to 4294967294"),
+    (dict(rows=2**32 - 1), r"cache.rows is 4294967295"),
+    (dict(bytes=0), r"cache.bytes is 0; give an integer from 1"),
+    (dict(bytes=2.5), r"cache.bytes is 2.5"),
+    (dict(bytes=1 << 20, rows=5), r"cache.bytes is 1048576, and cache.rows is 5;.*one of the two"),
+    (dict(admit_after=0), r"cache.admit_after is 0; give an integer from 1 to 255"),
+    (dict(wire="fp16"), r"cache.wire is 'fp16'; give one of \('float32', 'float16', 'int8'\)"),
+    (dict(checks="told me"), r"cache.checks is 'told me'; give one of \('asked', 'told'\)"),
+    (dict(device="cuda"), r'cache.device is \'cuda\'; give "cpu" .* "gpu" .* or "auto"'),
+    (dict(device=None), r"cache.device is None"),
+    (dict(rows=0, device="gpu"), r"cache.rows is 0 with device='gpu'.*give rows or bytes"),
+    (dict(rows=0, device="auto"), r"cache.rows is 0 with device='auto'"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", BAD_CACHES, ids=[str(given) for given, _ in BAD_CACHES])
+def test_bad_arguments_of_a_cache(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        het_tf.Cache(**arguments)
+
+
+def test_a_cache_is_a_value():
+    cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lfu")
+    assert cache == het_tf.Cache(policy="lfu", staleness=3, rows=7) and cache != het_tf.Cache(rows=7)
+    assert het_tf.Cache.from_config(cache.get_config()) == cache
+    assert len({cache, het_tf.Cache.from_config(cache.get_config())}) == 1
+    with pytest.raises(AttributeError):
+        cache.rows = 8
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: het_tf.optimizers.SGD(-0.1), "learning_rate is -0.1; it must be >= 0"),
+        (lambda: het_tf.optimizers.SGD(float("inf")), "learning_rate is inf"),
+        (lambda: het_tf.optimizers.SGD(None), "learning_rate is None; give a number"),
+        (lambda: het_tf.TableConfig("t", 4, het_tf.optimizers.Adam(beta_1=1.5)), "'beta_1' is 1.5"),
+        (lambda: het_tf.TableConfig("t", 4, het_tf.optimizers.Momentum(momentum="x")), "momentum=.* is 'x'"),
+        (lambda: het_tf.TableConfig("t", 4, initializer=het_tf.initializers.Uniform(2, 1)), "exchange them"),
+        (lambda: het_tf.TableConfig("t", 4, initializer=het_tf.initializers.Normal(0, -1)), "stddev is -1"),
+        (lambda: het_tf.TableConfig("", 4), "non-empty string"),
+        (lambda: het_tf.FeatureConfig("t"), "table is 't'; give a het_tf.TableConfig"),
+        (lambda: het_tf.keras.EmbeddingCollection({}), "features is empty"),
+        (lambda: het_tf.keras.EmbeddingCollection({"a": 3}), r"features\['a'\] is 3"),
+        (lambda: het_tf.keras.EmbeddingCollection(7), "features is 7"),
+        (lambda: het_tf.init(gradient_scale="avg"), "gradient_scale is 'avg'"),
+        (lambda: het_tf.init(threads=0), "threads is 0"),
+        (lambda: het_tf.namespace(3).__enter__(), "namespace is 3"),
+    ],
+)
+def test_bad_arguments_elsewhere(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# --- two tables of one name -----------------------------------------------------------------------
+
+
+def test_two_tables_of_one_name_in_a_collection():
+    features = [het_tf.FeatureConfig(het_tf.TableConfig("t", dim)) for dim in (4, 5)]
+    with pytest.raises(ValueError, match=r"two tables have the name 't'.*different names"):
+        het_tf.keras.EmbeddingCollection(features)
+
+
+@pytest.mark.parametrize("change", [
+    dict(dim=5),
+    dict(optimizer="adam"),
+    dict(optimizer=het_tf.optimizers.RowWiseAdagrad(epsilon=1e-3)),
+    dict(initializer="zeros"),
+    dict(seed=1),
+    dict(cache=het_tf.Cache(rows=10)),
+])  # fmt: skip
+def test_two_tables_of_one_name_in_two_layers(change):
+    first = embedding(table="t", name="first")
+    with pytest.raises(ValueError, match=r"(?s)table 't' exists with another spec.*wanted.*het_tf.reset\(\)"):
+        embedding(**{"table": "t", "name": "second", **change})
+    assert first(tf.constant([1])).shape == (1, 4)
+
+
+def test_two_learning_rates_for_one_table():
+    first = embedding(table="t", name="first", optimizer=het_tf.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match=r"learning_rate 0.1, and is declared again with 0.2"):
+        embedding(table="t", name="second", optimizer=het_tf.optimizers.SGD(0.2))
+    embedding(table="t", name="third", optimizer=het_tf.optimizers.SGD(0.1))
+    del first
+
+
+# --- ids and weights (see also test_inputs.py) ----------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "bool", "complex64"])
+def test_ids_that_are_no_integers(dtype):
+    with pytest.raises(ValueError, match=f'ids are {dtype}.*keras.Input.*dtype="int64"'):
+        embedding()(tf.cast([1, 0], dtype))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_ids_of_a_high_rank_without_a_combiner(symbolic):
+    ids = keras.Input((1, 2, 3), dtype="int64") if symbolic else tf.zeros([1, 1, 2, 3], tf.int64)
+    with pytest.raises(ValueError, match=r"rank 4 and there is no combiner.*combiner="):
+        embedding()(ids)
+    assert embedding(combiner="sum", name="u")(ids).shape[-1] == 4
+
+
+def test_scalar_ids():
+    with pytest.raises(ValueError, match="ids are a scalar"):
+        embedding()(tf.constant(1))
+
+
+def test_sparse_ids_without_a_combiner():
+    with pytest.raises(ValueError, match="sparse and there is no combiner"):
+        embedding()(tf.sparse.from_dense([[1, 2]]))
+
+
+def test_an_error_in_a_step_leaves_the_layer_usable():
+    layer = embedding(optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
+
+    def step(factor):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(tf.constant([1]))) * factor
+        tape.gradient(loss, layer.trainable_variables)
+
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="table 't' for id 1 is NaN or Inf"):
+            step(bad)
+    step(1.0)
+    np.testing.assert_array_equal(het_tf.table("t").lookup([1]), [[-1] * 4])
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def memory(more):
+    """The core's memory ends `more` bytes above what is held now."""
+    native.call("HetSetAllocLimit", native.call_int("HetAllocatedBytes") + more)
+    try:
+        yield
+    finally:
+        native.call("HetSetAllocLimit", 2**63 - 1)
+
+
+@pytest.mark.parametrize("more_options", [{}, {"cache": het_tf.Cache(rows=100_000)}])
+def test_memory_ends_while_a_table_grows(more_options):
+    """The step fails with RESOURCE_EXHAUSTED, no row changes, and the next one works."""
+    layer = embedding(16, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", **more_options)
+    ids = tf.range(20000, dtype=tf.int64)
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids))
+        tape.gradient(loss, layer.trainable_variables)
+
+    step(ids[:10])
+    with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
+        step(ids)
+    np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-1, -1, 0, 0])
+    assert het_tf.table("t").size == 10
+    step(ids)
+    np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-2, -2, -1, -1])
+
+
+def test_memory_ends_outside_of_a_step():
+    embedding(16)
+    table = het_tf.table("t")
+    with memory(1000), pytest.raises(MemoryError, match="out of memory"):
+        table.assign(np.arange(20000), np.zeros((20000, 16)))
+    table.clear()
+    table.assign(np.arange(20000), np.ones((20000, 16)))
+    assert table.size == 20000
+
+
+# --- what the first use of a name refuses ----------------------------------------------------------
+
+
+def use_in_a_process(paths, code="import het_tf; het_tf.tables()"):
+    # Not in the source tree: Python looks into the current directory first.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=paths[0],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    return done.returncode, (done.stderr.strip() or "nothing").splitlines()[-1]
+
+
+def fake_tensorflow(directory, source):
+    (directory / "tensorflow").mkdir()
+    (directory / "tensorflow" / "__init__.py").write_text(source)
+    return [directory, PACKAGE.parent]
+
+
+def test_an_unsupported_tensorflow(tmp_path):
+    code, line = use_in_a_process(fake_tensorflow(tmp_path, '__version__ = "2.14.1"'))
+    assert code != 0
+    assert line == (
+        "ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not 2.14.1; "
+        "run: pip install tensorflow-cpu==2.21.0"
+    )
+
+
+def test_no_tensorflow(tmp_path):
+    code, line = use_in_a_process(fake_tensorflow(tmp_path, 'raise ImportError("No module named x")'))
+    assert code != 0
+    assert line.startswith(
+        "ImportError: het_tf needs TensorFlow, which does not import (No module named x); run: pip"
+    )
+
+
+@pytest.fixture
+def package_without_library(tmp_path):
+    """A copy of the Python files."""
+    ignored = shutil.ignore_patterns("lib", "core", "kernels", "ops", "ps", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "het_tf", ignore=ignored)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_native_library_is_missing(package_without_library):
+    code, line = use_in_a_process([package_without_library])
+    assert code != 0
+    assert line.startswith("ImportError: het_tf's native library ")
+    assert line.endswith("/het_tf/lib/libhet_tf.so is missing; run `make build` in the source tree")
+
+
+def test_the_native_library_is_broken(tmp_path, monkeypatch):
+    (tmp_path / "libhet_tf.so").write_bytes(b"no library")
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
+    with pytest.raises(ImportError, match=r"native library does not load(.|\n)*make build"):
+        native._load()
+
+
+def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
+    monkeypatch.setattr(native.versions, "plugin_march", lambda path: "x86-64-v3")
+    monkeypatch.setattr(native.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
+    with pytest.raises(
+        ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
+    ):
+        native._load()
+
+
+def test_the_package_and_the_doctor_import_nothing_else(package_without_library):
+    code = "import sys, het_tf.doctor; print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=package_without_library,
+        env={**os.environ, "PYTHONPATH": str(package_without_library)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -1,0 +1,356 @@
+"""The layers in models of every kind, custom loops, configurations, callbacks."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native, settings
+
+keras = tf.keras
+KERAS_3 = native.KERAS_3
+pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
+
+SGD = het_tf.optimizers.SGD
+
+
+def collection(**more):
+    """Three features, two tables, two dims."""
+    item = het_tf.TableConfig("item", 4, optimizer=SGD(0.1))
+    user = het_tf.TableConfig("user", 3, optimizer="adagrad", initializer="zeros")
+    features = {
+        "item": het_tf.FeatureConfig(item),
+        "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
+        "user": het_tf.FeatureConfig(user),
+    }
+    return het_tf.keras.EmbeddingCollection(features, **more)
+
+
+def batch(n=32, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = {
+        "item": rng.integers(0, 20, n),
+        "history": rng.integers(-1, 20, (n, 5)),
+        "user": rng.integers(0, 9, (n, 2)),
+    }
+    return ids, (ids["item"] % 2).astype(np.float32)[:, None]
+
+
+def inputs():
+    return {
+        "item": keras.Input((), dtype="int64", name="item"),
+        "history": keras.Input((5,), dtype="int64", name="history"),
+        "user": keras.Input((2,), dtype="int64", name="user"),
+    }
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.embed = collection()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, features):
+        rows = self.embed(features)
+        user = tf.reshape(rows["user"], [-1, 6])
+        return self.dense(tf.concat([rows["item"], rows["history"], user], -1))
+
+
+def functional():
+    features = inputs()
+    rows = collection()(features)
+    x = [rows["item"], rows["history"], keras.layers.Flatten()(rows["user"])]
+    return keras.Model(features, keras.layers.Dense(1)(keras.layers.Concatenate()(x)))
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("make", [functional, Subclassed])
+def test_fit_evaluate_predict(make, eagerly):
+    model = make()
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), run_eagerly=eagerly)
+    ids, labels = batch()
+    before = model.predict(ids, verbose=0) if make is functional else None
+    losses = model.fit(ids, labels, epochs=4, batch_size=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert np.isfinite(model.evaluate(ids, labels, verbose=0))
+    after = model.predict(ids, verbose=0)
+    assert after.shape == (32, 1)
+    if before is not None:
+        assert np.abs(after - before).max() > 0
+    assert het_tf.tables() == ["item", "user"]
+    assert het_tf.table("user").size == len(np.unique(ids["user"]))
+    assert het_tf.table("item").applies == 16
+
+
+def test_one_op_serves_all_features():
+    layer = collection()
+    run = tf.function(lambda ids: layer(ids, training=False))
+    graph = run.get_concrete_function(
+        {
+            name: tf.TensorSpec(shape, tf.int64)
+            for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
+        }
+    ).graph
+    assert [op.type for op in graph.get_operations()].count("HetLookup") == 1
+    assert {
+        name: rows.shape.as_list()
+        for name, rows in run.get_concrete_function(
+            {
+                name: tf.TensorSpec(shape, tf.int64)
+                for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
+            }
+        ).structured_outputs.items()
+    } == {"item": [None, 4], "history": [None, 4], "user": [None, 2, 3]}
+
+
+def test_structures_and_extra_keys():
+    table = het_tf.TableConfig("t", 2)
+    feature = het_tf.FeatureConfig(table)
+    ids = tf.constant([1, 2])
+    single = het_tf.keras.EmbeddingCollection(feature)(ids)
+    listed = het_tf.keras.EmbeddingCollection([feature, feature])([ids, ids])
+    named = het_tf.keras.EmbeddingCollection({"a": feature})({"a": ids, "other": tf.constant([1.5])})
+    assert isinstance(listed, list) and list(named) == ["a"]
+    for rows in (*listed, named["a"]):
+        np.testing.assert_array_equal(rows, single)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"item": [1]}, r"inputs lacks \['history', 'user'\]"),
+        ([[1], [1], [1]], "the features are a dict"),
+    ],
+)
+def test_wrong_structures_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        collection()(given)
+
+
+def test_the_table_has_the_layers_name_if_none_is_given():
+    layer = het_tf.keras.Embedding(4)
+    assert het_tf.tables() == [layer.name]
+    assert layer.table_config.name == layer.name
+
+
+def test_output_dtype_follows_the_policy_and_tables_are_float32():
+    layer = het_tf.keras.Embedding(4, name="t", dtype="mixed_bfloat16", combiner="sum")
+    assert layer(tf.constant([[1]])).dtype == tf.bfloat16
+    assert layer.trainable_variables[0].dtype in (tf.float32, "float32")
+    assert het_tf.table("t").lookup([1]).dtype == np.float32
+
+
+@pytest.mark.parametrize("shape, combiner, length, want", [
+    ((None,), None, None, (None, 4)),
+    ((None, 3), None, None, (None, 3, 4)),
+    ((None, 3, 2), None, None, (None, 3, 2, 4)),
+    ((None,), "sum", None, (None, 4)),
+    ((None, 3), "mean", None, (None, 4)),
+    ((8, 3, 2), "sqrtn", None, (8, 3, 4)),
+    ((None, 2, 3, 5), "sum", None, (None, 2, 3, 4)),
+    ((None, None), None, 7, (None, 7, 4)),
+    ((None, 3), None, 7, (None, 7, 4)),
+    ((None, 9), None, 7, (None, 7, 4)),
+])  # fmt: skip
+def test_output_shapes_are_the_same_by_every_way(shape, combiner, length, want):
+    layer = het_tf.keras.Embedding(4, name="t", combiner=combiner, max_sequence_length=length)
+    assert tuple(layer.compute_output_shape(shape)) == want
+    symbolic = layer(keras.Input(shape[1:], batch_size=shape[0], dtype="int64"))
+    assert tuple(symbolic.shape) == want
+    concrete = [6 if extent is None else extent for extent in shape]
+    result = layer(tf.zeros(concrete, tf.int64))
+    assert all(b is None or a == b for a, b in zip(result.shape, want, strict=True))
+    graph = tf.function(layer).get_concrete_function(tf.TensorSpec(shape, tf.int64))
+    assert tuple(graph.structured_outputs.shape) == want
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def test_the_mask_of_a_padded_sequence_reaches_the_next_layer():
+    ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
+    layer = het_tf.keras.Embedding(4, name="t", padding_id=0)
+    np.testing.assert_array_equal(layer.compute_mask(tf.constant(ids)), ids != 0)
+    lstm = keras.layers.LSTM(3)
+    x = keras.Input((None,), dtype="int64")
+    model = keras.Model(x, lstm(layer(x)))
+    short = model.predict(ids[:, :2], verbose=0)
+    np.testing.assert_allclose(model.predict(ids, verbose=0), short, rtol=1e-5, atol=1e-6)
+    rows = layer(tf.constant(ids))
+    np.testing.assert_allclose(lstm(rows, mask=tf.constant(ids != 0)), short, rtol=1e-5, atol=1e-6)
+    assert np.abs(lstm(tf.stop_gradient(rows.numpy())).numpy() - short).max() > 1e-6
+
+
+def test_no_mask_without_padding_or_with_a_combiner():
+    assert het_tf.keras.Embedding(4, name="a").compute_mask(tf.constant([[1]])) is None
+    assert (
+        het_tf.keras.Embedding(4, name="b", padding_id=0, combiner="sum").compute_mask(tf.constant([[1]]))
+        is None
+    )
+
+
+# --- configurations -------------------------------------------------------------------------------
+
+
+def roundtrip(layer):
+    config = json.loads(json.dumps(layer.get_config()))
+    return type(layer).from_config(config)
+
+
+def test_config_of_a_collection():
+    layer = collection(
+        cache=het_tf.Cache(staleness=None, pull_bound=3, rows=100, policy="lfu", admit_after=2), name="c"
+    )
+    copy = roundtrip(layer)
+    assert copy.get_config() == layer.get_config()
+    assert copy.name == "c"
+    ids, _ = batch()
+    for name, rows in layer(ids).items():
+        np.testing.assert_array_equal(copy(ids)[name], rows)
+
+
+@pytest.mark.parametrize("optimizer", [
+    SGD(0.1),
+    het_tf.optimizers.Momentum(0.1, 0.8, nesterov=True),
+    het_tf.optimizers.RMSprop(0.1),
+    het_tf.optimizers.Adam("model"),
+    het_tf.optimizers.Adagrad(0.1, 0.2),
+    het_tf.optimizers.RowWiseAdagrad(0.1),
+    het_tf.optimizers.FTRL(0.1, l1=0.01),
+    SGD(keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)),
+])  # fmt: skip
+def test_config_of_an_embedding(optimizer):
+    layer = het_tf.keras.Embedding(
+        4,
+        "mean",
+        7,
+        "table",
+        optimizer,
+        het_tf.initializers.Normal(0.1, 0.2),
+        seed=2**64 - 1,
+        l2=0.5,
+        name="e",
+    )
+    copy = roundtrip(layer)
+    assert copy.get_config() == layer.get_config()
+    assert type(copy.table_config.optimizer) is type(optimizer)
+    assert copy.table_config.spec == layer.table_config.spec
+
+
+def test_config_of_a_variable_rate_is_its_value():
+    layer = het_tf.keras.Embedding(4, name="e", optimizer=SGD(tf.Variable(0.25)))
+    assert layer.get_config()["features"]["tables"]["e"]["optimizer"]["learning_rate"] == 0.25
+
+
+@pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
+def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
+    model = functional()
+    ids, _ = batch(4)
+    ids = {name: tf.constant(value) for name, value in ids.items()}
+    want = model(ids, training=False)
+
+    module = tf.Module()
+    module.serve = tf.function(lambda x: model(x, training=False)).get_concrete_function(
+        {name: tf.TensorSpec([None, *value.shape[1:]], tf.int64, name=name) for name, value in ids.items()}
+    )
+    module.model = model
+    tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
+    served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    np.testing.assert_allclose(next(iter(served(**ids).values())), want, rtol=1e-6)
+    het_tf.reset()
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no table"):
+        served(**ids)
+
+
+# --- caches, callbacks, threads -------------------------------------------------------------------
+
+
+def test_cache_options_reach_the_core():
+    het_tf.keras.Embedding(
+        4,
+        name="t",
+        cache=het_tf.Cache(rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3),
+    )
+    options = het_tf.table("t").options["cache"]
+    assert options.pop("write_back_rows") > 0
+    assert options == {
+        "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None
+    }  # fmt: skip
+    het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
+    assert het_tf.table("told").options["cache"]["checks"] == "told"
+    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
+    assert het_tf.table("direct").options == {}
+
+
+def test_cache_stats_are_logged():
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=SGD(0.1))
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    ids = np.random.default_rng(0).integers(0, 30, (64, 3))
+    stats = het_tf.callbacks.CacheStats(log="all")
+    history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
+    assert history["t/applies"] == [8, 8, 8]
+    assert history["t/rows"][-1] == len(np.unique(ids))
+    assert history["t/bytes"][-1] > 30 * 4 * 4
+    assert history["t/cache_rows"] == [10, 10, 10]
+    assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
+    assert history["t/cache_bytes"][-1] > 10 * 4 * 4
+    assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
+    for epoch in range(3):
+        assert 0 < history["t/hits"][epoch] <= history["t/reads"][epoch]
+        assert history["t/hit_rate"][epoch] == history["t/hits"][epoch] / history["t/reads"][epoch]
+    assert sum(history["t/miss_pull"]) > 0
+    assert all(requests >= 8 for requests in history["t/requests"])
+    assert all(size > 0 for size in history["t/metadata_bytes_in"])
+
+
+def test_cache_stats_log_two_figures_unless_told_otherwise():
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
+        stats = het_tf.callbacks.CacheStats(log) if log else het_tf.callbacks.CacheStats()
+        history = model.fit(np.ones((8, 3), np.int64), np.ones((8, 1)), verbose=0, callbacks=[stats]).history
+        assert {name for name in history if name.startswith("t/")} == logged
+    with pytest.raises(ValueError, match="log='rows'; give a list"):
+        het_tf.callbacks.CacheStats("rows")
+
+
+def test_threads_follow_tensorflow():
+    wanted = tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+    het_tf.keras.Embedding(4, name="t")
+    assert settings.current.threads_set == wanted
+    het_tf.init(threads=3)
+    assert settings.current.threads_set == 3
+
+
+def test_the_example_of_the_package_runs():
+    ids, labels = batch()
+    names = {
+        "dataset": tf.data.Dataset.from_tensor_slices(({k: ids[k] for k in ("item", "history")}, labels))
+    }
+    names["dataset"] = (
+        names["dataset"].map(lambda x, y: ({**x, "history": tf.tile(x["history"], [4])}, y)).batch(8)
+    )
+    lines = [line[4:] for line in het_tf.__doc__.splitlines() if line.startswith("    ")]
+    exec("\n".join(lines), names)
+    assert het_tf.table("item").size == 20
+
+
+def test_public_names():
+    import het_tf.keras
+    from het_tf.initializers import Uniform
+    from het_tf.keras import Embedding, EmbeddingCollection
+    from het_tf.optimizers import RMSProp, RMSprop
+
+    assert RMSProp is RMSprop and issubclass(Embedding, EmbeddingCollection) and Uniform().name == "uniform"
+    assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
+    assert set(het_tf.__all__) <= set(dir(het_tf))
+    with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):
+        _ = het_tf.Tabel

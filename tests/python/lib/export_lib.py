@@ -1,0 +1,189 @@
+"""Models, inputs and readers that the tests of exports share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.data import PADDING, Description, Examples, Field
+
+keras = tf.keras
+
+TOY = Description(
+    "toy",
+    categorical=(Field("a", 5), Field("h", None)),
+    crosses=(Field("a_x_h", 7, crossed=("a", "h")),),
+    sequences=(Field("s", 6, length=3),),
+    numeric=("x", "y"),
+)
+
+
+def toy_examples(rng: np.random.Generator, rows: int, ids: int = 9) -> Examples:
+    """Of `ids` 64-bit hashes and small ids; sequences of every length."""
+    a = rng.integers(0, 5, rows)
+    h = np.random.default_rng(1).integers(-(2**63), 2**63, ids)[rng.integers(0, ids, rows)]
+    s = rng.integers(0, 6, (rows, 3))
+    s[np.arange(3) >= rng.integers(0, 4, rows)[:, None]] = PADDING
+    categorical = {"a": a, "h": h, "a_x_h": rng.integers(0, 7, rows)}
+    numeric = rng.normal(3.0, 2.0, (rows, 2)).astype(np.float32)
+    return Examples(categorical, {"s": s}, numeric, (a % 2).astype(np.float32))
+
+
+def tensors(examples: Examples) -> dict[str, Any]:
+    return {name: tf.constant(column) for name, column in examples.inputs().items()}
+
+
+def trained(cls: Any, rng: np.random.Generator, **kwargs: Any) -> Any:
+    """A click-through model after some steps."""
+    model = cls(TOY, embedding_dim=4, hidden_units=(8, 3), **kwargs)
+    examples = toy_examples(rng, 64)
+    model.adapt(examples)
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
+    model.fit(examples.to_tf(16), epochs=3, verbose=0, shuffle=False)
+    return model
+
+
+def embedding_model(features: Any, inputs: Any, name: str = "m", **options: Any) -> Any:
+    """Inputs -> embeddings, as they are: the model's outputs are what the layer gives."""
+    layer = het_tf.keras.EmbeddingCollection(features, name="tables", **options)
+    return keras.Model(inputs, layer(inputs), name=name)
+
+
+def fill(name: str, ids: Any, rng: np.random.Generator) -> np.ndarray:
+    """Gives the rows of ids random values."""
+    table = het_tf.table(name)
+    values = rng.normal(size=(len(ids), table.dim)).astype(np.float32)
+    table.assign(ids, values)
+    return values
+
+
+def serve(path: Any, signature: str = "serving_default") -> Any:
+    """The signature as a function of tensors by name to arrays by name; keeps the SavedModel alive."""
+    loaded = tf.saved_model.load(str(path))
+    function = loaded.signatures[signature]
+
+    def call(**inputs: Any) -> dict[str, np.ndarray]:
+        assert loaded is not None
+        return {
+            name: output.numpy()
+            for name, output in function(**{k: tf.convert_to_tensor(v) for k, v in inputs.items()}).items()
+        }
+
+    call.function = function
+    return call
+
+
+def assert_predicts(got: Any, wanted: Any) -> None:
+    """Predictions are the live model's to 1e-6 of the largest: graphs round in orders of their own."""
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+
+
+def ops_of(path: Any) -> set[str]:
+    """All ops in a SavedModel, also inside of its functions, from the file alone."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    model = saved_model_pb2.SavedModel()
+    model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    return {node.op for node in graph.node} | {
+        node.op for function in graph.library.function for node in function.node_def
+    }
+
+
+def run_alone(program: str, *arguments: str, **options: Any) -> str:
+    """Runs a Python program in a process of its own, outside of the source tree, and returns what it says."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3", "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+# TensorFlow's C API by ctypes, without the Python package: what a server in another language does.
+C_API = r"""
+import ctypes as c, json, sys
+directory, path, feeds, fetch = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+base = c.CDLL(directory + "/libtensorflow_framework.so.2", c.RTLD_GLOBAL)
+lib = c.CDLL(directory + "/libtensorflow_cc.so.2", c.RTLD_GLOBAL)
+P = c.c_void_p
+
+def f(name, result, *arguments):
+    function = getattr(base if hasattr(base, name) else lib, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+class Output(c.Structure):
+    _fields_ = [("op", P), ("index", c.c_int)]
+
+status = f("TF_NewStatus", P)()
+def check():
+    if f("TF_GetCode", c.c_int, P)(status) != 0:
+        sys.exit(f("TF_Message", c.c_char_p, P)(status).decode())
+
+graph = f("TF_NewGraph", P)()
+tags = (c.c_char_p * 1)(b"serve")
+session = f("TF_LoadSessionFromSavedModel", P, P, P, c.c_char_p, P, c.c_int, P, P, P)(
+    f("TF_NewSessionOptions", P)(), None, path.encode(), tags, 1, graph, None, status)
+check()
+
+def output(name):
+    op, _, index = name.partition(":")
+    found = f("TF_GraphOperationByName", P, P, c.c_char_p)(graph, op.encode())
+    assert found, name
+    return Output(found, int(index or 0))
+
+allocate = f("TF_AllocateTensor", P, c.c_int, c.POINTER(c.c_int64), c.c_int, c.c_size_t)
+data = f("TF_TensorData", P, P)
+inputs, values = [], []
+for name, (dtype, shape, numbers) in feeds.items():
+    array = ((c.c_int64 if dtype == 9 else c.c_float) * len(numbers))(*numbers)
+    tensor = allocate(dtype, (c.c_int64 * len(shape))(*shape), len(shape), c.sizeof(array))
+    c.memmove(data(tensor), array, c.sizeof(array))
+    inputs.append(output(name))
+    values.append(tensor)
+results = (P * 1)()
+f("TF_SessionRun", None, P, P, P, P, c.c_int, P, P, c.c_int, P, c.c_int, P, P)(
+    session, None, (Output * len(inputs))(*inputs), (P * len(values))(*values), len(inputs),
+    (Output * 1)(output(fetch)), results, 1, None, 0, None, status)
+check()
+bytes_ = f("TF_TensorByteSize", c.c_size_t, P)(results[0])
+print(c.string_at(data(results[0]), bytes_).hex())
+"""
+
+
+def by_c_api(path: Any, inputs: dict[str, np.ndarray], output: str) -> np.ndarray:
+    """float32, flat: the output of the default signature, by TensorFlow's C API in a process of its own."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    model = saved_model_pb2.SavedModel()
+    model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
+    signature = model.meta_graphs[0].signature_def["serving_default"]
+    types = {"int64": 9, "float32": 1}
+    feeds = {
+        signature.inputs[name].name: [types[x.dtype.name], x.shape, x.reshape(-1).tolist()]
+        for name, x in inputs.items()
+    }
+    said = run_alone(
+        C_API,
+        tf.sysconfig.get_lib(),
+        str(path),
+        json.dumps(feeds),
+        signature.outputs[output].name,
+    )
+    return np.frombuffer(bytes.fromhex(said.strip().splitlines()[-1]), np.float32)

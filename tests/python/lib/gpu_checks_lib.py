@@ -1,0 +1,103 @@
+"""What the checks of gpu_checks.py share: layers on either device, steps, comparisons."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.table import registry
+
+keras = tf.keras
+KERAS_3 = hasattr(keras, "ops")
+REAL = os.environ.get("HET_TEST_GPU") == "real"
+PLACES = ("cpu", "gpu")
+
+
+def elsewhere():
+    """Where the rest of a model runs: of some ops tensorflow-cpu gives any GPU kernels that work on a CPU."""
+    return contextlib.nullcontext() if REAL else tf.device("/device:CPU:0")
+
+
+def embedding(place, dim=8, cache=None, **options):
+    with het_tf.namespace(place):
+        cache = het_tf.Cache(**{"rows": 512, **(cache or {}), "device": place})
+        return het_tf.keras.Embedding(dim, table="t", cache=cache, **options)
+
+
+def train(layer, ids, seed=0, dtype="float32"):
+    """One step with a loss whose gradients differ from row to row. Returns the rows."""
+    with tf.GradientTape() as tape:
+        rows = layer(ids, training=True)
+        factors = np.random.default_rng(seed).normal(size=[int(n) for n in rows.shape]).astype(dtype)
+        loss = tf.reduce_sum(rows * factors)
+    tape.gradient(loss, layer.trainable_variables)
+    return rows
+
+
+def table_of(place):
+    table = het_tf.Table("t", namespace=place)
+    table.flush()
+    return table.to_numpy(with_slots=True)
+
+
+def compare_tables(exact=True):
+    ids, rows = table_of("cpu")
+    gpu_ids, gpu_rows = table_of("gpu")
+    assert len(ids) > 0
+    np.testing.assert_array_equal(ids, gpu_ids)
+    same(rows, gpu_rows, exact)
+
+
+def same(a, b, exact=True):
+    """Bit-equal; where `exact` is false up to the order of sums, on a real GPU also up to its own."""
+    if REAL:
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+    elif exact:
+        np.testing.assert_array_equal(a, b)
+    else:
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def raises(kind, text, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except kind as error:
+        assert text in str(error), f"{text!r} is not in: {error}"
+        return str(error)
+    raise AssertionError(f"no {kind}: {text}")
+
+
+def devices_of(function, *arguments):
+    """Runs a new tf.function; returns where TensorFlow says that it has placed ops, by their type."""
+    flush = ctypes.CDLL(None).fflush  # TensorFlow writes with C's printf
+    with tempfile.TemporaryFile("w+") as said:
+        flush(None)
+        stdout = os.dup(1)
+        os.dup2(said.fileno(), 1)
+        try:
+            function(*arguments)
+        finally:
+            flush(None)
+            os.dup2(stdout, 1)
+            os.close(stdout)
+        said.seek(0)
+        text = said.read()
+    found = {}
+    for op, place in re.findall(r"\((\w+)\): /\S+/device:(\w+:\d+)", text):
+        found.setdefault(op, set()).add(place)
+    return found
+
+
+def fresh():
+    for namespace, name in registry.keys():  # a server would keep them
+        het_tf.Table(name, namespace=namespace).drop()
+    for namespace in {"", *registry.namespaces()}:
+        het_tf.reset(namespace)
+    keras.backend.clear_session(**({"free_memory": False} if KERAS_3 else {}))

@@ -1,0 +1,345 @@
+"""What ranks run to train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+
+keras = tf.keras
+STEPS, BATCH, IDS = 40, 8, 24
+
+
+def integers(y_true, y_pred):
+    """A loss whose gradients are small integers that depend on the rows: a row too old or too new shows."""
+    del y_true
+    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred * 4.0), 5.0) - 2.0)
+    return factor * y_pred
+
+
+def batches(ranks, seed=5):
+    """Of each step and rank: ids [BATCH, 2], numbers [BATCH, 3], labels [BATCH, 1]; small integers."""
+    rng = np.random.default_rng(seed)
+    shape = (STEPS, ranks, BATCH)
+    ids = rng.integers(0, IDS, (*shape, 2))
+    x = rng.integers(-1, 2, (*shape, 3)).astype(np.float32)
+    return ids, x, (ids.sum(-1, keepdims=True) % 3 == 0).astype(np.float32)
+
+
+def part(ranks, rank):
+    """All batches of one rank, one after the other; of all ranks together, step by step, if rank is None."""
+    chosen = slice(None) if rank is None else slice(rank, rank + 1)
+    return [one[:, chosen].reshape(-1, one.shape[-1]) for one in batches(ranks)]
+
+
+class Slow(keras.layers.Layer):
+    """Passes ids on, on some steps late: as when the ranks are not equally fast."""
+
+    def __init__(self, seed, **options):
+        super().__init__(**options)
+        self.rng = np.random.default_rng(seed)
+
+    def call(self, ids):
+        def wait(x):
+            time.sleep(0.03 * float(self.rng.random() < 0.4))
+            return x
+
+        out = tf.numpy_function(wait, [ids], tf.int64)
+        out.set_shape(ids.shape)
+        return out
+
+
+def make(name, whole_numbers, rank=0, cache_rows=None):
+    """A model of rows and of dense weights."""
+    keras.utils.set_random_seed(7)
+    ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    late = Slow(rank, dtype="int64")(ids) if rank is not None else ids
+    optimizer = het_tf.optimizers.SGD(1.0 if whole_numbers else 0.05)
+    initializer = "zeros" if whole_numbers else None
+    rows = het_tf.keras.Embedding(
+        4,
+        combiner="sum",
+        name=name,
+        optimizer=optimizer,
+        initializer=initializer,
+        cache=het_tf.Cache(staleness=0, rows=cache_rows),
+    )(late)
+    dense = keras.layers.Dense(1, kernel_initializer="zeros" if whole_numbers else "glorot_uniform")
+    if whole_numbers:
+        out = keras.ops.sum(rows, axis=-1, keepdims=True) + dense(x)
+    else:
+        out = dense(keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), rows]))
+    model = keras.Model([ids, x], out)
+    loss = integers if whole_numbers else "mse"
+    model.compile(keras.optimizers.SGD(1.0 if whole_numbers else 0.05), loss)
+    return model
+
+
+def fit(model, data, batch, callbacks=()):
+    ids, x, y = data
+    model.fit([ids, x], y, batch_size=batch, shuffle=False, verbose=0, callbacks=list(callbacks))
+
+
+def result(model, name):
+    """Dense weights, and the rows and clocks of the table."""
+    het_tf.flush()
+    scan = het_tf.table(name).scan()
+    weights = [w.value.numpy() for w in model.trainable_weights if w.shape != ()]
+    return {f"{name}/w{i}": w for i, w in enumerate(weights)} | {
+        f"{name}/{column}": scan[column] for column in ("ids", "rows")
+    }
+
+
+CELLS = {
+    "whole": dict(whole_numbers=True),
+    "whole_small_cache": dict(whole_numbers=True, cache_rows=3),
+    "float": dict(whole_numbers=False),
+}
+
+
+def union(ranks):
+    """The same in one process, on the batches of all ranks."""
+    found = {}
+    for name, cell in CELLS.items():
+        model = make(name, rank=None, **cell)
+        fit(model, part(ranks, None), ranks * BATCH)
+        found |= result(model, name)
+    return found
+
+
+def exact(hvd, out):
+    """Bulk-synchronous training of all cells; what each rank ends with is in OUT/RANK.npz."""
+    rank, ranks = hvd.rank(), hvd.size()
+    found = {}
+    for name, cell in CELLS.items():
+        model = het_tf.horovod.distribute(make(name, rank=rank, **cell))
+        fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
+        het_tf.horovod.flush_all()
+        found |= result(model, name)
+    out.mkdir(exist_ok=True)
+    np.savez(out / f"{rank}.npz", **found)
+
+
+# --- the ways to train ------------------------------------------------------------------------------------
+
+
+class Subclassed(keras.Model):
+    """Has no weights before its first batch."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.rows = het_tf.keras.Embedding(4, combiner="mean", name=name, cache=het_tf.Cache(staleness=3))
+        self.out = keras.layers.Dense(1)
+
+    def call(self, inputs):
+        return self.out(keras.ops.concatenate([self.rows(inputs[0]), inputs[1]], axis=1))
+
+
+class TwoOptimizers(Subclassed):
+    """A train_step of its own, with a second optimizer beside the compiled one."""
+
+    def train_step(self, data):
+        (ids, x), y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self([ids, x]) - y) ** 2)
+        weights = self.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        for optimizer, chosen in ((self.optimizer, 0), (self.second, 1)):
+            pairs = [one for i, one in enumerate(zip(gradients, weights, strict=True)) if i % 2 == chosen]
+            optimizer.apply_gradients(pairs)
+        return {"loss": loss}
+
+
+def functional(name, staleness=3, normalize=True):
+    ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    rows = het_tf.keras.Embedding(4, combiner="sum", name=name, cache=het_tf.Cache(staleness=staleness))(ids)
+    hidden = keras.layers.Concatenate()([rows, keras.layers.Dense(4)(x)])
+    hidden = keras.layers.BatchNormalization()(hidden) if normalize else hidden
+    return keras.Model([ids, x], keras.layers.Dense(1, dtype="float32")(keras.layers.Dropout(0.2)(hidden)))
+
+
+def sequential(name):
+    return keras.Sequential([
+        keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4, combiner="sum", name=name),
+        keras.layers.Dense(1),
+    ])  # fmt: skip
+
+
+def ways():
+    """Name -> model, compile arguments."""
+    opt = keras.optimizers
+    yield "clipnorm", functional, dict(optimizer=opt.Adam(0.01, global_clipnorm=0.1))
+    yield "accumulate", functional, dict(optimizer=opt.SGD(0.1, gradient_accumulation_steps=2))
+    yield "ema", functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))
+    yield "many", functional, dict(optimizer="rmsprop", steps_per_execution=4)
+    yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
+    yield "scaled", functional, dict(optimizer=opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10))
+    yield "sequential", sequential, dict(optimizer="adam")
+    yield "subclassed", Subclassed, dict(optimizer="adam")
+    yield "two", TwoOptimizers, dict(optimizer="sgd")
+
+
+def weights_of(model):
+    return [w.value.numpy() for w in model.trainable_weights]
+
+
+def same(hvd, what, values):
+    """Asserts that the ranks hold equal arrays."""
+    of_ranks = hvd.allgather_object([np.asarray(v) for v in values], name="same")
+    for one in of_ranks[1:]:
+        for a, b in zip(of_ranks[0], one, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def refused(error, part, call):
+    try:
+        call()
+    except error as found:
+        assert part in str(found), str(found)
+    else:
+        raise AssertionError(f"not refused: {part}")
+
+
+def train_in_every_way(hvd):
+    """Every way to train keeps the dense weights of the ranks equal."""
+    rank = hvd.rank()
+    keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
+    ids, x, y = part(2, rank)
+    for name, build, options in ways():
+        model = build(name)
+        if name == "sequential":
+            model.compile(loss="mse", **options)
+            het_tf.horovod.distribute(model)
+        else:
+            het_tf.horovod.distribute(het_tf.horovod.distribute(model)).compile(loss="mse", **options)
+        if name == "two":
+            model.second = keras.optimizers.SGD(0.1)
+        inputs = ids if name == "sequential" else [ids, x]
+        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage()]
+        history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks).history
+        same(hvd, name, [*weights_of(model), history["loss"]])
+        assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
+        assert all(np.isfinite(w).all() for w in weights_of(model))
+
+
+def metrics(hvd):
+    """Metrics over ranks with unequal rows are those of one process with all rows."""
+    model = functional("metrics", normalize=False)
+    auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
+    model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True), metrics=[auc, "mse"])
+    het_tf.horovod.broadcast(model)
+    ids, x, y = part(2, None)
+    pieces = [slice(0, 100), slice(100, 220)]  # of two ranks; rank 1 has more
+    mine = pieces[hvd.rank()]
+    model.evaluate([ids[mine], x[mine]], y[mine], batch_size=16, verbose=0)
+    found = het_tf.horovod.global_metrics(model)
+    local = model.get_metrics_result()
+    model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
+    expected = {name: float(value) for name, value in model.get_metrics_result().items()}
+    assert set(found) == {"loss", "auc", "mse"}
+    assert abs(found["auc"] - expected["auc"]) < 1e-7 and abs(found["auc"] - float(local["auc"])) > 1e-4
+    for name in found:
+        assert abs(found[name] - expected[name]) < 1e-5, (name, found, expected)
+    # The same through fit, at a learning rate that leaves the weights as they are.
+    model = functional("metrics", normalize=False)
+    het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
+    model.compile(keras.optimizers.SGD(0.0), keras.losses.BinaryCrossentropy(from_logits=True), metrics=[auc])
+    ids_, x_, y_ = part(2, hvd.rank())
+    log = model.fit(
+        [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
+        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage()],
+    ).history  # fmt: skip
+    same(hvd, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
+    model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
+    assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6
+
+
+def loops(hvd):
+    """Custom loops, by reduce_gradients and by Horovod's tape."""
+    ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
+    for name in ("loop", "tape"):
+        model, optimizer = functional(name, staleness=0), keras.optimizers.Adam(0.01)
+        het_tf.horovod.broadcast(model)
+
+        @tf.function
+        def step(ids, x, y, model=model, optimizer=optimizer, name=name):
+            weights = model.trainable_variables
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
+            if name == "tape":
+                tape = hvd.DistributedGradientTape(tape)
+                gradients = tape.gradient(loss, [w.value for w in weights])
+            else:
+                gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights))
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+        for begin in range(0, 160, BATCH):
+            step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
+        same(hvd, name, weights_of(model))
+
+
+def refusals(hvd):
+    """What would train apart, or hang, ends on every rank with the remedy."""
+    ids, x, y = part(2, hvd.rank())
+
+    model = functional("wrapped")
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    remedy = "call het_tf.horovod.distribute(model)"
+    refused(RuntimeError, remedy, lambda: het_tf.horovod.distribute(model))
+    refused(RuntimeError, remedy, lambda: model.fit([ids, x], y, batch_size=BATCH, verbose=0))
+    before = functional("wrapped_later")
+    het_tf.horovod.distribute(before).compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    refused(RuntimeError, remedy, lambda: before.fit([ids, x], y, batch_size=BATCH, verbose=0))
+
+    plain = functional("plain")
+    plain.compile("sgd", "mse")
+    refused(RuntimeError, "distribute(model)", lambda: plain.fit([ids, x], y, batch_size=BATCH, verbose=0))
+    refused(
+        RuntimeError, "distribute(model)",
+        lambda: plain.fit([ids, x], y, verbose=0, callbacks=[het_tf.callbacks.MetricAverage()]),
+    )  # fmt: skip
+
+    keras.utils.set_random_seed(hvd.rank())
+    apart = het_tf.horovod.distribute(functional("apart"))
+    apart.compile("sgd", "mse")
+    refused(RuntimeError, "Broadcast()", lambda: apart.fit([ids, x], y, batch_size=BATCH, verbose=0))
+
+    apart = functional("unequal")
+    het_tf.horovod.distribute(apart).compile("sgd", "mse")
+    rows = 16 if hvd.rank() else 24
+    broadcast = het_tf.callbacks.Broadcast()
+    refused(
+        RuntimeError, "3, 2 batches an epoch",
+        lambda: apart.fit([ids[:rows], x[:rows]], y[:rows], batch_size=8, verbose=0, callbacks=[broadcast]),
+    )  # fmt: skip
+
+    wider = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1 + hvd.rank())])
+    het_tf.horovod.distribute(wider).compile("sgd", "mse")
+    refused(RuntimeError, "trainable weights", lambda: wider.fit(x, y, batch_size=BATCH, verbose=0))
+    refused(ValueError, "different values of gradient_scale", lambda: het_tf.init(
+        hvd=hvd, gradient_scale="sum" if hvd.rank() else "mean"))  # fmt: skip
+    refused(RuntimeError, "het_tf was not told", het_tf.init)
+    refused(ValueError, "every rank would train tables of its own", lambda: het_tf.init(hvd=hvd, ps=""))
+
+
+def die(hvd, place, victim_and_how):
+    """One rank ends in the middle of training."""
+    victim, _, how = victim_and_how.partition(":")
+    model = functional("dying", staleness=0)
+    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    ids, x, y = part(2, hvd.rank())
+
+    class End(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5 and hvd.rank() == int(victim):
+                if how == "error":
+                    raise ValueError("the data is bad here")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[
+        het_tf.callbacks.Broadcast(), End()])  # fmt: skip

@@ -1,0 +1,116 @@
+"""What two ranks run, one case after the other: `horovodrun -np 2 ... ranks_worker.py DIRECTORY CASE...`.
+
+A case is a name, or a name and its arguments with colons between them. Each rank prints "CASE: ok" when it is
+through; the first error ends the job. Every case finds an empty server.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import checkpoint_worker
+import horovod_worker
+import numpy as np
+import saving_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.table import registry
+
+
+def keras_files(hvd, place):
+    """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
+    # push_bound: a rank holds back what it has trained; pull_bound 0: in the end rank 0 reads what there is.
+    model = het_tf.horovod.distribute(
+        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50))
+    )
+    ids, labels = saving_lib.data(seed=hvd.rank())
+    saves = [
+        het_tf.callbacks.Checkpoint(str(place / "x.weights.h5"), save_weights_only=True),
+        het_tf.callbacks.Checkpoint(str(place / "x.keras")),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
+        model.fit(
+            ids, labels, batch_size=16, epochs=2, verbose=0, shuffle=False,
+            callbacks=[het_tf.callbacks.Broadcast(), *saves],
+        )  # fmt: skip
+    het_tf.horovod.flush_all()
+    found = {**saving_lib.everything(), "predictions": saving_lib.predictions(model)}
+    if hvd.rank() == 0:
+        np.savez(place / "keras_files.npz", **found)
+
+
+def export(hvd, place):
+    """Rank 0 writes an export that has the rows of both ranks, and its error is one of both."""
+    table = het_tf.TableConfig("item", 4)
+    ids = tf.keras.Input((), dtype="int64", name="ids")
+    layer = het_tf.keras.EmbeddingCollection(
+        {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=None)
+    )
+    model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
+    with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
+        rows = layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"]
+        loss = tf.reduce_sum(rows)
+    tape.gradient(loss, layer.trainable_variables)
+    path = place / "export"
+    result = het_tf.export(model, path, verbose=False)
+    assert (result is not None) == (hvd.rank() == 0)
+    assert (path / "saved_model.pb").exists()  # whichever rank returns
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    asked = tf.constant([0, 1, 10, 99], tf.int64)
+    np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), het_tf.table("item").lookup(asked.numpy()))
+    assert het_tf.table("item").size == 3
+    elsewhere = path if hvd.rank() == 0 else place / "elsewhere"
+    # Only rank 0 has something in the way, and the other one does not wait for it.
+    horovod_worker.refused((FileExistsError, RuntimeError), "exists", lambda: het_tf.export(model, elsewhere))
+
+
+def leave_nothing(hvd):
+    """No tables, here and at the server."""
+    het_tf.horovod.flush_all()
+    keys = registry.keys()
+    if hvd.rank() == 0:
+        het_tf.horovod.barrier()  # the others know of no table
+        for namespace, name in keys:
+            het_tf.Table(name, namespace).drop()
+    for namespace in {"", *registry.namespaces()}:
+        het_tf.reset(namespace)
+    if hvd.rank() != 0:
+        het_tf.horovod.barrier()
+    tf.keras.backend.clear_session()
+    het_tf.horovod.barrier()
+
+
+CASES = {
+    "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
+    "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
+    "loops": lambda hvd, place: horovod_worker.loops(hvd),
+    "refusals": lambda hvd, place: horovod_worker.refusals(hvd),
+    "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),
+    "save": checkpoint_worker.save,
+    "fail": checkpoint_worker.fail,
+    "load": checkpoint_worker.load,
+    "keras_files": keras_files,
+    "export": export,
+    "die": horovod_worker.die,
+}
+
+
+def main() -> None:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    het_tf.init(hvd=hvd)
+    for words in sys.argv[2:]:
+        name, *arguments = words.split(":", 1)
+        CASES[name](hvd, Path(sys.argv[1]), *arguments)
+        print(f"{words}: ok", flush=True)
+        leave_nothing(hvd)
+    print(f"rank {hvd.rank()} is done")
+
+
+if __name__ == "__main__":
+    main()

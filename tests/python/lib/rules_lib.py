@@ -1,0 +1,46 @@
+"""What the tests of the nine rules share: a layer, a model, a step."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native
+
+keras = tf.keras
+KERAS_3 = native.KERAS_3
+keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
+MODES = ["graph", "eager"]
+
+
+def embedding(optimizer=None, dim=4, name="t", **more):
+    return het_tf.keras.Embedding(dim, name=name, optimizer=optimizer or het_tf.optimizers.SGD(0.1), **more)
+
+
+def rows(ids=range(10), name="t"):
+    return het_tf.table(name).lookup(list(ids))
+
+
+def make_model(optimizer="sgd", table_optimizer=None, mode="graph", loss="mse", **compile_args):
+    ids = keras.Input((3,), dtype="int64")
+    x = embedding(table_optimizer)(ids)
+    outputs = keras.layers.Dense(1, dtype="float32")(keras.layers.Flatten()(x))
+    model = keras.Model(ids, outputs)
+    model.compile(optimizer, loss, run_eagerly=mode == "eager", **compile_args)
+    return model
+
+
+def data(n=96, seed=0):
+    ids = np.random.default_rng(seed).integers(0, 10, (n, 3))
+    return ids, (ids.sum(1, keepdims=True) / 10 - 1.4).astype(np.float32)
+
+
+def step(model_or_layer, ids, mode, variables=None, loss=None):
+    """One gradient of sum(output ** 2) with respect to all trainable variables."""
+
+    def run(ids):
+        with tf.GradientTape() as tape:
+            value = (loss or (lambda x: tf.reduce_sum(x**2)))(model_or_layer(ids))
+        return tape.gradient(value, variables or model_or_layer.trainable_variables)
+
+    return (tf.function(run) if mode == "graph" else run)(tf.constant(ids, tf.int64))

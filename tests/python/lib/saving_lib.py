@@ -1,0 +1,136 @@
+"""What the tests of saving share: a model whose training repeats exactly, and ways to save and restore it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native
+
+keras = tf.keras
+KERAS_3 = native.KERAS_3
+
+RULES = {
+    "sgd": (lambda: keras.optimizers.SGD(0.1), lambda: het_tf.optimizers.SGD(0.1)),
+    "adam": (lambda: keras.optimizers.Adam(0.01), lambda: het_tf.optimizers.Adam(0.01)),
+}
+
+
+def data(n=64, seed=1):
+    """Ids whose rows move, and labels."""
+    ids = np.random.default_rng(seed).integers(-20, 20, (n, 3))
+    return ids, (ids.sum(1, keepdims=True) / 30).astype(np.float32)
+
+
+def make_model(rule="adam", name="t", layer="embed", table_rule=None, **more):
+    """A compiled model of one Embedding and two Dense layers; layers draw the same weights each time."""
+    keras.utils.set_random_seed(7)
+    dense, table = RULES[rule][0], RULES[table_rule or rule][1]
+    ids = keras.Input((3,), dtype="int64")
+    rows = het_tf.keras.Embedding(4, table=name, name=layer, optimizer=table(), **more)(ids)
+    hidden = keras.layers.Dense(8, activation="tanh")(keras.layers.Flatten()(rows))
+    model = keras.Model(ids, keras.layers.Dense(1)(hidden))
+    model.compile(dense(), "mse")
+    return model
+
+
+def train(model, epochs=1, **more):
+    return model.fit(*data(), batch_size=16, epochs=epochs, verbose=0, shuffle=False, **more)
+
+
+def predictions(model):
+    return model.predict(data()[0], verbose=0)
+
+
+def everything(name="t", namespace=None):
+    """Rows with slots, clocks, counts, and the step of schedules."""
+    table = het_tf.Table(name, namespace)
+    return {**table.scan(), "applies": table.applies}
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def build(shape="shared"):
+    """Two layers: of one table ("shared", "frozen": the first does not train), of two ("apart"), whose names
+    paths do not like, or of two namespaces ("namespaces").
+    """
+    keras.utils.set_random_seed(7)
+    ids = keras.Input((3,), dtype="int64")
+    table = het_tf.TableConfig("a/b c", 4, het_tf.optimizers.Adam(0.01))
+    other = het_tf.TableConfig("..", 4, het_tf.optimizers.SGD(0.1)) if shape == "apart" else table
+    first = het_tf.keras.EmbeddingCollection({"x": het_tf.FeatureConfig(table, combiner="sum")}, name="first")
+    with het_tf.namespace("n" if shape == "namespaces" else ""):
+        second = het_tf.keras.EmbeddingCollection(
+            {"x": het_tf.FeatureConfig(other, combiner="sum")}, name="second"
+        )
+    first.trainable = shape != "frozen"
+    x = keras.layers.Concatenate()([first({"x": ids})["x"], second({"x": ids})["x"]])
+    model = keras.Model(ids, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    return model
+
+
+# --- ways to save and restore --------------------------------------------------------------------------
+
+
+class Checkpoint:
+    """tf.train.Checkpoint."""
+
+    def save(self, model, directory):
+        self.path = tf.train.Checkpoint(model=model).save(str(directory / "check" / "point"))
+
+    def restore(self, model):
+        tf.train.Checkpoint(model=model).restore(self.path).assert_consumed()
+
+
+class WeightsH5:
+    """model.save_weights("x.weights.h5")."""
+
+    def save(self, model, directory):
+        self.path = str(directory / "x.weights.h5")
+        model.save_weights(self.path)
+
+    def restore(self, model):
+        model.load_weights(self.path)
+
+
+class Arrays:
+    """get_weights and set_weights; Keras' optimizer is not among them."""
+
+    def save(self, model, directory):
+        self.weights = model.get_weights()
+        self.optimizer = [np.array(one) for one in _variables(model.optimizer)]
+
+    def restore(self, model):
+        model.set_weights(self.weights)
+        if not KERAS_3:
+            model.optimizer.build(model.trainable_variables)
+        else:
+            model.optimizer.build([one for one in model.trainable_variables if one.name != "anchor"])
+        for variable, value in zip(_variables(model.optimizer), self.optimizer, strict=True):
+            variable.assign(value)
+
+
+class TensorFlowFormat(Checkpoint):
+    """Keras 2's model.save_weights("x")."""
+
+    def save(self, model, directory):
+        self.path = str(directory / "weights")
+        model.save_weights(self.path, save_format="tf")
+
+    def restore(self, model):
+        model.load_weights(self.path)
+
+
+def _variables(optimizer):
+    return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+
+
+WAYS = [Checkpoint, WeightsH5, Arrays]
+keras_2_only = pytest.mark.skipif(KERAS_3, reason="Keras 3 has no such thing")

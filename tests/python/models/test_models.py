@@ -1,0 +1,347 @@
+"""The click-through models: their formulas, their two embedding sides, their configuration."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from export_lib import TOY
+
+import het_tf
+from het_tf.python.data import PADDING, Description, Examples, Field
+from het_tf.python.models import Cross, DCNv2, DeepFM, FactorizationMachine, WideDeep
+from het_tf.python.models.embedding_side import IdSpace
+
+pytestmark = pytest.mark.slow
+
+keras = tf.keras
+MODELS = [WideDeep, DeepFM, DCNv2]
+DIM = 4
+SIZED = Description("sized", (Field("a", 5), Field("h", 9)), TOY.crosses, TOY.sequences, TOY.numeric)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def toy_examples(rng: np.random.Generator, rows: int = 64, hashed: bool = True) -> Examples:
+    a = rng.integers(0, 5, rows)
+    h = rng.integers(-(2**63), 2**63, 9)[rng.integers(0, 9, rows)] if hashed else rng.integers(0, 9, rows)
+    s = rng.integers(0, 6, (rows, 3))
+    s[np.arange(3) >= rng.integers(0, 4, rows)[:, None]] = PADDING
+    s[0] = PADDING
+    label = (a % 2).astype(np.float32)
+    numeric = rng.normal(3.0, 2.0, (rows, 2)).astype(np.float32)
+    categorical = {"a": a, "h": h, "a_x_h": rng.integers(0, 7, rows)}
+    return Examples(categorical, {"s": s}, numeric, label)
+
+
+def tensors(examples: Examples) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(column) for name, column in examples.inputs().items()}
+
+
+def compiled(model: Any, rate: float = 0.1) -> Any:
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.SGD(rate), loss=loss)
+    return model
+
+
+def weights(model: Any) -> list[np.ndarray]:
+    """Kernel and bias of each hidden layer and of the output layer."""
+    layers = [*(layer for layer in model.hidden if isinstance(layer, keras.layers.Dense)), model.output_layer]
+    return [weight.numpy() for layer in layers for weight in (layer.kernel, layer.bias)]
+
+
+def perceptron(x: np.ndarray, layers: list[np.ndarray]) -> np.ndarray:
+    for kernel, bias in zip(layers[::2], layers[1::2], strict=True):
+        x = np.maximum(x @ kernel + bias, 0.0)
+    return x
+
+
+class Rows:
+    """Rows of a model's tables, read one by one as the formulas name them; not the way the models do it."""
+
+    def __init__(self, model: Any, part: str, description: Description, examples: Examples) -> None:
+        self.table = het_tf.Table(f"{model.name}/{part}")
+        self.examples = examples
+        self.offset, total = {}, 0
+        for field in self.fields(description, part):
+            self.offset[field.name] = 0 if field.size is None else total
+            total += field.size or 0
+
+    @staticmethod
+    def fields(description: Description, part: str) -> tuple[Field, ...]:
+        return description.wide if part == "wide" else description.categorical + description.sequences
+
+    def one(self, name: str) -> np.ndarray:
+        return self.table.lookup(self.examples.categorical[name] + self.offset[name])
+
+    def mean(self, name: str) -> np.ndarray:
+        result = []
+        for ids in self.examples.sequences[name]:
+            real = [i + self.offset[name] for i in ids if i != PADDING]
+            result.append(self.table.lookup(real).mean(0) if real else np.zeros(self.table.dim))
+        return np.array(result)
+
+    def vectors(self) -> list[np.ndarray]:
+        return [self.one("a"), self.one("h"), self.mean("s")]
+
+
+def trained(cls: Any, rng: np.random.Generator, **kwargs: Any) -> tuple[Any, Examples, np.ndarray]:
+    """A model after some steps (so that no weight is 0), examples, and its standardised numbers of them."""
+    examples = toy_examples(rng)
+    linear = het_tf.optimizers.SGD(0.5)
+    model = cls(TOY, embedding_dim=DIM, hidden_units=(8, 3), linear_optimizer=linear, **kwargs)
+    model.adapt(examples)
+    compiled(model).fit(examples.to_tf(16), epochs=3, verbose=0, shuffle=False)
+    numeric = examples.numeric.astype(np.float64)
+    return model, examples, (numeric - numeric.mean(0)) / numeric.std(0)
+
+
+# --- blocks -----------------------------------------------------------------------------------------------
+
+
+def test_factorization_machine_is_the_sum_over_pairs(rng: np.random.Generator) -> None:
+    v = rng.normal(size=(6, 5, 3)).astype(np.float32)
+    expected = sum((v[:, i] * v[:, j]).sum(1) for i, j in itertools.combinations(range(5), 2))
+    np.testing.assert_allclose(FactorizationMachine()(v).numpy()[:, 0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_cross_layer(rng: np.random.Generator, rank: int | None) -> None:
+    first, last = (rng.normal(size=(6, 5)).astype(np.float32) for _ in range(2))
+    layer = Cross(rank)
+    layer([first, last])
+    bias = rng.normal(size=5).astype(np.float32)
+    layer.bias.assign(bias)
+    matrix = layer.matrix.numpy() if rank is None else layer.down.numpy() @ layer.up.numpy()
+    assert np.linalg.matrix_rank(matrix) == (5 if rank is None else rank)
+    expected = first * (last @ matrix + bias) + last
+    np.testing.assert_allclose(layer([first, last]).numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert Cross.from_config(layer.get_config()).rank == rank
+
+
+def test_id_space_keeps_fields_apart() -> None:
+    space = IdSpace(TOY.fields, hash_buckets=10)
+    ids = np.concatenate(
+        [
+            space(field, np.arange(-50, 50) if field.size is None else np.arange(field.size)).numpy()
+            for field in TOY.fields
+        ]
+    )
+    found, count = np.unique(ids, return_counts=True)
+    assert found.min() == 0 and found.max() == space.size - 1 == 5 + 10 + 7 + 6 - 1
+    assert (count == np.array([1] * 5 + [10] * 10 + [1] * 13)).all()
+
+
+# --- models against their formulas ------------------------------------------------------------------------
+
+
+def test_wide_deep_formula(fresh: np.random.Generator) -> None:
+    model, examples, numeric = trained(WideDeep, fresh)
+    wide = Rows(model, "wide", TOY, examples)
+    deep = np.concatenate([*Rows(model, "deep", TOY, examples).vectors(), numeric], axis=1)
+    *hidden, kernel, bias = weights(model)
+    expected = wide.one("a") + wide.one("h") + wide.one("a_x_h") + perceptron(deep, hidden) @ kernel + bias
+    assert np.abs(wide.one("a_x_h")).min() > 1e-3
+    np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_deepfm_formula(fresh: np.random.Generator) -> None:
+    model, examples, numeric = trained(DeepFM, fresh)
+    first = sum(Rows(model, "linear", TOY, examples).vectors())
+    first = first + numeric @ model.numeric_linear.kernel.numpy()
+    vectors = Rows(model, "deep", TOY, examples).vectors()
+    vectors += [numeric[:, [m]] * model.numeric_vectors.numpy()[m] for m in range(2)]
+    second = sum((v * w).sum(1, keepdims=True) for v, w in itertools.combinations(vectors, 2))
+    *hidden, kernel, bias = weights(model)
+    expected = first + second + perceptron(np.concatenate(vectors, 1), hidden) @ kernel + bias
+    np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("structure", ["parallel", "stacked"])
+@pytest.mark.parametrize("rank", [None, 2])
+def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | None) -> None:
+    model, examples, numeric = trained(DCNv2, fresh, structure=structure, cross_rank=rank, cross_layers=2)
+    x0 = np.concatenate([*Rows(model, "deep", TOY, examples).vectors(), numeric], axis=1)
+    x = x0
+    for cross in model.crosses:
+        matrix = cross.matrix.numpy() if rank is None else cross.down.numpy() @ cross.up.numpy()
+        x = x0 * (x @ matrix + cross.bias.numpy()) + x
+    *hidden, kernel, bias = weights(model)
+    last = perceptron(x, hidden) if structure == "stacked" else np.concatenate([x, perceptron(x0, hidden)], 1)
+    np.testing.assert_allclose(
+        model(tensors(examples), training=False), last @ kernel + bias, rtol=1e-3, atol=1e-5
+    )
+
+
+# --- the embedding sides ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
+    """With the same initial weights, SGD gives the same weights and rows."""
+    examples = toy_examples(fresh, hashed=False)
+    sgd = het_tf.optimizers.SGD(0.1)
+    arguments = {
+        "embedding_dim": DIM,
+        "hidden_units": (8,),
+        "table_optimizer": sgd,
+        "linear_optimizer": sgd,
+        "seed": 3,
+    }
+    sides = {}
+    for side in ("het", "keras"):
+        sides[side] = compiled(cls(SIZED, embedding=side, **arguments))
+        sides[side].adapt(examples)
+        sides[side](tensors(examples), training=False)
+    het, other = sides["het"], sides["keras"]
+    embeddings = dict(zip([part.name for part in other.rows.parts], other.rows.embeddings, strict=True))
+    ours = {name: het_tf.Table(f"{het.name}/{name}") for name in embeddings}
+    for name, embedding in embeddings.items():
+        embedding.embeddings.assign(ours[name].lookup(np.arange(embedding.input_dim)))
+    tables = [embedding.embeddings for embedding in embeddings.values()]
+    dense = [w for w in other.weights if not any(w is table for table in tables)]
+    ours_dense = [w for w in het.weights if "anchor" not in w.name]
+    assert [w.shape for w in dense] == [w.shape for w in ours_dense]
+    for mine, theirs in zip(ours_dense, dense, strict=True):
+        theirs.assign(mine.numpy())
+    for model in (het, other):
+        model.fit(examples.to_tf(16), epochs=4, verbose=0, shuffle=False)
+    for mine, theirs in zip(ours_dense, dense, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-5)
+    for name, embedding in embeddings.items():
+        before = het_tf.Table(f"{het.name}/{name}").lookup(np.arange(embedding.input_dim))
+        np.testing.assert_allclose(before, embedding.embeddings.numpy(), rtol=1e-3, atol=1e-5)
+        assert ours[name].size > 0
+
+
+@pytest.mark.parametrize("side", ["het", "keras"])
+def test_padding_reads_zeros(fresh: np.random.Generator, side: str) -> None:
+    model = DeepFM(TOY, embedding_dim=DIM, embedding=side)
+    examples = toy_examples(fresh)
+    rows = model.rows(tensors(examples))
+    assert rows["deep"].shape == (64, 3, DIM) and rows["linear"].shape == (64, 3, 1)
+    np.testing.assert_array_equal(rows["deep"][0, 2], np.zeros(DIM))
+    assert np.abs(rows["deep"][:, :2]).min() > 0
+
+
+def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> None:
+    _, examples, _ = trained(DeepFM, fresh)
+    ids, _ = het_tf.Table("deepfm/deep").to_numpy()
+    sequence = {int(i) + 5 for i in examples.sequences["s"].ravel() if i != PADDING}
+    hashes = {int(i) for i in examples.categorical["h"]}
+    assert set(ids.tolist()) == {*range(5), *sequence, *hashes}
+
+
+def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None:
+    cache = het_tf.Cache(rows=50, staleness=7, checks="told")
+    wide_deep = WideDeep(TOY, embedding_dim=DIM, table_optimizer="adagrad", cache=cache)
+    deep, wide = wide_deep.rows.collection.tables
+    assert (deep.name, deep.dim, deep.optimizer.name) == ("wide_deep/deep", DIM, "adagrad")
+    assert (wide.name, wide.dim, wide.optimizer.name) == ("wide_deep/wide", 1, "ftrl")
+    assert wide_deep.rows.collection.get_config()["cache"] == cache.get_config()
+    deepfm = DeepFM(TOY, table_optimizer=het_tf.optimizers.Adam(0.01))
+    assert [table.optimizer.name for table in deepfm.rows.collection.tables] == ["adam", "adam"]
+
+
+# --- numbers, configuration, training ---------------------------------------------------------------------
+
+
+def test_adapt_standardises_by_the_examples_given(fresh: np.random.Generator) -> None:
+    examples = toy_examples(fresh, 1000)
+    model = WideDeep(TOY)
+    np.testing.assert_allclose(model.numeric(tensors(examples)), examples.numeric, rtol=1e-5)
+    model = WideDeep(TOY)
+    model.adapt(examples)
+    numeric = model.numeric(tensors(examples)).numpy()
+    np.testing.assert_allclose([numeric.mean(0), numeric.std(0)], [[0, 0], [1, 1]], atol=1e-4)
+    WideDeep(Description("no numbers", (Field("a", 5),))).adapt(examples)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("side", ["het", "keras"])
+def test_configuration_survives_json(fresh: np.random.Generator, cls: Any, side: str) -> None:
+    extra = {"cross_rank": 2, "structure": "stacked"} if cls is DCNv2 else {}
+    model = cls(TOY, DIM, (6,), dropout=0.1, embedding=side, table_optimizer="adam", seed=5, **extra)
+    config = json.loads(json.dumps(model.get_config()))
+    with het_tf.namespace("copy"):
+        copy = cls.from_config(config)
+    assert copy.description == TOY
+    assert (copy.table_optimizer, copy.linear_optimizer) == (model.table_optimizer, model.linear_optimizer)
+    assert (copy.table_optimizer.name, config["embedding"], config["seed"]) == ("adam", side, 5)
+    assert json.loads(json.dumps(copy.get_config())) == config
+    inputs = tensors(toy_examples(fresh))
+    assert copy(inputs).shape == model(inputs).shape == (64, 1)
+    het_tf.reset("copy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"embedding": "torch"}, "embedding is 'torch'"),
+        ({"embedding_dim": 0}, "embedding_dim is 0"),
+        ({"hidden_units": (8, 0)}, "hidden_units is"),
+        ({"dropout": 1.0}, "dropout is 1.0"),
+        ({"hash_buckets": 0}, "hash_buckets is 0"),
+        ({"table_optimizer": "lion"}, "lion"),
+        ({"cross_layers": -1}, "cross_layers is -1"),
+        ({"cross_rank": 0}, "rank is 0"),
+        ({"structure": "serial"}, "structure is 'serial'"),
+        ({"cache": 100}, "cache is 100; give a het_tf.Cache"),
+    ],
+)
+def test_bad_arguments(fresh: np.random.Generator, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DCNv2(TOY, **arguments)
+
+
+def test_keras_tables_have_a_limit(fresh: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match="too many for keras"):
+        DCNv2(Description("big", (Field("a", 2**40),)), embedding="keras")
+
+
+@pytest.mark.parametrize(("cls", "side"), [*((cls, "het") for cls in MODELS), (WideDeep, "keras")])
+def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -> None:
+    """The label is a function of one field."""
+    examples = toy_examples(fresh, 512)
+    adagrad = het_tf.optimizers.Adagrad(0.5)
+    model = cls(
+        TOY, DIM, (8,), dropout=0.1, embedding=side, table_optimizer=adagrad, cache=het_tf.Cache(rows=8)
+    )
+    model.adapt(examples)
+    optimizer = keras.optimizers.Adam(0.02)
+    model.compile(optimizer=optimizer, loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    losses = model.fit(examples.to_tf(32, shuffle=True), epochs=8, verbose=0, shuffle=False).history["loss"]
+    assert losses[0] < 0.8 and losses[-1] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("cls", "policy"),
+    [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16"), (DCNv2, "mixed_bfloat16")],
+)
+def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> None:
+    set_policy = getattr(keras, "config", None) or keras.mixed_precision
+    getattr(set_policy, "set_dtype_policy", getattr(set_policy, "set_global_policy", None))(policy)
+    examples = toy_examples(fresh)
+    model = compiled(cls(TOY, DIM, (8,)))
+    model.adapt(examples)
+    history = model.fit(examples.to_tf(16), epochs=2, verbose=0, shuffle=False).history
+    assert np.isfinite(history["loss"]).all()
+    assert model(tensors(examples)).dtype == tf.float32
+
+
+def test_models_are_imported_when_they_are_named() -> None:
+    program = (
+        "import sys, het_tf; assert 'het_tf.python.models' not in sys.modules; "
+        "print(het_tf.models.WideDeep.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "WideDeep", done.stderr

@@ -1,0 +1,171 @@
+"""het-ps without servers: addresses, plans of moves, what CLUSTER NODES says, the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from het_ps_lib import het_ps
+
+import het_tf
+from het_tf.python.ps import address, cluster, reshard, show, status
+from het_tf.python.ps.address import Place
+
+ROOT = Path(het_tf.__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "text, places, login",
+    [
+        ("redis://h", [("h", 6379)], ("", "")),
+        ("redis://h:7000,i,[::1]:5/", [("h", 7000), ("i", 6379), ("::1", 5)], ("", "")),
+        ("redis://u:p:@w,x@h", [("h", 6379)], ("u", "p:@w,x")),
+        ("redis://:p@h", [("h", 6379)], ("", "p")),
+    ],
+)
+def test_addresses(text, places, login):
+    if login[1] == "p:@w,x":
+        with pytest.raises(ValueError, match="the login stands once"):
+            address.parse(text)
+        return
+    found = address.parse(text)
+    assert [(p.host, p.port) for p in found.places] == places and (found.user, found.password) == login
+    assert address.parse(found.url()) == found
+    assert found.password == "" or f":{found.password}@" not in f"{found} {found!r}"
+
+
+def test_addresses_of_sockets():
+    found = address.parse("unix://u:p@/a@/b")
+    assert (found.places[0].path, found.user, found.password) == ("/a@/b", "u", "p")
+    assert address.parse(found.url()) == found
+    # The refusals are those of the training client, which test_parameter_server_errors.py lists.
+    for text in (
+        "localhost",
+        "redis://",
+        "redis://h:port",
+        "redis://h:0",
+        "redis://u@h",
+        "unix://",
+        "unix://a",
+    ):
+        with pytest.raises(ValueError, match="; write redis://"):
+            address.parse(text)
+        with pytest.raises(ValueError, match="; write redis://"):
+            het_tf.init(ps=text)
+
+
+def plan_of(owned: dict[str, list[int]], weights: dict[int, int], leaving: str = "") -> dict[str, int]:
+    """Runs `plan` on a cluster that is given; returns the weight of each shard afterwards."""
+
+    class Fake:
+        views = {  # noqa: RUF012
+            name: type("V", (), {"myself": type("P", (), {"slots": set(slots)})})
+            for name, slots in owned.items()
+        }
+        owners = {slot: name for name, slots in owned.items() for slot in slots}  # noqa: RUF012
+
+        def partitions(self):
+            return dict(weights)
+
+    now = dict(Fake.owners)
+    for move in reshard.plan(Fake(), leaving):
+        assert now[move.slot] == move.source != move.target
+        now[move.slot] = move.target
+    assert leaving not in now.values()
+    return {name: sum(weights.get(s, 0) for s, owner in now.items() if owner == name) for name in owned}
+
+
+def test_plans_are_even():
+    assert plan_of({"a": [*range(64)], "b": []}, dict.fromkeys(range(64), 1)) == {"a": 32, "b": 32}
+    third = plan_of({"a": [*range(32)], "b": [*range(32, 64)], "c": []}, dict.fromkeys(range(64), 1))
+    assert sorted(third.values()) == [21, 21, 22]
+    assert plan_of({"a": [1, 2], "b": [3]}, {1: 5, 2: 5, 3: 9}) == {"a": 10, "b": 9}  # no move is better
+    gone = plan_of({"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8]}, {1: 1, 2: 1, 3: 1, 4: 3, 7: 2}, "a")
+    assert gone == {"a": 0, "b": 4, "c": 4} or gone["b"] + gone["c"] == 8
+    with pytest.raises(Exception, match="the only shard cannot be removed"):
+        plan_of({"a": [1]}, {1: 1}, "a")
+
+
+def view_of(nodes: str, place: Place) -> cluster.View:
+    """What CLUSTER NODES at `place` answers."""
+    return cluster.View(type("N", (), {"ask": lambda *_: nodes, "place": place})())
+
+
+def test_cluster_nodes_are_read():
+    text = (
+        "07c3 127.0.0.1:30004@31004,host4 slave e7d1 0 1426238317239 4 connected\n"
+        "67ed [::1]:30002@31002 master,fail? - 0 1426238316232 2 disconnected 5461-10922 11000\n"
+        "e7d1 :30001@31001,, myself,master - 0 0 1 connected 0-5460 [77->-67ed] [93-<-07c3]\n"
+    )
+    view = view_of(text, Place("h", 1))
+    assert view.epoch == 4
+    assert view.peers["07c3"].place == Place("127.0.0.1", 30004) and view.peers["07c3"].primary == "e7d1"
+    assert view.peers["07c3"].bus == 31004
+    assert view.peers["67ed"].place == Place("::1", 30002) and view.peers["67ed"].failed
+    assert view.myself.place == Place("h", 1) and view.myself.slots == set(range(5461))
+    assert (view.myself.migrating, view.myself.importing) == ({77: "67ed"}, {93: "07c3"})
+    assert cluster.spans(view.uncovered) == "10923-10999,11001-16383"
+    assert [peer.id for peer in view.primaries] == ["e7d1", "67ed"]
+
+
+def test_shards_just_after_a_failover():
+    """One server knows already that b replaced a, the other one does not."""
+    late = (
+        "aaaa 127.0.0.1:1@11 master,fail? - 0 0 1 disconnected 0-99\n"
+        "bbbb 127.0.0.1:2@12 slave aaaa 0 0 1 connected\n"
+        "cccc 127.0.0.1:3@13 myself,master - 0 0 2 connected 100-16383\n"
+    )
+    early = (
+        "aaaa 127.0.0.1:1@11 master,fail - 0 0 1 disconnected\n"
+        "bbbb 127.0.0.1:2@12 myself,master - 0 0 3 connected 0-99\n"
+        "cccc 127.0.0.1:3@13 master - 0 0 2 connected 100-16383\n"
+    )
+    dead, heir, other = (status.Server(Place("127.0.0.1", port)) for port in (1, 2, 3))
+    other.view, heir.view = view_of(late, other.place), view_of(early, heir.place)
+    status.number_shards([dead, other, heir])
+    assert (dead.shard, heir.shard, other.shard) == (None, 0, 1)
+
+
+def test_help_and_wrong_words():
+    overview = het_ps("--help").out
+    for command in ("up", "down", "status", "save", "conf", "form", "promote", "reshard"):
+        assert re.search(rf"^ +{command} ", overview, re.MULTILINE)
+        assert "--" in het_ps(command, "--help").out
+    assert "invalid choice" in het_ps("start", status=2).err
+    het_ps(status=2)
+    assert "give --dir DIR, --ps ADDRESS, or set HET_PS" in het_ps("status", status=1).err
+    assert "begins with neither" in het_ps("status", "--ps", "me:secret@host", status=1).err
+    assert "secret" not in het_ps("status", "--ps", "redis://me:secret@host:x", status=1).err
+
+
+def test_status_shows_a_server_that_loads():
+    class Loading:  # a server cannot be had loading at will
+        place = address.Place("h", 1)
+
+        def info(self):
+            return {"role": "master", "loading": "1", "loading_loaded_perc": "43.21", "het_partitions": "3"}
+
+    one = status.look(Loading())
+    assert (one.state, one.why) == ("loading", "43.21 % loaded")
+    assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5 MB"
+
+
+def test_the_command_needs_no_tensorflow(tmp_path):
+    """As a module and as the script that pip makes of pyproject.toml's line."""
+    (line,) = re.findall(r'^het-ps = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    module, function = line.split(":")
+    script = tmp_path / "het-ps"
+    script.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+    for command in (["-m", "het_tf.python.ps"], [str(script)]):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *command, "status", "--ps", "redis://127.0.0.1:1"],
+            env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        lines = done.stderr.splitlines()
+        assert done.returncode == 1 and "no server answers: 127.0.0.1:1: connection refused" in lines[-1]
+        imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+        assert "het_tf.python.ps.cli" in imported and not imported & {"tensorflow", "numpy", "keras"}

@@ -1,0 +1,267 @@
+"""Tables at a Redis server with the het module, through the layers: what they learn must not depend on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+
+import het_tf
+
+pytestmark = redis_lib.MARKS
+
+
+# All optimizers at all bounds: protocol_test.cc and exactness_test.cc.
+@pytest.mark.parametrize(
+    ("name", "staleness", "cache_rows"),
+    [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSProp", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),
+     ("RowWiseAdagrad", 0, 1000), ("FTRL", 3, 10)],
+)  # fmt: skip
+def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, staleness, cache_rows):
+    found = {}
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        optimizer = getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
+        layer = het_tf.keras.Embedding(
+            4,
+            name="t",
+            optimizer=optimizer,
+            cache=het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None),
+        )
+        redis_lib.train(layer, 25)
+        found[ps] = redis_lib.rows_of("t")
+    here, there = found.values()
+    np.testing.assert_array_equal(here["ids"], there["ids"])
+    np.testing.assert_array_equal(here["clocks"], there["clocks"])
+    np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
+
+
+def test_the_table_as_an_object(server):
+    het_tf.init(ps=server.address)
+    layer = het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(rows=10))
+    table = het_tf.table("t")
+    table.assign([5, -7, 5], np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3]], np.float32))
+    assert table.size == 2 and table.bytes > 0
+    np.testing.assert_array_equal(table.lookup([-7, 5]), [[2, 2, 2], [3, 3, 3]])
+    np.testing.assert_array_equal(layer(np.array([5]), training=False), [[3, 3, 3]])
+    assert table.remove([5, 6]) == 1
+    assert table.size == 1
+    table.clear()
+    assert table.size == 0
+    assert not np.array_equal(table.lookup([-7]), [[2, 2, 2]]), "the cache has noticed"
+    table.drop()
+    assert het_tf.python.table.table.tables() == []
+
+
+def test_reset_ends_the_connections_though_a_graph_lives_on(server):
+    het_tf.init(ps=server.address)
+    layer = het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
+    look = tf.function(lambda ids: layer(ids, training=False))
+
+    def connections():
+        clients = server.command("CLIENT", "LIST").decode().splitlines()
+        return sum("addr=" in client and "cmd=client" not in client for client in clients)
+
+    redis_lib.train(layer, 3)
+    np.testing.assert_array_equal(look(tf.constant([7])).shape, [1, 3])
+    assert connections() >= 2, "of the store and of the transport"
+    het_tf.reset()
+    deadline = time.monotonic() + 20
+    while connections() and time.monotonic() < deadline:
+        time.sleep(0.05)  # the server notices a moment later
+    assert connections() == 0
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
+        look(tf.constant([7]))
+    het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
+    np.testing.assert_array_equal(look(tf.constant([7])), het_tf.table("t").lookup([7]))
+
+
+def test_keras_models_train_and_what_they_learn_stays(server):
+    def make():
+        layer = het_tf.keras.Embedding(8, name="item", optimizer=het_tf.optimizers.Adagrad(0.5))
+        model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer, tf.keras.layers.Dense(1)])
+        model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
+        return model
+
+    ids = np.arange(400)
+    labels = (ids % 2).astype(np.float32)
+    het_tf.init(ps=server.address)
+    losses = make().fit(ids, labels, batch_size=50, epochs=60, verbose=0).history["loss"]
+    assert losses[-1] < 0.3 * losses[0]
+    learned = redis_lib.rows_of("item")
+    # The process forgets; the server does not.
+    het_tf.reset()
+    make()
+    np.testing.assert_array_equal(redis_lib.rows_of("item")["rows"], learned["rows"])
+
+
+WORKER = """
+import sys
+import numpy as np, tensorflow as tf, het_tf
+het_tf.init(ps=sys.argv[1])
+layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
+                               cache=het_tf.Cache(staleness=int(sys.argv[2]), rows=int(sys.argv[3])))
+rng = np.random.default_rng(int(sys.argv[4]))
+for _ in range(60):
+    x = rng.integers(0, 50, 20)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x, training=True))
+    tape.gradient(loss, layer.trainable_variables)
+"""
+
+
+@pytest.mark.long  # test_ranks.py has two workers at one server
+@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), (0, 100)])
+def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, server.address, str(staleness), str(cache_rows), str(seed)]
+        )
+        for seed in (1, 2)
+    ]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    expected = np.zeros(50)
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            np.add.at(expected, rng.integers(0, 50, 20), 1)
+    het_tf.init(ps=server.address)
+    redis_lib.counter()
+    np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
+
+
+def test_killed_servers_that_write_through_lose_nothing(tmp_path):
+    with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
+        het_tf.init(ps=server.address)
+        layer = redis_lib.counter(staleness=2, rows=9)
+        go = threading.Semaphore(0)
+
+        def kill():
+            for _ in range(4):
+                go.acquire()
+                server.kill()
+                server.start()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        expected = np.zeros(50)
+        rng = np.random.default_rng(0)
+        for step in range(24):
+            if step % 6 == 3:
+                go.release()  # while this step and the next ones are on their way
+            redis_lib.count(layer, rng.integers(0, 50, 20), expected)
+        killer.join()
+        het_tf.flush()
+        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
+
+
+def test_partitions_move_between_shards_while_training(tmp_path):
+    with redis_lib.cluster(tmp_path / "c", 2) as cluster:
+        het_tf.init(ps=cluster.address)
+        layer = redis_lib.counter(staleness=2, rows=9)
+        keys = [[line for line in server.command("KEYS", "het::*").split(b"\r\n") if line.startswith(b"het")]
+                for server in cluster.servers]  # fmt: skip
+        assert [len(of_server) for of_server in keys] == [32, 32], "partitions are spread evenly"
+        moved = []
+
+        def move():
+            for key in keys[0][:10]:
+                cluster.move(key.decode(), 0, 1)
+                moved.append(key)
+            for key in keys[0][:5]:  # and back
+                cluster.move(key.decode(), 1, 0)
+                moved.append(key)
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        expected = np.zeros(200)
+        rng = np.random.default_rng(0)
+        while mover.is_alive():
+            x = rng.integers(0, 200, 50)
+            redis_lib.count(layer, x, expected)
+        mover.join()
+        assert len(moved) == 15
+        het_tf.flush()
+        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
+        assert het_tf.table("t").size == 200
+
+
+def test_a_forked_process_is_refused_and_its_parent_goes_on(server):
+    het_tf.init(ps=server.address)
+    layer = redis_lib.counter(staleness=0)
+    redis_lib.train(layer, 3)
+    rows = redis_lib.rows_of("t")
+    child = os.fork()
+    if child == 0:
+        refused = False
+        try:
+            het_tf.table("t").lookup(rows["ids"])
+        except RuntimeError as error:
+            refused = "Start children with spawn" in str(error)
+        finally:
+            os._exit(0 if refused else 1)
+    # Both talk at the same time.
+    np.testing.assert_array_equal(het_tf.table("t").lookup(rows["ids"]), rows["rows"])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    redis_lib.train(layer, 1, seed=1)
+    assert redis_lib.rows_of("t")["clocks"].sum() > rows["clocks"].sum()
+
+
+def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
+    with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
+        het_tf.init(ps=server.address)
+        layer = redis_lib.counter("t", dim=64, staleness=0)
+        redis_lib.train(layer, 2)
+        clocks = redis_lib.rows_of("t")["clocks"].sum()
+        assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
+        thread = threading.Timer(1, lambda: server.command("CONFIG", "SET", "maxmemory", "0"))
+        thread.start()
+        redis_lib.train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
+        thread.join()
+        assert redis_lib.rows_of("t")["clocks"].sum() > clocks + 2900
+
+
+@pytest.mark.long
+def test_the_manual_begins_with_what_works(tmp_path):
+    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
+    (command,) = re.findall(r"^redis-server .*$", manual, re.MULTILINE)
+    (block,) = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
+    port = str(redis_lib.free_port())
+    words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
+    server = redis_lib.Server(tmp_path)
+    server.arguments = [*words.split(" "), "--dir", str(tmp_path), "--unixsocket", str(server.socket)]
+    try:
+        server.start()
+        exec(block.replace("6379", port), {})
+        redis_lib.train(het_tf.keras.Embedding(2, name="t"), 2)
+        assert b"het_rows" in server.command("INFO", "het")
+    finally:
+        redis_lib.leave()
+        server.stop()
+
+
+@pytest.mark.long
+def test_the_login_of_the_manual_is_enough(tmp_path):
+    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
+    (rules,) = re.findall(
+        r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
+    )
+    with redis_lib.running(tmp_path / "r") as server:
+        rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[0], *rules[1].split()]
+        assert server.command(*rule).startswith(b"+OK")
+        het_tf.init(ps=f"unix://worker:pw@{server.socket}")
+        redis_lib.train(het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=5)), 3)
+        table = het_tf.table("t")
+        table.assign([1], np.ones((1, 2), np.float32))
+        assert table.remove([1]) == 1
+        assert table.size == len(table.scan()["ids"]) > 10
