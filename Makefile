@@ -111,7 +111,7 @@ test-all: test-cpp test-sanitizers test-tf215 ## every test, on two TensorFlows
 	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21, the long ones too" $(PY) $(PYTEST)
 
 # --- the rest -------------------------------------------------------------------------------------
-.PHONY: format lint docs-check wheel doctor clean distclean
+.PHONY: format lint docs-check mutants wheel doctor clean distclean
 CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
@@ -127,6 +127,11 @@ lint: setup ## clang-format, ruff and mypy: complain, change nothing
 	@$(VENV)/bin/ruff check -q $(PY_FILES)
 	@$(VENV)/bin/mypy
 	@$(PY) tools/check_docs.py
+	@$(PY) tools/check_arrows.py
+	@$(PY) tools/mutants.py --check
+
+mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)
+	@$(PY) tools/mutants.py -j $(JOBS)
 
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py

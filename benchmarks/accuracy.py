@@ -137,8 +137,8 @@ class Ids:
 def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound: str, wire: str) -> Fleet:
     """Returns the workers of a run, with the tables of the model and empty caches."""
     from het_tf.python.data.examples import PADDING
-    from het_tf.python.layer import initializers
-    from het_tf.python.layer.config import TableConfig
+    from het_tf.python.table import initializers
+    from het_tf.python.table.config import TableConfig
 
     limit = None if bound == UNBOUNDED else int(bound)
     tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []

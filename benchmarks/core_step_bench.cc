@@ -88,7 +88,7 @@ struct Table {
     if (!train) return;
     const float* const gradients[] = {gradient.data()};
     const float rate = 0.01f;
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = token;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);

@@ -17,49 +17,63 @@
     model.fit(dataset, callbacks=[het_tf.callbacks.CacheStats()])
     het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
 
-Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own optimizer.
-Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer for a single feature.
+Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own
+optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer
+for a single feature.
+
+Importing this imports nothing else: a name does when it is used first, and then TensorFlow and the
+native library with it. `import het_tf.keras` is for programs that use no name: those that load a
+saved model.
 """
 
-import sys as _sys
+import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from het_tf._version import __version__
 
-# `python -m het_tf.doctor` says what is wrong where the rest of the package cannot be imported; het-ps and
-# het-ckpt also run on machines that have servers, or files, and no TensorFlow.
-_PROGRAM = _sys.argv[0].rpartition("/")[2] if _sys.argv else ""
-_MODULES = {"het_tf.doctor", "het_tf.ps", "het_tf.ckpt"}
-_ALONE = _PROGRAM in ("het-ps", "het-ckpt") or (_PROGRAM == "-m" and _MODULES & {*_sys.orig_argv})
-
-if _TYPE_CHECKING or not _ALONE:
+if _TYPE_CHECKING:
+    from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, models, optimizers
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
-    from het_tf.python.layer import callbacks, initializers, optimizers
-    from het_tf.python.layer.cache import Cache
-    from het_tf.python.layer.config import FeatureConfig, TableConfig
     from het_tf.python.layer.prefetch import prefetch
-    from het_tf.python.layer.table import Table, flush, reset, table, tables
+    from het_tf.python.session.connection import init
     from het_tf.python.session.native import build_info
-    from het_tf.python.session.runtime import init, namespace, no_update
+    from het_tf.python.session.scopes import namespace, no_update
+    from het_tf.python.table.cache import Cache
+    from het_tf.python.table.config import FeatureConfig, TableConfig
+    from het_tf.python.table.table import Table, flush, reset, table, tables
 
-    # `from het_tf.optimizers import Adam` works as `het_tf.optimizers.Adam` does.
-    for _module in (callbacks, initializers, optimizers):
-        _sys.modules[__name__ + "." + _module.__name__.rpartition(".")[2]] = _module
-
-    from het_tf import horovod, keras
-
-_LAZY = ("checkpoint", "data", "models")  # not every program needs them
+_MODULES = ("callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "models", "optimizers")
+_HOMES = {
+    "checkpoint.keras": ("TablesNotSavedWarning",),
+    "export.check": ("serve_check",),
+    "export.front": ("export",),
+    "layer.prefetch": ("prefetch",),
+    "session.connection": ("init",),
+    "session.native": ("build_info",),
+    "session.scopes": ("namespace", "no_update"),
+    "table.cache": ("Cache",),
+    "table.config": ("FeatureConfig", "TableConfig"),
+    "table.table": ("Table", "flush", "reset", "table", "tables"),
+}
+_HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _LAZY:
-        import importlib
-
-        return importlib.import_module(f"het_tf.{name}")
+    """Imports a public name when it is used first (PEP 562)."""
+    if name in _MODULES:
+        return _importlib.import_module(f"het_tf.{name}")
+    if name in _HOME_OF:
+        value = getattr(_importlib.import_module(_HOME_OF[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'het_tf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -11,7 +11,7 @@ says what is in it. Under Horovod all ranks call `save` and `restore`. docs/chec
 from het_tf.python.checkpoint.directory import latest
 from het_tf.python.checkpoint.directory import list_checkpoints as list
 from het_tf.python.checkpoint.manifest import Manifest, read_manifest
-from het_tf.python.checkpoint.restore import restore, verify
-from het_tf.python.checkpoint.save import save
+from het_tf.python.checkpoint.model.restore import restore, verify
+from het_tf.python.checkpoint.model.save import save
 
 __all__ = ["Manifest", "latest", "list", "read_manifest", "restore", "save", "verify"]

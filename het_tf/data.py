@@ -1,6 +1,4 @@
-"""`het_tf.data`: another name of `het_tf.python.data`."""
+"""Data sets for click-through models; `het_tf.python.data` describes their common shape."""
 
-import importlib
-import sys
-
-sys.modules[__name__] = importlib.import_module("het_tf.python.data")
+from het_tf.python.data import *  # noqa: F403
+from het_tf.python.data import __all__ as __all__

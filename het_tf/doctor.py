@@ -24,23 +24,21 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
-
-PACKAGE = Path(__file__).resolve().parent
-PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
-GPU_OPS = PACKAGE / "lib" / "libhet_tf_gpu.so"
-CUDA = PACKAGE / "lib" / "libhet_cuda.so"
-TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
-
-SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
-TESTED = ("2.15.1", "2.21.0")
-HEADERS = "2.21.0"
-
-# What a -march= level asks of the CPU, in the words of /proc/cpuinfo.
-CPU_FLAGS = {
-    "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"),
-    "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"),
-    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-}
+from het_tf.python.session.versions import (
+    CUDA,
+    GPU_OPS,
+    HEADERS,
+    PACKAGE,
+    PLUGIN,
+    SUPPORTED,
+    TESTED,
+    TREE,
+    build_command,
+    cpu_lacks,
+    gpu_ops_tensorflow,
+    pip_install,
+    plugin_march,
+)
 
 
 @dataclass(frozen=True)
@@ -65,33 +63,6 @@ class Finding:
     def fatal(self) -> bool:
         """Whether this alone makes the exit status 1."""
         return self.needed and self.state in ("missing", "wrong")
-
-
-def plugin_march(plugin: Path) -> str:
-    """The -march= level that a plugin file was built for, read without loading it; "" if none."""
-    found = re.findall(rb"x86-64-v[234]", plugin.read_bytes())
-    return max(found).decode() if found else ""
-
-
-def gpu_ops_tensorflow(library: Path) -> str:
-    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if it does not say."""
-    found = re.search(rb"GPU ops are built for TensorFlow ([^;]*);", library.read_bytes())
-    return found.group(1).decode() if found else ""
-
-
-def cpu_lacks(march: str) -> list[str]:
-    """CPU features that code built with -march=`march` needs and this machine has not.
-
-    Empty too where it cannot be known: on systems without /proc/cpuinfo, and for other levels.
-    """
-    try:
-        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    if match is None or march not in CPU_FLAGS:
-        return []
-    has = set(match.group(1).split())
-    return [flag for level, flags in CPU_FLAGS.items() if level <= march for flag in flags if flag not in has]
 
 
 # Runs in a process of its own: an import may crash, or print what it likes.
@@ -164,28 +135,6 @@ def probe(plugin: Path | None, device_library: Path | None = None) -> dict[str, 
         stage = "device" if "plugin" in report else "plugin" if lines else "tensorflow"
         report[f"{stage}_error"] = crash
     return report
-
-
-def pip_install(*packages: str) -> str:
-    """The command that installs packages into the Python that is running."""
-    return " ".join([sys.executable, "-m pip install", *packages])
-
-
-def build_command(arguments: str = "") -> str:
-    """The command that builds the plugin where Python looks for it.
-
-    Args:
-        arguments: A variable for make and CMake, such as "HET_MARCH=".
-    """
-    if TREE is None:
-        make = f"make wheel {arguments}".strip()
-        return f"{make} in het_tf's source tree, then {pip_install('--force-reinstall dist/het_tf-*.whl')}"
-    if Path(sys.prefix) == TREE / ".venv":
-        return f"make -C {TREE} build {arguments}".strip()
-    configure = f"cmake --preset release -DPython3_EXECUTABLE={sys.executable}"
-    if arguments:
-        configure += f" -D{arguments}"
-    return f"cd {TREE} && {configure} && cmake --build --preset release"
 
 
 def version_of(*distributions: str) -> str:
@@ -306,7 +255,7 @@ def check_het_ps(report: dict[str, Any]) -> Finding:
         why = report.get("redis_error", "no answer")
         return Finding("het-ps", "missing", f"{use}: {why}", pip_install("redis==8.1.0 rich"), needed=False)
     command = shutil.which("het-ps", path=str(Path(sys.executable).parent))
-    call = "het-ps --help" if command else f"{sys.executable} -m het_tf.ps --help"
+    call = "het-ps --help" if command else f"{sys.executable} -m het_tf.python.ps --help"
     return Finding("het-ps", "ok", f"{use}: {call} (redis-py {report['redis']})", needed=False)
 
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from het_tf.python.horovod.callbacks import broadcast, flush_all, on_rank_zero
-from het_tf.python.horovod.collective import barrier
 from het_tf.python.horovod.data import shard
 from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.horovod.metrics import global_metrics
+from het_tf.python.session.collective import barrier
 
 if _TYPE_CHECKING:
     from het_tf.python.horovod.elastic import ElasticState, run_elastic

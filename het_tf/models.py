@@ -1,6 +1,4 @@
-"""`het_tf.models`: another name of `het_tf.python.models`."""
+"""Click-through models: `het_tf.models.WideDeep(description)`; `het_tf.python.models` describes them."""
 
-import importlib
-import sys
-
-sys.modules[__name__] = importlib.import_module("het_tf.python.models")
+from het_tf.python.models import *  # noqa: F403
+from het_tf.python.models import __all__ as __all__

@@ -1,5 +1,8 @@
-"""Checks the Markdown files: relative links and their anchors lead somewhere, every `make x` names a target, and
-prose (not tables, not code) ends before column 100."""
+"""Checks the Markdown files.
+
+Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not code) ends
+before column 100, and docs/errors.md quotes messages that the sources have.
+"""
 
 import re
 import subprocess

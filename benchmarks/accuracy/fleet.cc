@@ -85,7 +85,7 @@ Status Fleet::Write(Span<const int64_t* const> ids, Span<const size_t> counts,
     for (size_t f = 0; f < features_.size(); ++f) {
       part[f] = gradients[f] + w * (counts[f] / workers_) * schemas_[features_[f].table]->dim();
     }
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = tokens[w];
     args.gradients = Span<const float* const>(part.data(), part.size());
     args.learning_rates = learning_rates;

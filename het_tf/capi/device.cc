@@ -1,23 +1,12 @@
 #include "het_tf/capi/device.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "het_tf/capi/answer.h"
-#include "het_tf/core/device/device_copies.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/engine/call_spec.h"
 #include "het_tf/core/store/local_service.h"
-#include "het_tf/kernels/online_tables.h"
-
-struct HetNode {
-  std::unique_ptr<het::CallSpec> spec;
-  std::unique_ptr<het::OnlineTables> online;  // null: the tables are this process's own
-};
 
 namespace het {
 namespace {
@@ -26,150 +15,28 @@ namespace {
 constexpr int64_t kLineBytes = 58;
 constexpr int64_t kMostLines = (int64_t{1} << 32) - 2;
 
-// One call's features, with ids and rows where they were given: on the device.
-Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* const* ids,
-                                           const int64_t* counts, size_t features) {
-  const std::vector<CallSpec::Feature>& wanted = node.spec->features();
-  if (features != wanted.size()) {
-    return InvalidArgument("there are ids of " + std::to_string(features) + " features, and the node has " +
-                           std::to_string(wanted.size()));
-  }
-  std::vector<FeatureIds> given;
-  for (size_t f = 0; f < features; ++f) {
-    if (counts[f] < 0) {
-      return InvalidArgument("feature " + std::to_string(f) + " has " + std::to_string(counts[f]) + " ids");
-    }
-    given.push_back(
-        {wanted[f].table, Span<const int64_t>(ids[f], static_cast<size_t>(counts[f])), wanted[f].padding_id});
-  }
-  return given;
-}
-
-bool OnDevice(const std::vector<TablePtr>& tables) {
-  return std::any_of(tables.begin(), tables.end(), [](const TablePtr& table) {
-    return table->options.cache && table->options.cache->on_device();
-  });
-}
-
-// Ids, and rows or gradients, of a call whose tables are not on the device.
-class OnHost {
- public:
-  static Result<OnHost> Create(const HetNode& node, const std::vector<FeatureIds>& there,
-                               HetDevStream stream) {
-    auto copies = DeviceCopies::Get();
-    if (!copies.ok()) return copies.status();
-    OnHost host(copies.value(), stream);
-    for (const FeatureIds& feature : there) {
-      host.ids_.emplace_back(feature.ids.size());
-      HET_RETURN_IF_ERROR(copies.value()->Out(host.ids_.back().data(), feature.ids.data(),
-                                              feature.ids.size() * sizeof(Key), stream));
-      host.floats_.emplace_back(feature.ids.size() * node.spec->schemas()[feature.table]->dim());
-      host.features.push_back({feature.table,
-                               Span<const int64_t>(host.ids_.back().data(), feature.ids.size()),
-                               feature.padding_id});
-      host.floats.push_back(host.floats_.back().data());
-    }
-    return host;
-  }
-
-  Status FloatsOut(float* const* to) const {
-    for (size_t f = 0; f < floats.size(); ++f) {
-      HET_RETURN_IF_ERROR(copies_->In(to[f], floats[f], floats_[f].size() * sizeof(float), stream_));
-    }
-    return Status();
-  }
-  Status FloatsIn(const float* const* from) {
-    for (size_t f = 0; f < floats.size(); ++f) {
-      HET_RETURN_IF_ERROR(copies_->Out(floats[f], from[f], floats_[f].size() * sizeof(float), stream_));
-    }
-    return Status();
-  }
-
-  std::vector<FeatureIds> features;
-  std::vector<float*> floats;
-
- private:
-  OnHost(DeviceCopies* copies, HetDevStream stream) : copies_(copies), stream_(stream) {}
-
-  DeviceCopies* copies_;
-  HetDevStream stream_;
-  std::vector<std::vector<int64_t>> ids_;
-  std::vector<std::vector<float>> floats_;
-};
-
-Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, float* const* rows, bool training,
-                    void* stream, uint64_t* token) {
-  const Span<float* const> out(rows, features.size());
-  if (node->online != nullptr) {
-    if (training) {
-      return InvalidArgument("specs has 'online', and training is true; a serving process never trains");
-    }
-    auto online = node->online->Resolve();
-    if (!online.ok()) return online.status();
-    auto host = OnHost::Create(*node, features, stream);
-    if (!host.ok()) return host.status();
-    HET_RETURN_IF_ERROR(online.value().Lookup(host.value().features, host.value().floats));
-    return host.value().FloatsOut(rows);
-  }
-  auto resolved = node->spec->Resolve();
-  if (!resolved.ok()) return resolved.status();
-  Engine& engine = *resolved.value().engine;
-  const std::vector<TablePtr>& tables = *resolved.value().tables;
-  if (OnDevice(tables)) {
-    return engine.LookupOnDevice({tables, features}, out, stream, training ? token : nullptr);
-  }
-  auto host = OnHost::Create(*node, features, stream);
-  if (!host.ok()) return host.status();
-  HET_RETURN_IF_ERROR(
-      engine.Lookup({tables, host.value().features}, host.value().floats, training ? token : nullptr));
-  return host.value().FloatsOut(rows);
-}
-
-Status DeviceApply(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
-                   Engine::ApplyArgs args, void* stream, bool* skipped) {
-  auto resolved = node->spec->Resolve();
-  if (!resolved.ok()) return resolved.status();
-  Engine& engine = *resolved.value().engine;
-  const std::vector<TablePtr>& tables = *resolved.value().tables;
-  if (OnDevice(tables)) {
-    args.gradients = Span<const float* const>(gradients, features.size());
-    return engine.ApplyOnDevice({tables, features}, args, stream, skipped);
-  }
-  auto host = OnHost::Create(*node, features, stream);
-  if (!host.ok()) return host.status();
-  HET_RETURN_IF_ERROR(host.value().FloatsIn(gradients));
-  const std::vector<const float*> here(host.value().floats.begin(), host.value().floats.end());
-  args.gradients = here;
-  return engine.Apply({tables, host.value().features}, args, skipped);
-}
-
 Result<int64_t> CacheRows(const std::string& spec_text, const std::string& cache_text, int64_t bytes) {
-  auto spec = ParseTableSpec(spec_text);
-  if (!spec.ok()) return spec.status();
-  auto schema = TableSchema::Create(spec.value());
-  if (!schema.ok()) return schema.status();
-  auto options = ParseTableOptions("{\"cache\": " + cache_text + "}");
-  if (!options.ok()) return options.status();
-  const CacheConfig cache = options.value().cache.value_or(CacheConfig());
-  int64_t rows = 0, least = static_cast<int64_t>(schema.value()->row_floats() * sizeof(float)) + kLineBytes;
+  HET_ASSIGN_OR_RETURN(auto spec, ParseTableSpec(spec_text));
+  HET_ASSIGN_OR_RETURN(auto schema, TableSchema::Create(spec));
+  HET_ASSIGN_OR_RETURN(auto options, ParseTableOptions("{\"cache\": " + cache_text + "}"));
+  const CacheConfig cache = options.cache.value_or(CacheConfig());
+  int64_t rows = 0, least = static_cast<int64_t>(schema->row_floats() * sizeof(float)) + kLineBytes;
   if (!cache.on_device()) {
     rows = std::min(bytes / least, kMostLines);
   } else {
-    const auto library = DeviceLibrary::Get();
-    if (!library.ok()) return library.status();
-    HetDevTableConfig config = DeviceConfig(*schema.value(), cache, {0, LocalService::kDefaultPartitions, 0});
-    auto fit =
-        DeviceRowsThatFit(*library.value(), config, static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
+    HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
+    HetDevTableConfig config = DeviceConfig(*schema, cache, {0, LocalService::kDefaultPartitions, 0});
+    auto fit = DeviceRowsThatFit(*library, config, static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
     if (!fit.ok()) return fit.status();
     rows = static_cast<int64_t>(fit.value());
     config.capacity = 1;
     uint64_t one = 0;
-    HET_RETURN_IF_ERROR(library.value()->ToStatus(library.value()->HetDevTableBytes(&config, &one),
-                                                  "table '" + spec.value().name + "'"));
+    HET_RETURN_IF_ERROR(
+        library->ToStatus(library->HetDevTableBytes(&config, &one), "table '" + spec.name + "'"));
     least = static_cast<int64_t>(one);
   }
   if (rows > 0) return rows;
-  return InvalidArgument("table '" + spec.value().name + "': no cache fits into " + std::to_string(bytes) +
+  return InvalidArgument("table '" + spec.name + "': no cache fits into " + std::to_string(bytes) +
                          " bytes; the smallest one takes " + std::to_string(least));
 }
 
@@ -177,7 +44,6 @@ Result<int64_t> CacheRows(const std::string& spec_text, const std::string& cache
 }  // namespace het
 
 using het::Answer;
-using het::Span;
 using het::Status;
 using het::Text;
 
@@ -187,13 +53,11 @@ int HetLoadDeviceLibrary(const char* path, int device) {
 
 int HetDescribeDevice() {
   return Answer([&]() -> Status {
-    const auto library = het::DeviceLibrary::Get();
-    if (!library.ok()) return library.status();
-    const auto described = library.value()->Describe();
-    if (!described.ok()) return described.status();
-    const HetDevInfo& info = described.value();
-    Text() = nlohmann::json({{"library", library.value()->path()},
-                             {"device", library.value()->device()},
+    HET_ASSIGN_OR_RETURN(const auto library, het::DeviceLibrary::Get());
+    HET_ASSIGN_OR_RETURN(const auto described, library->Describe());
+    const HetDevInfo& info = described;
+    Text() = nlohmann::json({{"library", library->path()},
+                             {"device", library->device()},
                              {"executor", info.executor},
                              {"built", info.built},
                              {"name", info.name},
@@ -210,76 +74,4 @@ int HetDescribeDevice() {
 
 int HetCacheRows(const char* spec, const char* cache, int64_t bytes, int64_t* rows) {
   return Answer([&] { return het::Give(het::CacheRows(spec, cache, bytes), rows); });
-}
-
-int HetNodeCreate(const char* const* tables, size_t count, const char* specs, HetNode** node) {
-  return Answer([&]() -> Status {
-    auto spec = het::CallSpec::Create(std::vector<std::string>(tables, tables + count), specs);
-    if (!spec.ok()) return spec.status();
-    auto made = std::make_unique<HetNode>();
-    made->spec = std::move(spec.value());
-    if (!made->spec->online().empty()) {
-      auto online = het::OnlineTables::Create(*made->spec);
-      if (!online.ok()) return online.status();
-      made->online = std::move(online.value());
-    }
-    *node = made.release();
-    return Status();
-  });
-}
-
-void HetNodeDelete(HetNode* node) { delete node; }
-
-int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim) {
-  return Answer([&]() -> Status {
-    const auto& features = node->spec->features();
-    if (feature >= features.size()) {
-      return het::InvalidArgument("feature is " + std::to_string(feature) + "; the node has " +
-                                  std::to_string(features.size()));
-    }
-    *dim = node->spec->schemas()[features[feature].table]->dim();
-    return Status();
-  });
-}
-
-int HetNodeTables(const HetNode* node, size_t* tables) {
-  return Answer([&] {
-    *tables = node->spec->tables().size();
-    return Status();
-  });
-}
-
-int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
-                    float* const* rows, int training, void* stream, int64_t* token) {
-  return Answer([&]() -> Status {
-    *token = 0;
-    auto there = het::FeaturesOf(*node, ids, counts, features);
-    if (!there.ok()) return there.status();
-    uint64_t given = 0;
-    HET_RETURN_IF_ERROR(het::DeviceLookup(node, there.value(), rows, training != 0, stream, &given));
-    *token = static_cast<int64_t>(given);
-    return Status();
-  });
-}
-
-int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
-                   const float* const* gradients, int64_t token, const float* learning_rates, size_t rates,
-                   float scale, float loss_scale, void* stream, int* skipped) {
-  return Answer([&]() -> Status {
-    *skipped = 0;
-    auto there = het::FeaturesOf(*node, ids, counts, features);
-    if (!there.ok()) return there.status();
-    auto scales = het::ScaleOfGradients(*node->spec, scale, loss_scale);
-    if (!scales.ok()) return scales.status();
-    het::Engine::ApplyArgs args;
-    args.token = static_cast<uint64_t>(token);
-    args.learning_rates = Span<const float>(learning_rates, rates);
-    args.scale = scales.value().scale;
-    args.non_finite = scales.value().non_finite;
-    HET_RETURN_IF_ERROR(het::CheckLearningRates(*node->spec, args.learning_rates));
-    bool all_skipped = false;
-    HET_RETURN_IF_ERROR(het::DeviceApply(node, there.value(), gradients, args, stream, &all_skipped));
-    *skipped = all_skipped ? 1 : 0;
-    return Status();
-  });
 }

@@ -44,26 +44,20 @@ const char* HetBuildInfo() {
   return info->c_str();
 }
 
-const char* HetText() { return Text().c_str(); }
-
 int HetCheckSpec(const char* spec) {
   return Answer([&]() -> Status {
-    auto parsed = het::ParseTableSpec(spec);
-    if (!parsed.ok()) return parsed.status();
-    auto schema = het::TableSchema::Create(parsed.value());
-    if (!schema.ok()) return schema.status();
-    Text() = schema.value()->ToJson();
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseTableSpec(spec));
+    HET_ASSIGN_OR_RETURN(auto schema, het::TableSchema::Create(parsed));
+    Text() = schema->ToJson();
     return Status();
   });
 }
 
 int HetCreateTable(const char* name_space, const char* spec, const char* options) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    auto parsed = het::ParseTableSpec(spec);
-    if (!parsed.ok()) return parsed.status();
-    auto parsed_options = het::ParseTableOptions(options);
-    if (!parsed_options.ok()) return parsed_options.status();
-    return engine.CreateTable(parsed.value(), parsed_options.value());
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseTableSpec(spec));
+    HET_ASSIGN_OR_RETURN(auto parsed_options, het::ParseTableOptions(options));
+    return engine.CreateTable(parsed, parsed_options);
   });
 }
 
@@ -73,7 +67,7 @@ int HetDropTable(const char* name_space, const char* table) {
 
 int HetFindTable(const char* name_space, const char* table) {
   return het::WithTable(name_space, table, [](const het::Table& found) {
-    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + found.options.ToJson() + "}";
+    Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + ToJson(found.options) + "}";
   });
 }
 
@@ -139,18 +133,20 @@ int HetClear(const char* name_space, const char* table) {
 }
 
 int HetStats(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Stats(table), &Text()); });
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const het::TableStats stats, engine.Stats(table));
+    Text() = het::ToJson(stats);
+    return Status();
+  });
 }
 
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    auto found = engine.Find(table);
-    if (!found.ok()) return found.status();
-    auto rows = engine.Scan(table);
-    if (!rows.ok()) return rows.status();
-    *count = static_cast<int64_t>(rows.value().keys.size());
-    *row_floats = static_cast<int64_t>(found.value()->schema->row_floats());
-    *scan = new het::TableRows(std::move(rows.value()));
+    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    HET_ASSIGN_OR_RETURN(auto rows, engine.Scan(table));
+    *count = static_cast<int64_t>(rows.keys.size());
+    *row_floats = static_cast<int64_t>(found->schema->row_floats());
+    *scan = new het::TableRows(std::move(rows));
     return Status();
   });
 }
@@ -181,15 +177,12 @@ int HetRefresh(const char* name_space) {
 int HetConnectWith(const char* address, const char* options) {
   return Answer([&]() -> Status {
     const std::string text = address;
-    auto config = het::ParseRemoteOptions(options);
-    if (!config.ok()) return config.status();
+    HET_ASSIGN_OR_RETURN(auto config, het::ParseRemoteOptions(options));
     if (text.empty()) return het::SetEngineFactory(nullptr);
-    auto parsed = het::ParseServerAddress(text);
-    if (!parsed.ok()) return parsed.status();
-    return het::SetEngineFactory(
-        [server = parsed.value(), config = config.value()](const std::string& name, size_t threads) {
-          return het::OpenRemoteEngine(server, name, threads, config);
-        });
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text));
+    return het::SetEngineFactory([server = parsed, config = config](const std::string& name, size_t threads) {
+      return het::OpenRemoteEngine(server, name, threads, config);
+    });
   });
 }
 

@@ -8,14 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#define HET_EXPORT __attribute__((visibility("default")))
+#include "het_tf/core/base/c_text.h"
 
 extern "C" {
 
 // How the library was built: one JSON object. Owned by the library.
 HET_EXPORT const char* HetBuildInfo();
-// Message or text of this thread's last call. Valid until its next one.
-HET_EXPORT const char* HetText();
 
 // Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
 HET_EXPORT int HetCheckSpec(const char* spec);

@@ -13,14 +13,17 @@ using het::Text;
 using het::WithEngine;
 
 int HetStoreInfo(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) { return het::Give(engine.StoreInfo(), &Text()); });
+  return WithEngine(name_space, [](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, engine.StoreInfo());
+    Text() = het::ToJson(info);
+    return Status();
+  });
 }
 
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    const auto parsed = het::ParseSaveRequest(request);
-    if (!parsed.ok()) return parsed.status();
-    const auto saved = engine.SaveRows(path, parsed.value());
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
+    const auto saved = engine.SaveRows(path, parsed);
     if (saved.ok()) Text() = het::ToJson(saved.value());
     return saved.status();
   });
@@ -49,9 +52,8 @@ int HetLoadClear(const char* name_space, const char* table) {
 
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    const auto parsed = het::ParseLoadRequest(request);
-    if (!parsed.ok()) return parsed.status();
-    const auto loaded = engine.LoadRows(path, parsed.value());
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
+    const auto loaded = engine.LoadRows(path, parsed);
     if (loaded.ok()) Text() = het::ToJson(loaded.value());
     return loaded.status();
   });

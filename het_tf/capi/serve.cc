@@ -28,9 +28,8 @@ Result<ServeRequest> ParseRequest(const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text);
     for (const auto& [field, value] : json.items()) {
       if (field == "rows") {
-        auto type = serve::ParseRowType(value.get<std::string>());
-        if (!type.ok()) return type.status();
-        request.write.row_type = type.value();
+        HET_ASSIGN_OR_RETURN(auto type, serve::ParseRowType(value.get<std::string>()));
+        request.write.row_type = type;
       } else if (field == "unknown" && (value == "initial" || value == "zeros")) {
         request.write.unknown = value == "zeros" ? serve::Unknown::kZeros : serve::Unknown::kInitial;
       } else if (field == "min_count" && value.is_number_unsigned() && value <= UINT16_MAX) {
@@ -64,11 +63,10 @@ Status AddRows(const RowBatch& batch, const ServeRequest& request, ServeWriter* 
 }
 
 Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
-  auto file = ServeFile::Open(path);
-  if (!file.ok()) return file.status();
-  if (verify) HET_RETURN_IF_ERROR(file.value()->Verify());
-  const serve::Header& header = file.value()->header();
-  return nlohmann::json({{"spec", nlohmann::json::parse(file.value()->schema().ToJson())},
+  HET_ASSIGN_OR_RETURN(auto file, ServeFile::Open(path));
+  if (verify) HET_RETURN_IF_ERROR(file->Verify());
+  const serve::Header& header = file->header();
+  return nlohmann::json({{"spec", het::SpecAsJson(file->schema().spec())},
                          {"rows", header.rows},
                          {"row_type", serve::RowTypeName(header.row_type)},
                          {"row_bytes", header.row_bytes},
@@ -77,14 +75,12 @@ Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
 }
 
 Status CheckOnline(const nlohmann::json& specs) {
-  auto reader = OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string()));
-  if (!reader.ok()) return reader.status();
+  HET_ASSIGN_OR_RETURN(auto reader,
+                       OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string())));
   for (const nlohmann::json& table : specs.at("tables")) {
-    auto spec = ParseTableSpec(table.dump());
-    if (!spec.ok()) return spec.status();
-    auto schema = TableSchema::Create(spec.value());
-    if (!schema.ok()) return schema.status();
-    HET_RETURN_IF_ERROR(reader.value()->FindTable(schema.value()).status());
+    HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
+    HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
+    HET_RETURN_IF_ERROR(reader->FindTable(schema).status());
   }
   return Status();
 }
@@ -98,21 +94,17 @@ using het::serve::ServeWriter;
 
 int HetServeWrite(const char* name_space, const char* table, const char* path, const char* options) {
   return het::WithEngine(name_space, [&](het::Engine& engine) -> Status {
-    auto request = het::ParseRequest(options);
-    if (!request.ok()) return request.status();
-    auto found = engine.Find(table);
-    if (!found.ok()) return found.status();
-    auto writer = ServeWriter::Create(path, found.value()->schema, request.value().write);
-    if (!writer.ok()) return writer.status();
+    HET_ASSIGN_OR_RETURN(auto request, het::ParseRequest(options));
+    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    HET_ASSIGN_OR_RETURN(auto writer, ServeWriter::Create(path, found->schema, request.write));
     uint64_t dropped = 0;
     HET_RETURN_IF_ERROR(engine.VisitRows(table, [&](const het::RowBatch& batch) {
-      return het::AddRows(batch, request.value(), writer.value().get(), &dropped);
+      return het::AddRows(batch, request, writer.get(), &dropped);
     }));
-    HET_RETURN_IF_ERROR(writer.value()->Finish());
-    auto written = het::Inspect(path, /*verify=*/false);
-    if (!written.ok()) return written.status();
-    written.value()["dropped"] = dropped;
-    het::Text() = written.value().dump();
+    HET_RETURN_IF_ERROR(writer->Finish());
+    HET_ASSIGN_OR_RETURN(auto written, het::Inspect(path, /*verify=*/false));
+    written["dropped"] = dropped;
+    het::Text() = written.dump();
     return Status();
   });
 }

@@ -10,27 +10,21 @@ class ApplyGradKernel {
  public:
   static Result<std::unique_ptr<ApplyGradKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ApplyGradKernel>();
-    auto spec = GetCallSpec(context);
-    if (!spec.ok()) return spec.status();
-    kernel->spec_ = std::move(spec.value());
+    HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
     return kernel;
   }
 
   // Inputs: ids * N, grads * N, token, learning_rates, scale, loss_scale. Output: anchor_grad.
   Status Compute(TF_OpKernelContext* context) {
     const int n = static_cast<int>(spec_->features().size());
-    auto resolved = spec_->Resolve();
-    if (!resolved.ok()) return resolved.status();
-    auto inputs = GetGradientInputs(context, *spec_, resolved.value(), 2 * n + 2);
-    if (!inputs.ok()) return inputs.status();
+    HET_ASSIGN_OR_RETURN(auto resolved, spec_->Resolve());
+    HET_ASSIGN_OR_RETURN(auto inputs, GetGradientInputs(context, *spec_, resolved, 2 * n + 2));
     TfTensor rates_tensor;
-    auto rates = GetLearningRates(context, *spec_, 2 * n + 1, &rates_tensor);
-    if (!rates.ok()) return rates.status();
-    Engine::ApplyArgs args = inputs.value().args();
-    args.learning_rates = rates.value();
+    HET_ASSIGN_OR_RETURN(auto rates, GetLearningRates(context, *spec_, 2 * n + 1, &rates_tensor));
+    ApplyArgs args = inputs.args();
+    args.learning_rates = rates;
     bool skipped = false;
-    HET_RETURN_IF_ERROR(
-        resolved.value().engine->Apply(inputs.value().call(resolved.value()), args, &skipped));
+    HET_RETURN_IF_ERROR(resolved.engine->Apply(inputs.call(resolved), args, &skipped));
     return SetScalar<float>(context, 0, TF_FLOAT, skipped ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
   }
 
@@ -42,20 +36,16 @@ class ApplyCountKernel {
  public:
   static Result<std::unique_ptr<ApplyCountKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ApplyCountKernel>();
-    auto spec = GetCallSpec(context);
-    if (!spec.ok()) return spec.status();
-    kernel->spec_ = std::move(spec.value());
+    HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
     return kernel;
   }
 
   Status Compute(TF_OpKernelContext* context) {
-    auto resolved = spec_->Resolve();
-    if (!resolved.ok()) return resolved.status();
-    const std::vector<TablePtr>& tables = *resolved.value().tables;
+    HET_ASSIGN_OR_RETURN(auto resolved, spec_->Resolve());
+    const std::vector<TablePtr>& tables = *resolved.tables;
     const int64_t shape[] = {static_cast<int64_t>(tables.size())};
-    auto counts = NewOutput(context, 0, TF_INT64, {shape, 1}, sizeof(int64_t));
-    if (!counts.ok()) return counts.status();
-    int64_t* out = static_cast<int64_t*>(TF_TensorData(counts.value().get()));
+    HET_ASSIGN_OR_RETURN(auto counts, NewOutput(context, 0, TF_INT64, {shape, 1}, sizeof(int64_t)));
+    int64_t* out = static_cast<int64_t*>(TF_TensorData(counts.get()));
     for (const TablePtr& table : tables) *out++ = table->applies.load();
     return Status();
   }

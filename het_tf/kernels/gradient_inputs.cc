@@ -4,41 +4,39 @@ namespace het {
 namespace {
 
 Result<float> GetScalar(TF_OpKernelContext* context, int index, const char* name) {
-  auto tensor = GetInput(context, index);
-  if (!tensor.ok()) return tensor.status();
-  const std::vector<int64_t> shape = ShapeOf(tensor.value().get());
-  if (TF_TensorElementCount(tensor.value().get()) != 1) {
+  HET_ASSIGN_OR_RETURN(auto tensor, GetInput(context, index));
+  const std::vector<int64_t> shape = ShapeOf(tensor.get());
+  if (TF_TensorElementCount(tensor.get()) != 1) {
     return InvalidArgument(std::string("HetApplyGrad: ") + name + " has shape " + ShapeText(shape) +
                            "; it must be a scalar");
   }
-  return *static_cast<const float*>(TF_TensorData(tensor.value().get()));
+  return *static_cast<const float*>(TF_TensorData(tensor.get()));
 }
 
 Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const CallSpec::Resolved& resolved,
                     GradientInputs* inputs) {
   const int n = static_cast<int>(spec.features().size());
   for (int f = 0; f < n; ++f) {
-    auto tensor = GetInput(context, n + f);
-    if (!tensor.ok()) return tensor.status();
+    HET_ASSIGN_OR_RETURN(auto tensor, GetInput(context, n + f));
     const uint32_t table = spec.features()[f].table;
     std::vector<int64_t> wanted = ShapeOf(inputs->ids.tensors[f].get());
     wanted.push_back((*resolved.tables)[table]->schema->dim());
-    const std::vector<int64_t> given = ShapeOf(tensor.value().get());
+    const std::vector<int64_t> given = ShapeOf(tensor.get());
     if (given != wanted) {
       return InvalidArgument("HetApplyGrad: the gradient of feature " + std::to_string(f) + " (table '" +
                              spec.tables()[table] + "') has shape " + ShapeText(given) + "; it must be " +
                              ShapeText(wanted));
     }
-    inputs->pointers.push_back(static_cast<const float*>(TF_TensorData(tensor.value().get())));
-    inputs->tensors.push_back(std::move(tensor.value()));
+    inputs->pointers.push_back(static_cast<const float*>(TF_TensorData(tensor.get())));
+    inputs->tensors.push_back(std::move(tensor));
   }
   return Status();
 }
 
 }  // namespace
 
-Engine::ApplyArgs GradientInputs::args() const {
-  Engine::ApplyArgs args;
+ApplyArgs GradientInputs::args() const {
+  ApplyArgs args;
   args.token = token;
   args.gradients = pointers;
   args.scale = scale.scale;
@@ -49,28 +47,22 @@ Engine::ApplyArgs GradientInputs::args() const {
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
                                          const CallSpec::Resolved& resolved, int scale_index) {
   GradientInputs inputs;
-  auto ids = GetIdInputs(context, spec, 0);
-  if (!ids.ok()) return ids.status();
-  inputs.ids = std::move(ids.value());
+  HET_ASSIGN_OR_RETURN(auto ids, GetIdInputs(context, spec, 0));
+  inputs.ids = std::move(ids);
   HET_RETURN_IF_ERROR(GetGradients(context, spec, resolved, &inputs));
-  auto token = GetInput(context, 2 * static_cast<int>(spec.features().size()));
-  if (!token.ok()) return token.status();
-  inputs.token = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(token.value().get())));
-  auto scale = GetScalar(context, scale_index, "scale");
-  if (!scale.ok()) return scale.status();
-  auto loss_scale = GetScalar(context, scale_index + 1, "loss_scale");
-  if (!loss_scale.ok()) return loss_scale.status();
-  auto scales = ScaleOfGradients(spec, scale.value(), loss_scale.value());
-  if (!scales.ok()) return scales.status();
-  inputs.scale = scales.value();
+  HET_ASSIGN_OR_RETURN(auto token, GetInput(context, 2 * static_cast<int>(spec.features().size())));
+  inputs.token = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(token.get())));
+  HET_ASSIGN_OR_RETURN(auto scale, GetScalar(context, scale_index, "scale"));
+  HET_ASSIGN_OR_RETURN(auto loss_scale, GetScalar(context, scale_index + 1, "loss_scale"));
+  HET_ASSIGN_OR_RETURN(auto scales, ScaleOfGradients(spec, scale, loss_scale));
+  inputs.scale = scales;
   return inputs;
 }
 
 Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,
                                            TfTensor* tensor) {
-  auto rates = GetInput(context, index);
-  if (!rates.ok()) return rates.status();
-  *tensor = std::move(rates.value());
+  HET_ASSIGN_OR_RETURN(auto rates, GetInput(context, index));
+  *tensor = std::move(rates);
   const size_t given = static_cast<size_t>(TF_TensorElementCount(tensor->get()));
   const Span<const float> values(static_cast<const float*>(TF_TensorData(tensor->get())), given);
   HET_RETURN_IF_ERROR(CheckLearningRates(spec, values));

@@ -17,7 +17,7 @@ struct GradientInputs {
 
   BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features}; }
   // All but the learning rates.
-  Engine::ApplyArgs args() const;
+  ApplyArgs args() const;
 };
 
 // `scale` and `scale + 1` are the inputs scale and loss_scale. InvalidArgument: a shape is wrong;

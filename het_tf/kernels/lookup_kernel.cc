@@ -1,5 +1,6 @@
-// HetLookup: the rows of all features of a model, in one call.
-#include "het_tf/kernels/id_inputs.h"
+// HetLookup: the rows of all features of a model, in one call. The node's specs say which kernel it has: one
+// for tables of this process's engine, one for tables that a serving process reads from a live server.
+#include "het_tf/kernels/lookup_outputs.h"
 #include "het_tf/kernels/online_tables.h"
 
 namespace het {
@@ -7,84 +8,69 @@ namespace {
 
 class LookupKernel {
  public:
-  static Result<std::unique_ptr<LookupKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<LookupKernel>();
-    auto spec = GetCallSpec(context);
-    if (!spec.ok()) return spec.status();
-    auto training = GetBoolAttr(context, "training");
-    if (!training.ok()) return training.status();
-    kernel->spec_ = std::move(spec.value());
-    kernel->training_ = training.value();
-    if (!kernel->spec_->online().empty()) {
-      if (kernel->training_) {
-        return InvalidArgument(
-            "HetLookup: specs has 'online', and training is true; a serving process never "
-            "trains");
-      }
-      auto online = OnlineTables::Create(*kernel->spec_);
-      if (!online.ok()) return online.status();
-      kernel->online_ = std::move(online.value());
-    }
-    return kernel;
-  }
+  virtual ~LookupKernel() = default;
+  static Result<std::unique_ptr<LookupKernel>> Create(TF_OpKernelConstruction* context);
 
-  // Inputs: ids * N, anchor, hints * N. Outputs: rows * N, token, probe.
-  Status Compute(TF_OpKernelContext* context) {
-    const int n = static_cast<int>(spec_->features().size());
-    CallSpec::Resolved resolved;
-    OnlineTables::Resolved online;
-    if (online_ == nullptr) {
-      auto found = spec_->Resolve();
-      if (!found.ok()) return found.status();
-      resolved = std::move(found.value());
-    } else {
-      auto found = online_->Resolve();
-      if (!found.ok()) return found.status();
-      online = std::move(found.value());
-    }
-    auto inputs = GetIdInputs(context, *spec_, 0);
-    if (!inputs.ok()) return inputs.status();
+  virtual Status Compute(TF_OpKernelContext* context) = 0;
 
-    std::vector<TfTensor> rows;
-    std::vector<float*> out;
-    for (int f = 0; f < n; ++f) {
-      const uint32_t table = spec_->features()[f].table;
-      const int64_t dim = spec_->schemas()[table]->dim();  // Resolve has compared
-      HET_RETURN_IF_ERROR(CheckHint(context, n + 1 + f, table, dim));
-      std::vector<int64_t> shape = ShapeOf(inputs.value().tensors[f].get());
-      shape.push_back(dim);
-      auto tensor = NewOutput(context, f, TF_FLOAT, shape, sizeof(float));
-      if (!tensor.ok()) return tensor.status();
-      out.push_back(static_cast<float*>(TF_TensorData(tensor.value().get())));
-      rows.push_back(std::move(tensor.value()));
-    }
+ protected:
+  explicit LookupKernel(std::unique_ptr<CallSpec> spec) : spec_(std::move(spec)) {}
 
+  const std::unique_ptr<CallSpec> spec_;
+};
+
+class EngineLookup final : public LookupKernel {
+ public:
+  EngineLookup(std::unique_ptr<CallSpec> spec, bool training)
+      : LookupKernel(std::move(spec)), training_(training) {}
+
+  Status Compute(TF_OpKernelContext* context) override {
+    HET_ASSIGN_OR_RETURN(const CallSpec::Resolved resolved, spec_->Resolve());
+    HET_ASSIGN_OR_RETURN(const IdInputs ids, GetIdInputs(context, *spec_, 0));
+    HET_ASSIGN_OR_RETURN(const RowOutputs outputs, NewRowOutputs(context, *spec_, ids));
     uint64_t token = 0;
-    if (online_ == nullptr) {
-      const BatchCall call{*resolved.tables, inputs.value().features};
-      HET_RETURN_IF_ERROR(resolved.engine->Lookup(call, out, training_ ? &token : nullptr));
-    } else {
-      HET_RETURN_IF_ERROR(online.Lookup(inputs.value().features, out));
-    }
-    HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
-    return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);
+    HET_RETURN_IF_ERROR(resolved.engine->Lookup({*resolved.tables, ids.features}, outputs.rows,
+                                                training_ ? &token : nullptr));
+    return SetScalarOutputs(context, *spec_, token);
   }
 
  private:
-  // The static shape of the rows came from the hint, so it must tell the truth.
-  Status CheckHint(TF_OpKernelContext* context, int index, uint32_t table, int64_t dim) const {
-    auto hint = GetInput(context, index);
-    if (!hint.ok()) return hint.status();
-    const std::vector<int64_t> shape = ShapeOf(hint.value().get());
-    if (shape.size() == 2 && shape[1] == dim) return Status();
-    return InvalidArgument("HetLookup: the hint of table '" + spec_->tables()[table] + "' has shape " +
-                           ShapeText(shape) + "; it must be [0, " + std::to_string(dim) + "]");
+  const bool training_;
+};
+
+class OnlineLookup final : public LookupKernel {
+ public:
+  OnlineLookup(std::unique_ptr<CallSpec> spec, std::unique_ptr<OnlineTables> tables)
+      : LookupKernel(std::move(spec)), tables_(std::move(tables)) {}
+
+  Status Compute(TF_OpKernelContext* context) override {
+    HET_ASSIGN_OR_RETURN(const OnlineTables::Resolved resolved, tables_->Resolve());
+    HET_ASSIGN_OR_RETURN(const IdInputs ids, GetIdInputs(context, *spec_, 0));
+    HET_ASSIGN_OR_RETURN(const RowOutputs outputs, NewRowOutputs(context, *spec_, ids));
+    HET_RETURN_IF_ERROR(resolved.Lookup(ids.features, outputs.rows));
+    return SetScalarOutputs(context, *spec_, 0);
   }
 
-  std::unique_ptr<CallSpec> spec_;
-  std::unique_ptr<OnlineTables> online_;  // null: the tables are this process's own
-  bool training_ = false;
+ private:
+  const std::unique_ptr<OnlineTables> tables_;
 };
+
+Result<std::unique_ptr<LookupKernel>> LookupKernel::Create(TF_OpKernelConstruction* context) {
+  HET_ASSIGN_OR_RETURN(std::unique_ptr<CallSpec> spec, GetCallSpec(context));
+  HET_ASSIGN_OR_RETURN(const bool training, GetBoolAttr(context, "training"));
+  std::unique_ptr<LookupKernel> kernel;
+  if (spec->online().empty()) {
+    kernel = std::make_unique<EngineLookup>(std::move(spec), training);
+    return kernel;
+  }
+  if (training) {
+    return InvalidArgument(
+        "HetLookup: specs has 'online', and training is true; a serving process never trains");
+  }
+  HET_ASSIGN_OR_RETURN(std::unique_ptr<OnlineTables> tables, OnlineTables::Create(*spec));
+  kernel = std::make_unique<OnlineLookup>(std::move(spec), std::move(tables));
+  return kernel;
+}
 
 const bool registered = (RegisterCpuKernel<LookupKernel>("HetLookup"), true);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "het_tf/core/base/after_fork.h"
 #include "het_tf/core/serve/online_spec.h"
 #include "het_tf/ps/client/online_store.h"
 
@@ -16,14 +17,15 @@ Status ForGraphs(const Status& status) {
 }  // namespace
 
 Result<std::unique_ptr<OnlineTables>> OnlineTables::Create(const CallSpec& spec) {
-  auto online = serve::ParseOnlineSpec(spec.online());
-  if (!online.ok()) return online.status();
+  HET_ASSIGN_OR_RETURN(auto online, serve::ParseOnlineSpec(spec.online()));
   return std::make_unique<OnlineTables>(&spec);
 }
 
 Result<OnlineTables::Resolved> OnlineTables::Resolve() {
+  HET_RETURN_IF_ERROR(CheckNotInChild());
   std::lock_guard<std::mutex> lock(mutex_);
   if (reader_ == nullptr) {
+    RefuseInChildren();
     auto reader = OpenOnlineReader(spec_->online(), spec_->name_space());
     if (!reader.ok()) return ForGraphs(reader.status());
     std::vector<serve::OnlineTable*> tables;

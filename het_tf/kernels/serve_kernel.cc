@@ -18,25 +18,22 @@ namespace {
 class ServeKernel {
  public:
   static Result<std::unique_ptr<ServeKernel>> Create(TF_OpKernelConstruction* context) {
-    auto tables = GetStringListAttr(context, "tables");
-    if (!tables.ok()) return tables.status();
-    auto features = GetIntAttr(context, "N");
-    if (!features.ok()) return features.status();
-    if (tables.value().size() != static_cast<size_t>(features.value())) {
-      return InvalidArgument("HetServe: attribute tables names " + std::to_string(tables.value().size()) +
-                             " tables for " + std::to_string(features.value()) + " features; give one each");
+    HET_ASSIGN_OR_RETURN(auto tables, GetStringListAttr(context, "tables"));
+    HET_ASSIGN_OR_RETURN(auto features, GetIntAttr(context, "N"));
+    if (tables.size() != static_cast<size_t>(features)) {
+      return InvalidArgument("HetServe: attribute tables names " + std::to_string(tables.size()) +
+                             " tables for " + std::to_string(features) + " features; give one each");
     }
     auto kernel = std::make_unique<ServeKernel>();
-    kernel->tables_ = std::move(tables.value());
+    kernel->tables_ = std::move(tables);
     return kernel;
   }
 
   // Inputs: ids * N, paths * N, hints * N. Outputs: rows * N.
   Status Compute(TF_OpKernelContext* context) {
     const int n = static_cast<int>(tables_.size());
-    auto opened = GetFiles(context);
-    if (!opened.ok()) return opened.status();
-    const Files files = std::move(opened.value());
+    HET_ASSIGN_OR_RETURN(auto opened, GetFiles(context));
+    const Files files = std::move(opened);
 
     std::vector<TfTensor> tensors;
     std::vector<serve::ServeRead> reads;
@@ -45,19 +42,17 @@ class ServeKernel {
     std::vector<int64_t> shape;
     for (int f = 0; f < n; ++f) {
       const serve::ServeFile& file = *files->at(f);
-      auto input = GetInput(context, f);
-      if (!input.ok()) return input.status();
-      const TF_Tensor* ids = input.value().get();
+      HET_ASSIGN_OR_RETURN(auto input, GetInput(context, f));
+      const TF_Tensor* ids = input.get();
       shape = ShapeOf(ids);
       shape.push_back(file.dim());
-      auto output = NewOutput(context, f, TF_FLOAT, shape, sizeof(float));
-      if (!output.ok()) return output.status();
+      HET_ASSIGN_OR_RETURN(auto output, NewOutput(context, f, TF_FLOAT, shape, sizeof(float)));
       reads.push_back(
           {&file,
            {static_cast<const int64_t*>(TF_TensorData(ids)), static_cast<size_t>(TF_TensorElementCount(ids))},
-           static_cast<float*>(TF_TensorData(output.value().get()))});
-      tensors.push_back(std::move(input.value()));
-      tensors.push_back(std::move(output.value()));
+           static_cast<float*>(TF_TensorData(output.get()))});
+      tensors.push_back(std::move(input));
+      tensors.push_back(std::move(output));
     }
     return serve::Lookup(Span<const serve::ServeRead>(reads.data(), reads.size()));
   }
@@ -73,12 +68,11 @@ class ServeKernel {
     tensors.reserve(tables_.size());
     paths.reserve(tables_.size());
     for (int f = 0; f < n; ++f) {
-      auto input = GetInput(context, n + f);
-      if (!input.ok()) return input.status();
-      auto path = GetStringScalar(input.value().get());
+      HET_ASSIGN_OR_RETURN(auto input, GetInput(context, n + f));
+      auto path = GetStringScalar(input.get());
       if (!path.ok()) return InvalidArgument("HetServe: paths: " + path.status().message());
       paths.push_back(path.value());
-      tensors.push_back(std::move(input.value()));
+      tensors.push_back(std::move(input));
     }
     std::lock_guard<std::mutex> lock(mutex_);
     bool same = files_ != nullptr;
@@ -86,10 +80,9 @@ class ServeKernel {
     if (same) return files_;
     auto files = std::make_shared<std::vector<std::shared_ptr<const serve::ServeFile>>>();
     for (int f = 0; f < n; ++f) {
-      auto file = serve::ServeFile::Open(std::string(paths[f]));
-      if (!file.ok()) return file.status();
-      HET_RETURN_IF_ERROR(CheckFile(context, f, *file.value()));
-      files->push_back(std::move(file.value()));
+      HET_ASSIGN_OR_RETURN(auto file, serve::ServeFile::Open(std::string(paths[f])));
+      HET_RETURN_IF_ERROR(CheckFile(context, f, *file));
+      files->push_back(std::move(file));
     }
     paths_.assign(paths.begin(), paths.end());
     files_ = std::move(files);
@@ -105,9 +98,8 @@ class ServeKernel {
           "', and this graph reads table '" + tables_[f] +
           "'; the SavedModel is put together of parts of several ones: copy it as a whole");
     }
-    auto hint = GetInput(context, 2 * static_cast<int>(tables_.size()) + f);
-    if (!hint.ok()) return hint.status();
-    const std::vector<int64_t> shape = ShapeOf(hint.value().get());
+    HET_ASSIGN_OR_RETURN(auto hint, GetInput(context, 2 * static_cast<int>(tables_.size()) + f));
+    const std::vector<int64_t> shape = ShapeOf(hint.get());
     if (shape.size() == 2 && shape[1] == file.dim()) return Status();
     return InvalidArgument("HetServe: the hint of table '" + table + "' has shape " + ShapeText(shape) +
                            "; it must be [0, " + std::to_string(file.dim()) + "], as " + file.path() +

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "het_tf/core/base/memory_edge.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
 #include "tensorflow/c/kernels.h"
@@ -64,9 +65,7 @@ template <typename Context, typename Body>
 void Guarded(Context* context, void (*fail)(Context*, TF_Status*), const Body& body) {
   Status status;
   try {
-    status = body();
-  } catch (const std::bad_alloc&) {
-    status = Status(Code::kResourceExhausted, "out of memory in a het_tf op; no row was changed");
+    status = AtMemoryEdge(body);
   } catch (const std::exception& error) {
     status = Status(Code::kInternal, error.what());
   }

@@ -15,7 +15,7 @@ def fresh():
     import tensorflow as tf
 
     import het_tf
-    from het_tf.python.layer import registry
+    from het_tf.python.table import registry
 
     def clean():
         for namespace in {"", *registry.namespaces()}:
@@ -55,8 +55,8 @@ def played(fresh, monkeypatch):
     """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
     from played_lib import Played
 
-    from het_tf.python.session import runtime
+    from het_tf.python.session import settings
 
     hvd = Played()
-    monkeypatch.setattr(runtime._settings, "hvd", hvd)
+    monkeypatch.setattr(settings.current, "hvd", hvd)
     return hvd

@@ -39,6 +39,15 @@ namespace het {
   X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \
   X(ticks, "ticks applied to rows by this worker")
 
+// The lags that checks observed. A bucket of the histogram is known by its upper end, so the figures are
+// upper bounds within a factor of two.
+struct Staleness {
+  uint64_t observed = 0;
+  double mean = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
 struct Counters {
 #define HET_FIELD(name, help) uint64_t name = 0;
   HET_COUNTERS(HET_FIELD)
@@ -47,7 +56,7 @@ struct Counters {
   // 2^i).
   uint64_t lag_histogram[65] = {};
 
-  std::string ToJson() const;
+  Staleness staleness() const;
 };
 
 // One line a counter: name, tab, meaning.

@@ -40,6 +40,7 @@ class LineLists {
   }
   void PushFront(size_t list, uint32_t line);
   void Remove(size_t list, uint32_t line);
+  void Prefetch(uint32_t line) const { __builtin_prefetch(&links_[line], 1); }
   uint32_t back(size_t list) const { return lists_[list].back; }
   uint32_t before(uint32_t line) const { return links_[line].before; }
   // Puts all of `from`, in its order, behind the lines of `to`.
@@ -94,6 +95,8 @@ class EvictionPolicy {
   // Throws std::bad_alloc; then the line is not in.
   virtual void Insert(uint32_t line) = 0;
   virtual void Touch(uint32_t line) = 0;
+  // The line will be touched soon.
+  void Prefetch(uint32_t line) const { lists_.Prefetch(line); }
   virtual void Erase(uint32_t line) = 0;
   // A row was used that is not in and does not come in.
   virtual void Pass() {}

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "het_tf/core/plan/row_ops.h"
+#include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
 
@@ -119,6 +119,17 @@ size_t TableCache::Pinned() const {
   size_t pinned = 0;
   for (uint32_t line = 0; line < lines_.end(); ++line) pinned += lines_.live(line) && state_[line].pins > 0;
   return pinned;
+}
+
+void TableCache::PrefetchTick(uint32_t line) {
+  const uint32_t update = state_[line].update;
+  const char* const row = reinterpret_cast<const char*>(lines_.data(line));
+  const char* const own =
+      reinterpret_cast<const char*>(update == kNoUpdate ? nullptr : updates_.data(update));
+  for (size_t at = 0; at < lines_.row_floats() * sizeof(float); at += 64) {
+    __builtin_prefetch(row + at, 1);
+    if (own != nullptr) __builtin_prefetch(own + at, 1);
+  }
 }
 
 float* TableCache::UpdateOf(uint32_t line) {

@@ -131,6 +131,10 @@ class TableCache {
   // A line that is ahead stays in the cache. Throws std::bad_alloc.
   void Settle(uint32_t line);
 
+  // For loops over lines. What is known of a line will be used soon; then its row and update, for a tick.
+  void PrefetchState(uint32_t line) const { __builtin_prefetch(&state_[line], 1); }
+  void PrefetchTouch(uint32_t line) const { policy_->Prefetch(line); }
+  void PrefetchTick(uint32_t line);
   void Pin(uint32_t line) { ++state_[line].pins; }
   void Unpin(uint32_t line) { --state_[line].pins; }
   size_t Pinned() const;

@@ -117,23 +117,36 @@ std::string ToJson(const std::map<std::string, LoadedRows>& loaded) {
   return Json({{"tables", tables}}).dump();
 }
 
-std::string ToJson(const TableSchema& schema, const TableState& state, int64_t applies) {
+namespace {
+
+Json AsJson(const StoreInfo::OfTable& table) {
   Json slots = Json::array();
-  const Optimizer& optimizer = schema.optimizer();
+  const Optimizer& optimizer = table.schema->optimizer();
   for (size_t i = 0; i < optimizer.slots().size(); ++i) {
     slots.push_back(Json::array({optimizer.slots()[i].name, optimizer.slot_floats(i)}));
   }
+  const TableState& state = table.state;
   Json epochs = Json::array();
   for (uint64_t epoch : state.epochs) epochs.push_back(std::to_string(epoch));
-  const Json with_limits = Json::parse(schema.ToJson(state.limits));
-  return Json({{"spec", Json::parse(schema.ToJson())},
-               {"limits", with_limits.value("limits", Json::object())},
-               {"applies", applies},
-               {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
-               {"clock_floor", state.clock_floor},
-               {"epochs", epochs},
-               {"row_floats", schema.row_floats()},
-               {"slots", slots}})
+  return {{"spec", SpecAsJson(table.schema->spec())},
+          {"limits", LimitsAsJson(state.limits)},
+          {"applies", table.applies},
+          {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
+          {"clock_floor", state.clock_floor},
+          {"epochs", epochs},
+          {"row_floats", table.schema->row_floats()},
+          {"slots", slots}};
+}
+
+}  // namespace
+
+std::string ToJson(const StoreInfo& info) {
+  Json tables = Json::object();
+  for (const auto& [name, table] : info.tables) tables[name] = AsJson(table);
+  return Json({{"partitions", info.partitions},
+               {"hash_seed", std::to_string(info.hash_seed)},
+               {"remote", info.remote},
+               {"tables", tables}})
       .dump();
 }
 

@@ -44,7 +44,20 @@ Result<CommitRequest> ParseCommitRequest(const std::string& json);
 
 std::string ToJson(const RowFileSummary& summary);
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
-std::string ToJson(const TableSchema& schema, const TableState& state, int64_t applies);
+
+// What an engine answers about its store: its shape, and what it knows of each table.
+struct StoreInfo {
+  struct OfTable {
+    Schema schema;
+    TableState state;
+    int64_t applies = 0;
+  };
+  uint32_t partitions = 0;
+  uint64_t hash_seed = 0;
+  bool remote = false;
+  std::map<std::string, OfTable> tables;
+};
+std::string ToJson(const StoreInfo& info);
 
 }  // namespace het
 

@@ -5,13 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "het_tf/core/checkpoint/shown_json.h"
 #include "het_tf/core/row/schema.h"
 
 namespace het {
-namespace {
 
 using Json = nlohmann::json;
+
+std::string ShownJson(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
+
+namespace {
 
 constexpr char kFormat[] = "het_tf rows";
 constexpr char kVersion[] = "1";

@@ -5,7 +5,6 @@
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/checkpoint/crc32c.h"
-#include "het_tf/core/checkpoint/shown_json.h"
 #include "het_tf/core/store/shard.h"
 
 namespace het {

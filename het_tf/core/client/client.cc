@@ -11,6 +11,8 @@ namespace {
 
 // Fewer keys are ticked before a second thread has woken up.
 constexpr size_t kParallelKeys = 4096;
+// Lines ahead of the one in work whose memory is asked for.
+constexpr size_t kLinesAhead = 12;
 
 Status LinesAreElsewhere(const TableCache& cache) {
   return FailedPrecondition("table '" + cache.schema().spec().name +
@@ -143,6 +145,11 @@ void Client::Classify(ReadOp* op) {
     size_t hits = 0;
     for (size_t u = 0; u < part.uniques; ++u) {
       const uint32_t line = part.rows[u];
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.rows[next] != kNoRow) {
+        cache->PrefetchState(part.rows[next]);
+        if (token != 0) cache->PrefetchTouch(part.rows[next]);
+      }
       if (line != kNoRow) {
         ++hits;
         cache->Pin(line);
@@ -205,6 +212,7 @@ Status Client::FinishRead(ReadOp* op) {
     return Status();
   }
   Pins& pins = tokens_[op->token];
+  if (pins.empty()) pins.swap(op->pins);
   pins.insert(pins.end(), op->pins.begin(), op->pins.end());
   while (tokens_.size() > kPinnedTokens) Unpin(tokens_.begin()->first);
   ReadOfAhead(*op);
@@ -300,6 +308,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   for (CachedWrite::Part& part : write->parts) {
     TableCache* cache = caches_.at(part.table).get();
     for (size_t u = 0; u < part.uniques; ++u) {
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.touched[next]) cache->PrefetchState(part.rows[next]);
       if (part.touched[u]) cache->UpdateOf(part.rows[u]);
     }
   }
@@ -311,6 +321,8 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
     TableCache* cache = caches_.at(part.table).get();
     const TableSchema& schema = cache->schema();
     for (size_t u = 0; u < part.uniques; ++u) {
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.touched[next]) cache->PrefetchTick(part.rows[next]);
       if (!part.touched[u]) continue;
       const uint32_t line = part.rows[u];
       schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache->lines().data(line),

@@ -39,10 +39,7 @@ Status DeviceCalls::Begin(const DeviceLibrary& library, HetDevContext* context, 
   return Status();
 }
 
-void DeviceCalls::Keep(uint64_t token, Step step) {
-  kept_.push_back({token, version_, std::move(step)});
-  if (kept_.size() > kKept) kept_.pop_front();
-}
+void DeviceCalls::Keep(uint64_t token, Step step) { kept_.push_back({token, version_, std::move(step)}); }
 
 Status DeviceCalls::Resume(const DeviceLibrary& library, HetDevContext* context, uint64_t token, Step* step) {
   const auto it =

@@ -1,8 +1,8 @@
 // What the library keeps of a step from its lookup to its gradient, by token; and the stamps of lookups.
 //
-// Stamps number the training lookups. Rows with the stamp of a kept step, or a later one, are no victims: so
-// what the newest 8 tokens have looked up stays until they are applied. Older tokens still work; their rows
-// may have to be fetched again.
+// Stamps number the training lookups. Rows with the stamp of a kept step, or a later one, are no victims. The
+// engine's StepStore says which steps are kept, and releases the others: they still work, and their rows may
+// have to be fetched again.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_CALLS_H_
 #define HET_TF_CORE_DEVICE_DEVICE_CALLS_H_
 
@@ -15,7 +15,6 @@ namespace het {
 
 class DeviceCalls {
  public:
-  static constexpr size_t kKept = 8;
   static constexpr uint64_t kLastStamp = 0xfffffffe;
 
   // A step that is running. Its call returns to the spare ones unless it is kept.

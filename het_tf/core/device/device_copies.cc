@@ -1,7 +1,5 @@
 #include "het_tf/core/device/device_copies.h"
 
-#include <unistd.h>
-
 namespace het {
 
 Result<DeviceCopies*> DeviceCopies::Get() {
@@ -9,19 +7,12 @@ Result<DeviceCopies*> DeviceCopies::Get() {
   static DeviceCopies* copies = nullptr;  // never destroyed: kernels may outlive static destructors
   std::lock_guard<std::mutex> lock(*mutex);
   if (copies == nullptr) {
-    const auto library = DeviceLibrary::Get();
-    if (!library.ok()) return library.status();
-    const auto device = library.value()->Describe();
-    if (!device.ok()) return device.status();
+    HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
+    HET_RETURN_IF_ERROR(library->Describe().status());
     HetDevContext* context = nullptr;
-    HET_RETURN_IF_ERROR(library.value()->ToStatus(
-        library.value()->HetDevCreateContext(library.value()->device(), &context), "opening the GPU"));
-    copies = new DeviceCopies(library.value(), context, getpid());
-  }
-  if (copies->process_ != getpid()) {
-    return FailedPrecondition(
-        "this process is a fork of one that uses the GPU, and cannot use it. Start processes by spawn "
-        "(multiprocessing.set_start_method(\"spawn\"))");
+    HET_RETURN_IF_ERROR(
+        library->ToStatus(library->HetDevCreateContext(library->device(), &context), "opening the GPU"));
+    copies = new DeviceCopies(library, context);
   }
   return copies;
 }

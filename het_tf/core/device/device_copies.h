@@ -12,7 +12,7 @@ namespace het {
 
 class DeviceCopies {
  public:
-  // FailedPrecondition: there is no library or device, or this process is a fork of one that uses it.
+  // FailedPrecondition: there is no library or device.
   static Result<DeviceCopies*> Get();
 
   // The copy has ended when they return. Thread-safe.
@@ -20,12 +20,10 @@ class DeviceCopies {
   Status Out(void* host, const void* device, size_t bytes, HetDevStream stream);
 
  private:
-  DeviceCopies(const DeviceLibrary* library, HetDevContext* context, int process)
-      : library_(library), context_(context), process_(process) {}
+  DeviceCopies(const DeviceLibrary* library, HetDevContext* context) : library_(library), context_(context) {}
 
   const DeviceLibrary* const library_;
   HetDevContext* const context_;
-  const int process_;
   std::mutex mutex_;  // guards the context
 };
 

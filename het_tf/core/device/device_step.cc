@@ -287,7 +287,7 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
 
 // --- apply
 
-Status DeviceTables::Apply(const BatchCall& call, const Engine::ApplyArgs& args, const CallMemory& memory,
+Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory,
                            bool* skipped, std::vector<uint8_t>* changed) {
   Batch batch;
   batch.doing = "HetApplyGrad";
@@ -326,7 +326,7 @@ Status DeviceTables::Apply(const BatchCall& call, const Engine::ApplyArgs& args,
   return status;
 }
 
-Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Engine::ApplyArgs& args,
+Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args,
                          HetDevSummed* summed) {
   const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
   for (int round = 0; round < kMostRounds; ++round) {

@@ -1,7 +1,5 @@
 #include "het_tf/core/device/device_tables.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 
@@ -17,10 +15,10 @@ constexpr size_t kTakeBytes = size_t{16} << 20;
 }  // namespace
 
 DeviceTables::DeviceTables(Client* client, const PartitionId& store)
-    : client_(client), store_(store), process_(getpid()), fetched_(std::make_unique<Fetched>()) {}
+    : client_(client), store_(store), fetched_(std::make_unique<Fetched>()) {}
 
 DeviceTables::~DeviceTables() {
-  if (context_ == nullptr || InFork()) return;
+  if (context_ == nullptr) return;
   calls_.Clear(library_, context_);
   for (auto& [id, table] : tables_) library_->HetDevDestroyTable(context_, table->handle);
   for (HetDevTable* table : doomed_) library_->HetDevDestroyTable(context_, table);
@@ -29,22 +27,13 @@ DeviceTables::~DeviceTables() {
   library_->HetDevDestroyContext(context_);
 }
 
-bool DeviceTables::InFork() const { return process_ != getpid(); }
-
 Status DeviceTables::Open() {
-  if (InFork()) {
-    return FailedPrecondition(
-        "this process is a fork of one that uses the GPU, and cannot use it. Start processes by spawn "
-        "(multiprocessing.set_start_method(\"spawn\")), or use het_tf.Cache(device=\"cpu\") in it");
-  }
   if (context_ != nullptr) return Status();
-  auto library = DeviceLibrary::Get();
-  if (!library.ok()) return library.status();
-  const auto device = library.value()->Describe();
-  if (!device.ok()) return device.status();
-  HET_RETURN_IF_ERROR(library.value()->ToStatus(
-      library.value()->HetDevCreateContext(library.value()->device(), &context_), "opening the GPU"));
-  library_ = library.value();
+  HET_ASSIGN_OR_RETURN(auto library, DeviceLibrary::Get());
+  HET_RETURN_IF_ERROR(library->Describe().status());
+  HET_RETURN_IF_ERROR(
+      library->ToStatus(library->HetDevCreateContext(library->device(), &context_), "opening the GPU"));
+  library_ = library;
   return Status();
 }
 
@@ -88,7 +77,7 @@ void DeviceTables::Remove(uint64_t id) {
                  exports_.end());
   if (table->handle != nullptr) doomed_.push_back(table->handle);
   tables_.erase(it);
-  if (!InFork() && exports_.empty()) DestroyDoomed();
+  if (exports_.empty()) DestroyDoomed();
 }
 
 void DeviceTables::DestroyDoomed() {
@@ -101,7 +90,7 @@ void DeviceTables::DestroyDoomed() {
 Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
   DeviceTable* const table = tables_.at(id).get();
   TableStats stats;
-  if (InFork() || !lost_.ok()) return stats;
+  if (!lost_.ok()) return stats;
   stats.absent = table->absent;
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(nullptr, &went));
@@ -162,7 +151,7 @@ void DeviceTables::PushExports() {
     push.parts.push_back({given.table->schema().id(), given.updates.n, given.updates.keys,
                           given.updates.ticks, given.updates.updates, given.evicted});
   }
-  // Its one error is that the device is not to be used: a fork, whose parent sends them.
+  // Its one error is that of a table that is not on a device.
   static_cast<void>(client_->PushForDevice(push));
   for (const Export& given : exports_) {
     if (given.table->counters == nullptr || given.table->dropped()) continue;
@@ -173,7 +162,7 @@ void DeviceTables::PushExports() {
 }
 
 Status DeviceTables::Flush() {
-  if (tables_.empty() || InFork()) return Status();
+  if (tables_.empty()) return Status();
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(nullptr, &went));
   for (auto& [id, held] : tables_) {

@@ -22,7 +22,7 @@
 //
 // Errors. Memory of the device: ResourceExhausted, with rows, clocks and updates as they were. The device
 // itself (HET_DEV_FAILED): Internal, and from then on every call but Stats fails: what it held is gone, and
-// the message says how many ticks that were. A fork of the process cannot use the device: FailedPrecondition.
+// the message says how many ticks that were.
 #ifndef HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 #define HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
 
@@ -33,15 +33,11 @@
 
 #include "het_tf/core/device/device_calls.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/plan/batch_call.h"
 
 namespace het {
 
-// Where ids, rows and gradients of a call are. On the device they are used by work on this stream.
-struct CallMemory {
-  bool on_device = false;
-  HetDevStream stream = nullptr;
-};
+class Client;
 
 class DeviceTables {
  public:
@@ -60,18 +56,18 @@ class DeviceTables {
   // As of Engine. All tables of the call are on the device. `token` 0: without training.
   Status Lookup(const BatchCall& call, Span<float* const> out, const CallMemory& memory, uint64_t token);
   // *changed: for each table, whether it got a tick; also after an error.
-  Status Apply(const BatchCall& call, const Engine::ApplyArgs& args, const CallMemory& memory, bool* skipped,
+  Status Apply(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped,
                std::vector<uint8_t>* changed);
   // The token's rows may leave.
   void Release(uint64_t token) { calls_.Release(token); }
-  // Everything that was ticked is at the store. In a fork there is nothing to send.
+  // Everything that was ticked is at the store.
   Status Flush();
 
   struct TableStats {
     HetDevTableState state = {};
     uint64_t absent = 0;  // keys that were fetched because they were not there
   };
-  // Zeros where there is no device any more: in a fork, and when it is lost.
+  // Zeros where the device is lost.
   Result<TableStats> Stats(uint64_t table);
 
   // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.
@@ -96,7 +92,6 @@ class DeviceTables {
 
   // device_tables.cc: tables, and what every call begins with
   Status Open();
-  bool InFork() const;
   Status Begin(HetDevStream stream, bool* went);
   Status CatchUp(HetDevStream stream, bool* went);
   Status StartStampsAgain();
@@ -114,14 +109,12 @@ class DeviceTables {
   void Place(const DeviceCalls::Step& step, Batch* batch);
   Status LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training);
   Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
-  Status Sum(Batch* batch, const DeviceCalls::Step& step, const Engine::ApplyArgs& args,
-             HetDevSummed* summed);
+  Status Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args, HetDevSummed* summed);
   Status Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
               std::vector<uint8_t>* changed);
 
   Client* const client_;
   const PartitionId store_;
-  const int process_;  // a fork is another one
   const DeviceLibrary* library_ = nullptr;
   HetDevContext* context_ = nullptr;
   std::map<uint64_t, std::unique_ptr<DeviceTable>> tables_;

@@ -31,13 +31,11 @@ Status CallSpec::Parse(const std::string& text) {
     needs_loss_scale_ = json.value("needs_loss_scale", false);
     if (json.contains("online")) online_ = json.at("online").dump();
     for (const nlohmann::json& table : json.at("tables")) {
-      auto spec = ParseTableSpec(table.dump());
-      if (!spec.ok()) return spec.status();
-      auto schema = TableSchema::Create(spec.value());
-      if (!schema.ok()) return schema.status();
-      tables_.push_back(spec.value().name);
-      specs_.push_back(schema.value()->ToJson());
-      schemas_.push_back(std::move(schema.value()));
+      HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
+      HET_ASSIGN_OR_RETURN(Schema schema, TableSchema::Create(spec));
+      tables_.push_back(spec.name);
+      specs_.push_back(schema->ToJson());
+      schemas_.push_back(std::move(schema));
     }
     for (const nlohmann::json& feature : json.at("features")) {
       Feature parsed;
@@ -72,9 +70,8 @@ Status CallSpec::CheckTable(size_t index, const Table& table) const {
 }
 
 Result<CallSpec::Resolved> CallSpec::Resolve() {
-  auto found = GetEngine(name_space_);
-  if (!found.ok()) return found.status();
-  std::shared_ptr<Engine> engine = std::move(found.value());
+  HET_ASSIGN_OR_RETURN(auto found, GetEngine(name_space_));
+  std::shared_ptr<Engine> engine = std::move(found);
   const uint64_t generation = engine->generation();
   std::lock_guard<std::mutex> lock(mutex_);
   // Of the same engine, not of one that is gone: a living one compares without its count being touched.

@@ -1,18 +1,31 @@
 #include "het_tf/core/engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 
-#include "het_tf/core/device/device_tables.h"
-#include "het_tf/core/engine/engine_call.h"
-#include "het_tf/core/engine/prefetch_queue.h"
+#include "het_tf/core/engine/cached_backend.h"
+#include "het_tf/core/engine/device_backend.h"
+#include "het_tf/core/engine/direct_backend.h"
+#include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/plan/row_ops.h"
-#include "het_tf/core/plan/step.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 
 namespace het {
+namespace {
+
+ClientConfig EmbeddedConfig() {
+  ClientConfig config;
+  config.fail_out_of_memory = true;
+  return config;
+}
+
+EngineStore EmbeddedStore(TimeFn time) {
+  EngineStore store;
+  store.service = std::make_unique<LocalService>(LocalService::kDefaultPartitions, 0, std::move(time));
+  store.tables = std::make_unique<LocalStore>(store.service.get());
+  store.transport = std::make_unique<LocalTransport>(store.service.get());
+  return store;
+}
 
 Status CheckIds(const BatchCall& call) {
   size_t ids = 0;
@@ -22,76 +35,74 @@ Status CheckIds(const BatchCall& call) {
                          std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
 }
 
-namespace {
+const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
 
-// Calls that come closer after one another look after their pushes themselves.
-constexpr double kQuietSeconds = 0.005;
-
-ClientConfig EmbeddedConfig() {
-  ClientConfig config;
-  config.fail_out_of_memory = true;
-  return config;
+// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids are there.
+Result<bool> OnDevice(const BatchCall& call, const CallMemory& memory) {
+  const TablePtr* there = nullptr;
+  const TablePtr* here = nullptr;
+  for (const TablePtr& table : call.tables) (table->options.on_device() ? there : here) = &table;
+  if (there != nullptr && here != nullptr) {
+    return InvalidArgument("one call has table '" + NameOf(*there) +
+                           "', whose cache is in GPU memory, and table '" + NameOf(*here) +
+                           "', which has none there; give all of them one het_tf.Cache(device=...)");
+  }
+  if (there == nullptr && memory.on_device) {
+    return InvalidArgument("table '" + NameOf(call.tables[0]) +
+                           "' has no cache in GPU memory; its ids are to be in host memory");
+  }
+  return there != nullptr;
 }
 
 }  // namespace
 
+// Lets the rows of a training step go, unless Dismiss has said that they are wanted.
+class Engine::Releaser {
+ public:
+  Releaser(Engine* engine, uint64_t number) : engine_(engine), number_(number) {}
+  ~Releaser() {
+    if (number_ != 0) engine_->Release(number_);
+  }
+  void Dismiss() { number_ = 0; }
+
+ private:
+  Engine* const engine_;
+  uint64_t number_;
+};
+
 Engine::Engine(std::string name, size_t threads, TimeFn time)
-    : name_(std::move(name)),
-      service_(std::make_unique<LocalService>(LocalService::kDefaultPartitions, 0, std::move(time))),
-      store_(std::make_unique<LocalStore>(service_.get())),
-      transport_(std::make_unique<LocalTransport>(service_.get())),
-      pool_(std::make_unique<ThreadPool>(threads)),
-      prefetches_(std::make_unique<PrefetchQueue>()),
-      client_(std::make_unique<Client>(transport_.get(), EmbeddedConfig())),
-      device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
-      background_([this] {
-        Background::Pause pause = LookAfterPushes();
-        ServePrefetches();
-        return pause;
-      }) {}
+    : Engine(std::move(name), threads, EmbeddedStore(std::move(time)), EmbeddedConfig()) {}
 
 Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
                std::unique_ptr<Transport> transport, const ClientConfig& config)
+    : Engine(std::move(name), threads, EngineStore{nullptr, std::move(store), std::move(transport)}, config) {
+}
+
+Engine::Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config)
     : name_(std::move(name)),
       store_(std::move(store)),
-      transport_(std::move(transport)),
-      pool_(std::make_unique<ThreadPool>(threads)),
-      prefetches_(std::make_unique<PrefetchQueue>()),
-      client_(std::make_unique<Client>(transport_.get(), config)),
-      device_(std::make_unique<DeviceTables>(client_.get(), transport_->id(0))),
-      background_([this] {
-        Background::Pause pause = LookAfterPushes();
-        ServePrefetches();
-        return pause;
-      }) {}
-
-Engine::~Engine() = default;
-
-Background::Pause Engine::LookAfterPushes() {
-  const std::unique_lock<std::mutex> lock(client_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {  // a call is at it, and may be for long
-    patience_ = std::clamp(2 * patience_, kQuietSeconds, 0.1);
-    return {patience_, {}};
-  }
-  patience_ = 0;
-  asleep_ = false;
-  if (calls_ != calls_seen_ && !client_->AheadOnWay()) {
-    calls_seen_ = calls_;
-    return {kQuietSeconds, {}};
-  }
-  try {
-    client_->Progress(0);
-    Background::Pause pause;
-    if (client_->Busy()) {
-      pause.seconds = client_->Due();
-      transport_->Descriptors(&pause.descriptors);
-    }
-    asleep_ = true;
-    return pause;
-  } catch (const std::bad_alloc&) {  // it goes on when there is room
-    return {0.1, {}};
-  }
+      driver_(store_.transport.get(), config, remote()),
+      catalog_(name_),
+      loader_(name_, store_.tables.get(), remote(),
+              [this](const std::function<void()>& fn) {
+                const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+                const auto changes = catalog_.LockChanges();
+                const std::unique_lock<std::shared_mutex> pool_lock(pool_mutex_);
+                fn();
+              }),
+      pool_(std::make_unique<ThreadPool>(threads)) {
+  if (!remote()) backends_.push_back(std::make_unique<DirectBackend>(store_.service.get()));
+  // A device's pushes are flushed by the cache's backend, so it comes first.
+  auto device = std::make_unique<DeviceBackend>(&driver_, store_.transport->id(0));
+  device_ = device.get();
+  backends_.push_back(std::move(device));
+  backends_.push_back(std::make_unique<CachedBackend>(&driver_));
 }
+
+// The client calls the device's tables back.
+Engine::~Engine() { driver_.Stop(); }
+
+DeviceTables* Engine::device() { return device_->tables(); }
 
 void Engine::SetThreads(size_t threads) {
   std::lock_guard<std::mutex> apply(apply_mutex_);
@@ -99,253 +110,205 @@ void Engine::SetThreads(size_t threads) {
   if (threads != pool_->threads()) pool_ = std::make_unique<ThreadPool>(threads);
 }
 
-// --- lookup
-
-Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
-  HET_RETURN_IF_ERROR(CheckIds(call));
-  const auto on_device = AllOnDevice(call);
-  if (!on_device.ok()) return on_device.status();
-  if (on_device.value()) return LookupThere(call, out, CallMemory(), token);
-  try {
-    std::unique_ptr<Step> step = NewStep();
-    Status status;
-    {
-      std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
-      HET_RETURN_IF_ERROR(RefuseWhileLoading());
-      step->Scatter(call, transport_->id(0), pool_.get());
-      step->PrepareValues(call);
-      const uint64_t reserved = token == nullptr ? 0 : ReserveToken();
-      status = LookupDirect(call, step.get());
-      if (status.ok()) status = LookupCached(call, step.get(), reserved);
-      if (status.ok() && !out.empty()) GatherFeatures(call, step.get(), pool_.get(), out);
-      if (status.ok() && token != nullptr) {
-        *token = reserved;
-        Remember(reserved, std::move(step));
-      }
-    }
-    Recycle(std::move(step));
-    return status;
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory("a lookup");
-  }
+TableBackend& Engine::BackendOf(const TableOptions& options) {
+  return **std::find_if(backends_.begin(), backends_.end(),
+                        [&](const auto& backend) { return backend->Serves(options); });
 }
 
-Status Engine::LookupDirect(const BatchCall& call, Step* step) {
-  std::atomic<Table*> missing{nullptr};
-  std::atomic<bool> out_of_memory{false};
-  step->ForPartitions(pool_.get(), [&](uint32_t p) {
-    try {
-      step->plan.Unique(p);
-    } catch (const std::bad_alloc&) {
-      out_of_memory.store(true);
-      return;
-    }
-    if (service_ == nullptr) return;
-    service_->WithPartition(p, [&](Partition& partition) {
-      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
-        Table& table = *call.tables[group.table];
-        if (group.entries == 0 || table.options.cache) continue;
-        Shard* shard = partition.Find(table.schema->id());
-        if (shard == nullptr) {
-          missing.store(&table);
-          return;
-        }
-        LookupGroup(*shard, step->plan, group, step->values_of(group, table.schema->dim()));
-      }
-    });
-  });
-  if (out_of_memory.load()) throw std::bad_alloc();
-  const Table* table = missing.load();
-  return table == nullptr ? Status() : TableIsGone(*table);
-}
-
-Status Engine::LookupCached(const BatchCall& call, Step* step, uint64_t token) {
-  if (!step->any_cached) return Status();
-  const ClientCall call_of_client(this);
-  CachedRead read;
-  read.kind = remote() ? KindOf(call.tables, call.features) : 0;
-  for (const BatchPlan::Group& group : step->plan.groups()) {
-    const Table& table = *call.tables[group.table];
-    if (group.entries == 0 || !table.options.cache) continue;
-    if (!client_->HasTable(table.schema->id())) return TableIsGone(table);
-    read.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
-                          step->plan.hashes(group), step->plan.rows(group), nullptr});
+// fn(backend) -> Status for every backend that a call has tables of, until one fails.
+template <typename Fn>
+Status Engine::ForBackends(const BatchCall& call, Fn fn) {
+  for (const auto& backend : backends_) {
+    const bool named = std::any_of(call.tables.begin(), call.tables.end(),
+                                   [&](const TablePtr& table) { return backend->Serves(table->options); });
+    if (named) HET_RETURN_IF_ERROR(fn(backend.get()));
   }
-  read.values.resize(step->plan.entries());
-  const float** values = read.values.data();
-  for (CachedRead::Part& part : read.parts) {
-    part.values = values;
-    values += part.uniques;
-  }
-  HET_RETURN_IF_ERROR(client_->Read(&read, token));
-  // The rows of different groups are copied side by side; the client's mutex keeps the cache as it is.
-  std::vector<const BatchPlan::Group*> groups;
-  for (const BatchPlan::Group& group : step->plan.groups()) {
-    if (group.entries != 0 && call.tables[group.table]->options.cache) groups.push_back(&group);
-  }
-  step->ForTasks(pool_.get(), groups.size(), [&](size_t i) {
-    const size_t dim = call.tables[groups[i]->table]->schema->dim();
-    CopyRows(read.parts[i].values, groups[i]->uniques, dim, step->values_of(*groups[i], dim));
-  });
   return Status();
 }
 
-// --- apply
+void Engine::Release(uint64_t number) {
+  for (const auto& backend : backends_) backend->Release(number);
+}
+
+// --- steps
+
+Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  return Lookup(call, CallMemory(), out, token);
+}
+
+Status Engine::LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token) {
+  return Lookup(call, CallMemory{true, stream}, out, token);
+}
+
+Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out,
+                      uint64_t* token) {
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call, memory));
+  StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : steps_.New();
+  const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
+  HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
+  StepCall step{call, memory, token == nullptr ? 0 : steps_.Reserve(), pool_.get(), plan.get()};
+  Releaser releaser(this, step.number);
+  if (plan != nullptr) {
+    plan->Scatter(call, store_.transport->id(0), pool_.get());
+    plan->PrepareRows();
+    plan->PrepareValues(call);
+    for (size_t f = 0; f < out.size(); ++f) {
+      ZeroPadding(call.features[f], call.tables[call.features[f].table]->schema->dim(), out[f]);
+    }
+  }
+  HET_RETURN_IF_ERROR(ForBackends(call, [&](TableBackend* backend) { return backend->Lookup(&step, out); }));
+  if (token == nullptr) return Status();
+  const uint64_t let_go = steps_.Remember(step.number, std::move(plan));
+  releaser.Dismiss();
+  *token = step.number;
+  if (let_go != 0) Release(let_go);
+  return Status();
+}
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
-  const auto on_device = AllOnDevice(call);
-  if (on_device.ok() && on_device.value()) return ApplyThere(call, args, CallMemory(), skipped);
+  return Apply(call, CallMemory(), args, skipped);
+}
+
+Status Engine::ApplyOnDevice(const BatchCall& call, const ApplyArgs& args, void* stream, bool* skipped) {
+  return Apply(call, CallMemory{true, stream}, args, skipped);
+}
+
+Status Engine::Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped) {
   *skipped = false;
-  std::unique_ptr<Step> step;
-  HET_RETURN_IF_ERROR(Consume(args.token, &step));
-  std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  Status status = on_device.ok() ? RefuseWhileLoading() : on_device.status();
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, steps_.Consume(args.token));
+  Releaser releaser(this, args.token);
+  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call, memory));
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
+  StepCall step{call, memory, args.token, pool_.get()};
+  if (!on_device) {
+    step.step = BuildPlan(call, &plan);
+    if (!step.step->FindActive(call, args)) return Status();
+    HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get(), &step.skipped));
+    *skipped = step.skipped;
+    if (step.skipped) return Status();
+    HET_RETURN_IF_ERROR(Prepare(&step));
+  }
+  const Status status = ForBackends(call, [&](TableBackend* backend) { return backend->Tick(&step, args); });
+  for (size_t t = 0; t < step.changed.size(); ++t) call.tables[t]->applies.fetch_add(step.changed[t]);
+  *skipped = step.skipped;
+  if (status.ok() && !step.skipped) releaser.Dismiss();
+  return status;
+}
+
+Status Engine::Prepare(StepCall* step) {
+  const BatchCall& call = step->call;
+  const auto undo = [&] {
+    static_cast<void>(ForBackends(call, [step](TableBackend* backend) {
+      backend->Undo(step);
+      return Status();
+    }));
+  };
   try {
-    if (status.ok() && step == nullptr) {
-      step = NewStep();
-      step->Build(call, transport_->id(0), pool_.get());
-    }
-    if (status.ok()) status = ApplyStep(call, args, step.get(), skipped);
-  } catch (const std::bad_alloc&) {
-    status = OutOfMemory("HetApplyGrad");
+    const Status status = ForBackends(call, [step](TableBackend* backend) { return backend->Prepare(step); });
+    if (!status.ok()) undo();
+    HET_RETURN_IF_ERROR(status);
+  } catch (...) {
+    undo();
+    throw;
   }
-  if (!status.ok() || *skipped) Release(args.token);
-  Recycle(std::move(step));
-  return status;
-}
-
-Status Engine::ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped) {
-  step->PrepareValues(call);
-  step->PrepareTouched(call);
-  std::vector<uint8_t> changed(call.tables.size());  // tables that get a tick at all
-  bool any_active = false;
+  step->changed.assign(call.tables.size(), 0);
   for (size_t f = 0; f < call.features.size(); ++f) {
-    const size_t floats = call.features[f].ids.size() * call.tables[call.features[f].table]->schema->dim();
-    step->active[f] = args.active.empty() ? AnyNonZero(args.gradients[f], floats) : args.active[f] != 0;
-    if (!step->active[f]) continue;
-    changed[call.features[f].table] = 1;
-    any_active = true;
+    if (step->step->active[f]) step->changed[call.features[f].table] = 1;
   }
-  if (!any_active) {
-    Release(args.token);
-    return Status();
-  }
-
-  // Phase one, which may fail: sum the gradients, look at the sums, make room for new rows.
-  std::atomic<bool> out_of_memory{false};
-  std::atomic<Table*> missing{nullptr};
-  std::atomic<const BatchPlan::Group*> non_finite{nullptr};
-  step->ForPartitions(pool_.get(), [&](uint32_t p) {
-    for (const BatchPlan::Group& group : step->GroupsOf(p)) {
-      if (group.entries == 0) continue;
-      const size_t dim = call.tables[group.table]->schema->dim();
-      SumGroup(step->plan, group, args.gradients, step->active.data(), dim, step->values_of(group, dim),
-               step->touched(group));
-      if (!ScaleAndCheckFinite(step->values_of(group, dim), group.uniques * dim, args.scale)) {
-        non_finite.store(&group);
-      }
-    }
-    if (non_finite.load() != nullptr || service_ == nullptr) return;
-    service_->WithPartition(p, [&](Partition& partition) {
-      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
-        Table& table = *call.tables[group.table];
-        if (group.entries == 0 || table.options.cache) continue;
-        Shard* shard = partition.Find(table.schema->id());
-        if (shard == nullptr) {
-          missing.store(&table);
-          return;
-        }
-        if (!MakeRows(shard, step->plan, group, step->touched(group))) out_of_memory.store(true);
-      }
-    });
-  });
-  Status status;
-  if (const BatchPlan::Group* group = non_finite.load()) {
-    if (args.non_finite == NonFinite::kSkip) {
-      *skipped = true;
-    } else {
-      status = NonFiniteGradient(call, step, *group);
-    }
-  } else if (const Table* table = missing.load()) {
-    status = TableIsGone(*table);
-  } else if (out_of_memory.load()) {
-    status = OutOfMemory("HetApplyGrad");
-  }
-  if (!status.ok() || *skipped) {
-    UndoRows(call, step);
-    return status;
-  }
-
-  // Phase two, which cannot fail in the embedded store: one tick for every key.
-  const uint32_t now = service_ == nullptr ? 0 : service_->Now();
-  step->ForPartitions(pool_.get(), [&](uint32_t p) {
-    if (service_ == nullptr) return;
-    service_->WithPartition(p, [&](Partition& partition) {
-      for (const BatchPlan::Group& group : step->GroupsOf(p)) {
-        Table& table = *call.tables[group.table];
-        if (group.entries == 0 || table.options.cache) continue;
-        Shard* shard = partition.Find(table.schema->id());
-        if (shard == nullptr) continue;
-        TickGroup(shard, &step->plan, group, args.learning_rates[group.table],
-                  step->values_of(group, table.schema->dim()), step->touched(group), now);
-        partition.RowsChanged(table.schema->id());
-        partition.SweepTable(shard, now, group.uniques, nullptr);
-      }
-    });
-  });
-  status = ApplyCached(call, args, step);
-  for (size_t t = 0; t < changed.size(); ++t) call.tables[t]->applies.fetch_add(changed[t]);
-  return status;
+  return Status();
 }
 
-void Engine::UndoRows(const BatchCall& call, Step* step) {
-  for (const BatchPlan::Group& group : step->plan.groups()) {
-    Table& table = *call.tables[group.table];
-    if (group.entries == 0 || table.options.cache) continue;
-    service_->WithPartition(group.partition, [&](Partition& partition) {
-      Shard* shard = partition.Find(table.schema->id());
-      if (shard != nullptr) DropNewRows(shard, step->plan, group, step->touched(group));
-    });
+Step* Engine::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
+  if (*plan == nullptr) {
+    *plan = steps_.New();
+    (*plan)->Build(call, store_.transport->id(0), pool_.get());
   }
+  return plan->get();
 }
 
-Status Engine::ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step) {
-  if (!step->any_cached) return Status();
-  const ClientCall call_of_client(this);
-  CachedWrite write;
-  for (const BatchPlan::Group& group : step->plan.groups()) {
-    const Table& table = *call.tables[group.table];
-    if (group.entries == 0 || !table.options.cache) continue;
-    if (!client_->HasTable(table.schema->id())) return TableIsGone(table);
-    write.parts.push_back({table.schema->id(), group.partition, group.uniques, step->plan.keys(group),
-                           step->plan.hashes(group), step->plan.rows(group),
-                           step->values_of(group, table.schema->dim()), step->touched(group),
-                           args.learning_rates[group.table]});
+Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums) {
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, steps_.Consume(args.token));
+  const Releaser releaser(this, args.token);
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  Step* const step = BuildPlan(call, &plan);
+  static_cast<void>(step->FindActive(call, args));
+  HET_RETURN_IF_ERROR(step->SumGradients(call, args, pool_.get(), &sums->skip));
+  CollectSums(call, step, sums);
+  return Status();
+}
+
+Status Engine::ApplySums(Span<const TablePtr> tables, const MergedSums& sums,
+                         Span<const float> learning_rates) {
+  Vector<FeatureIds> features;
+  Vector<const float*> gradients;
+  Vector<uint8_t> active;
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    const MergedSums::OfTable& table = sums.tables[t];
+    features.push_back({t, Span<const int64_t>(table.keys.data(), table.keys.size()), {}});
+    gradients.push_back(table.sums.data());
+    active.push_back(table.active);
   }
-  return client_->Write(&write, args.token, pool_.get());
+  const BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
+  ApplyArgs args;
+  HET_RETURN_IF_ERROR(Lookup(call, {}, &args.token));
+  args.gradients = Span<const float* const>(gradients.data(), gradients.size());
+  args.learning_rates = learning_rates;
+  args.active = Span<const uint8_t>(active.data(), active.size());
+  bool skipped = false;
+  return Apply(call, args, &skipped);
+}
+
+uint64_t KindOf(const BatchCall& call) {
+  uint64_t kind = 1;
+  for (const FeatureIds& feature : call.features) {
+    kind = Mix64(kind ^ call.tables[feature.table]->schema->id());
+    kind = Mix64(kind ^ (feature.padding_id ? static_cast<uint64_t>(*feature.padding_id) + 1 : 0));
+  }
+  return kind | 1;
+}
+
+Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  bool any_cached = false;
+  for (const TablePtr& table : call.tables) {
+    if (table->options.on_device()) {
+      return Status(Code::kUnimplemented,
+                    "table '" + NameOf(table) +
+                        "' is cached in GPU memory; only rows that are cached in host memory can be "
+                        "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
+    }
+    any_cached = any_cached || table->options.cache;
+  }
+  if (!remote() || !any_cached) return Status();  // the rows are in this process
+  auto batch = std::make_unique<ComingBatch>();
+  batch->tables.assign(call.tables.begin(), call.tables.end());
+  batch->kind = KindOf(call);
+  batch->check_ahead = check_ahead;
+  // On this thread alone: the pool is the lookups'.
+  ThreadPool only_this(1);
+  batch->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
+                    &only_this);
+  driver_.Prefetch(std::move(batch));
+  return Status();
 }
 
 Status Engine::Flush() {
-  const ClientCall call_of_client(this);
-  try {
-    const Status device = device_->Flush();
-    const Status status = client_->Flush();
-    return device.ok() ? status : device;
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory("a flush");
+  Status first;
+  for (const auto& backend : backends_) {
+    const Status status = backend->Flush();
+    if (first.ok()) first = status;
   }
+  return first;
 }
 
 Status Engine::Refresh() {
   HET_RETURN_IF_ERROR(Flush());
-  std::lock_guard<std::mutex> lock(client_mutex_);
-  client_->ForgetClean();
+  ClientDriver::Lock(&driver_)->ForgetClean();
   return Status();
 }
 
-void Engine::MarkDurable() {
-  std::lock_guard<std::mutex> lock(client_mutex_);
-  client_->MarkDurable();
-}
+void Engine::MarkDurable() { ClientDriver::Lock(&driver_)->MarkDurable(); }
 
 }  // namespace het

@@ -1,144 +1,122 @@
-// All tables of one namespace in this process, and the two operations of a step. What the kernels call.
+// Engine: all tables of one namespace in this process, and the two operations of a step. The kernels of
+// TensorFlow's ops and the functions of capi/ call it.
 //
-// A table is served in one of three ways, chosen when it is created:
-//   direct     the embedded store's partitions are the store: lookups gather from them and updates apply in
-//              place
-//   cached     an embedding cache with per-row clocks stands before the store (client.h), as before a remote
-//              one
-//   on device  the same, with the cache in the memory of a device (device/device_tables.h). Its calls take
-//              ids, rows and gradients there, or in this process's memory as all others do
-// Tables of the last kind and of the other two do not go into one call.
+// 1. Tables. TableCatalog knows them by name. How a table is served is chosen when it is created:
+// DirectBackend
+//    (in place, in the embedded store), CachedBackend (behind a cache with per-row clocks, before the
+//    embedded store or servers) or DeviceBackend (the same, with the cache in the memory of a device). Tables
+//    of the last kind and of the other two do not go into one call.
 //
-// Concurrency: every method is thread-safe. Lookups of direct tables run side by side (a partition's mutex is
-// held while its rows are copied); Apply calls of one engine run one after the other; a cached table's client
-// is used by one call at a time.
+// 2. Steps. Lookup sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows, and with a token
+//    remembers the plan in StepStore; Apply takes it from there, sums gradients per unique key
+//    (plan/step.h), and lets each backend tick. StepStore has one list of the newest eight steps: an older
+//    one loses its plan and its pins, and still works.
 //
-// Pushes to a remote store move on between calls too: a thread looks after answers, resends and questions to
-// replicas once no call has come for kQuietSeconds. It takes client_mutex_ only if that is free, and holds it
-// while it waits only where a server has closed its connection: a second at most for each server that it asks
-// who took over. It sleeps without an end when nothing is on its way. It starts with the first such call; an
-// engine whose tables live in this process has none. A child of fork starts as another client, with empty
-// caches, connections of its own, and without the thread until its own first call.
+//    Example: table 0 has dim 2; feature 0 has ids [7, 9, 7], feature 1 has ids [9, -1] and padding_id -1.
+//      Lookup  out[0] = [row 7, row 9, row 7]   float[3][2]
+//              out[1] = [row 9, 0]              float[2][2]
+//              *token = 1
+//      Apply   gradients[0] float[3][2], gradients[1] float[2][2], token 1, learning_rates[0] = 0.1
+//              row 7 <- optimizer(row 7, gradients[0][0] + gradients[0][2])              one tick
+//              row 9 <- optimizer(row 9, gradients[0][1] + gradients[1][0])              one tick
 //
-// Prefetch waits neither for the client nor for the network (engine_prefetch.cc).
+// 3. The client. ClientDriver owns it, for cached and device tables: one call uses it at a time; its thread
+//    moves pushes to servers on between calls, and batches are prefetched past it.
 //
-// Calls about whole tables wait for a remote store under admin_mutex_ alone: steps go on meanwhile.
+// 4. Concurrency. Every method is thread-safe. Lookups of direct tables run side by side; Apply calls of one
+//    engine run one after the other. Calls about whole tables wait for a remote store under the catalog's
+//    lock alone: steps go on meanwhile.
 //
-// Saving keeps no step waiting: the store is asked for some thousand rows at a time. A load is several
-// calls, from BeginLoad to CommitLoad or AbortLoad. In between a store in this process is the loader's alone:
-// every use of a table is refused with FailedPrecondition, rather than made to wait for a thread that may
-// have failed. At a remote store the servers keep everyone out, this process included: they are answered
-// "ask again", and calls wait for as long as the deadline allows. Either way caches are emptied when the load
-// begins, and unsent updates with them, by the policy of ClientConfig::on_reload.
+// 5. Checkpoints. Saving keeps no step waiting: the store is asked for some thousand rows at a time. A load
+// is
+//    several calls, from BeginLoad to CommitLoad or AbortLoad; Loader has its state. In between a store in
+//    this process is the loader's alone: every use of a table is refused with FailedPrecondition, rather than
+//    made to wait for a thread that may have failed. At a remote store the servers keep everyone out, this
+//    process included: they answer "ask again", and calls wait for as long as the deadline allows. Either way
+//    caches are emptied when the load begins, and unsent updates with them, by the policy of
+//    ClientConfig::on_reload.
+//
+// 6. Memory that ends. Lookup, Apply and SumGradients throw std::bad_alloc, with rows as they were before the
+//    call; the kernel (kernels/tf_util.h) and the C functions (base/answer.h) make ResourceExhausted of it.
+//
+// 7. Processes. A child of fork is refused by GetEngine (registry.h).
 #ifndef HET_TF_CORE_ENGINE_ENGINE_H_
 #define HET_TF_CORE_ENGINE_ENGINE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/base/background.h"
-#include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/checkpoint/requests.h"
-#include "het_tf/core/plan/batch_plan.h"
-#include "het_tf/core/row/schema.h"
+#include "het_tf/core/engine/client_driver.h"
+#include "het_tf/core/engine/loader.h"
+#include "het_tf/core/engine/registry.h"
+#include "het_tf/core/engine/step_store.h"
+#include "het_tf/core/engine/table_backend.h"
+#include "het_tf/core/engine/table_catalog.h"
+#include "het_tf/core/engine/table_options.h"
+#include "het_tf/core/engine/table_stats.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/table_store.h"
 #include "het_tf/core/wire/transport.h"
 
 namespace het {
 
-class Client;
+class DeviceBackend;
 class DeviceTables;
-class PrefetchQueue;
-struct CallMemory;
-struct ClientConfig;
 struct GradientSums;
 struct MergedSums;
-struct Step;
 
-struct TableOptions {
-  std::optional<CacheConfig> cache;  // none: direct
-
-  std::string ToJson() const;
+// Where rows are, beyond all caches.
+struct EngineStore {
+  std::unique_ptr<LocalService> service;  // null: the store is remote
+  std::unique_ptr<TableStore> tables;     // makes and counts them
+  std::unique_ptr<Transport> transport;   // carries frames of caches to it
 };
-Result<TableOptions> ParseTableOptions(const std::string& json);
-
-// One table as this process sees it.
-struct Table {
-  Schema schema;
-  TableOptions options;
-  std::atomic<int64_t> applies{
-      0};  // HetApplyGrad calls that changed it: the step of a learning-rate schedule
-};
-using TablePtr = std::shared_ptr<Table>;
-
-// What a call is about: its tables, and its features, which name tables by their number in `tables`.
-struct BatchCall {
-  Span<const TablePtr> tables;
-  Span<const FeatureIds> features;
-};
-
-enum class NonFinite { kRaise, kSkip };
 
 class Engine {
  public:
   // Tables live in this process. `threads` counts the caller.
   explicit Engine(std::string name, size_t threads = 1, TimeFn time = UnixTime);
-  // Tables live at a remote store: `transport` carries frames to it, `store` makes and counts its tables. All
-  // tables have a cache.
+  // Tables live at a remote store. All have a cache.
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
          std::unique_ptr<Transport> transport, const ClientConfig& config);
   ~Engine();
 
   const std::string& name() const { return name_; }
   void SetThreads(size_t threads);
+  // Whether tables live elsewhere than in this process.
+  bool remote() const { return store_.service == nullptr; }
 
-  // An equal second creation changes the limits at most, where the spec has some. AlreadyExists when spec or
-  // options differ; the message shows both.
-  Status CreateTable(const TableSpec& spec, const TableOptions& options);
-  // NotFound lists the tables there are.
-  Result<TablePtr> Find(const std::string& name) const;
-  std::vector<std::string> TableNames() const;
-  Status DropTable(const std::string& name);
-  // Changes whenever a table is created or dropped: what was found before must be looked for again.
-  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  // --- steps
 
-  // out[f] receives features[f].ids.size() rows of the feature's dim. With `token`, the call belongs to a
-  // training step: its rows are kept for the Apply that will come with the token. Without, nothing is
-  // remembered: neither caches nor counters of use change. `out` may be empty: then nothing is copied.
+  // Reads the rows of a batch.
+  // Args:
+  //   call   tables, and for each feature its table, ids and padding_id; at most BatchPlan::kMaxIds ids.
+  //   out    out[f] receives features[f].ids.size() rows of the feature's dim, zeros for padding. Empty:
+  //          nothing is copied.
+  //   token  with it the call belongs to a training step: *token becomes the step's number, and its rows are
+  //          kept for the Apply that will bring it back. Null: nothing is remembered, and neither caches nor
+  //          counters of use change.
+  // FailedPrecondition: a table was dropped, or is being loaded. DeadlineExceeded and others: the store's.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
   // The same of tables on the device, with ids and `out` there. Rows are there when what is put on the stream
   // afterwards runs. `stream`: a cudaStream_t.
   Status LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token);
 
-  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and those that
-  // they have stay until then. It changes no row that a lookup reads. Returns at once; what cannot be done is
-  // the lookup's to tell. Nothing to do where tables live in this process. check_ahead: the rows are checked
-  // here if the lookup comes with at most so many training lookups of its kind before it; 0: it checks them.
-  // Unimplemented: a table is cached on a device.
-  Status Prefetch(const BatchCall& call, uint32_t check_ahead, const NoFork&);
-
-  struct ApplyArgs {
-    uint64_t token = 0;                  // of the Lookup; consumed, even when the call fails
-    Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
-    Span<const float> learning_rates;    // for each table
-    float scale = 1;                     // every gradient is multiplied by it
-    NonFinite non_finite = NonFinite::kRaise;
-    // For each feature whether its gradient counts. Empty: it does unless it is all zero.
-    Span<const uint8_t> active = {};
-  };
-  // One tick for every key that occurs in a feature whose gradient is not all zero. FailedPrecondition: the
-  // token was used before, or is not one. InvalidArgument: a summed gradient is not finite (kRaise); with
-  // kSkip *skipped becomes true. After an error no row has changed.
+  // One tick for every key that occurs in a feature whose gradient counts.
+  // Args:
+  //   call     as of the lookup.
+  //   args     token (consumed, even when the call fails), gradients, learning rates, scale (batch_call.h).
+  //   skipped  becomes true when a summed gradient is not finite and args.non_finite is kSkip.
+  // FailedPrecondition: the token was used before, or is not one. InvalidArgument: a summed gradient is not
+  // finite (kRaise). After an error no row has changed, but for errors of pushing: the message says so.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
 
   // The same of tables on the device, with ids and gradients there. When it returns, nothing of the stream
@@ -151,6 +129,15 @@ class Engine {
   // The second reads the rows and ticks each key once. Errors as of Lookup and Apply.
   Status ApplySums(Span<const TablePtr> tables, const MergedSums& sums, Span<const float> learning_rates);
 
+  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and those that
+  // they have stay until then. It changes no row that a lookup reads. Returns at once; what cannot be done is
+  // the lookup's to tell. Nothing to do where tables live in this process. check_ahead: the rows are checked
+  // here if the lookup comes with at most so many training lookups of its kind before it; 0: it checks them.
+  // Unimplemented: a table is cached on a device.
+  Status Prefetch(const BatchCall& call, uint32_t check_ahead);
+
+  // --- caches
+
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
   // Flushes and empties caches, but for what was trained meanwhile: reads give the store's rows. A copy that
@@ -162,11 +149,20 @@ class Engine {
   // new bound; an error of that leaves the bounds as they were. Nothing to do for a direct table.
   Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
   // For tests.
-  DeviceTables* device() { return device_.get(); }
-  // Whether tables live elsewhere than in this process.
-  bool remote() const { return service_ == nullptr; }
+  DeviceTables* device();
 
-  // --- a table as an object
+  // --- tables
+
+  // An equal second creation changes the limits at most, where the spec has some. AlreadyExists when spec or
+  // options differ; the message shows both.
+  Status CreateTable(const TableSpec& spec, const TableOptions& options);
+  // NotFound lists the tables there are.
+  Result<TablePtr> Find(const std::string& name) const { return catalog_.Find(name); }
+  std::vector<std::string> TableNames() const { return catalog_.Names(); }
+  Status DropTable(const std::string& name);
+  // Changes whenever a table is created or dropped: what was found before must be looked for again.
+  uint64_t generation() const { return catalog_.generation(); }
+
   Result<size_t> Size(const std::string& table);   // rows that were ever written
   Result<size_t> Bytes(const std::string& table);  // of rows and index
   // values: keys.size() * dim floats.
@@ -178,12 +174,11 @@ class Engine {
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);
   Result<TableRows> Scan(const std::string& table);
-  // One JSON object of counters: applies, rows, bytes, and for a cached table its traffic (counters.h).
-  Result<std::string> Stats(const std::string& table);
+  Result<TableStats> Stats(const std::string& table);
 
   // --- checkpoints (checkpoint/)
-  // One JSON object: the store's shape, and what it knows of each table (capi/management.h).
-  Result<std::string> StoreInfo();
+
+  Result<het::StoreInfo> StoreInfo();
   // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
   // fn(rows) for all rows of a table, some at a time. What caches have not sent is not among them.
@@ -198,96 +193,41 @@ class Engine {
   Status AbortLoad();
 
  private:
-  std::unique_ptr<Step> NewStep();
-  void Recycle(std::unique_ptr<Step> step);
-  uint64_t ReserveToken();
-  void Remember(uint64_t token, std::unique_ptr<Step> step);
-  Status Consume(uint64_t token, std::unique_ptr<Step>* step);
-  // Its rows may leave the cache that they are in.
-  void Release(uint64_t token);
+  class Releaser;
 
-  // engine_prefetch.cc
-  void StartPrefetches();
-  void LeaveToBackground();
-  void ServePrefetches();
+  Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config);
 
-  // engine_device.cc
-  static Result<bool> AllOnDevice(const BatchCall& call);
-  Status LookupThere(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
-                     uint64_t* token);
-  Status ApplyThere(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped);
-  Result<std::string> DeviceStats(const Table& table);
+  TableBackend& BackendOf(const TableOptions& options);
+  template <typename Fn>
+  Status ForBackends(const BatchCall& call, Fn fn);
+  // Rows that the step has looked up may leave the caches that they are in.
+  void Release(uint64_t number);
 
-  Status LookupDirect(const BatchCall& call, Step* step);
-  Status LookupCached(const BatchCall& call, Step* step, uint64_t token);
-  Status ApplyStep(const BatchCall& call, const ApplyArgs& args, Step* step, bool* skipped);
-  Status ApplyCached(const BatchCall& call, const ApplyArgs& args, Step* step);
-  void UndoRows(const BatchCall& call, Step* step);
-  void Invalidate(const Table& table, Span<const Key> keys);
+  Status Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out, uint64_t* token);
+  Status Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped);
+  Status Prepare(StepCall* step);
+  // *plan, built where there is none.
+  Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
+
+  // With everything of it at the store.
+  Result<TablePtr> FindFlushed(const std::string& name);
   // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere nothing is
   // locked and steps go on: nothing of them is a row number of the store.
   std::unique_lock<std::mutex> LockRowNumbers();
-  Status RefuseWhileLoading() const;
-  void SetLoading(bool loading);
-  Status CheckLoading() const;
 
   const std::string name_;
-  const std::unique_ptr<LocalService> service_;  // null: the store is remote
-  const std::unique_ptr<TableStore> store_;
-  const std::unique_ptr<Transport> transport_;
-
-  // A call that uses the client: holds its mutex, and leaves what is on its way to the thread.
-  class ClientCall;
-  Background::Pause LookAfterPushes();
-
-  // Locks are taken in the order in which they stand here.
-  std::shared_mutex load_mutex_;  // shared: rows are saved or loaded; exclusive: a load begins or ends
-  std::string loader_;            // guarded by it; empty: none has begun here
+  const EngineStore store_;
+  ClientDriver driver_;
+  std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
+  DeviceBackend* device_;                                // one of them
+  StepStore steps_;
+  // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the driver's.
+  TableCatalog catalog_;
+  Loader loader_;
   std::mutex apply_mutex_;        // one Apply at a time
-  std::mutex admin_mutex_;        // one creation, drop or clearing of a table at a time
   std::shared_mutex pool_mutex_;  // shared: a lookup uses the pool; exclusive: the pool is replaced
   std::unique_ptr<ThreadPool> pool_;
-  // The store in this process is the loader's alone. Set with the three mutexes above held.
-  std::atomic<bool> loading_{false};
-
-  const std::unique_ptr<PrefetchQueue> prefetches_;
-  std::mutex client_mutex_;  // the cache of the cached tables, transport_, and what follows
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<DeviceTables> device_;
-  uint64_t calls_ = 0;  // so far
-  bool asleep_ = true;  // the thread sleeps until something happens that it knows of
-  // Of the thread: how many calls there were when it looked, and how long it leaves a running call alone.
-  uint64_t calls_seen_ = 0;
-  double patience_ = 0;
-
-  mutable std::mutex tables_mutex_;
-  std::map<std::string, TablePtr> tables_;
-  std::atomic<uint64_t> generation_{1};
-
-  std::mutex tokens_mutex_;  // guards what follows
-  uint64_t next_token_ = 1;
-  // Null: the plan was given up, or it is the device's.
-  std::map<uint64_t, std::unique_ptr<Step>> pending_;
-  size_t plans_pending_ = 0;
-  uint64_t oldest_plan_ = 1;  // no token below has a plan
-  std::vector<std::unique_ptr<Step>> spare_;
-
-  Background background_;  // the last member: its thread ends before anything that it uses
 };
-
-// The process-wide registry of namespaces. The engine of a new name is made by the factory, which may fail,
-// and may take long: other names stay usable meanwhile. By default tables live in this process.
-using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
-// Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes, when one
-// has some: they would stay where they are.
-Status SetEngineFactory(EngineFactory factory);
-Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);
-// Null: there is none of that name yet.
-std::shared_ptr<Engine> FindEngine(const std::string& name);
-// Forgets a namespace and all its tables.
-void ResetEngine(const std::string& name);
-// Threads of engines, those that exist and those to come.
-void SetEngineThreads(size_t threads);
 
 }  // namespace het
 

@@ -1,9 +1,13 @@
-// The registry of engines (engine.h).
+#include "het_tf/core/engine/registry.h"
+
 #include <condition_variable>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <new>
 #include <set>
 
+#include "het_tf/core/base/after_fork.h"
 #include "het_tf/core/engine/engine.h"
 
 namespace het {
@@ -15,7 +19,7 @@ struct Registry {
   EngineFactory factory;
   uint64_t factories = 0;  // how many there were
   std::map<std::string, std::shared_ptr<Engine>> engines;
-  std::set<std::string> being_made;  // whoever asks for one of these waits for `made`
+  std::set<std::string> being_made;  // who asks for one of these waits for `made`
   std::condition_variable made;
 };
 
@@ -28,6 +32,7 @@ Registry& GetRegistry() {
 }  // namespace
 
 Status SetEngineFactory(EngineFactory factory) {
+  HET_RETURN_IF_ERROR(CheckNotInChild());
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   for (const auto& [name, engine] : registry.engines) {
@@ -43,6 +48,7 @@ Status SetEngineFactory(EngineFactory factory) {
 }
 
 std::shared_ptr<Engine> FindEngine(const std::string& name) {
+  if (InRefusedChild()) return nullptr;
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   const auto it = registry.engines.find(name);
@@ -50,11 +56,13 @@ std::shared_ptr<Engine> FindEngine(const std::string& name) {
 }
 
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
+  HET_RETURN_IF_ERROR(CheckNotInChild());
   Registry& registry = GetRegistry();
   std::unique_lock<std::mutex> lock(registry.mutex);
   for (;;) {
     const auto it = registry.engines.find(name);
     if (it != registry.engines.end()) return it->second;
+    RefuseInChildren();
     if (registry.being_made.insert(name).second) break;
     registry.made.wait(lock);
   }
@@ -62,7 +70,7 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
     const EngineFactory factory = registry.factory;
     const uint64_t number = registry.factories;
     const size_t threads = registry.threads;
-    lock.unlock();  // connecting takes its time, and is nobody else's business
+    lock.unlock();  // connecting takes its time, and others go on
     Result<std::shared_ptr<Engine>> made = Status(Code::kResourceExhausted, "out of memory");
     try {
       made = factory == nullptr ? std::make_shared<Engine>(name, threads) : factory(name, threads);
@@ -81,6 +89,7 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
 }
 
 void ResetEngine(const std::string& name) {
+  if (InRefusedChild()) return;
   Registry& registry = GetRegistry();
   std::shared_ptr<Engine> gone;
   std::lock_guard<std::mutex> lock(registry.mutex);
@@ -91,6 +100,7 @@ void ResetEngine(const std::string& name) {
 }
 
 void SetEngineThreads(size_t threads) {
+  if (InRefusedChild()) return;
   Registry& registry = GetRegistry();
   std::vector<std::shared_ptr<Engine>> engines;
   {

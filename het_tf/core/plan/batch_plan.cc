@@ -37,11 +37,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
 
   Vector<Chunk> chunks;
   size_t ids = 0;
-  feature_first_.clear();
-  feature_table_.clear();
   for (uint32_t f = 0; f < features.size(); ++f) {
-    feature_first_.push_back(ids);
-    feature_table_.push_back(features[f].table);
     const size_t n = features[f].ids.size();
     for (size_t begin = 0; begin < n; begin += kChunkIds) {
       const size_t end = std::min(n, begin + kChunkIds);
@@ -56,7 +52,6 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
   hashes_.Resize(ids);
   rows_.Resize(ids);
   partition_of_.Resize(ids);
-  entry_of_.Resize(ids);
   // A chunk's counters share no cache line with another's: it would wander from core to core.
   const size_t stride = (partitions + 7) / 8 * 8 + 8;
   offsets_.Resize(chunks.size() * stride);
@@ -113,13 +108,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
     }
   }
   total_ = at;
-  table_first_.clear();
-  table_entries_.assign(tables, 0);
-  for (Group& group : groups_) {
-    group.uniques = 0;
-    table_first_.push_back(table_entries_[group.table]);
-    table_entries_[group.table] += group.entries;
-  }
+  for (Group& group : groups_) group.uniques = 0;
 
   // Scatter.
   For(threads, chunks.size(), [&](size_t c) {
@@ -129,30 +118,21 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
     const bool has_padding = feature.padding_id.has_value();
     size_t* const next = &offsets_[c * stride];
     const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
-    uint32_t* entry_of = entry_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
-      if (has_padding && key == padding) {
-        entry_of[i - chunk.begin] = kPadding;
-        continue;
-      }
+      if (has_padding && key == padding) continue;
       const size_t to = next[partition_of[i - chunk.begin]]++;
-      entry_of[i - chunk.begin] = static_cast<uint32_t>(to);
       entries_[to] = Entry{chunk.feature, static_cast<uint32_t>(i)};
       entry_keys_[to] = key;
     }
   });
 }
 
-void BatchPlan::Unique(uint32_t partition) {
-  for (uint32_t t = 0; t < tables_; ++t) Unique(&groups_[static_cast<size_t>(partition) * tables_ + t]);
-}
-
 void BatchPlan::UniqueAll(ThreadPool* pool) {
   std::atomic<bool> out_of_memory{false};
-  For(total_ >= kParallelIds ? pool : nullptr, groups_.size() / tables_, [&](size_t p) {
+  For(total_ >= kParallelIds ? pool : nullptr, groups_.size(), [&](size_t g) {
     try {
-      Unique(static_cast<uint32_t>(p));
+      Unique(&groups_[g]);
     } catch (const std::bad_alloc&) {
       out_of_memory.store(true);
     }
@@ -164,17 +144,6 @@ void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const Pa
                       ThreadPool* pool) {
   Scatter(features, tables, store, pool);
   UniqueAll(pool);
-}
-
-void BatchPlan::Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const {
-  const uint32_t* entry_of = entry_of_.data() + feature_first_[feature] + begin;
-  const uint16_t* partition_of = partition_of_.data() + feature_first_[feature] + begin;
-  const size_t* first = table_first_.data() + feature_table_[feature];
-  for (size_t i = 0; i < n; ++i) {
-    numbers[i] = entry_of[i] == kPadding ? kPadding
-                                         : static_cast<uint32_t>(first[size_t{partition_of[i]} * tables_]) +
-                                               inverse_[entry_of[i]];
-  }
 }
 
 void BatchPlan::Unique(Group* group) {

@@ -47,17 +47,19 @@ class BatchPlan {
     uint64_t generation = 0;  // of the store when its rows were found; 0: they were not
   };
 
-  // Scatter sorts ids into groups; Unique then finds the unique keys of one partition's groups. Partitions
-  // may be done side by side, and whoever does one goes on with it while it is in the caches. Both throw
+  // Scatter sorts ids into groups; Unique then finds the unique keys of one group. Groups may be done side by
+  // side, each best by the thread that goes on with it while it is in the CPU's caches. Both throw
   // std::bad_alloc.
   void Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
-  void Unique(uint32_t partition);
+  void Unique(const Group& group) { Unique(&groups_[NumberOf(group)]); }
   void UniqueAll(ThreadPool* pool);
   // Both.
   void Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
 
   // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
   Span<const Group> groups() const { return groups_; }
+  // Which of them this one is.
+  size_t NumberOf(const Group& g) const { return static_cast<size_t>(&g - groups_.data()); }
   size_t entries() const { return total_; }
   uint32_t tables() const { return tables_; }
 
@@ -68,18 +70,7 @@ class BatchPlan {
   const uint64_t* hashes(const Group& g) const { return hashes_.data() + g.first; }
   // Where each unique key's row is: filled in by whoever owns the rows.
   uint32_t* rows(const Group& g) { return rows_.data() + g.first; }
-  void set_generation(const Group& g, uint64_t generation) {
-    groups_[static_cast<size_t>(&g - groups_.data())].generation = generation;
-  }
-
-  // The unique keys of one table have numbers too: those of a group are table_first(group) + 0, 1, 2, ... A
-  // group's numbers begin where they would if the entries of the groups before it were all unique, so they
-  // are known before any group's keys are: numbers are below table_entries(table), with gaps.
-  size_t table_entries(uint32_t table) const { return table_entries_[table]; }
-  size_t table_first(const Group& g) const { return table_first_[static_cast<size_t>(&g - groups_.data())]; }
-  // numbers[i] = the number of the key of feature's id begin + i, for n ids; padding has none.
-  static constexpr uint32_t kPadding = 0xffffffffu;
-  void Numbers(uint32_t feature, size_t begin, size_t n, uint32_t* numbers) const;
+  void set_generation(const Group& g, uint64_t generation) { groups_[NumberOf(g)].generation = generation; }
 
  private:
   struct Chunk;
@@ -96,11 +87,6 @@ class BatchPlan {
   Buffer<uint64_t> hashes_;
   Buffer<uint32_t> rows_;
   Buffer<uint16_t> partition_of_;  // of each id of the step, features in order
-  Buffer<uint32_t> entry_of_;      // or kPadding
-  Vector<size_t> feature_first_;   // where a feature's ids begin in these two
-  Vector<uint32_t> feature_table_;
-  Vector<size_t> table_first_;    // of each group
-  Vector<size_t> table_entries_;  // of each table
   Buffer<size_t> offsets_;
 };
 

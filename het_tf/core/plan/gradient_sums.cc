@@ -3,6 +3,8 @@
 #include <limits>
 #include <string>
 
+#include "het_tf/core/plan/step.h"
+
 namespace het {
 namespace {
 
@@ -50,7 +52,47 @@ void PackKeys(const Vector<Key>& keys, Span<const uint32_t> numbers, Vector<Key>
   writer->KeyRun(*scratch);
 }
 
+// The sums of one group, and the keys of its inactive features.
+void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, GradientSums::OfTable* table) {
+  const BatchPlan& plan = step->plan;
+  const size_t dim = call.tables[group.table]->schema->dim();
+  const Key* keys = plan.keys(group);
+  const uint64_t* hashes = plan.hashes(group);
+  const uint8_t* touched = step->touched(group);
+  const float* sums = step->values(group);
+  for (size_t u = 0; u < group.uniques; ++u) {
+    if (!touched[u]) continue;
+    table->keys.push_back(keys[u]);
+    table->hashes.push_back(hashes[u]);
+    table->sums.insert(table->sums.end(), sums + u * dim, sums + (u + 1) * dim);
+  }
+  // Entries stand in the order of features, so a key's last feature tells whether this one is new.
+  Vector<uint32_t> last;
+  const BatchPlan::Entry* entries = plan.entry(group);
+  const uint32_t* inverse = plan.inverse(group);
+  for (size_t e = 0; e < group.entries; ++e) {
+    const uint32_t feature = entries[e].feature, u = inverse[e];
+    if (step->active[feature] || touched[u]) continue;
+    if (last.empty()) last.assign(group.uniques, 0xffffffffu);
+    if (last[u] == feature) continue;
+    last[u] = feature;
+    table->idle_keys.push_back(keys[u]);
+    table->idle_hashes.push_back(hashes[u]);
+    table->idle_features.push_back(feature);
+  }
+}
+
 }  // namespace
+
+void CollectSums(const BatchCall& call, Step* step, GradientSums* sums) {
+  sums->active.assign(step->active.begin(), step->active.end());
+  sums->tables.assign(call.tables.size(), GradientSums::OfTable());
+  for (size_t t = 0; t < call.tables.size(); ++t) sums->tables[t].dim = call.tables[t]->schema->dim();
+  if (sums->skip) return;
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    if (group.entries != 0) Collect(call, step, group, &sums->tables[group.table]);
+  }
+}
 
 Status PackSums(const Status& error, const GradientSums& sums, uint64_t signature, uint32_t workers,
                 Bytes* bytes, Vector<int32_t>* splits) {

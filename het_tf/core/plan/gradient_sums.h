@@ -25,6 +25,9 @@
 
 namespace het {
 
+struct BatchCall;
+struct Step;
+
 struct GradientSums {
   struct OfTable {
     uint32_t dim = 0;
@@ -41,6 +44,9 @@ struct GradientSums {
   Vector<uint8_t> active;  // for each feature: its gradient is not all zero
   bool skip = false;       // the gradient overflowed under its loss scale: this step is left out
 };
+
+// *sums = what the step's SumGradients has left in it: sums->skip says whether it was left out.
+void CollectSums(const BatchCall& call, Step* step, GradientSums* sums);
 
 // The worker that owns a key. Neighbouring partitions belong to one worker, so that each pushes to few.
 inline uint32_t OwnerOf(uint64_t hash, uint32_t workers) { return PartitionOf(hash, workers); }

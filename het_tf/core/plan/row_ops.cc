@@ -1,6 +1,5 @@
 #include "het_tf/core/plan/row_ops.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace het {
@@ -27,34 +26,37 @@ void WithDim(size_t dim, Fn fn) {
   }
 }
 
+// for_write: 0 or 1.
+template <int for_write>
 void PrefetchRow(const float* row, size_t dim) {
   const char* bytes = reinterpret_cast<const char*>(row);
-  for (size_t at = 0; at < dim * sizeof(float); at += 64) __builtin_prefetch(bytes + at);
+  for (size_t at = 0; at < dim * sizeof(float); at += 64) __builtin_prefetch(bytes + at, for_write);
 }
 
 }  // namespace
 
-void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out) {
+void CopyToFeatures(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* rows,
+                    size_t dim, Span<float* const> out) {
+  const BatchPlan::Entry* const entry = plan.entry(group);
+  const uint32_t* const inverse = plan.inverse(group);
   WithDim(dim, [&](auto fixed) {
     const size_t d = fixed.value != 0 ? fixed.value : dim;
-    for (size_t i = 0; i < n; ++i) {
-      if (i + kAhead < n && numbers[i + kAhead] != BatchPlan::kPadding) {
-        PrefetchRow(values + numbers[i + kAhead] * d, d);
+    for (size_t e = 0; e < group.entries; ++e) {
+      if (e + kAhead < group.entries) {
+        const BatchPlan::Entry& next = entry[e + kAhead];
+        PrefetchRow<0>(rows[inverse[e + kAhead]], d);
+        PrefetchRow<1>(out[next.feature] + next.index * d, d);
       }
-      if (numbers[i] == BatchPlan::kPadding) {
-        std::memset(out + i * d, 0, d * sizeof(float));
-      } else {
-        std::memcpy(out + i * d, values + numbers[i] * d, d * sizeof(float));
-      }
+      std::memcpy(out[entry[e].feature] + entry[e].index * d, rows[inverse[e]], d * sizeof(float));
     }
   });
 }
 
-void CopyRows(const float* const* values, size_t n, size_t dim, float* out) {
-  WithDim(dim, [&](auto fixed) {
-    const size_t d = fixed.value != 0 ? fixed.value : dim;
-    for (size_t i = 0; i < n; ++i) std::memcpy(out + i * d, values[i], d * sizeof(float));
-  });
+void ZeroPadding(const FeatureIds& feature, size_t dim, float* out) {
+  if (!feature.padding_id) return;
+  for (size_t i = 0; i < feature.ids.size(); ++i) {
+    if (feature.ids[i] == *feature.padding_id) std::memset(out + i * dim, 0, dim * sizeof(float));
+  }
 }
 
 void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
@@ -68,7 +70,7 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
     for (size_t e = 0; e < group.entries; ++e) {
       if (e + kAhead < group.entries) {
         const BatchPlan::Entry& next = entry[e + kAhead];
-        PrefetchRow(gradients[next.feature] + next.index * d, d);
+        PrefetchRow<0>(gradients[next.feature] + next.index * d, d);
       }
       if (!active[entry[e].feature]) continue;
       const float* __restrict from = gradients[entry[e].feature] + entry[e].index * d;
@@ -97,10 +99,6 @@ bool ScaleAndCheckFinite(float* values, size_t n, float scale) {
   float sum = 0;
   for (float lane : bad) sum += lane;
   return sum == 0;
-}
-
-bool AnyNonZero(const float* values, size_t n) {
-  return std::any_of(values, values + n, [](float value) { return value != 0; });
 }
 
 }  // namespace het

@@ -9,11 +9,13 @@
 
 namespace het {
 
-// out[i] = values[numbers[i]], a value being dim floats, and zeros where the number is padding.
-void Gather(const uint32_t* numbers, size_t n, const float* values, size_t dim, float* out);
+// out[feature][index] = *rows[unique] for every entry of the group, a row being dim floats. What is read
+// twice is read from the first levels of the CPU's cache; nothing is copied on the way.
+void CopyToFeatures(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* rows,
+                    size_t dim, Span<float* const> out);
 
-// out[i] = *values[i]
-void CopyRows(const float* const* values, size_t n, size_t dim, float* out);
+// Zeros where the feature's id is padding; out: its rows.
+void ZeroPadding(const FeatureIds& feature, size_t dim, float* out);
 
 // sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order; entries of
 // features with active[feature] == 0 are left out, and touched[unique] tells whether any was left in.
@@ -22,9 +24,6 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
 
 // values[i] *= scale. False when a result is not finite.
 bool ScaleAndCheckFinite(float* values, size_t n, float scale);
-
-// Whether any of n values is not zero (NaN is not zero).
-bool AnyNonZero(const float* values, size_t n);
 
 }  // namespace het
 

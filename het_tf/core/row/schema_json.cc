@@ -10,19 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json ToJsonObject(const TableSpec& spec) {
-  return {
-      {"name", spec.name},
-      {"dim", spec.dim},
-      {"optimizer", {{"name", spec.optimizer.name}, {"params", spec.optimizer.params}}},
-      {"initializer",
-       {{"name", spec.initializer.name}, {"a", spec.initializer.a}, {"b", spec.initializer.b}}},
-      {"seed", spec.seed},
-      {"l2", spec.l2},
-      {"max_norm", spec.max_norm},
-  };
-}
-
 Result<TableLimits> ParseLimits(const Json& json) {
   TableLimits limits;
   for (const auto& [field, value] : json.items()) {
@@ -54,22 +41,46 @@ Result<TableLimits> ParseLimits(const Json& json) {
 
 }  // namespace
 
-std::string TableSchema::ToJson() const { return ToJsonObject(spec_).dump(); }
+Json SpecAsJson(const TableSpec& spec) {
+  return {
+      {"name", spec.name},
+      {"dim", spec.dim},
+      {"optimizer", {{"name", spec.optimizer.name}, {"params", spec.optimizer.params}}},
+      {"initializer",
+       {{"name", spec.initializer.name}, {"a", spec.initializer.a}, {"b", spec.initializer.b}}},
+      {"seed", spec.seed},
+      {"l2", spec.l2},
+      {"max_norm", spec.max_norm},
+  };
+}
+
+Json LimitsAsJson(const TableLimits& limits) {
+  return {{"ttl", limits.ttl},
+          {"max_rows", limits.max_rows},
+          {"min_count", limits.min_count},
+          {"min_count_ttl", limits.min_count_ttl},
+          {"since", limits.since}};
+}
+
+std::string TableSchema::ToJson() const { return SpecAsJson(spec_).dump(); }
 
 std::string TableSchema::ToJson(const TableLimits& limits) const {
-  Json json = ToJsonObject(spec_);
-  json["limits"] = {{"ttl", limits.ttl},
-                    {"max_rows", limits.max_rows},
-                    {"min_count", limits.min_count},
-                    {"min_count_ttl", limits.min_count_ttl},
-                    {"since", limits.since}};
+  Json json = SpecAsJson(spec_);
+  json["limits"] = LimitsAsJson(limits);
   return json.dump();
 }
 
 Result<TableSpec> ParseTableSpec(const std::string& text) {
+  try {
+    return SpecOfJson(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
+  }
+}
+
+Result<TableSpec> SpecOfJson(const Json& json) {
   TableSpec spec;
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
     for (const auto& [field, value] : json.items()) {
       if (field == "name") {
         spec.name = value.get<std::string>();
@@ -97,14 +108,12 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
       } else if (field == "max_norm") {
         spec.max_norm = value.get<double>();
       } else if (field == "limits") {
-        auto limits = ParseLimits(value);
-        if (!limits.ok()) return limits.status();
-        spec.limits = limits.value();
+        HET_ASSIGN_OR_RETURN(spec.limits, ParseLimits(value));
       } else {
         return InvalidArgument("table spec has the unknown field '" + field + "'");
       }
     }
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
   }
   return spec;

@@ -1,5 +1,6 @@
 // HetLookup and HetApplyGrad on a GPU: what TensorFlow holds in the memory of the device, handed to
-// capi/device.h. Nothing of the engine is here; it is in libhet_tf.so, which TensorFlow has loaded before.
+// kernels/device_node.h. Nothing of the engine is here; it is in libhet_tf.so, which TensorFlow has loaded
+// before.
 //
 // This is the one library of ours that is written against TensorFlow's C++ API, because its C API does not
 // give the stream of a CUDA device. That API differs from release to release, so the file is as small as it
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/capi/device.h"
+#include "het_tf/kernels/device_node.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/stream_executor/stream.h"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from het_tf.python.horovod import collective
-from het_tf.python.session import runtime
+from het_tf.python.session import collective, settings
 
 T = TypeVar("T")
 
@@ -37,7 +36,7 @@ class Ranks:
     """
 
     def __init__(self, alone: bool = False) -> None:
-        hvd = None if alone else runtime.horovod()
+        hvd = None if alone else settings.horovod()
         self.rank = 0 if hvd is None else int(hvd.rank())
         self.size = 1 if hvd is None else int(hvd.size())
 

@@ -88,7 +88,7 @@ class Manifest:
     def bytes(self) -> int:
         """Bytes of all its files but the manifest."""
         dense = self.document["dense"]
-        return sum(one["bytes"] for one in self.files) + (0 if dense is None else dense["bytes"])
+        return int(sum(one["bytes"] for one in self.files) + (0 if dense is None else dense["bytes"]))
 
     @property
     def rows(self) -> int:

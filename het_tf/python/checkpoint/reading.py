@@ -118,58 +118,23 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
     """
     if not reading.tables:
         return
-    namespace = reading.namespace
-    newest = reading.chain[-1].tables
-    applies = {name: newest[name]["applies"] for name in reading.tables}
-
-    def begin() -> None:
-        request = {"loader": reading.loader, "seconds": _SECONDS}
-        native.call("HetLoadBegin", namespace, json.dumps(request))
-
-    def clear() -> None:
-        for name in reading.tables:
-            native.call("HetLoadClear", namespace, name)
-
-    def read(part: Part) -> Part:
-        request = {"tables": {name: {"to": name, "slots": reading.slots} for name in part.tables}}
-        native.call("HetLoadRows", namespace, str(part.path), json.dumps(request))
-        return part
-
-    def read_all(parts: list[Part]) -> None:
-        in_parallel(read, parts, lambda part: progress.add(part.rows, part.entry["bytes"]))
-
-    def commit() -> None:
-        floors = {name: newest[name]["clock_floor"] for name in reading.tables}
-        native.call("HetLoadCommit", namespace, json.dumps({"clock_floors": floors, "applies": applies}))
-
-    epochs: dict[str, list[str]] = {}
-
-    def count() -> None:
-        for name, number in applies.items() if ranks.rank > 0 else ():  # rank 0 has, when it ended the load
-            native.call("HetSetApplies", namespace, name, number)
-        epochs.update({name: live["epochs"] for name, live in store_info(namespace)["tables"].items()})
-
-    def give_up() -> None:
-        if ranks.rank == 0:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
-                native.call("HetLoadAbort", namespace)
-
+    running = _Load(reading, progress)
     try:
-        ranks.first("begin to load", begin)
+        ranks.first("begin to load", running.begin)
     except KeyboardInterrupt:  # Python tells it when the call is over, which may have begun the load
         with contextlib.suppress(Exception):
-            begin()  # refused if another one loads: that load is not ours to give up
-            give_up()
+            running.begin()  # refused if another one loads: that load is not ours to give up
+            running.give_up(ranks)
         raise
     try:
-        with _renewed(begin) if ranks.rank == 0 else contextlib.nullcontext():
-            ranks.first("empty the tables", clear)
+        with _renewed(running.begin) if ranks.rank == 0 else contextlib.nullcontext():
+            ranks.first("empty the tables", running.clear)
             for stage in reading.stages:
                 parts = ranks.share(stage)
-                ranks.together("load rows", lambda parts=parts: read_all(parts))  # type: ignore[misc]
-        ranks.first("end the load", commit)
+                ranks.together("load rows", lambda parts=parts: running.read(parts))  # type: ignore[misc]
+        ranks.first("end the load", running.commit)
     except BaseException as error:  # Ctrl-C too: else nobody could load or train in this process any more
-        give_up()
+        running.give_up(ranks)
         passed_on = (ConnectionError, TimeoutError, MemoryError, KeyboardInterrupt)
         if not isinstance(error, (Exception, KeyboardInterrupt)):
             raise
@@ -179,10 +144,63 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
             f"{', '.join(map(repr, reading.tables))} may hold a part of it: restore again before they are "
             f"used ({error or type(error).__name__})"
         ) from error
-    ranks.together("count updates", count)
+    ranks.together("count updates", lambda: running.count(ranks))
     for name in reading.tables:
         if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
-            sources[namespace, name] = (reading.chain[-1].id, epochs[name])
+            sources[reading.namespace, name] = (reading.chain[-1].id, running.epochs[name])
+
+
+class _Load:
+    """The calls of one load, each a phase of it.
+
+    Attributes:
+      epochs: After `count`: those of each table of the namespace.
+    """
+
+    def __init__(self, reading: Reading, progress: Progress) -> None:
+        self._reading = reading
+        self._progress = progress
+        self.epochs: dict[str, list[str]] = {}
+        newest = reading.chain[-1].tables
+        self._floors = {name: newest[name]["clock_floor"] for name in reading.tables}
+        self._applies = {name: newest[name]["applies"] for name in reading.tables}
+
+    def begin(self) -> None:
+        """Keeps others off the tables, for a while."""
+        request = {"loader": self._reading.loader, "seconds": _SECONDS}
+        native.call("HetLoadBegin", self._reading.namespace, json.dumps(request))
+
+    def clear(self) -> None:
+        """Empties them."""
+        for name in self._reading.tables:
+            native.call("HetLoadClear", self._reading.namespace, name)
+
+    def read(self, parts: list[Part]) -> None:
+        """Loads files, in any order."""
+        in_parallel(self._read_one, parts, lambda part: self._progress.add(part.rows, part.entry["bytes"]))
+
+    def _read_one(self, part: Part) -> Part:
+        request = {"tables": {name: {"to": name, "slots": self._reading.slots} for name in part.tables}}
+        native.call("HetLoadRows", self._reading.namespace, str(part.path), json.dumps(request))
+        return part
+
+    def commit(self) -> None:
+        """Lets others at the tables again."""
+        request = {"clock_floors": self._floors, "applies": self._applies}
+        native.call("HetLoadCommit", self._reading.namespace, json.dumps(request))
+
+    def give_up(self, ranks: Ranks) -> None:
+        """Ends the load without its rows."""
+        if ranks.rank == 0:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                native.call("HetLoadAbort", self._reading.namespace)
+
+    def count(self, ranks: Ranks) -> None:
+        """After the load: the steps of schedules, and the epochs of the tables."""
+        for name, number in self._applies.items() if ranks.rank > 0 else ():  # rank 0 has, by `commit`
+            native.call("HetSetApplies", self._reading.namespace, name, number)
+        live = store_info(self._reading.namespace)["tables"]
+        self.epochs = {name: of_table["epochs"] for name, of_table in live.items()}
 
 
 @contextlib.contextmanager

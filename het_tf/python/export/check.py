@@ -19,6 +19,10 @@ from het_tf.python.export.front import RECORD
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 
+TOLERANCE = 1e-6
+"""How far predictions from rows of float32 may be from the live model's: the kernels of a graph add up and
+round in orders of their own."""
+
 TIMEOUT = 600.0
 """Seconds that a process may take to load an export and answer."""
 
@@ -50,7 +54,8 @@ class Check:
     Attributes:
       path: Of the SavedModel.
       format, rows: What it is; "?" where nothing says it.
-      difference: The largest absolute difference of any output, or inf if shapes or NaNs differ.
+      difference: The largest difference of any output, as a part of the largest number of that output; inf if
+        shapes or NaNs differ.
       tolerance: What is allowed; None: anything that is finite.
     """
 
@@ -88,8 +93,8 @@ def serve_check(
       path: An export; several; or a directory with exports in it (of several formats, say).
       sample: A batch of inputs, as the model takes it.
       model: The live model. None: the first export is what the others are compared with.
-      tolerance: The largest absolute difference that is right. None: 0 where rows are float32; of smaller
-        rows any finite difference is, and is printed.
+      tolerance: The largest difference that is right, as a part of the largest number of its output. None:
+        1e-6 where rows are float32; of smaller rows any finite difference is, and is printed.
       signature: Which to ask; it must be one of the model's inputs, as the default one is.
       verbose: Whether to print the table.
 
@@ -120,7 +125,7 @@ def serve_check(
         got = _ask(one, record, feed, signature)
         wanted = got if wanted is None else wanted
         rows = record.get("rows", "?")
-        allowed = 0.0 if tolerance is None and rows in ("float32", "?") else tolerance
+        allowed = TOLERANCE if tolerance is None and rows in ("float32", "?") else tolerance
         checks.append(Check(one, record.get("format", "?"), rows, _difference(got, wanted), allowed))
     table = text(checks, "the live model" if model is not None else str(exports[0]))
     if verbose:
@@ -128,15 +133,14 @@ def serve_check(
     if not all(check.ok for check in checks):
         raise RuntimeError(
             f"an export does not answer as it should:\n{table}\n"
-            "If the model has trained since, export again. A difference of some 1e-7 is of the last bits, by "
-            "which kernels differ: tolerance=1e-6 allows it"
+            "If the model has trained since, export again; if its layers round much, give tolerance="
         )
     return checks
 
 
 def text(checks: Sequence[Check], reference: str) -> str:
     """As a table."""
-    lines = [f"{'format':<10}{'rows':<10}{'max |difference|':>17}  allowed    against {reference}"]
+    lines = [f"{'format':<10}{'rows':<10}{'max difference':>17}  allowed    against {reference}"]
     for check in checks:
         allowed = "any" if check.tolerance is None else f"{check.tolerance:g}"
         verdict = "" if check.ok else "  NOT RIGHT"
@@ -228,7 +232,7 @@ def _ask(path: Path, record: Mapping[str, Any], feed: Mapping[str, Any], signatu
 
 
 def _difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
-    """The largest absolute difference; inf where there is no comparing."""
+    """See `Check.difference`."""
     if set(got) != set(wanted):
         return float("inf")
     largest = 0.0
@@ -244,5 +248,7 @@ def _difference(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
             return float("inf")
         same = x == y
         if x.size and not same.all():
-            largest = max(largest, float(np.nanmax(np.where(same, 0.0, np.abs(x - y)))))
+            away = np.nanmax(np.where(same, 0.0, np.abs(x - y)))
+            scale = np.max(np.abs(y), initial=0.0, where=np.isfinite(y))
+            largest = max(largest, float(away / scale) if scale > 0 else float("inf"))
     return largest

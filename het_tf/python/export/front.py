@@ -7,8 +7,6 @@ import importlib
 import inspect
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +16,12 @@ from het_tf._version import __version__
 from het_tf.python.checkpoint import keras as saving
 from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
+from het_tf.python.export.publish import publish, staging_of
 from het_tf.python.export.rows import Filter, Source
-from het_tf.python.horovod import checks, collective
 from het_tf.python.horovod.callbacks import flush_all
-from het_tf.python.session import native, runtime
+from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
 
 keras = tf.keras
 
@@ -143,12 +142,12 @@ def export(
       RuntimeError: A layer is a copy whose tables belong to another layer, which still lives.
     """
     asked = redirect.Options(rows, unknown)
-    writes = checks.workers() == 1 or runtime.horovod().rank() == 0
+    writes = settings.workers() == 1 or settings.horovod().rank() == 0
     with _together("export_check"):
         layers = _check(model, format, asked, min_count, max_age, evaluate)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
-    if checks.workers() > 1:
+    if settings.workers() > 1:
         flush_all()
     result: Export | None = None
     with _together("export"):
@@ -194,7 +193,7 @@ def _export(
     options: dict[str, Any],
 ) -> Export:
     kind = _backend(format)
-    with _staging(target) as (staging, work):
+    with staging_of(target) as (staging, work):
         backend = kind(sources, asked, work, **options)
         functions = signatures.functions(model, wanted, backend)
         module = tf.Module()
@@ -226,7 +225,7 @@ def _export(
         _record(staging, summary)
         if evaluate is not None:
             summary.evaluation.extend(evaluate_lib.evaluate(model, sources, asked, evaluate, work))
-        _publish(staging, target, overwrite)
+        publish(staging, target, overwrite)
     return summary
 
 
@@ -261,7 +260,7 @@ def _check(
         raise ValueError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    layers = checks.layers(model)
+    layers = layer_state.layers_of(model)
     if not layers:
         raise ValueError(
             f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
@@ -348,28 +347,6 @@ def _captured(model: Any, functions: Any) -> list[Any]:
     return list(found.values())
 
 
-# --- files --------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _staging(target: Path) -> Iterator[tuple[Path, Path]]:
-    """Two directories beside the target, gone at the end: for the SavedModel, and for what becomes assets."""
-    base = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        base.mkdir()
-    except OSError as error:
-        raise type(error)(
-            error.errno, f"{target} cannot be written: {error.strerror}; give a directory where you may write"
-        ) from None
-    try:
-        work = base / "work"
-        work.mkdir()
-        yield base / "model", work
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-
-
 def _record(staging: Path, summary: Export) -> None:
     record = {
         "format": summary.format,
@@ -383,31 +360,3 @@ def _record(staging: Path, summary: Export) -> None:
     file = staging / RECORD
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(record, indent=1) + "\n")
-
-
-def _publish(staging: Path, target: Path, overwrite: bool) -> None:
-    """Writes out to the disk, and gives the name."""
-    for file in staging.rglob("*"):
-        _sync(file)
-    _sync(staging)
-    if overwrite and target.exists():
-        old = staging.with_name("old")
-        target.rename(old)
-        try:
-            staging.rename(target)
-        except OSError:
-            old.rename(target)
-            raise
-    else:
-        if os.path.lexists(target):
-            raise FileExistsError(f"{target} exists; it was made while the model was being exported")
-        staging.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

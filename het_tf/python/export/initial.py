@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.export.uint64 import mix64, shift, u64, xor
-from het_tf.python.layer.config import TableConfig
 from het_tf.python.session.native import tf
+from het_tf.python.table.config import TableConfig
 
 GOLDEN = 0x9E3779B97F4A7C15
 

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
-from het_tf.python.layer.config import TableConfig
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
+from het_tf.python.table.config import TableConfig
 
 
 class Backend(redirect.Backend):

@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
-from het_tf.python.layer.config import TableConfig
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table.config import TableConfig
+from het_tf.python.table.layer_state import Call
 
 
 class Backend(redirect.Backend):
@@ -59,7 +60,7 @@ class Backend(redirect.Backend):
         ps: str | None = None,
         max_age: float | None = None,
         pull_bound: int | None = None,
-        cache_rows: int = runtime.SERVER_CACHE_ROWS,
+        cache_rows: int = settings.SERVER_CACHE_ROWS,
         stale_ok: bool = False,
         deadline: float = 2.0,
         connections: int = 4,
@@ -95,7 +96,7 @@ class Backend(redirect.Backend):
         specs["features"] = [
             {"table": numbers[request.table.name], "padding_id": None} for request in requests
         ]
-        call = ops.Call(
+        call = Call(
             tables=tuple(request.table.name for request in requests),
             dims=tuple(request.table.dim for request in requests),
             specs=json.dumps(specs),
@@ -141,7 +142,7 @@ def _address(ps: str | None) -> tuple[str, str]:
     """The address, and what of it may stand in a SavedModel."""
     if ps is not None and not isinstance(ps, str):
         raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
-    address = runtime.parameter_server() if ps is None else ps
+    address = settings.parameter_server() if ps is None else ps
     if not address:
         raise ValueError(
             'format="online" reads the tables of a parameter server, and there is none; give ps=..., or '

@@ -1,6 +1,6 @@
 """How rows are stored in an export: 32, 16 or 8 bits an element.
 
-    float32    as trained: predictions are those of the model, to the last bit
+    float32    as trained, to the bit
     float16    11 bits of precision, up to 65504; half the bytes
     bfloat16   8 bits of precision, the range of float32; half the bytes
     int8       round(x / scale), with scale = max |x| / 127 of each row: a quarter, and 4 bytes a row

@@ -3,8 +3,7 @@
 The model's own code runs as always, with its combiners, ragged ids, weights and masks. Only the op at the
 bottom is another one:
 
-    EmbeddingCollection.call ── no backend ──► ops.lookup: the op HetLookup, live tables, gradients
-                             └─ a backend ───► redirect.lookup ─► backend.lookup_many ─► backend.lookup
+    EmbeddingCollection.call ─► layer/source.py ─► redirect.lookup ─► backend.lookup_many ─► backend.lookup
 
 so a backend knows nothing of features: int64 ids in, float32 rows out.
 """
@@ -14,14 +13,14 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from het_tf.python.export.rows import Source
-from het_tf.python.layer.config import FeatureConfig, TableConfig
+from het_tf.python.layer import source
 from het_tf.python.session.native import tf
+from het_tf.python.table.config import FeatureConfig, TableConfig
 
 
 @dataclass(frozen=True)
@@ -152,20 +151,29 @@ def join(ids: Sequence[Any]) -> tuple[Any, Any]:
     return tf.concat(flat, 0), split
 
 
-_active: ContextVar[tuple[Backend, Any] | None] = ContextVar("het_tf_export_backend", default=None)
+@contextlib.contextmanager
+def to(backend: Backend) -> Iterator[None]:
+    """Inside, layers called read from the backend, and nothing trains.
+
+    Enter it in the function that is traced, not around the `tf.function`.
+    """
+    root = _graph()
+
+    def read(features: Sequence[FeatureConfig], namespace: str, ids: Sequence[Any]) -> list[Any]:
+        _refuse_inner_function(root)
+        return lookup(backend, features, namespace, ids)
+
+    with source.reading_from(read):
+        yield
 
 
-def active() -> Backend | None:
-    """The backend that lookups go to; None outside of an export.
+def _refuse_inner_function(root: Any) -> None:
+    """The lookup is made in the function `root`, whose rows it is to have.
 
     Raises:
       RuntimeError: The layer is called inside of a `tf.function` of the model's own, which would keep the
         exported rows for later calls, outside of any export.
     """
-    found = _active.get()
-    if found is None:
-        return None
-    backend, root = found
     graph = _graph()
     while graph is not None and graph is not root:
         if type(graph).__name__ == "FuncGraph":  # the bodies of cond and while have types of their own
@@ -175,20 +183,6 @@ def active() -> Backend | None:
                 "predict and export compile the model themselves)"
             )
         graph = getattr(graph, "outer_graph", None)
-    return backend
-
-
-@contextlib.contextmanager
-def to(backend: Backend) -> Iterator[None]:
-    """Inside, layers called read from the backend, and nothing trains.
-
-    Enter it in the function that is traced, not around the `tf.function`.
-    """
-    token = _active.set((backend, _graph()))
-    try:
-        yield
-    finally:
-        _active.reset(token)
 
 
 def _graph() -> Any:

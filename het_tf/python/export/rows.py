@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.layer.config import TableConfig
 from het_tf.python.session import native
+from het_tf.python.table.config import TableConfig
 
 _TYPES = {"I64": np.int64, "F32": np.float32, "U32": np.uint32, "U16": np.uint16}
 _CHUNK = 1 << 16  # rows copied at a time

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.export import exact, redirect
+from het_tf.python.export import redirect
 from het_tf.python.session.native import tf
 
 DEFAULT = "serving_default"
@@ -208,7 +208,7 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
     @tf.autograph.experimental.do_not_convert
     def serve(**given: Any) -> dict[str, Any]:
         inputs = tf.nest.pack_sequence_as(specs, [make(given) for make in makers])
-        with redirect.to(backend), exact.kept():
+        with redirect.to(backend):
             return outputs_of(model, model(inputs, training=False))
 
     return tf.function(serve).get_concrete_function(**plain)
@@ -226,7 +226,7 @@ def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
 
     @functools.wraps(python_function)  # for the names of its arguments
     def serve(*args: Any) -> Any:
-        with redirect.to(backend), exact.kept():
+        with redirect.to(backend):
             return python_function(*args)
 
     return tf.function(serve, input_signature=signature).get_concrete_function()

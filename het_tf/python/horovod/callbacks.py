@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.checkpoint.keras import workers
-from het_tf.python.horovod import checks, collective
+from het_tf.python.horovod import checks
 from het_tf.python.horovod.metrics import global_metrics
-from het_tf.python.layer import owner, registry
-from het_tf.python.session import native, runtime
-from het_tf.python.session.native import tf
+from het_tf.python.layer import owner, reduction
+from het_tf.python.session import collective, native, settings
+from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table import layer_state, registry
 
-_Callback = tf.keras.callbacks.Callback
+_Callback: Any = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
 _DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
 
@@ -38,7 +39,7 @@ def broadcast(model: Any) -> None:
         )
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in checks.layers(model):
+        for layer in layer_state.layers_of(model):
             owner.before_build(layer, optimizer)
         optimizer.build(model.trainable_variables)
         optimizer.built = True
@@ -64,7 +65,7 @@ def _dtype_name(variable: Any) -> str:
     return str(tf.as_dtype(variable.dtype).name)
 
 
-class Broadcast(_Callback):  # type: ignore[misc, valid-type]
+class Broadcast(_Callback):
     """Before training: gives every rank the weights of rank 0, and checks what else must agree.
 
     The ranks must have equally many batches an epoch (where Keras knows their number), and something must
@@ -77,13 +78,13 @@ class Broadcast(_Callback):  # type: ignore[misc, valid-type]
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts, or where a subclassed model has no weights before its first batch, has it done then."""
         collective.required("het_tf.callbacks.Broadcast")
-        checks.require_reduction(self.model)
+        reduction.require_reduction(self.model)
         checks.compare_steps((self.params or {}).get("steps"))
         model = self.model
         self._late = False
         if model.built:
             broadcast(model)
-        elif checks.KERAS_3 and checks.is_distributed(model):
+        elif KERAS_3 and reduction.is_distributed(model):
             model._het_distributed.before_update = lambda: broadcast(model)
         else:
             self._late = True  # Keras 2 gives weights their values when the first step has been traced
@@ -95,7 +96,7 @@ class Broadcast(_Callback):  # type: ignore[misc, valid-type]
             self._late = False
 
 
-class MetricAverage(_Callback):  # type: ignore[misc, valid-type]
+class MetricAverage(_Callback):
     """Makes the logs of every epoch those of all ranks: metrics of the model exactly, other numbers averaged.
 
     Exactly means as `het_tf.horovod.global_metrics`: from summed states, also for AUC and for ranks that have
@@ -114,7 +115,7 @@ class MetricAverage(_Callback):  # type: ignore[misc, valid-type]
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks that the model trains as one."""
         collective.required("het_tf.callbacks.MetricAverage")
-        checks.require_reduction(self.model)
+        reduction.require_reduction(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """A new epoch has no metrics yet."""
@@ -140,7 +141,9 @@ class MetricAverage(_Callback):  # type: ignore[misc, valid-type]
         shared = [name for name in others if all(name in one for one in names)]
         sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
         logs.update({name: exact[name] for name in logs if name in exact})
-        logs.update({name: float(value) / checks.workers() for name, value in zip(shared, sums, strict=True)})
+        logs.update(
+            {name: float(value) / settings.workers() for name, value in zip(shared, sums, strict=True)}
+        )
 
 
 def flush_all() -> None:
@@ -171,11 +174,11 @@ def on_rank_zero(callback: Any) -> Any:
     For callbacks that write or print. Those that change training (a learning rate, when to stop) belong on
     every rank, behind MetricAverage.
     """
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     return callback if hvd is None or hvd.rank() == 0 else _Callback()
 
 
-class Checkpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[name-defined]
+class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     """Keras' ModelCheckpoint, for several ranks: all send what their caches hold back, then rank 0 writes.
 
     The others wait until it has: dense weights and tables are of one moment. Arguments are those of
@@ -188,7 +191,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[name-defin
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
         flush_all()
-        hvd = runtime.horovod()
+        hvd = settings.horovod()
         failed: Exception | None = None
         if hvd is None or hvd.rank() == 0:
             try:
@@ -203,7 +206,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[name-defin
             raise RuntimeError(f"rank 0 could not write the checkpoint: {of_ranks[0]}")
 
 
-class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]
+class LearningRateScaling(_Callback):
     """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
 
     N ranks with batches of B take one step on the mean gradient of N * B rows. For SGD the rate then grows
@@ -245,7 +248,7 @@ class LearningRateScaling(_Callback):  # type: ignore[misc, valid-type]
         if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
             base = rate
         self._base = base
-        self._final = base * (checks.workers() if self.factor is None else self.factor)
+        self._final = base * (settings.workers() if self.factor is None else self.factor)
         self._warm = base == rate
         if not self.warmup_epochs:
             self._set(self._final)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.horovod import collective
+from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 
 

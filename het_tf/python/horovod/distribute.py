@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python.horovod import checks, collective
+from het_tf.python.horovod import checks
 from het_tf.python.horovod.gradients import reduce_gradients
-from het_tf.python.session.native import tf
+from het_tf.python.layer import reduction
+from het_tf.python.session import collective, settings
+from het_tf.python.session.native import KERAS_3, tf
 
-_APPLY = "apply" if checks.KERAS_3 else "apply_gradients"
+_APPLY = "apply" if KERAS_3 else "apply_gradients"
 
 
 def distribute(model: Any) -> Any:
@@ -40,7 +42,7 @@ def distribute(model: Any) -> Any:
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.required("het_tf.horovod.distribute")
-    if checks.is_distributed(model):
+    if reduction.is_distributed(model):
         return model
     _refuse(model)
     step = _Step(model, model.train_step)
@@ -53,10 +55,10 @@ def distribute(model: Any) -> Any:
 
 
 def _refuse(model: Any) -> None:
-    checks.refuse_optimizer(getattr(model, "optimizer", None))
+    reduction.refuse_optimizer(getattr(model, "optimizer", None))
     # Keras 3 would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
-    if jit and checks.workers() > 1:
+    if jit and settings.workers() > 1:
         raise RuntimeError(
             "the model is compiled with jit_compile=True, and XLA has no kernels of Horovod's all-reduce nor "
             "of het_tf's lookup; compile with jit_compile=False"
@@ -135,7 +137,7 @@ class _Interception:
 
     def check(self) -> None:
         """RuntimeError: the step has trained something by another way."""
-        if not self._applied and self._model.trainable_weights and checks.workers() > 1:
+        if not self._applied and self._model.trainable_weights and settings.workers() > 1:
             raise RuntimeError(
                 f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an "
                 "attribute of the model, so nothing was reduced over the ranks; in it, pass the gradients "

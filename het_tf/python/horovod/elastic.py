@@ -25,10 +25,10 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from het_tf.python.horovod import checks, collective
-from het_tf.python.layer import owner, registry
-from het_tf.python.session import native
+from het_tf.python.layer import owner
+from het_tf.python.session import collective, native
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state, registry
 
 # What a failed collective says: Horovod's own words, or the name of the op that waited for it.
 _FAILED = ("horovod", "het_tf.", "het_tf_")
@@ -67,7 +67,7 @@ class ElasticState(ObjectState):
         self._het_model = model
         self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self._het_optimizer is not None:
-            for layer in checks.layers(model):
+            for layer in layer_state.layers_of(model):
                 owner.before_build(layer, self._het_optimizer)
             self._het_optimizer.build(model.trainable_variables)
         self._het_values: list[Any] = []
@@ -173,4 +173,5 @@ def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    return collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
+    run: Callable[..., Any] = collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
+    return run

@@ -1,11 +1,10 @@
-"""All-reduce of dense gradients, and the gate of the bulk-synchronous mode."""
+"""All-reduce of dense gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python.horovod import collective
-from het_tf.python.session import runtime
+from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
 
@@ -25,8 +24,8 @@ def reduce_gradients(gradients: Any) -> Any:
     Returns:
       The same nest; None stays None. Without Horovod, or with one rank, the gradients as they are.
     """
-    hvd = runtime.horovod()
-    if hvd is None or not runtime.several_workers():
+    hvd = settings.horovod()
+    if hvd is None or not settings.several_workers():
         return gradients
     flat = tf.nest.flatten(gradients)
     prefix = collective.name("gradient")
@@ -37,29 +36,3 @@ def reduce_gradients(gradients: Any) -> Any:
         for number, gradient in enumerate(flat)
     ]
     return tf.nest.pack_sequence_as(gradients, reduced)
-
-
-def gated(scale: Any, token: Any, gradients: list[Any]) -> Any:
-    """`scale`, but not before every rank has come this far.
-
-    With staleness 0 all ranks' reads of a step must come before all ranks' writes of it, or a rank that is
-    late reads rows that its step should not contain yet. The all-reduce of the anchor's gradient at the end
-    of a step keeps the next step's reads after this step's writes; this keeps the writes after the reads.
-
-    Args:
-      scale: float32 scalar, an input of the write.
-      token: int64 scalar >= 0, an output of the read.
-      gradients: Of the rows: they come after all of this rank's reads, those of other layers too.
-
-    Returns:
-      `scale`.
-    """
-    hvd = runtime.horovod()
-    if hvd is None or not runtime.several_workers():
-        return scale
-    with tf.control_dependencies(gradients):
-        # A zero that Grappler cannot know to be one: an all-reduce of a constant it would run once, when it
-        # folds constants, and control edges to constants it drops.
-        zero = tf.cast(tf.minimum(token, 0), tf.float32)
-        arrived = hvd.allreduce(zero, op=hvd.Sum, name=collective.name("gate"), ignore_name_scope=True)
-    return scale + arrived

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from het_tf.python.horovod import collective
-from het_tf.python.session import native, runtime
+from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
 
 
@@ -46,7 +45,7 @@ def apply_gradients(
     Returns:
       The anchor's gradient, float32 scalar: 0, or NaN if a worker left the step out for its loss scale.
     """
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     with tf.device("CPU:0"):
         parts = native.ops.het_sum_grads(
             ids=ids,

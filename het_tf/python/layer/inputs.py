@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.layer.config import FeatureConfig
 from het_tf.python.session.native import tf
+from het_tf.python.table.config import FeatureConfig
 
 Finish = Callable[[Any], Any]
 

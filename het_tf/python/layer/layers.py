@@ -1,4 +1,4 @@
-"""The Keras layers (public as `het_tf.keras.Embedding` and `het_tf.keras.EmbeddingCollection`)."""
+"""The Keras layer of many features (public as `het_tf.keras.EmbeddingCollection`)."""
 
 from __future__ import annotations
 
@@ -7,42 +7,75 @@ from collections.abc import Mapping
 from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
-from het_tf.python.export import redirect
-from het_tf.python.layer import cache as cache_lib
 from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import ops, owner, registry
-from het_tf.python.layer.cache import Cache, LayerCache
-from het_tf.python.layer.config import FeatureConfig, TableConfig
-from het_tf.python.layer.features import Features
-from het_tf.python.layer.initializers import Initializer
-from het_tf.python.layer.optimizers import Optimizer
-from het_tf.python.session import runtime
-from het_tf.python.session.native import tf
+from het_tf.python.layer import ops, owner, source
+from het_tf.python.session import scopes, settings
+from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import registry
+from het_tf.python.table.cache import Cache, LayerCache
+from het_tf.python.table.config import FeatureConfig, TableConfig
+from het_tf.python.table.features import Features
+from het_tf.python.table.layer_state import Call, LayerState
 
-keras = tf.keras
-KERAS_3 = owner.KERAS_3
+keras: Any = tf.keras
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
-    """All embeddings of a model, read by one op call a step: dict in, dict out.
+class EmbeddingCollection(keras.layers.Layer):
+    """All embeddings of a model, read by one op call a step: a dict of ids in, a dict of rows out.
 
-        item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+    **Configuration.** A table is named and has a dim and an optimizer; a feature is one input that
+    reads a table. Features may share a table, and so may layers of one namespace, by its name. Rows
+    are made at their first update; ids are int64, and any value is legal.
+
+        item = het_tf.TableConfig("item", dim=2, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+        user = het_tf.TableConfig("user", dim=3)
         embed = het_tf.keras.EmbeddingCollection({
             "item": het_tf.FeatureConfig(item),
             "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
+            "user": het_tf.FeatureConfig(user),
         })
-        rows = embed({"item": ids, "history": ids_of_the_past})     # {"item": [B, 16], "history": [B, 16]}
 
-    Rows are made at their first update; ids are int64 and any value is legal. Gradients update the tables
-    while they are computed, with each table's own optimizer: the layer's only weight is an anchor, a scalar
-    that stays 0 and carries the gradient tape through the lookup. Calling the layer inside of a tape and
-    taking a gradient, of whatever variables, is therefore a training step of the tables, unless the layer is
-    not trainable, `training=False`, or the call is inside of `het_tf.no_update()`. Each call's gradient can
-    be taken once.
+    **Input and output.** With i(7) for row 7 of the table "item", and u(7) for that of "user":
 
-    Custom loops with a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it:
-    that is how the layer learns the scale.
+        feature      ids                  shape     rows                            shape
+        "item"       [7, 9]               [2]       [i(7), i(9)]                    [2, 2]
+        "history"    [[7, 9], [8, -1]]    [2, 2]    [(i(7) + i(9)) / 2, i(8)]       [2, 2]
+        "user"       [[5], [6]]           [2, 1]    [[u(5)], [u(6)]]                [2, 1, 3]
+
+    A feature without a combiner keeps a row for each id; one with a combiner has one for each sample,
+    and zeros for a sample without ids (an empty ragged row, padding alone).
+
+    **Cache.** Where tables are at a parameter server (`het_tf.init(ps=...)`), each worker caches rows
+    of them. `cache` says how many, and within which bounds they may be stale:
+
+        cache = het_tf.Cache(rows=100_000, staleness=10)
+        embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
+
+    **Optimizers.** Each table is trained by its own. The gradients of rows update it while they are
+    computed, and the optimizer of the model does not see them. The layer's only weight is `anchor`, a
+    scalar that stays 0 and carries the gradient tape through the lookup.
+
+    **With fit.** The model is compiled and fitted as any other:
+
+        rows = embed(inputs)
+        x = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(x))
+        model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
+        model.fit(dataset)
+
+    **In a loop of your own.** A call inside of a `tf.GradientTape` and a gradient from it, of whatever
+    variables, is a training step of the tables, unless the layer is not trainable, `training=False`,
+    or the call is inside of `het_tf.no_update()`. Each call's gradient can be taken once.
+
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)     # the tables are updated
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    With a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it: that
+    is how the layer learns the scale.
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
@@ -59,8 +92,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
       training: As in Keras.
 
     Returns:
-      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`; a sample
-      without ids (an empty ragged row, padding alone) gives zeros.
+      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`.
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
@@ -71,12 +103,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
     """
 
-    def __init__(
-        self,
-        features: Any,
-        cache: Cache | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, features: Any, cache: Cache | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -86,14 +113,10 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
             # Ids are converted here: Keras would make int32 of lists.
             self._convert_input_args = False
             self._allow_non_tensor_positional_args = True
-        self._het_features = features if isinstance(features, Features) else Features(self._resolve(features))
-        self._het_cache = LayerCache(cache_lib.of_argument(cache), runtime.workers())
-        self._het_namespace = runtime.current_namespace()
-        self._het_number = registry.register_layer(self)
-        self._het_owner = None
-        self._het_copy = False
-        self._het_call = self._declare()
-        self._het_anchor = self._make_anchor()
+        if not isinstance(features, Features):
+            features = Features(self._resolve(features))
+        self._het_state = self._declare(features, cache_lib.of_argument(cache))
+        self.anchor = self._make_anchor()
         self.built = True
 
     # --- set-up -----------------------------------------------------------------------------------
@@ -102,37 +125,37 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         """The features, once the layer has its name."""
         return features
 
-    def _declare(self) -> ops.Call:
+    def _declare(self, features: Features, cache: Cache) -> LayerState:
         """Makes the tables, and the attributes of the ops."""
-        tables: dict[str, TableConfig] = {}
-        for feature in self._het_features.flat:
-            table = tables.setdefault(feature.table.name, feature.table)
-            if table.get_config() != feature.table.get_config():
-                raise ValueError(
-                    f"two tables have the name {table.name!r} and different specs: {table!r} and "
-                    f"{feature.table!r}; give them different names, or use one TableConfig for both"
-                )
-        for table in tables.values():
-            registry.declare(self._het_namespace, table, self._het_cache, self)
-        numbers = {name: number for number, name in enumerate(tables)}
+        namespace = scopes.current_namespace()
+        in_use = LayerCache(cache, settings.workers())
+        tables = features.tables
+        for table in tables:
+            registry.declare(namespace, table, in_use, self)
+        number = registry.register_layer(self)
+        numbers = {table.name: number for number, table in enumerate(tables)}
         specs = {
-            "namespace": self._het_namespace,
-            "tables": [table.spec for table in tables.values()],
+            "namespace": namespace,
+            "tables": [table.spec for table in tables],
             "features": [
                 {"table": numbers[feature.table.name], "padding_id": feature.padding_id}
-                for feature in self._het_features.flat
+                for feature in features.flat
             ],
             "needs_loss_scale": self.compute_dtype == "float16",
-            "layer": self._het_number,
-            "place": self._het_cache.place,
+            "layer": number,
+            "place": in_use.place,
         }
-        flat = self._het_features.flat
-        return ops.Call(
-            tables=tuple(feature.table.name for feature in flat),
-            dims=tuple(feature.table.dim for feature in flat),
+        call = Call(
+            tables=tuple(feature.table.name for feature in features.flat),
+            dims=tuple(feature.table.dim for feature in features.flat),
             specs=json.dumps(specs),
-            place=self._het_cache.place,
+            place=in_use.place,
         )
+        return LayerState(features, in_use, namespace, number, call, self._file_keys(tables))
+
+    def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
+        """What the tables are called in files -> their names. Those of a collection were named by someone."""
+        return {f"table-{table.name}": table.name for table in tables}
 
     def _make_anchor(self) -> Any:
         options: dict[str, Any] = {"name": "anchor", "shape": (), "dtype": "float32", "initializer": "zeros"}
@@ -147,56 +170,56 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this layer, each once."""
-        return list({feature.table.name: feature.table for feature in self._het_features.flat}.values())
+        return list(self._het_state.features.tables)
 
     @property
     def namespace(self) -> str:
         """The namespace of the tables."""
-        return self._het_namespace
+        return self._het_state.namespace
 
     @property
     def is_bulk_synchronous(self) -> bool:
         """Whether every read sees every write of the step before (staleness 0)."""
-        return self._het_cache.pull_bound == 0 and self._het_cache.push_bound == 0
+        return self._het_state.cache.pull_bound == 0 and self._het_state.cache.push_bound == 0
 
     # --- calling ----------------------------------------------------------------------------------
 
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
-        ids = self._het_features.flatten(inputs, "inputs")
-        weights = self._het_features.flatten(weights, "weights", optional=True)
-        masks = self._het_features.flatten(mask, "mask", optional=True)
+        features = self._het_state.features
+        ids = features.flatten(inputs, "inputs")
+        weights = features.flatten(weights, "weights", optional=True)
+        masks = features.flatten(mask, "mask", optional=True)
         prepared = [
-            inputs_lib.prepare(*each)
-            for each in zip(self._het_features.flat, ids, weights, masks, strict=True)
+            inputs_lib.prepare(*each) for each in zip(features.flat, ids, weights, masks, strict=True)
         ]
-        backend = redirect.active()
-        if backend is not None:
-            flat = [flat for flat, _ in prepared]
-            rows = redirect.lookup(backend, self._het_features.flat, self._het_namespace, flat)
+        ids = [flat for flat, _ in prepared]
+        instead = source.replacement()
+        if instead is None:
+            rows = self._lookup(ids, training)
         else:
-            rows = self._lookup([flat for flat, _ in prepared], training)
+            rows = instead(features.flat, self._het_state.namespace, ids)
         outputs = [
             self._cast_output(finish(of_feature))
             for (_, finish), of_feature in zip(prepared, rows, strict=True)
         ]
-        return self._het_features.pack(outputs)
+        return features.pack(outputs)
 
     def _lookup(self, ids: list[Any], training: Any) -> list[Any]:
         """The rows of all features from the live tables. Where the call trains, gradients update them."""
         learns = (
             self.trainable
             and training is not False
-            and runtime.updates_enabled()
+            and scopes.updates_enabled()
             and not owner.infers_shapes()
         )
         if learns:
             owner.note(self)
-            anchor = tf.convert_to_tensor(self._het_anchor)
+            anchor = tf.convert_to_tensor(self.anchor)
         else:
             anchor = tf.constant(0.0)
-        rows, probe = ops.lookup(self._het_call, ids, anchor, learns)
+        rows, probe = ops.lookup(self._het_state.call, ids, anchor, learns)
         if learns:
             self.add_loss(probe)
         return rows
@@ -206,10 +229,10 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """True where there is an id: of features without a combiner, with a padding_id or a given mask."""
-        ids = self._het_features.flatten(inputs, "inputs")
-        given = self._het_features.flatten(previous_mask, "mask", optional=True)
-        masks = [self._mask(*each) for each in zip(self._het_features.flat, ids, given, strict=True)]
-        return None if all(mask is None for mask in masks) else self._het_features.pack(masks)
+        ids = self._het_state.features.flatten(inputs, "inputs")
+        given = self._het_state.features.flatten(previous_mask, "mask", optional=True)
+        masks = [self._mask(*each) for each in zip(self._het_state.features.flat, ids, given, strict=True)]
+        return None if all(mask is None for mask in masks) else self._het_state.features.pack(masks)
 
     def _mask(self, feature: FeatureConfig, ids: Any, given: Any) -> Any:
         length = feature.max_sequence_length
@@ -242,10 +265,10 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
     ) -> Any:
         """Keras 3's symbolic call: shapes and types alone, the same for dense, ragged and sparse inputs."""
         del mask, training
-        ids = self._het_features.flatten(inputs, "inputs")
-        of_weights = self._het_features.flatten(weights, "weights", optional=True)
+        ids = self._het_state.features.flatten(inputs, "inputs")
+        of_weights = self._het_state.features.flatten(weights, "weights", optional=True)
         outputs = []
-        for feature, x, w in zip(self._het_features.flat, ids, of_weights, strict=True):
+        for feature, x, w in zip(self._het_state.features.flat, ids, of_weights, strict=True):
             sparse = bool(getattr(x, "sparse", False))
             inputs_lib.check_ids(feature, x.dtype, len(x.shape), sparse)
             if w is not None and not _compatible(w.shape, x.shape):
@@ -255,15 +278,15 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
                 )
             shape = self._output_shape(feature, tuple(x.shape))
             outputs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
-        return self._het_features.pack(outputs)
+        return self._het_state.features.pack(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Shapes of the outputs from those of the inputs, in the same structure."""
-        shapes = self._het_features.flatten(input_shape, "input_shape", shapes=True)
-        return self._het_features.pack(
+        shapes = self._het_state.features.flatten(input_shape, "input_shape", shapes=True)
+        return self._het_state.features.pack(
             [
                 self._output_shape(feature, tuple(shape))
-                for feature, shape in zip(self._het_features.flat, shapes, strict=True)
+                for feature, shape in zip(self._het_state.features.flat, shapes, strict=True)
             ]
         )
 
@@ -276,7 +299,7 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
 
     def share_tables(self) -> None:
         """Allows a copy (clone_model, from_config) to train the tables that it shares with the original."""
-        self._het_copy = False
+        self._het_state.is_copy = False
 
     # --- saving -----------------------------------------------------------------------------------
 
@@ -284,8 +307,8 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         """The layer's arguments. Tables are named, not contained: a copy reads the same ones."""
         config = super().get_config()
         config.pop("autocast", None)
-        config["features"] = self._het_features.get_config()
-        config["cache"] = self._het_cache.given.get_config()
+        config["features"] = self._het_state.features.get_config()
+        config["cache"] = self._het_state.cache.given.get_config()
         return dict(config)
 
     @classmethod
@@ -297,19 +320,15 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         if isinstance(config.get("cache"), Mapping):
             config["cache"] = Cache.from_config(config["cache"])
         layer = cls(**config)
-        layer._het_copy = True
+        layer._het_state.is_copy = True
         return layer
 
-    def _het_table_keys(self) -> dict[str, str]:
-        """What the tables are called in files -> their names. Those of a collection were named by someone."""
-        return {f"table-{table.name}": table.name for table in self.tables}
-
     def save_own_variables(self, store: Any) -> None:
-        """Saves the rows of the tables (saving/h5.py)."""
+        """Saves the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads the rows of the tables (saving/h5.py)."""
+        """Loads the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
@@ -317,68 +336,9 @@ class EmbeddingCollection(keras.layers.Layer):  # type: ignore[name-defined]
         if save_type == "savedmodel":
             saving.notes.without_rows(self, "saved", "For serving use het_tf.export")
             return children
-        tables = self._het_table_keys().items()
+        tables = self._het_state.file_keys.items()
         return {**children, **{key: saving.bundle.state_of(self, table) for key, table in tables}}
 
 
 def _compatible(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
-
-
-@keras.utils.register_keras_serializable(package="het_tf")
-class Embedding(EmbeddingCollection):
-    """One feature and its table: what `keras.layers.Embedding` is, without a size.
-
-        embed = het_tf.keras.Embedding(16, name="item", optimizer=het_tf.optimizers.Adam(1e-3))
-        rows = embed(ids)                                   # [B] -> [B, 16], [B, L] -> [B, L, 16]
-
-    Args:
-      dim: Floats of a row. Or a TableConfig; then the arguments of the table are not given here.
-      combiner: None, "sum", "mean" or "sqrtn" over the last axis of the ids.
-      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
-        `padding_id=0`).
-      table: Name of the table; default: the name of the layer. Layers with one table name share the table.
-      optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
-      max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: cache, name, dtype, trainable.
-
-    Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
-    """
-
-    def __init__(
-        self,
-        dim: int | TableConfig | None = None,
-        combiner: str | None = None,
-        padding_id: int | None = None,
-        table: str | None = None,
-        optimizer: str | Optimizer | None = None,
-        initializer: str | Initializer | None = None,
-        seed: int = 0,
-        l2: float = 0.0,
-        max_norm: float | None = None,
-        max_sequence_length: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if dim is None and "features" not in kwargs:
-            raise ValueError("dim is None; give the number of floats of a row, or a het_tf.TableConfig")
-
-        def feature(name: str) -> FeatureConfig:
-            if isinstance(dim, TableConfig):
-                config = dim
-            else:
-                config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
-            return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
-
-        super().__init__(kwargs.pop("features", feature), **kwargs)
-
-    def _resolve(self, features: Any) -> Any:
-        return features(self.name)
-
-    def _het_table_keys(self) -> dict[str, str]:
-        """One table has no need of a name, which Keras may have counted up for this layer."""
-        return {"table": self.table_config.name}
-
-    @property
-    def table_config(self) -> TableConfig:
-        """The table of this layer."""
-        return self.tables[0]

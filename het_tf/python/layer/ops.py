@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
-from het_tf.python.horovod.gradients import gated
-from het_tf.python.layer import accumulate, device, optimizers, owner, registry
-from het_tf.python.session import native, runtime
+from het_tf.python.layer import accumulate, gate, owner
+from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
-
-
-@dataclass(frozen=True)
-class Call:
-    """What every call of one layer has in common: the attributes of its ops."""
-
-    tables: tuple[str, ...]  # of each feature
-    dims: tuple[int, ...]  # of each feature
-    specs: str  # core/engine/call_spec.h
-    place: str = "cpu"  # where the cache is: "cpu" or "gpu"
+from het_tf.python.table import device, optimizers, registry
+from het_tf.python.table.layer_state import Call
 
 
 @functools.lru_cache(maxsize=1024)
@@ -86,17 +76,17 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         "token": op.outputs[count],
         "learning_rates": _learning_rates(specs, names, op.get_attr("specs"), layer),
         "scale": tf.convert_to_tensor(
-            runtime.gradient_scale() / owner.accumulation_steps(layer), dtype=tf.float32
+            collective.gradient_scale() / owner.accumulation_steps(layer), dtype=tf.float32
         ),
         "loss_scale": tf.zeros([], tf.float32) if probe is None else probe,
         "tables": names,
         "specs": op.get_attr("specs"),
     }
-    if runtime.accumulates():
+    if settings.accumulates():
         anchor_gradient = accumulate.apply_gradients(**update)
     else:
         if getattr(layer, "is_bulk_synchronous", False):
-            update["scale"] = gated(update["scale"], update["token"], dense)
+            update["scale"] = gate.gated(update["scale"], update["token"], dense)
         with tf.device(device.OPS_DEVICE[specs.get("place", "cpu")]):
             anchor_gradient = native.ops.het_apply_grad(**update)
     return [None] * count + [anchor_gradient] + [None] * count

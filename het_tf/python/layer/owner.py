@@ -6,18 +6,18 @@ import sys
 import weakref
 from typing import Any
 
-from het_tf.python.horovod import checks
-from het_tf.python.session.native import tf
-
-KERAS_3 = hasattr(tf.keras, "ops")
+from het_tf.python.layer import reduction
+from het_tf.python.session import settings
+from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table import layer_state
 
 
 def note(layer: Any) -> None:
     """Called while `layer` is being called: remembers the outermost model around it."""
     model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
-    layer._het_owner = None if model is None or model is layer else weakref.ref(model)
-    if model is not None and checks.workers() > 1 and checks.in_train_step(model):
-        checks.require_reduction(model)
+    layer_state.of(layer).model = None if model is None or model is layer else weakref.ref(model)
+    if model is not None and settings.workers() > 1 and reduction.in_train_step(model):
+        reduction.require_reduction(model)
     before_build(layer, _optimizer(layer))
 
 
@@ -28,7 +28,7 @@ def before_build(layer: Any, optimizer: Any) -> None:
         # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
         # gradients (it meets a None in their place); the anchor then is a variable like others, whose
         # gradient is 0.
-        layer._het_anchor.overwrite_with_gradient = not inner.use_ema
+        layer.anchor.overwrite_with_gradient = not inner.use_ema
 
 
 def infers_shapes() -> bool:
@@ -51,7 +51,7 @@ def _calling_model() -> Any:
 
 
 def _optimizer(layer: Any) -> Any:
-    reference = getattr(layer, "_het_owner", None)
+    reference = None if layer is None else layer_state.of(layer).model
     return getattr(reference() if reference is not None else None, "optimizer", None)
 
 

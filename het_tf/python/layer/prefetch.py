@@ -18,6 +18,7 @@ from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
 
 Lookups = list[tuple[EmbeddingCollection, Any]]
 
@@ -106,12 +107,13 @@ def prefetch(
 
 def _start(layer: EmbeddingCollection, values: Any, check_ahead: int) -> None:
     """Adds the op for one call of the layer."""
-    features = layer._het_features
+    state = layer_state.of(layer)
+    features = state.features
     ids = [
         inputs_lib.prepare(feature, value, None, None)[0]
         for feature, value in zip(features.flat, features.flatten(values, "inputs"), strict=True)
     ]
-    call = layer._het_call
+    call = state.call
     with tf.device("/device:CPU:0"):
         native.ops.het_prefetch(ids=ids, tables=call.tables, specs=call.specs, check_ahead=check_ahead)
 
@@ -129,7 +131,7 @@ def _check(layer: Any, check_ahead: bool) -> None:
         raise ValueError("layer is empty; give the layers that look the ids up")
     for each in layers:
         for collection in _collections(each):
-            cache = collection._het_cache
+            cache = layer_state.of(collection).cache
             if cache.place != "cpu":
                 raise ValueError(
                     f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
@@ -193,7 +195,7 @@ def _match(layer: Any, x: Any) -> Lookups:
             return _pair(layer, x)
         return [call for each in layer for call in _match(each, x)]
     if isinstance(layer, EmbeddingCollection) and isinstance(x, Mapping):
-        features = layer._het_features
+        features = layer_state.of(layer).features
         if features.structure == "single":
             name = features.keys[0]
             if name not in x:

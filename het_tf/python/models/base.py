@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.data.examples import NUMERIC, Description, Field
-from het_tf.python.layer import cache as cache_lib
-from het_tf.python.layer import optimizers
-from het_tf.python.layer.cache import Cache
 from het_tf.python.models.blocks import apply, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
 from het_tf.python.session.native import tf
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import optimizers
+from het_tf.python.table.cache import Cache
 
 keras: Any = tf.keras
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from het_tf.python.data.examples import PADDING, Field
-from het_tf.python.layer import initializers, optimizers
-from het_tf.python.layer.cache import Cache
-from het_tf.python.layer.config import FeatureConfig, TableConfig
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
+from het_tf.python.table import initializers, optimizers
+from het_tf.python.table.cache import Cache
+from het_tf.python.table.config import FeatureConfig, TableConfig
 
 keras: Any = tf.keras
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.layer import optimizers
 from het_tf.python.models.base import ClickModel
 from het_tf.python.models.embedding_side import Part
 from het_tf.python.session.native import tf
+from het_tf.python.table import optimizers
 
 keras: Any = tf.keras
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 import json
 import os
 import sys
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -17,185 +15,9 @@ from rich.live import Live
 from het_tf.python.ps import cluster, conf, promote, redis_server, reshard, save, servers, show, status
 from het_tf.python.ps import layout as layouts
 from het_tf.python.ps.address import Address, Place, parse
+from het_tf.python.ps.arguments import parser
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
-
-DESCRIPTION = """\
-Redis or Valkey servers that hold tables of het_tf: start, watch, save, reshard, stop.
-
-  het-ps up --shards 2 --dir DIR     start two servers, make them a cluster, print the address for HET_PS
-  het-ps status --dir DIR --watch    what they do
-  het-ps down --dir DIR              stop them
-
-status, save and reshard also work on servers that someone else runs: --ps ADDRESS, or HET_PS.
-`het-ps COMMAND --help` explains each. Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
-
-ADDRESS_HELP = (
-    "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...] or unix://[USER:PASSWORD@]/PATH; default: $HET_PS"
-)
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    top = argparse.ArgumentParser(
-        prog="het-ps", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        )
-
-    def seconds(sub: argparse.ArgumentParser, default: float) -> None:
-        sub.add_argument(
-            "--timeout",
-            type=_positive,
-            default=default,
-            metavar="SECONDS",
-            help="how long to wait (%(default)g)",
-        )
-
-    up = command(
-        "up",
-        "start servers that outlive this command, and wait until they are ready",
-        "Once more on the same directory: starts what is down, leaves alone what runs. More than one server"
-        " becomes a Redis Cluster. Every push is written to an append-only file.",
-    )
-    up.add_argument("--dir", type=Path, required=True, help="for the servers' files; made if it is missing")
-    up.add_argument("--shards", type=_count, metavar="N", help="servers that share the rows (1)")
-    up.add_argument("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)")
-    up.add_argument("--port", type=_port, metavar="P", help="of the first server; the others follow (7000)")
-    up.add_argument(
-        "--unix", action="store_true", default=None, help="a Unix socket in DIR and no port; one server"
-    )
-    up.add_argument(
-        "--bind", type=_ip, metavar="IP", help="this machine's address that workers reach (127.0.0.1);"
-        " another than 127.* gets a random password"
-    )  # fmt: skip
-    up.add_argument(
-        "--maxmemory", metavar="X", help="of each server, such as 12gb; pushes beyond it wait (0: no limit)"
-    )
-    up.add_argument(
-        "--appendfsync", choices=layouts.APPENDFSYNC,
-        help="what a killed server loses: always nothing, everysec (default) a second or two, no some 30 s",
-    )  # fmt: skip
-    up.add_argument(
-        "--node-timeout", type=_positive, metavar="SECONDS",
-        help="after which a silent server of a cluster is replaced by its replica (15)",
-    )  # fmt: skip
-    seconds(up, 60)
-
-    down = command("down", "stop the servers of a directory, replicas first, and wait until they are gone")
-    down.add_argument("--dir", type=Path, required=True, help="as given to `up`")
-    down.add_argument("--no-save", action="store_true", help="do not wait for disks and replicas")
-    down.add_argument("--force", action="store_true", help="kill what does not answer or stop in time")
-    seconds(down, 60)
-
-    stat = command(
-        "status", "show every server: state, rows, memory, rates, replicas, disks; exit 1 on a fault"
-    )
-    _target(stat)
-    stat.add_argument(
-        "--watch",
-        type=_positive,
-        nargs="?",
-        const=2.0,
-        metavar="SECONDS",
-        help="again every SECONDS (2), until Ctrl-C",
-    )
-    stat.add_argument("--json", action="store_true", help="for programs; with --watch one line each time")
-    stat.add_argument(
-        "--interval", type=_positive, default=1.0, metavar="SECONDS", help="measure rates over this long (1)"
-    )
-
-    saving = command("save", "have every shard write what it has to disk, one after the other, and wait")
-    _target(saving)
-    saving.add_argument(
-        "--rdb", action="store_true", help="a snapshot (dump.rdb) even where there is an append-only file"
-    )
-    seconds(saving, 600)
-
-    config = command(
-        "conf", "print redis.conf and ACL lines, with reasons, for servers that someone else runs"
-    )
-    config.add_argument("--cluster", action="store_true", help="for the nodes of a Redis Cluster")
-    config.add_argument("--maxmemory", default="0", metavar="X", help="such as 12gb (0: no limit)")
-    config.add_argument("--appendfsync", choices=layouts.APPENDFSYNC, default="everysec")
-    config.add_argument("--module", metavar="PATH", help="of het.so where the server runs")
-    config.add_argument("--no-acl", action="store_true", help="without users")
-
-    form = command(
-        "form",
-        "make one cluster of empty servers that run already, such as one on each machine",
-        "They run with the lines of `het-ps conf --cluster`. The first N addresses become the shards, the"
-        " rest their replicas in turn.",
-    )
-    form.add_argument("--ps", required=True, metavar="ADDRESS", help=ADDRESS_HELP.partition("; default")[0])
-    form.add_argument("--replicas", type=_count_0, default=0, metavar="R", help="of each shard (0)")
-    seconds(form, 60)
-
-    first = command(
-        "promote",
-        "make a replica the primary of its shard",
-        "With the primary alive, as before its restart, nothing is lost. A cluster of three or more shards"
-        " replaces a primary that died by itself; one or two shards need this command.",
-    )
-    first.add_argument("replica", metavar="HOST:PORT", help="which")
-    _target(first)
-    seconds(first, 60)
-
-    shard = command(
-        "reshard",
-        "repair slots that an interrupted resharding left open, then spread partitions evenly over shards",
-        "Training goes on meanwhile; a shard stands still while one of its partitions leaves.",
-    )
-    _target(shard)
-    shard.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 if there is something to do"
-    )
-    shard.add_argument("--repair", action="store_true", help="repair open slots only")
-    which = shard.add_mutually_exclusive_group()
-    which.add_argument("--add", metavar="HOST:PORT", help="first take this empty server in as a new shard")
-    which.add_argument("--remove", metavar="HOST:PORT", help="leave this shard without slots")
-    return top
-
-
-def _target(sub: argparse.ArgumentParser) -> None:
-    one = sub.add_mutually_exclusive_group()
-    one.add_argument("--dir", type=Path, help="the servers of `het-ps up --dir`")
-    one.add_argument("--ps", metavar="ADDRESS", help=ADDRESS_HELP)
-
-
-def _number(kind: type, low: float, high: float, what: str):
-    def read(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
-        return value
-
-    return read
-
-
-_positive = _number(float, 1e-3, 1e6, "a number of seconds > 0")
-_count = _number(int, 1, 1000, "a number from 1 to 1000")
-_count_0 = _number(int, 0, 100, "a number from 0 to 100")
-_port = _number(int, 1, 65535, "a port from 1 to 65535")
-
-
-def _ip(text: str) -> str:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no IP address of this machine") from None
-    if address.is_unspecified:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is every address; name the one that workers reach (127.0.0.1 works in any case)"
-        )
-    return text
 
 
 def _where(options: argparse.Namespace) -> tuple[Address, layouts.Layout | None]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from het_tf import doctor
-from het_tf.doctor import SUPPORTED, TESTED
+from het_tf.python.session import versions
+from het_tf.python.session.versions import SUPPORTED, TESTED
 
-LIBRARY = Path(__file__).resolve().parents[2] / "lib" / "libhet_tf.so"
+LIBRARY = versions.PLUGIN
 
 # het::Code -> the exception of Python that says the same.
 _EXCEPTIONS: dict[int, type[Exception]] = {
@@ -61,11 +60,11 @@ def _load() -> tuple[Any, ctypes.CDLL]:
         raise ImportError(
             f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree"
         )
-    march = doctor.plugin_march(LIBRARY)
-    if lacks := doctor.cpu_lacks(march):
+    march = versions.plugin_march(LIBRARY)
+    if lacks := versions.cpu_lacks(march):
         raise ImportError(
             f"het_tf's native library is built for {march}, and this CPU lacks {', '.join(lacks)}; "
-            f"run: {doctor.build_command('HET_MARCH=')}"
+            f"run: {versions.build_command('HET_MARCH=')}"
         )
     try:
         return tf.load_op_library(str(LIBRARY)), ctypes.CDLL(str(LIBRARY))
@@ -76,7 +75,8 @@ def _load() -> tuple[Any, ctypes.CDLL]:
         ) from None
 
 
-tf = _import_tensorflow()
+tf: Any = _import_tensorflow()
+KERAS_3 = hasattr(tf.keras, "ops")
 ops, library = _load()
 library.HetText.restype = ctypes.c_char_p
 library.HetBuildInfo.restype = ctypes.c_char_p

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
-#include "het_tf/core/plan/row_ops.h"
+#include "het_tf/core/row/any_nonzero.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

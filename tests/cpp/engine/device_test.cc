@@ -4,8 +4,6 @@
 // HET_DEVICE_LIBRARY names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -49,8 +47,8 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
               HasSubstr("at least 1 row"));
   const auto gpu = parse("{\"device\": \"gpu\", \"capacity\": 7}");
   ASSERT_TRUE(gpu.ok());
-  EXPECT_THAT(gpu.value().ToJson(), HasSubstr("\"device\":\"gpu\""));
-  EXPECT_THAT(parse("{\"device\": \"cpu\"}").value().ToJson(), ::testing::Not(HasSubstr("device")));
+  EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
+  EXPECT_THAT(ToJson(parse("{\"device\": \"cpu\"}").value()), ::testing::Not(HasSubstr("device")));
 }
 
 TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
@@ -199,7 +197,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     ASSERT_TRUE(step.Lookup(true).ok());
     const auto gradients = step.Gradients(-1);
     const float* const given[] = {gradients[0].data(), gradients[1].data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = step.token;
     args.gradients = Span<const float* const>(given, 2);
     GradientSums sums;
@@ -275,27 +273,6 @@ TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
   EXPECT_EQ(Value("t", 1), 1);
   EXPECT_TRUE(engine_.CreateTable(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
   EXPECT_EQ(engine_.CreateTable(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
-}
-
-TEST_F(DeviceEngine, AForkCannotUseTheDeviceAndItsParentCan) {
-  Create("t", 2, CacheOf("gpu", 100, kUnbounded, 5));
-  Create("h", 2, CacheOf("cpu", 100, 5, 5));
-  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  const pid_t child = fork();
-  if (child == 0) {
-    StepOf step(&engine_, {{"t", {1}}});
-    const Status status = step.Lookup(true);
-    const bool refused =
-        status.code() == Code::kFailedPrecondition && status.message().find("spawn") != std::string::npos;
-    const bool others = Train(&engine_, {{"h", {1}}}).ok() && engine_.Flush().ok() &&
-                        engine_.Stats("t").ok() && engine_.DropTable("t").ok();
-    _exit(refused && others ? 0 : 1);
-  }
-  int how = 0;
-  ASSERT_EQ(waitpid(child, &how, 0), child);
-  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  EXPECT_EQ(Value("t", 1), 2);
 }
 
 // --- memory that ends

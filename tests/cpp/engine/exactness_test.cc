@@ -24,7 +24,7 @@
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/random.h"
 
-namespace het::testing {
+namespace het::testing::exactness_test {
 namespace {
 
 constexpr uint32_t kDim = 3;
@@ -114,7 +114,7 @@ class Process {
   void Apply(const Batch& batch, float learning_rate) {
     const FeatureIds feature{0, Span<const int64_t>(batch.ids.data(), batch.ids.size()), {}};
     const float* const gradients[] = {batch.gradients.data()};
-    Engine::ApplyArgs args;
+    ApplyArgs args;
     args.token = token_;
     args.gradients = {gradients, 1};
     args.learning_rates = {&learning_rate, 1};
@@ -296,4 +296,4 @@ TEST(Exactness, EveryOptimizerOnSharedIdsThatAccumulate) {
 }
 
 }  // namespace
-}  // namespace het::testing
+}  // namespace het::testing::exactness_test

@@ -61,10 +61,9 @@ TEST(EnginePrefetchTest, ALookupIsNoServantOfThreadsThatPrefetchWithoutEnd) {
   ASSERT_TRUE(engine.CreateTable(spec, options).ok());
   const TablePtr table = engine.Find("t").value();
   prefetch = [&](int64_t id) {
-    const NoFork no_fork;
     const FeatureIds feature{0, Span<const int64_t>(&id, 1), std::nullopt};
     const Status status =
-        engine.Prefetch({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 0, no_fork);
+        engine.Prefetch({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 0);
     EXPECT_TRUE(status.ok()) << status.message();
   };
 

@@ -35,7 +35,6 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
   ASSERT_EQ(plan->groups().size(), static_cast<size_t>(tables) * store.count);
   std::set<std::pair<uint32_t, uint32_t>> seen;
   size_t entries = 0;
-  std::vector<size_t> entries_of_table(tables);
   for (size_t n = 0; n < plan->groups().size(); ++n) {
     const BatchPlan::Group& g = plan->groups()[n];
     ASSERT_EQ(g.partition, n / tables);
@@ -65,33 +64,13 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
       ASSERT_TRUE(seen.insert(at).second);
     }
     ASSERT_EQ(used.size(), g.uniques);
-    ASSERT_EQ(plan->table_first(g), entries_of_table[g.table]) << "numbers of groups overlap nowhere";
-    entries_of_table[g.table] += g.entries;
     entries += g.entries;
   }
   EXPECT_EQ(entries, plan->entries());
-  for (uint32_t t = 0; t < tables; ++t) EXPECT_EQ(plan->table_entries(t), entries_of_table[t]);
   for (uint32_t f = 0; f < features.size(); ++f) {
     for (uint32_t i = 0; i < features[f].ids.size(); ++i) {
       const bool padding = features[f].padding.has_value() && features[f].ids[i] == *features[f].padding;
       ASSERT_EQ(seen.count({f, i}), padding ? 0u : 1u);
-    }
-  }
-  std::vector<std::vector<uint32_t>> numbers;
-  for (uint32_t f = 0; f < features.size(); ++f) {
-    numbers.emplace_back(features[f].ids.size());
-    const size_t half = numbers[f].size() / 2;  // in two calls
-    plan->Numbers(f, 0, half, numbers[f].data());
-    plan->Numbers(f, half, numbers[f].size() - half, numbers[f].data() + half);
-    const auto padding = std::count(numbers[f].begin(), numbers[f].end(), BatchPlan::kPadding);
-    EXPECT_EQ(padding, features[f].padding.has_value()
-                           ? std::count(features[f].ids.begin(), features[f].ids.end(), *features[f].padding)
-                           : 0);
-  }
-  for (const BatchPlan::Group& g : plan->groups()) {
-    for (size_t e = 0; e < g.entries; ++e) {
-      const BatchPlan::Entry& entry = plan->entry(g)[e];
-      ASSERT_EQ(numbers[entry.feature][entry.index], plan->table_first(g) + plan->inverse(g)[e]);
     }
   }
 }

@@ -1,9 +1,8 @@
-// The client and a real server: replicas that take over, pushes that move on between calls, forks, and the
+// The client and a real server: replicas that take over, pushes that move on between calls, and the
 // states in which a server refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -219,39 +218,6 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   stop.store(true);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(worker.Value(77), 100);
-}
-
-// The child is another worker: it touches neither the parent's connection nor its unsent pushes, though the
-// thread may be in the middle of them when it forks.
-TEST_F(RedisClientTest, Fork) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer knows no threads that a child of fork makes";
-#endif
-  RedisServer server;
-  auto owned = std::make_unique<RemoteWorker>(AddressOf(server), ClientConfig(), 1000000, 0);
-  RemoteWorker& worker = *owned;
-  ASSERT_TRUE(worker.ok());
-  for (int round = 1; round <= 10; ++round) {
-    worker.Train({1, 2});
-    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(6));
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);
-      bool ok = true;
-      for (int i = 0; i < 3 && ok; ++i) ok = worker.Step({3}).ok();
-      ok = ok && worker.engine().Flush().ok();
-      owned.reset();  // ends the child's own thread, and waits for no other
-      _exit(ok ? 0 : 1);
-    }
-    ASSERT_GT(child, 0);
-    worker.Train({1, 2});  // both talk at the same time
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-    ASSERT_TRUE(worker.engine().Flush().ok());
-    EXPECT_EQ(worker.Value(1), 2 * round);
-    EXPECT_EQ(worker.Value(3), 3 * round);
-  }
 }
 
 // --- refusals

@@ -116,10 +116,10 @@ TEST_F(RedisParts, KeysThatDoNotFit) {
 // A user who may use the key of the command may not reach its neighbours by it.
 TEST_F(RedisParts, KeysThatAUserMayNotUse) {
   Begin();
-  const auto as = [&](const std::vector<std::string>& keys) {
+  const auto as = [&](const std::vector<std::string>& patterns) {
     RedisServer::Arguments setuser = {"ACL", "SETUSER",   "u",         "reset", "on",
                                       ">x",  "+het.step", "+het.read", "+auth"};
-    for (const std::string& key : keys) setuser.push_back("~" + key);
+    setuser.insert(setuser.end(), patterns.begin(), patterns.end());
     ASSERT_TRUE(Command({"AUTH", "default", ""}).ok());
     ASSERT_TRUE(Command(setuser).ok());
     ASSERT_TRUE(Command({"AUTH", "u", "x"}).ok());
@@ -130,13 +130,17 @@ TEST_F(RedisParts, KeysThatAUserMayNotUse) {
     for (const Reply& reply : replies) all.push_back(reply.status);
     return all;
   };
-  as({keys_[0], keys_[2]});
+  as({"~" + keys_[0], "%R~" + keys_[2]});
+  EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))),
+            (std::vector<S>{S::kOk, S::kElsewhere, S::kElsewhere, S::kElsewhere}))
+      << "to read a key is not to push to it";
+  as({"~" + keys_[0], "~" + keys_[2]});
   const std::vector<S> some = {S::kOk, S::kElsewhere, S::kOk, S::kElsewhere};
   EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))), some);
   EXPECT_EQ(statuses(Ask("HET.READ", keys_[0], Frame(0))), some);
   EXPECT_TRUE(Command({"HET.READ", keys_[1], Frame(0, 1)}).StartsWith("NOPERM"))
       << "sent alone, a part is told why";
-  as({"het:space:*"});
+  as({"~het:space:*"});
   EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(2))),
             (std::vector<S>{S::kOk, S::kGap, S::kOk, S::kGap}));
   ASSERT_TRUE(Command({"AUTH", "default", ""}).ok());

@@ -1,8 +1,5 @@
-// Engine::Prefetch and a real server: nobody waits, answers are taken in between calls, and a fork finds
-// everything in order.
+// Engine::Prefetch and a real server: nobody waits, and answers are taken in between calls.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -106,47 +103,6 @@ TEST_F(RedisPrefetchTest, ThreadsThatTrainReadAndPrefetch) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(worker.Value(77), rounds);
   EXPECT_EQ(worker.Value(49), rounds / 50);
-}
-
-// Forks while other threads prefetch. The child has none of them, and all that they held is free there.
-TEST_F(RedisPrefetchTest, ForksWhileThreadsPrefetch) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer knows no threads that a child of fork makes";
-#endif
-  RedisServer server;
-  auto owned = std::make_unique<RemoteWorker>(AddressOf(server), ClientConfig(), 0, 20);
-  RemoteWorker& worker = *owned;
-  ASSERT_TRUE(worker.ok());
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int64_t t = 0; t < 3; ++t) {
-    threads.emplace_back([&, t] {
-      for (int64_t i = t; !stop.load(); ++i) Prefetch(&worker, {i % 50, 77, i % 7});
-    });
-  }
-  int64_t children = 0;
-  const int rounds = static_cast<int>(3 + Scaled(27));
-  for (int round = 1; round <= rounds; ++round) {
-    worker.Train({1, 2});
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(20);
-      bool ok = true;
-      for (int i = 0; i < 2 && ok; ++i) {
-        ok = worker.Prefetch({3, 4}).ok() && worker.Step({3, 4}).ok();
-      }
-      _exit(ok ? 0 : 1);
-    }
-    ASSERT_GT(child, 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << ", round " << round;
-    ++children;
-  }
-  stop.store(true);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(worker.Value(1), rounds);
-  EXPECT_EQ(worker.Value(3), 2 * children);
 }
 
 // A server that is gone: prefetches say nothing, the lookup does, and with the server back all goes on.

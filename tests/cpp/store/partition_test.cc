@@ -8,7 +8,7 @@
 
 #include "tests/cpp/testing/random.h"
 
-namespace het::testing {
+namespace het::testing::partition_test {
 namespace {
 
 constexpr uint64_t kEpoch = 77;
@@ -399,4 +399,4 @@ TEST_F(PartitionTest, APushWithoutTicksOfARowThatIsGoneAndHeld) {
 }
 
 }  // namespace
-}  // namespace het::testing
+}  // namespace het::testing::partition_test

@@ -43,6 +43,7 @@ class TestStep {
   // How things stood when a read began that others may overtake: what comes later it need not see.
   struct Begin {
     int64_t server;                // the store's clock
+    std::vector<float> row;        // and the store's row
     std::vector<uint64_t> issued;  // ticks of each worker
   };
   std::map<TableKey, Begin> begin;

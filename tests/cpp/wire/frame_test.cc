@@ -8,7 +8,7 @@
 
 #include "tests/cpp/testing/random.h"
 
-namespace het::testing {
+namespace het::testing::frame_test {
 namespace {
 
 constexpr int64_t kSpecial[] = {
@@ -584,4 +584,4 @@ TEST(Frame, LagBuckets) {
 }
 
 }  // namespace
-}  // namespace het::testing
+}  // namespace het::testing::frame_test

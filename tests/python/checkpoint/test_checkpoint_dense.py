@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.checkpoint import dense
+from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]

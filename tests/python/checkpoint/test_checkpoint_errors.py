@@ -13,7 +13,7 @@ from played_lib import Played
 import het_tf
 from het_tf import checkpoint
 from het_tf.python.checkpoint import reading, rows, writing
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -167,7 +167,7 @@ def test_a_rank_that_fails_at_the_end_of_a_load_tells_the_others(tmp_path, monke
     def gone(_):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(runtime._settings, "hvd", two)
+    monkeypatch.setattr(settings.current, "hvd", two)
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)

@@ -8,7 +8,7 @@ from played_lib import Played
 
 from het_tf.python.checkpoint import compare, manifest
 from het_tf.python.checkpoint.collective import Ranks
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 # --- what tables must have in common -----------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def play(monkeypatch):
     def play(other, me=0):
         hvd = Played(me=me)
         hvd.others = lambda value: [other(value)]
-        monkeypatch.setattr(runtime._settings, "hvd", hvd)
+        monkeypatch.setattr(settings.current, "hvd", hvd)
         return hvd
 
     return play

@@ -667,8 +667,8 @@ def test_it_works_without_tensorflow_and_without_the_plugin(chain, tmp_path):
     (tmp_path / "tensorflow/__init__.py").write_text("raise SystemExit('TensorFlow was imported')")
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     script = tmp_path / "het-ckpt"
-    script.write_text("import sys\nfrom het_tf.ckpt import main\nsys.exit(main())\n")
-    for command in (["-m", "het_tf.ckpt"], [str(script)]):
+    script.write_text("import sys\nfrom het_tf.python.checkpoint.cli.cli import main\nsys.exit(main())\n")
+    for command in (["-m", "het_tf.python.checkpoint.cli"], [str(script)]):
         done = subprocess.run(
             [sys.executable, *command, "verify", str(chain[2])],
             env=env,
@@ -678,8 +678,8 @@ def test_it_works_without_tensorflow_and_without_the_plugin(chain, tmp_path):
         )
         assert done.returncode == 0 and "is sound" in done.stdout, done.stderr
     piped = subprocess.run(
-        f"{sys.executable} -m het_tf.ckpt inspect {chain[2]} | head -1", shell=True, env=env, text=True,
-        capture_output=True, timeout=60,
+        f"{sys.executable} -m het_tf.python.checkpoint.cli inspect {chain[2]} | head -1", shell=True, env=env,
+        text=True, capture_output=True, timeout=60,
     )  # fmt: skip
     assert piped.stdout.count("\n") == 1 and piped.stderr == ""
 

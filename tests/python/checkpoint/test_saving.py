@@ -27,7 +27,7 @@ from saving_lib import (
 
 import het_tf
 from het_tf.python.checkpoint.keras import bundle, moment, pack
-from het_tf.python.layer import registry
+from het_tf.python.table import registry
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
 
 PROGRAM = textwrap.dedent("""
     import sys
-    import numpy as np, tensorflow as tf, het_tf, saving_lib
+    import numpy as np, tensorflow as tf, het_tf.keras, saving_lib
     directory = sys.argv[1]
     found = {}
     model = tf.keras.models.load_model(directory + "/x.keras")

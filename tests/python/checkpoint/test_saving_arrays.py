@@ -20,7 +20,7 @@ from saving_lib import (
 
 import het_tf
 from het_tf.python.checkpoint.keras import arrays
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 pytestmark = [
     pytest.mark.slow,
@@ -114,7 +114,7 @@ def test_a_clone_in_a_namespace_takes_the_rows():
 def test_several_workers_take_no_rows_as_arrays(monkeypatch):
     model = make_model()
     train(model)
-    monkeypatch.setattr(runtime._settings, "hvd", Played(me=1))
+    monkeypatch.setattr(settings.current, "hvd", Played(me=1))
     with pytest.warns(het_tf.TablesNotSavedWarning, match=r"all rows of all; save with het_tf\.callbacks"):
         weights = model.get_weights()
     assert not any(isinstance(one, arrays.Weight) for one in weights)
@@ -130,7 +130,7 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     train(model)
     path = str(tmp_path / "x.weights.h5")
     saved = everything()
-    monkeypatch.setattr(runtime._settings, "hvd", two)
+    monkeypatch.setattr(settings.current, "hvd", two)
     with pytest.warns(het_tf.TablesNotSavedWarning, match="behind what other workers hold back"):
         model.save_weights(path)
     model.layers[1].embeddings = None

@@ -137,7 +137,7 @@ def commands_of_the_package(tmp_path: Path) -> str:
     place.mkdir()
     for name, arguments in (
         ("python", ""),
-        ("het-ckpt", "-m het_tf.ckpt"),
+        ("het-ckpt", "-m het_tf.python.checkpoint.cli"),
         ("saved_model_cli", "-m tensorflow.python.tools.saved_model_cli"),
     ):
         (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')

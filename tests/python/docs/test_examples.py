@@ -114,7 +114,7 @@ def test_optimizers_of_the_command_line_are_those_of_the_library(monkeypatch: py
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import arguments
 
-    from het_tf.python.layer import optimizers
+    from het_tf.python.table import optimizers
 
     assert set(arguments.TABLE_OPTIMIZERS) == {one.name for one in optimizers._CLASSES}
     assert all(getattr(arguments.parse(arguments.parser(""), []), name) for name in ("epochs", "hidden"))
@@ -198,9 +198,7 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     arguments = ["--data", "criteo_like:3000", "--hidden", "8", "--checkpoint", checkpoints]
     output = succeed("wide_deep", *arguments, "--epochs", 2)
     (_, last) = sorted(path.name for path in checkpoints.iterdir())
-    assert (
-        f"checkpoint: {checkpoints / last} (python -m het_tf.ckpt inspect {checkpoints} shows it)" in output
-    )
+    assert f"checkpoint: {checkpoints / last} (het-ckpt inspect {checkpoints} shows it)" in output
     assert "goes on from" not in output and "SavedModel" not in output
 
     output = succeed("wide_deep", *arguments, "--epochs", 1, "--export", place)

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
@@ -134,6 +133,7 @@ SAMPLES = [{"item": 2**62, "history": [1, 2, 3]}, {"item": -5, "history": [4, 4,
 
 
 def test_a_request_of_the_client_fits_a_real_signature(exported):
+    import export_lib as lib
     import tensorflow as tf
 
     model, path = exported
@@ -144,7 +144,7 @@ def test_a_request_of_the_client_fits_a_real_signature(exported):
     assert specs.keys() == request["inputs"].keys()
     tensors = {name: tf.constant(values, specs[name].dtype) for name, values in request["inputs"].items()}
     expected = model({name: tf.constant(values) for name, values in tensors.items()}, training=False)["click"]
-    np.testing.assert_array_equal(served(**tensors)["click"], expected)
+    lib.assert_predicts(served(**tensors)["click"], expected)
     assert client.url("h:1", "clicks") == "http://h:1/v1/models/clicks:predict"
     assert client.url("h:1", "clicks", version=2) == "http://h:1/v1/models/clicks/versions/2:predict"
     assert client.url("h:1", "clicks", label="canary") == "http://h:1/v1/models/clicks/labels/canary:predict"

@@ -151,7 +151,7 @@ def halves(layer, received, grads, count):
     from het_tf.python.session import native
 
     ids = tf.constant([1, 2, -3], tf.int64)
-    call = layer._het_call
+    call = layer._het_state.call
     found = native.ops.het_lookup(
         ids=[ids], anchor=0.0, hints=[ops.hint(2)], tables=call.tables, specs=call.specs, training=True
     )

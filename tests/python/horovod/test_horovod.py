@@ -9,9 +9,10 @@ import tensorflow as tf
 from played_lib import Played
 
 import het_tf
-from het_tf.python.horovod import checks, server
+from het_tf.python.horovod import checks
+from het_tf.python.ps import job_server
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 keras = tf.keras
 pytestmark = pytest.mark.tf215
@@ -32,7 +33,7 @@ def test_init_refuses_what_is_no_horovod(fresh):
     hvd.initialized = False
     with pytest.raises(RuntimeError, match=r"hvd\.init\(\) before"):
         het_tf.init(hvd=hvd)
-    assert runtime.horovod() is None
+    assert settings.horovod() is None
     het_tf.init(hvd=Played(ranks=1))
     het_tf.keras.Embedding(2, name="t")
     assert het_tf.table("t").stats()["mode"] == "direct", "one rank needs no server"
@@ -74,7 +75,7 @@ def test_ranks_must_agree(fresh):
     with pytest.warns(RuntimeWarning, match="on each of 2 machines, that machine itself"):
         with pytest.raises(ConnectionError):
             het_tf.init(hvd=hvd, ps="redis://localhost:1")
-    assert runtime.horovod() is None
+    assert settings.horovod() is None
 
 
 @pytest.mark.parametrize("me", [0, 1])
@@ -85,7 +86,7 @@ def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
         )
 
     hvd = Played(me=me)
-    monkeypatch.setattr(server.LocalServer, "start", start)
+    monkeypatch.setattr(job_server.LocalServer, "start", start)
     if me:  # rank 0 tells
         monkeypatch.setattr(
             hvd, "broadcast_object", lambda *_, **__: ("", "run: apt-get install redis-server")
@@ -141,14 +142,14 @@ def test_distribute_refuses(fresh, monkeypatch):
     with pytest.raises(RuntimeError, match=r"hvd\.init\(\); het_tf\.init\(hvd=hvd\)"):
         het_tf.horovod.distribute(model)
     hvd = Played()
-    monkeypatch.setattr(runtime._settings, "hvd", hvd)
+    monkeypatch.setattr(settings.current, "hvd", hvd)
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.horovod.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
     if checks.KERAS_3:
         with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
             het_tf.horovod.distribute(model)
-    monkeypatch.setattr(runtime._settings, "hvd", None)
+    monkeypatch.setattr(settings.current, "hvd", None)
 
 
 def test_a_fit_that_nothing_reduces_is_refused(played):

@@ -10,7 +10,7 @@ from played_lib import Played
 from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
 
 import het_tf
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 
@@ -155,7 +155,7 @@ def test_8_gradient_accumulation_scales_the_table(mode):
 def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
     het_tf.init(gradient_scale=scale)
     # Past init(), which wants a real Horovod and a server for its ranks.
-    monkeypatch.setattr(runtime._settings, "hvd", Played(ranks=4))
+    monkeypatch.setattr(settings.current, "hvd", Played(ranks=4))
     unit_steps(1.0, 1, "graph")
     np.testing.assert_allclose(rows([1]), [[want] * 4])
 

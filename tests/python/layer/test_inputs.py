@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
+from het_tf.python.session import native
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -304,6 +304,6 @@ def test_weights_of_another_shape_are_refused_in_graphs_too():
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match="shape of the ids"):
         run(tf.constant([[1, 2]], tf.int64), tf.constant([[1.0]]))
-    if owner.KERAS_3:
+    if native.KERAS_3:
         with pytest.raises(ValueError, match="one weight for each id"):
             layer(keras.Input((2,), dtype="int64"), weights=keras.Input((3,)))

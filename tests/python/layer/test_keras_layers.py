@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
-from het_tf.python.session import runtime
+from het_tf.python.session import native, settings
 
 keras = tf.keras
-KERAS_3 = owner.KERAS_3
+KERAS_3 = native.KERAS_3
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 
@@ -326,9 +325,9 @@ def test_cache_stats_log_two_figures_unless_told_otherwise():
 def test_threads_follow_tensorflow():
     wanted = tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
     het_tf.keras.Embedding(4, name="t")
-    assert runtime._settings.threads_set == wanted
+    assert settings.current.threads_set == wanted
     het_tf.init(threads=3)
-    assert runtime._settings.threads_set == 3
+    assert settings.current.threads_set == 3
 
 
 def test_the_example_of_the_package_runs():
@@ -345,12 +344,13 @@ def test_the_example_of_the_package_runs():
 
 
 def test_public_names():
+    import het_tf.keras
     from het_tf.initializers import Uniform
+    from het_tf.keras import Embedding, EmbeddingCollection
     from het_tf.optimizers import RMSProp, RMSprop
 
-    import het_tf.keras
-    from het_tf.keras import Embedding, EmbeddingCollection
-
     assert RMSProp is RMSprop and issubclass(Embedding, EmbeddingCollection) and Uniform().name == "uniform"
-    missing = [name for name in het_tf.__all__ if name not in het_tf._LAZY and not hasattr(het_tf, name)]
-    assert missing == []
+    assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
+    assert set(het_tf.__all__) <= set(dir(het_tf))
+    with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):
+        _ = het_tf.Tabel

@@ -149,7 +149,7 @@ def test_inputs_that_do_not_fit_are_refused_at_once():
 
 def test_a_cache_on_a_gpu_is_refused(monkeypatch):
     layer = het_tf.keras.Embedding(2, name="t")
-    monkeypatch.setattr(layer._het_cache, "place", "gpu")
+    monkeypatch.setattr(layer._het_state.cache, "place", "gpu")
     with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.prefetch out"):
         het_tf.prefetch(batches(ids()), layer)
 

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.checkpoint import dense, manifest
+from het_tf.python.checkpoint import manifest
+from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
 
@@ -45,7 +46,7 @@ def tables(namespace: str = "") -> dict[str, dict[str, np.ndarray]]:
     """Everything of all tables: values, slots, clocks, counts, when last used."""
     with het_tf.namespace(namespace):
         het_tf.flush()
-        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.layer.table.tables())}
+        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.table.table.tables())}
 
 
 def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,7 @@ from horovod_worker import refused
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.checkpoint import dense
+from het_tf.python.checkpoint.model import dense
 from het_tf.python.session import native
 
 

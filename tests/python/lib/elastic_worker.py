@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import runtime
+from het_tf.python.session import collective
 
 STEPS = 24
 COMMIT = 4
@@ -101,7 +101,7 @@ def main() -> None:
             "iterations": int(model.optimizer.iterations),
             "applies": table.applies,
             "step": state.step,
-            "scale": float(tf.convert_to_tensor(runtime.gradient_scale())),
+            "scale": float(tf.convert_to_tensor(collective.gradient_scale())),
         }
         (out / "done").write_text(json.dumps(done))
 

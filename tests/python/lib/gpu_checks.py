@@ -28,8 +28,8 @@ from gpu_checks_lib import (
 )
 
 import het_tf
-from het_tf.python.layer import device
 from het_tf.python.session import native
+from het_tf.python.table import device
 
 CHECKS = {}
 
@@ -98,7 +98,7 @@ def an_op_may_run_where_the_cache_is_not():
     for place, other in (("cpu", "/device:GPU:0"), ("gpu", "/device:CPU:0")):
         layer = embedding(place)
         train(layer, ids[0])
-        call = layer._het_call
+        call = layer._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
         with tf.device(other):
             out = native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, training=True, **attributes)
@@ -291,7 +291,7 @@ def bad_inputs_are_refused_as_on_the_cpu():
         layer = embedding(place)
         train(layer, tf.constant([1, 2], tf.int64))
         before = table_of(place)[1]
-        call = layer._het_call
+        call = layer._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
         ids = [tf.constant([1, 2], tf.int64)]
         said = []

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import registry
+from het_tf.python.table import registry
 
 keras = tf.keras
 KERAS_3 = hasattr(keras, "ops")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from het_tf import doctor
+from het_tf.python.session import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HET_TEST_BUILD", ROOT / "build" / "release"))
@@ -31,7 +31,7 @@ def gpu_ops_for_this_tensorflow(folder: Path) -> Path:
     """libhet_tf_gpu.so for the TensorFlow that is here; of another one than the tree's it is made anew."""
     import tensorflow as tf
 
-    if doctor.gpu_ops_tensorflow(GPU_OPS) == tf.__version__:
+    if versions.gpu_ops_tensorflow(GPU_OPS) == tf.__version__:
         return GPU_OPS
     library = folder / "libhet_tf_gpu.so"
     include = tf.sysconfig.get_include()

@@ -18,8 +18,8 @@ import tensorflow as tf
 from gpu_checks import CHECKS
 from gpu_checks_lib import REAL, fresh
 
-from het_tf.python.layer import device
-from het_tf.python.session import runtime
+from het_tf.python.session import connection
+from het_tf.python.table import device
 
 
 def main():
@@ -38,7 +38,7 @@ def main():
     tf.debugging.set_log_device_placement(True)  # for devices_of
     tf.config.set_soft_device_placement(True)
     device.start()
-    runtime.connect()
+    connection.connect()
     outcome = {}
     for name in names:
         outcome[name] = "the process ended in it"

@@ -17,7 +17,7 @@ import saving_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import registry
+from het_tf.python.table import registry
 
 
 def keras_files(hvd, place):

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
+from het_tf.python.session import native
 
 keras = tf.keras
-KERAS_3 = owner.KERAS_3
+KERAS_3 = native.KERAS_3
 keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 MODES = ["graph", "eager"]
 

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.layer import owner
+from het_tf.python.session import native
 
 keras = tf.keras
-KERAS_3 = owner.KERAS_3
+KERAS_3 = native.KERAS_3
 
 RULES = {
     "sgd": (lambda: keras.optimizers.SGD(0.1), lambda: het_tf.optimizers.SGD(0.1)),

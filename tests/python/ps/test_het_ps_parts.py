@@ -160,7 +160,7 @@ def test_the_command_needs_no_tensorflow(tmp_path):
     module, function = line.split(":")
     script = tmp_path / "het-ps"
     script.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-    for command in (["-m", "het_tf.ps"], [str(script)]):
+    for command in (["-m", "het_tf.python.ps"], [str(script)]):
         done = subprocess.run(
             [sys.executable, "-X", "importtime", *command, "status", "--ps", "redis://127.0.0.1:1"],
             env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60,

@@ -13,7 +13,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native, runtime
+from het_tf.python.session import native, settings
 
 pytestmark = redis_lib.MARKS
 
@@ -59,7 +59,7 @@ def test_arguments_of_another_type(arguments):
     shown = re.escape(json.dumps(value)) if name in ("timeout", "min_replicas") else ".*"
     with pytest.raises(ValueError, match=f"{name} is {shown}"):
         het_tf.init(**arguments)
-    assert runtime._settings.ps == ""
+    assert settings.current.ps == ""
 
 
 def test_durability_needs_a_server():

@@ -10,6 +10,7 @@ import gpu_lib
 import pytest
 
 from het_tf import doctor
+from het_tf.python.session import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,7 +45,7 @@ def test_reports_this_environment():
     assert output.splitlines()[-1] == "Ready."
     of_gpus = {line.split()[2]: line for line in output.splitlines() if line.split()[1:2] == ["GPU"]}
     if gpu_lib.GPU_OPS.exists():
-        built_for = doctor.gpu_ops_tensorflow(gpu_lib.GPU_OPS)
+        built_for = versions.gpu_ops_tensorflow(gpu_lib.GPU_OPS)
         assert of_gpus["ops"].split()[0] == ("ok" if built_for == tf.__version__ else "wrong")
         assert "alone" in of_gpus["ops"]
     assert not there or of_gpus["library"].split()[0] == "ok", of_gpus

@@ -11,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf import doctor
-from het_tf.python.layer import device
-from het_tf.python.session import native
+from het_tf.python.session import native, versions
+from het_tf.python.table import device
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 if gpu_lib.REAL:
@@ -113,9 +112,9 @@ def test_the_gpu_ops_are_not_built_or_for_another_tensorflow(monkeypatch, tmp_pa
 
 @pytest.mark.skipif(not gpu_lib.GPU_OPS.exists(), reason=f"not built: {gpu_lib.GPU_OPS}")
 def test_the_library_says_what_it_was_built_for(tmp_path):
-    assert doctor.gpu_ops_tensorflow(gpu_lib.GPU_OPS).startswith("2.")
+    assert versions.gpu_ops_tensorflow(gpu_lib.GPU_OPS).startswith("2.")
     (tmp_path / "other.so").write_text("nothing of the kind")
-    assert doctor.gpu_ops_tensorflow(tmp_path / "other.so") == ""
+    assert versions.gpu_ops_tensorflow(tmp_path / "other.so") == ""
 
 
 @pytest.mark.skipif(not gpu_lib.GPU_OPS.exists(), reason=f"not built: {gpu_lib.GPU_OPS}")

@@ -6,16 +6,16 @@ import tensorflow as tf
 from played_lib import Played
 
 import het_tf
-from het_tf.python.layer import cache as cache_lib
-from het_tf.python.layer import registry
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
+from het_tf.python.table import cache as cache_lib
+from het_tf.python.table import registry
 
 
 @pytest.fixture
 def workers(fresh, monkeypatch):
     """A job whose number of workers the test sets; only the size is asked for."""
     made = Played(ranks=3)
-    monkeypatch.setattr(runtime._settings, "hvd", made)
+    monkeypatch.setattr(settings.current, "hvd", made)
     return made
 
 
@@ -112,5 +112,5 @@ def test_tables_follow_the_number_of_workers(workers):
     workers.ranks = 30
     with pytest.raises(ValueError, match="20 with 30 workers"):
         registry.follow_workers()
-    assert bounds() == (10, 4) and layer._het_cache.push_bound == 4
+    assert bounds() == (10, 4) and layer._het_state.cache.push_bound == 4
     del fixed

@@ -31,6 +31,9 @@ that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 
+Command = Callable[..., argparse.ArgumentParser]
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
@@ -43,50 +46,66 @@ def parser() -> argparse.ArgumentParser:
             name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         )
 
-    def path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
-        sub.add_argument(
-            name, type=Path, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
-        )
+    for add in (_inspect, _verify, _merge, _diff, _conversions):
+        add(command)
+    return top
 
-    def table(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--table", metavar="T", help="this table only")
 
-    look = command("inspect", "show tables, rows, clocks, dates, files, what it builds on, and dense weights")
-    path(look)
-    look.add_argument("--table", metavar="T", help="everything about this table")
-    look.add_argument("--json", action="store_true", help="for programs")
-    look.add_argument("--all", action="store_true", help="every file and every dense tensor")
+def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
+    sub.add_argument(
+        name, type=Path, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
+    )
 
-    check = command(
+
+def _table(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--table", metavar="T", help="this table only")
+
+
+def _inspect(command: Command) -> None:
+    sub = command("inspect", "show tables, rows, clocks, dates, files, what it builds on, and dense weights")
+    _path(sub)
+    sub.add_argument("--table", metavar="T", help="everything about this table")
+    sub.add_argument("--json", action="store_true", help="for programs")
+    sub.add_argument("--all", action="store_true", help="every file and every dense tensor")
+
+
+def _verify(command: Command) -> None:
+    sub = command(
         "verify",
         "check every checksum, that each row is once and in the right file, and that floats are finite",
         "So too for all that the checkpoint builds on.",
     )
-    path(check)
+    _path(sub)
 
-    merging = command(
+
+def _merge(command: Command) -> None:
+    sub = command(
         "merge",
         "write a checkpoint and the increments on it as one checkpoint",
         "Of one IN all that it builds on is looked for beside it. Several must build on one another; without"
         " the full one among them the result is an increment. The dense weights are those of the newest.",
     )
-    path(merging, "out", "the new checkpoint; must not exist")
-    merging.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
+    _path(sub, "out", "the new checkpoint; must not exist")
+    sub.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
 
-    compare = command(
+
+def _diff(command: Command) -> None:
+    sub = command(
         "diff",
         "show how the rows of two checkpoints differ",
         "A row has changed if its value, slots or clock has.",
     )
-    path(compare, "a")
-    path(compare, "b")
-    table(compare)
-    compare.add_argument(
+    _path(sub, "a")
+    _path(sub, "b")
+    _table(sub)
+    sub.add_argument(
         "--examples", type=_count, default=5, metavar="N", help="rows to show of each table (%(default)s)"
     )
-    compare.add_argument("--json", action="store_true", help="for programs")
-    compare.add_argument("--exit-code", action="store_true", help="exit status 1 if anything differs")
+    sub.add_argument("--json", action="store_true", help="for programs")
+    sub.add_argument("--exit-code", action="store_true", help="exit status 1 if anything differs")
 
+
+def _conversions(command: Command) -> None:
     for name, text, target in (
         ("to-npz", "write rows as arrays TABLE/ids, TABLE/values, ... of an .npz file", "the file"),
         (
@@ -96,12 +115,11 @@ def parser() -> argparse.ArgumentParser:
         ),
     ):
         sub = command(name, text)
-        path(sub)
-        path(sub, "out", target)
-        table(sub)
+        _path(sub)
+        _path(sub, "out", target)
+        _table(sub)
         sub.add_argument("--slots", action="store_true", help="the optimizer's slots, too")
         sub.add_argument("--force", action="store_true", help="overwrite what is there")
-    return top
 
 
 def _count(text: str) -> int:

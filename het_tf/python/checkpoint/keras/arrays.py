@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.checkpoint.keras import copies, moment, notes, workers
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
+from het_tf.python.table import layer_state
 
 # Whole numbers that float32 holds exactly, and that are hardly anyone's weights.
 _LOWEST, _HIGHEST = 2**22, 2**24 - 1
@@ -36,7 +37,7 @@ class Taken:
         self.keys: list[str] = []
         self.directory = Path(tempfile.mkdtemp(prefix="het_tf-weights-"))
         self._end = weakref.finalize(self, _remove, self.directory, os.getpid())
-        for number, (key, table) in enumerate(layer._het_table_keys().items()):
+        for number, (key, table) in enumerate(layer_state.of(layer).file_keys.items()):
             self.keys.append(key)
             moment.take(self.directory / str(number), layer.namespace, table)
         self.number = _new_number()
@@ -44,7 +45,7 @@ class Taken:
 
     def put_back(self, layer: Any) -> None:
         """Restores the tables of a layer that has as many, of the same specs."""
-        tables = layer._het_table_keys()
+        tables = layer_state.of(layer).file_keys
         if list(tables) != self.keys:
             raise ValueError(
                 f"layer {layer.name!r} has the tables {list(tables)}, and the weights are of the layer "
@@ -113,7 +114,7 @@ def _read(layer: Any, read: Any) -> Any:
     if _in_old_file():
         notes.without_rows(layer, "saved", "Files named .h5 do not hold them: save as .weights.h5 or .keras")
         return read()
-    if runtime.several_workers():
+    if settings.several_workers():
         notes.without_rows(
             layer,
             "taken as arrays",

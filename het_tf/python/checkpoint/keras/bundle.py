@@ -21,27 +21,27 @@ import numpy as np
 from tensorflow.python.saved_model import registration  # TensorFlow 2.8 on; has no public name
 
 from het_tf.python.checkpoint.keras import copies, moment, pack, workers
-from het_tf.python.layer import registry
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state, registry
 
 _NAME = "TableState"
 _SHARD_BYTES = 32 << 20
 
 
-class TableState(tf.__internal__.tracking.Trackable):  # type: ignore[name-defined]
+class TableState(tf.__internal__.tracking.Trackable):
     """One table, as TensorFlow's checkpoints know it: layers with one table share one of these."""
 
     def __init__(self, layer: Any, table: str) -> None:
         self.namespace: str = layer.namespace
         self.table = table
-        self.of_copy: bool = layer._het_copy
+        self.of_copy: bool = layer_state.of(layer).is_copy
 
     @property
     def layer(self) -> Any:
         """A layer that uses the table and may restore it."""
         entry = registry.find(self.namespace, self.table)
-        users = [] if entry is None else sorted(entry.users, key=lambda user: user._het_number)
-        users = [user for user in users if user._het_copy == self.of_copy] or users
+        users = [] if entry is None else sorted(entry.users, key=lambda user: layer_state.of(user).number)
+        users = [user for user in users if layer_state.of(user).is_copy == self.of_copy] or users
         if not users:
             raise RuntimeError(f"table {self.table!r} is gone (het_tf.reset()); build its layers again")
         return users[0]
@@ -63,9 +63,10 @@ def state_of(layer: Any, table: str) -> TableState:
     entry = registry.find(layer.namespace, table)
     if entry is None:
         raise RuntimeError(f"table {table!r} is gone (het_tf.reset()); build the layer {layer.name!r} again")
-    state = entry.states.get(layer._het_copy)
-    if state is None:
-        state = entry.states[layer._het_copy] = TableState(layer, table)
+    is_copy = layer_state.of(layer).is_copy
+    if is_copy not in entry.states:
+        entry.states[is_copy] = TableState(layer, table)
+    state: TableState = entry.states[is_copy]
     return state
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint.keras import moment
-from het_tf.python.layer import registry
+from het_tf.python.table import layer_state, registry
 
 _REMEDY = (
     'For tables of its own make the copy inside of `with het_tf.namespace("copy"):`; to go on with these '
@@ -29,7 +29,7 @@ def refuse_copy(layer: Any) -> None:
             f"layer {layer.name!r} is a copy (clone_model, from_config, load_model) and shares the tables "
             f"{shared} with the layer it was made from: training it would train the original too. {_REMEDY}"
         )
-    layer._het_copy = False
+    layer_state.of(layer).is_copy = False
 
 
 def put_back(layer: Any, directory: Path, table: str, shared: list[str]) -> None:
@@ -60,7 +60,7 @@ def put_back(layer: Any, directory: Path, table: str, shared: list[str]) -> None
 
 def shared_tables(layer: Any) -> list[str]:
     """Of a copy: the tables that it shares with its original; of other layers: none."""
-    if not layer._het_copy:
+    if not layer_state.of(layer).is_copy:
         return []
     if _originals(layer):
         gc.collect()  # a model that was let go may still be waiting to be collected

@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from het_tf.python.checkpoint.keras import copies, moment, pack, workers
+from het_tf.python.table import layer_state
 
 _SHARED = "shared_with"
 _ATTRIBUTE = "het_tf_tables"  # of the file: which table is where in it
@@ -71,7 +72,7 @@ def load(layer: Any, store: Any) -> None:
 
 def _tables(layer: Any) -> list[tuple[str, str]]:
     """Names that paths can have, and the tables' names."""
-    keys = layer._het_table_keys()
+    keys = layer_state.of(layer).file_keys
     return [(urllib.parse.quote(key, safe=""), table) for key, table in keys.items()]
 
 
@@ -95,7 +96,7 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
     file = _file(store)
     if file is None:
         return None
-    name = json.dumps([layer.namespace, table, layer._het_copy])
+    name = json.dumps([layer.namespace, table, layer_state.of(layer).is_copy])
     places = json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
     if name in places:
         return str(places[name])

@@ -21,7 +21,7 @@ from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.rowfile import RowFile
 from het_tf.python.checkpoint.rows import FILES, read_tables, write_tables
-from het_tf.python.layer.table import Table
+from het_tf.python.table.table import Table
 
 _COMPARED = ("clocks", "values", "slots")
 _FILE_BYTES = 32 << 20  # of rows; small tables are not worth several files

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from het_tf.python.checkpoint.keras import notes
-from het_tf.python.session import runtime
+from het_tf.python.session import settings
 
 _met: contextvars.ContextVar[bool] = contextvars.ContextVar("het_tf_workers_have_met", default=False)
 
@@ -25,7 +25,7 @@ def have_met() -> Iterator[None]:
 
 def before_saving(layer: Any) -> None:
     """Warns if other workers may be training while this one saves."""
-    if runtime.workers() > 1 and not _met.get():
+    if settings.workers() > 1 and not _met.get():
         notes.warn(
             f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved as the parameter server "
             "has them, which is behind what other workers hold back, and the workers may go on meanwhile. "
@@ -35,7 +35,7 @@ def before_saving(layer: Any) -> None:
 
 def restores(layer: Any) -> bool:
     """Whether this worker is the one to restore the tables, which all of them share; others say that not."""
-    hvd = runtime.horovod()
+    hvd = settings.horovod()
     if hvd is None or hvd.size() == 1 or hvd.rank() == 0:
         return True
     notes.without_rows(

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/base/memory_edge.h"
+
 namespace het::testing {
 
 std::string DeviceLibraryPath() {
@@ -51,8 +53,10 @@ Status StepOf::Lookup(bool training, bool on_device) {
   std::vector<float*> out;
   for (auto& of_feature : rows) out.push_back(of_feature.data());
   uint64_t* const wanted = training ? &token : nullptr;
-  return on_device ? engine_->LookupOnDevice(call(), out, nullptr, wanted)
-                   : engine_->Lookup(call(), out, wanted);
+  return AtMemoryEdge([&] {
+    return on_device ? engine_->LookupOnDevice(call(), out, nullptr, wanted)
+                     : engine_->Lookup(call(), out, wanted);
+  });
 }
 
 Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rate, NonFinite non_finite,
@@ -60,13 +64,15 @@ Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rat
   std::vector<const float*> given;
   for (const auto& of_feature : gradients) given.push_back(of_feature.data());
   const std::vector<float> rates(tables_.size(), rate);
-  Engine::ApplyArgs args;
+  ApplyArgs args;
   args.token = token;
   args.gradients = given;
   args.learning_rates = rates;
   args.non_finite = non_finite;
-  return on_device ? engine_->ApplyOnDevice(call(), args, nullptr, &skipped)
-                   : engine_->Apply(call(), args, &skipped);
+  return AtMemoryEdge([&] {
+    return on_device ? engine_->ApplyOnDevice(call(), args, nullptr, &skipped)
+                     : engine_->Apply(call(), args, &skipped);
+  });
 }
 
 std::vector<std::vector<float>> StepOf::Gradients(float value) const {
@@ -89,7 +95,7 @@ std::vector<float> Values(Engine* engine, const std::string& table, const std::v
 
 nlohmann::json CacheStats(Engine* engine, const std::string& table) {
   const auto stats = engine->Stats(table);
-  return stats.ok() ? nlohmann::json::parse(stats.value())["cache"]
+  return stats.ok() ? nlohmann::json::parse(ToJson(stats.value()))["cache"]
                     : nlohmann::json{{"error", stats.status().message()}};
 }
 

@@ -53,7 +53,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   const std::vector<float> ones(out.size(), -1);
   const float* const gradients[] = {ones.data()};
   const float rate = 1;
-  Engine::ApplyArgs args;
+  ApplyArgs args;
   args.token = token;
   args.gradients = Span<const float* const>(gradients, 1);
   args.learning_rates = Span<const float>(&rate, 1);
@@ -67,11 +67,10 @@ void RemoteWorker::Train(const std::vector<int64_t>& ids) {
 }
 
 Status RemoteWorker::Prefetch(const std::vector<int64_t>& ids, uint32_t check_ahead) {
-  const NoFork no_fork;
   const TablePtr table = engine_->Find("t").value();
   const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
   return engine_->Prefetch({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
-                           check_ahead, no_fork);
+                           check_ahead);
 }
 
 float RemoteWorker::Value(int64_t id) {

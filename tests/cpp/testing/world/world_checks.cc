@@ -124,6 +124,7 @@ void World::NoteBegin(TestStep* step) {
     for (Key key : p.keys) {
       TestStep::Begin& begin = step->begin[{p.table, key}];
       begin.server = ServerClock({p.table, key});
+      begin.row = ServerRow({p.table, key});
       for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
     }
   }
@@ -165,8 +166,10 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (!keeps() && lossy_) return;
   TableCache* cache = client(w).cache(key.first);
   if (cache->schema().dim() <= config_.workers) return;
+  const std::vector<float> row_now = ServerRow(key);
   int64_t contained = 0;
   int64_t unseen = 0;
+  int64_t lacking = 0;  // of the foreign ticks that the store had
   for (uint32_t v = 0; v < config_.workers; ++v) {
     const auto count = static_cast<int64_t>(kInitial - value[v]);
     contained += count;
@@ -181,7 +184,10 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
                 std::to_string(issued),
             w, key);
     }
-    if (v != w) unseen += std::max<int64_t>(before - count, 0);
+    if (v == w) continue;
+    unseen += std::max<int64_t>(before - count, 0);
+    const float had = begin == nullptr ? row_now[v] : std::max(begin->row[v], row_now[v]);
+    lacking += std::max<int64_t>(static_cast<int64_t>(kInitial - had) - count, 0);
   }
   if (device(w) != nullptr) {
     const ToyDevice::Row* row = device(w)->Find(key, step.token);
@@ -206,6 +212,10 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
   if (pull != kUnbounded && server - contained > pull) {
     Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);
+  }
+  // A base from before a failover may be as high as the clock, and count other ticks.
+  if (pull != kUnbounded && lacking > pull) {
+    Error("I2: the row lacks " + std::to_string(lacking) + " foreign ticks that the server had", w, key);
   }
   if (pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_ &&
       unseen > pull + (static_cast<int64_t>(config_.workers) - 1) * (push + 1)) {

@@ -1,0 +1,7 @@
+"""Callbacks of Keras: figures of tables and caches, checkpoints, and what several workers need."""
+
+from het_tf.python.checkpoint.model.callback import Checkpoint
+from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
+from het_tf.python.layer.cache_stats import CacheStats
+
+__all__ = ["Broadcast", "CacheStats", "Checkpoint", "LearningRateScaling", "MetricAverage"]

@@ -1,0 +1,44 @@
+// Tables behind an embedding cache in this process's memory, before a store here or at servers.
+#ifndef HET_TF_CORE_ENGINE_CACHED_BACKEND_H_
+#define HET_TF_CORE_ENGINE_CACHED_BACKEND_H_
+
+#include "het_tf/core/engine/client_driver.h"
+#include "het_tf/core/engine/table_backend.h"
+
+namespace het {
+
+// What tables with a cache have in common, wherever that cache is: the client keeps their protocol.
+class ClientBackend : public TableBackend {
+ public:
+  explicit ClientBackend(ClientDriver* driver) : driver_(driver) {}
+
+  void Invalidate(const Table& table, Span<const Key> keys) override;
+  void InvalidateAll(const Table& table) override;
+  Status SetBounds(const Table& table, int64_t pull_bound, int64_t push_bound) override;
+
+ protected:
+  ClientDriver* const driver_;
+};
+
+class CachedBackend final : public ClientBackend {
+ public:
+  using ClientBackend::ClientBackend;
+
+  bool Serves(const TableOptions& options) const override { return options.cache && !options.on_device(); }
+  // Rows are copied from the cache's lines to the output while the client is held: nothing moves them.
+  Status Lookup(StepCall* call, Span<float* const> out) override;
+  Status Tick(StepCall* call, const ApplyArgs& args) override;
+  void Release(uint64_t number) override;
+
+  Status Add(const Schema& schema, const TableOptions& options) override;
+  void Remove(uint64_t table) override;
+  Status Flush() override;
+  Status Stats(const Table& table, TableStats* stats) override;
+
+ private:
+  Vector<const BatchPlan::Group*> GroupsOf(const StepCall& call) const;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_CACHED_BACKEND_H_

@@ -1,0 +1,87 @@
+// The client of an engine, with what drives it: the lock that lets one call use it at a time, the thread that
+// moves pushes on between calls, and the batches that wait to be prefetched.
+//
+//   Call    ──lock──► client ──► start what was prefetched meanwhile ──► leave what is on its way to the
+//   thread thread  ──lock, if it is free──► Client::Progress ──► sleep until an answer comes or something is
+//   due Prefetch ──► queue; whoever has the client starts it
+//
+// 1. The thread. Pushes to a remote store move on between calls too: the thread looks after answers, resends
+//    and questions to replicas once no call has come for kQuietSeconds. It takes the lock only if that is
+//    free, and holds it while it waits only where a server has closed its connection: a second at most for
+//    each server that it asks who took over. It sleeps without an end when nothing is on its way. It starts
+//    with the first such call; where tables live in this process there is none.
+//
+// 2. Prefetch waits neither for the client nor for the network. A call may hold the client and wait for the
+//    network, so the batch is left in the queue; the call starts it when it has finished, before it lets the
+//    client go, and looks for what was added after that once it has let go. Answers are taken in by the
+//    thread, or by the next call.
+//
+// Owns the client; borrows the transport. Thread-safe.
+#ifndef HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_
+#define HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "het_tf/core/base/background.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/prefetch_queue.h"
+
+namespace het {
+
+class ClientDriver {
+ public:
+  // `remote`: frames go to other processes, so there is something to look after between calls.
+  ClientDriver(Transport* transport, const ClientConfig& config, bool remote);
+  // Ends the thread.
+  ~ClientDriver();
+
+  // The client for as long as it lives, and no more than that.
+  class Lock {
+   public:
+    explicit Lock(ClientDriver* driver) : driver_(driver), lock_(driver->mutex_) {}
+    Client* operator->() const { return driver_->client_.get(); }
+
+   protected:
+    ClientDriver* const driver_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  // For calls of a step: what is on its way afterwards is left to the thread.
+  class Call : public Lock {
+   public:
+    explicit Call(ClientDriver* driver) : Lock(driver) { ++driver_->calls_; }
+    ~Call();
+  };
+
+  bool remote() const { return remote_; }
+  // For what is made with the client and lives as long; used while a Lock is held.
+  Client* client() { return client_.get(); }
+  // Ends the thread for good: what the client calls back is about to go.
+  void Stop();
+
+  void Prefetch(std::unique_ptr<ComingBatch> batch);
+
+ private:
+  Background::Pause LookAfterPushes();
+  void StartPrefetches();
+  void LeaveToThread();
+  void ServePrefetches();
+  void Wake();
+
+  Transport* const transport_;
+  const bool remote_;
+  PrefetchQueue prefetches_;
+  std::mutex mutex_;  // guards the client, the transport, and what follows
+  std::unique_ptr<Client> client_;
+  uint64_t calls_ = 0;  // so far
+  bool asleep_ = true;  // the thread sleeps until something happens that it knows of
+  // Of the thread: how many calls there were when it looked, and how long it leaves a running call alone.
+  uint64_t calls_seen_ = 0;
+  double patience_ = 0;
+  std::unique_ptr<Background> background_;  // null: stopped
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_

@@ -1,0 +1,63 @@
+#include "het_tf/core/engine/device_backend.h"
+
+#include <algorithm>
+
+namespace het {
+
+Status DeviceBackend::Lookup(StepCall* call, Span<float* const> out) {
+  const ClientDriver::Call client(driver_);
+  return tables_.Lookup(call->call, out, call->memory, call->number);
+}
+
+Status DeviceBackend::Tick(StepCall* call, const ApplyArgs& args) {
+  const ClientDriver::Call client(driver_);
+  const Status status = tables_.Apply(call->call, args, call->memory, &call->skipped, &call->changed);
+  tables_.Release(call->number);
+  return status;
+}
+
+void DeviceBackend::Release(uint64_t number) {
+  const ClientDriver::Lock client(driver_);
+  tables_.Release(number);
+}
+
+Status DeviceBackend::Reserve(const Schema& schema, const TableOptions& options) {
+  const ClientDriver::Lock client(driver_);
+  return tables_.Add(schema, *options.cache);
+}
+
+Status DeviceBackend::Add(const Schema& schema, const TableOptions& options) {
+  const ClientDriver::Lock client(driver_);
+  return tables_.ConnectWithClient(schema->id(), *options.cache);
+}
+
+void DeviceBackend::Remove(uint64_t table) {
+  const ClientDriver::Lock client(driver_);
+  client->RemoveTable(table);
+  tables_.Remove(table);
+}
+
+Status DeviceBackend::Flush() {
+  const ClientDriver::Call client(driver_);
+  return tables_.Flush();
+}
+
+Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
+  const ClientDriver::Lock client(driver_);
+  const uint64_t id = table.schema->id();
+  if (!client->HasTable(id)) return TableIsGone(table);
+  HET_ASSIGN_OR_RETURN(const DeviceTables::TableStats there, tables_.Stats(id));
+  const HetDevTableState& state = there.state;
+  CacheStats& cache = stats->cache.emplace();
+  cache.counters = client->Stats(id);
+  cache.counters.inserts = state.inserts;
+  cache.counters.evictions = state.evictions;
+  cache.counters.transient_rows = there.absent - std::min(there.absent, state.inserts);
+  cache.rows = state.rows;
+  cache.unsent_rows = state.dirty;
+  cache.bytes = client->cache(id)->bytes();
+  cache.device = {table.options.cache->device, state.capacity, state.invalid, state.bytes};
+  return Status();
+}
+
+}  // namespace het

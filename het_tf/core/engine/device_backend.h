@@ -1,0 +1,37 @@
+// Tables whose cache is in the memory of a device. A call's ids, rows and gradients are there too, or in this
+// process's memory; the device plans the step.
+#ifndef HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
+#define HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
+
+#include "het_tf/core/device/device_tables.h"
+#include "het_tf/core/engine/cached_backend.h"
+
+namespace het {
+
+class DeviceBackend final : public ClientBackend {
+ public:
+  // `store`: of any partition.
+  DeviceBackend(ClientDriver* driver, const PartitionId& store)
+      : ClientBackend(driver), tables_(driver->client(), store) {}
+
+  bool Serves(const TableOptions& options) const override { return options.on_device(); }
+  Status Lookup(StepCall* call, Span<float* const> out) override;
+  // Sums the gradients, too; sets changed and skipped.
+  Status Tick(StepCall* call, const ApplyArgs& args) override;
+  void Release(uint64_t number) override;
+
+  Status Reserve(const Schema& schema, const TableOptions& options) override;
+  Status Add(const Schema& schema, const TableOptions& options) override;
+  void Remove(uint64_t table) override;
+  Status Flush() override;
+  Status Stats(const Table& table, TableStats* stats) override;
+
+  DeviceTables* tables() { return &tables_; }  // for tests
+
+ private:
+  DeviceTables tables_;  // used while the client is held
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_

@@ -1,0 +1,144 @@
+#include "het_tf/core/engine/direct_backend.h"
+
+#include <atomic>
+
+#include "het_tf/core/plan/row_ops.h"
+
+namespace het {
+namespace {
+
+// Of Step::touched.
+constexpr uint8_t kTouched = 1;
+constexpr uint8_t kCreated = 2;
+constexpr size_t kRowsAhead = 16;
+
+void PrefetchForWrite(const RowStore& rows, uint32_t row) {
+  __builtin_prefetch(&rows.meta(row), 1);
+  const char* data = reinterpret_cast<const char*>(rows.data(row));
+  for (size_t at = 0; at < rows.row_floats() * sizeof(float); at += 64) __builtin_prefetch(data + at, 1);
+}
+
+// Finds the rows of a group's unique keys: in the store, or for those that are not there in step->values.
+void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
+  const RowStore& store = shard.rows();
+  const size_t dim = shard.schema().dim();
+  uint32_t* const numbers = step->plan.rows(group);
+  const Key* const keys = step->plan.keys(group);
+  const float** const rows = step->rows(group);
+  store.FindBatch(keys, step->plan.hashes(group), group.uniques, numbers, dim);
+  step->plan.set_generation(group, store.generation());
+  for (size_t u = 0; u < group.uniques; ++u) {
+    if (numbers[u] != kNoRow) {
+      rows[u] = store.data(numbers[u]);
+      continue;
+    }
+    float* const initial = step->values(group) + u * dim;
+    shard.schema().InitValue(keys[u], initial);
+    rows[u] = initial;
+  }
+}
+
+// Makes sure that every touched key has a row and that plan.rows names it. Throws std::bad_alloc; rows made
+// so far are marked in `touched`.
+void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
+  uint32_t* const rows = step->plan.rows(group);
+  uint8_t* const touched = step->touched(group);
+  // The numbers are of the lookup. If a row was removed since then, its number may be another key's now.
+  const bool numbers_hold = group.generation == shard->rows().generation();
+  for (size_t u = 0; u < group.uniques; ++u) {
+    if (!touched[u] || (numbers_hold && rows[u] != kNoRow)) continue;
+    bool created = false;
+    rows[u] = shard->FindOrCreate(step->plan.keys(group)[u], step->plan.hashes(group)[u], &created);
+    if (created) touched[u] = kTouched | kCreated;
+  }
+}
+
+// One tick, at time `now`, for every touched key. Uses the sums up.
+void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, uint32_t now, Step* step) {
+  RowStore& store = shard->rows();
+  const TableSchema& schema = shard->schema();
+  const size_t dim = schema.dim();
+  const uint32_t* const rows = step->plan.rows(group);
+  const uint8_t* const touched = step->touched(group);
+  float* const sums = step->values(group);
+  for (size_t u = 0; u < group.uniques; ++u) {
+    const size_t ahead = u + kRowsAhead;
+    if (ahead < group.uniques && touched[ahead]) PrefetchForWrite(store, rows[ahead]);
+    if (!touched[u]) continue;
+    schema.Tick(learning_rate, sums + u * dim, store.data(rows[u]), nullptr);
+    CountTick(now, &store.meta(rows[u]));
+  }
+}
+
+}  // namespace
+
+// For every group of a direct table that is not empty: before(group), and with its partition locked
+// fn(partition, shard, group).
+template <typename Before, typename Fn>
+Status DirectBackend::ForShards(StepCall* call, Before before, Fn fn) {
+  std::atomic<const Table*> missing{nullptr};
+  call->step->ForPartitions(call->pool, [&](uint32_t p) {
+    const auto for_groups = [&](auto each) {
+      for (const BatchPlan::Group& group : call->step->GroupsOf(p)) {
+        const Table& table = *call->call.tables[group.table];
+        if (group.entries != 0 && Serves(table.options)) each(group, table);
+      }
+    };
+    for_groups([&](const BatchPlan::Group& group, const Table&) { before(group); });
+    service_->WithPartition(p, [&](Partition& partition) {
+      for_groups([&](const BatchPlan::Group& group, const Table& table) {
+        Shard* const shard = partition.Find(table.schema->id());
+        if (shard == nullptr) {
+          missing.store(&table);
+        } else {
+          fn(&partition, shard, group);
+        }
+      });
+    });
+  });
+  const Table* const table = missing.load();
+  return table == nullptr ? Status() : TableIsGone(*table);
+}
+
+Status DirectBackend::Lookup(StepCall* call, Span<float* const> out) {
+  Step* const step = call->step;
+  return ForShards(
+      call, [step](const BatchPlan::Group& group) { step->plan.Unique(group); },
+      [step, out](Partition*, Shard* shard, const BatchPlan::Group& group) {
+        FindRows(*shard, group, step);
+        if (!out.empty()) CopyToFeatures(step->plan, group, step->rows(group), shard->schema().dim(), out);
+      });
+}
+
+Status DirectBackend::Prepare(StepCall* call) {
+  return ForShards(
+      call, [](const BatchPlan::Group&) {},
+      [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
+        MakeRows(shard, group, call->step);
+      });
+}
+
+void DirectBackend::Undo(StepCall* call) {
+  static_cast<void>(ForShards(
+      call, [](const BatchPlan::Group&) {},
+      [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
+        uint8_t* const touched = call->step->touched(group);
+        for (size_t u = 0; u < group.uniques; ++u) {
+          if (touched[u] & kCreated) shard->rows().Erase(call->step->plan.rows(group)[u]);
+          touched[u] = 0;
+        }
+      }));
+}
+
+Status DirectBackend::Tick(StepCall* call, const ApplyArgs& args) {
+  const uint32_t now = service_->Now();
+  return ForShards(
+      call, [](const BatchPlan::Group&) {},
+      [&](Partition* partition, Shard* shard, const BatchPlan::Group& group) {
+        TickGroup(shard, group, args.learning_rates[group.table], now, call->step);
+        partition->RowsChanged(shard->schema().id());
+        partition->SweepTable(shard, now, group.uniques, nullptr);
+      });
+}
+
+}  // namespace het

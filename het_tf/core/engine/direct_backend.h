@@ -1,0 +1,32 @@
+// Tables without a cache: the partitions of the store in this process are read and ticked in place.
+//
+// Lookups run side by side: a partition's mutex is held while its rows are copied to the output. Between
+// Prepare and Tick row numbers must hold, so the engine lets nothing else change rows meanwhile.
+#ifndef HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
+#define HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
+
+#include "het_tf/core/engine/table_backend.h"
+#include "het_tf/core/store/local_service.h"
+
+namespace het {
+
+class DirectBackend final : public TableBackend {
+ public:
+  explicit DirectBackend(LocalService* service) : service_(service) {}
+
+  bool Serves(const TableOptions& options) const override { return !options.cache; }
+  Status Lookup(StepCall* call, Span<float* const> out) override;
+  Status Prepare(StepCall* call) override;
+  void Undo(StepCall* call) override;
+  Status Tick(StepCall* call, const ApplyArgs& args) override;
+
+ private:
+  template <typename Before, typename Fn>
+  Status ForShards(StepCall* call, Before before, Fn fn);
+
+  LocalService* const service_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_

@@ -1,0 +1,68 @@
+#include "het_tf/core/engine/step_store.h"
+
+#include <string>
+#include <utility>
+
+namespace het {
+
+StepStore::StepStore() { spare_.reserve(kSpare); }
+StepStore::~StepStore() = default;
+
+StepStore::StepPtr StepStore::New() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.empty()) return StepPtr(new Step(), Recycle{this});
+  StepPtr step(spare_.back().release(), Recycle{this});
+  spare_.pop_back();
+  return step;
+}
+
+void StepStore::TakeBack(Step* step) noexcept {
+  std::unique_ptr<Step> owned(step);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.size() < kSpare) spare_.push_back(std::move(owned));
+}
+
+uint64_t StepStore::Reserve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return next_++;
+}
+
+uint64_t StepStore::Remember(uint64_t number, StepPtr step) {
+  StepPtr oldest(nullptr, Recycle{this});  // goes back once the mutex is free
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto place = kept_.emplace(number, nullptr).first;
+  if (kept_.size() > kKept) {
+    try {
+      old_.insert(kept_.begin()->first);
+    } catch (...) {
+      kept_.erase(place);
+      throw;
+    }
+  }
+  place->second.reset(step.release());
+  if (kept_.size() <= kKept) return 0;
+  if (old_.size() > kOld) old_.erase(old_.begin());
+  const uint64_t let_go = kept_.begin()->first;
+  oldest.reset(kept_.begin()->second.release());
+  kept_.erase(kept_.begin());
+  return let_go;
+}
+
+Result<StepStore::StepPtr> StepStore::Consume(uint64_t number) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto kept = kept_.find(number);
+  if (kept != kept_.end()) {
+    StepPtr step(kept->second.release(), Recycle{this});
+    kept_.erase(kept);
+    return step;
+  }
+  if (old_.erase(number) != 0) return StepPtr(nullptr, Recycle{this});
+  return FailedPrecondition(
+      "HetApplyGrad: token " + std::to_string(number) +
+      (number == 0 || number >= next_
+           ? " was not given by a training lookup of this process"
+           : " was used before: one lookup's gradient can be applied once. Compute the gradient once per "
+             "lookup (no persistent tape with two gradient() calls), or call the layer again"));
+}
+
+}  // namespace het

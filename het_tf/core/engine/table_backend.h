@@ -1,0 +1,71 @@
+// One way in which a table is served. Engine plans a step, asks the backend of each table that the step
+// names, and owns what they share; a backend looks at its own tables in a call and leaves the others alone.
+//
+//   DirectBackend  the embedded store's partitions are the store: rows are read and ticked in place
+//   CachedBackend  an embedding cache with per-row clocks stands before the store (client/client.h)
+//   DeviceBackend  the same, with the cache in the memory of a device (device/device_tables.h), which plans
+//                  its steps itself; its tables and others do not go into one call
+//
+//   lookup   Lookup
+//   apply    Prepare (may fail) ─► Tick;  Undo, when a Prepare has failed
+//
+// Locks: Prepare, Tick and Undo of one engine are called by one thread at a time; all else by any. Errors are
+// answered; memory that ends is thrown as std::bad_alloc, with rows as they were before the call.
+#ifndef HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
+#define HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "het_tf/core/engine/table_stats.h"
+#include "het_tf/core/plan/batch_call.h"
+#include "het_tf/core/plan/step.h"
+
+namespace het {
+
+// A call of a step, as the backends see it.
+struct StepCall {
+  const BatchCall& call;
+  CallMemory memory;
+  uint64_t number = 0;  // of the training step; 0: no training, and nothing is remembered
+  ThreadPool* pool = nullptr;
+  Step* step = nullptr;  // the plan: all ids are sorted. Null on a device
+  // Of an update: which tables get a tick, and whether it was left out because of its loss scale.
+  std::vector<uint8_t> changed = {};
+  bool skipped = false;
+};
+
+class TableBackend {
+ public:
+  virtual ~TableBackend() = default;
+
+  virtual bool Serves(const TableOptions& options) const = 0;
+
+  // --- steps
+  // out[f] receives the rows of feature f, unless `out` is empty. Finds the unique keys of its groups.
+  virtual Status Lookup(StepCall* call, Span<float* const> out) = 0;
+  // Room for what Tick will change. After an error Undo is called.
+  virtual Status Prepare(StepCall*) { return Status(); }
+  virtual void Undo(StepCall*) {}
+  // One tick for every touched key of step->values. Its error leaves ticks that were made as they are.
+  virtual Status Tick(StepCall* call, const ApplyArgs& args) = 0;
+  // Rows that the step has looked up may leave the cache that they are in. Unknown numbers are fine.
+  virtual void Release(uint64_t /*number*/) {}
+
+  // --- tables
+  // Before the store has the table: what may find no room. After it: the table is known from here on.
+  virtual Status Reserve(const Schema&, const TableOptions&) { return Status(); }
+  virtual Status Add(const Schema&, const TableOptions&) { return Status(); }
+  virtual void Remove(uint64_t /*table*/) {}
+  // Everything that was ticked is at the store.
+  virtual Status Flush() { return Status(); }
+  // Rows were changed at the store: they are forgotten, with their unsent updates.
+  virtual void Invalidate(const Table&, Span<const Key>) {}
+  virtual void InvalidateAll(const Table&) {}
+  virtual Status SetBounds(const Table&, int64_t /*pull_bound*/, int64_t /*push_bound*/) { return Status(); }
+  virtual Status Stats(const Table&, TableStats*) { return Status(); }
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_TABLE_BACKEND_H_

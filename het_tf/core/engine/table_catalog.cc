@@ -1,0 +1,59 @@
+#include "het_tf/core/engine/table_catalog.h"
+
+#include "het_tf/core/engine/table_options.h"
+
+namespace het {
+
+Result<TablePtr> TableCatalog::Find(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = tables_.find(name);
+  if (it != tables_.end()) return it->second;
+  std::string known;
+  for (const auto& entry : tables_) known += (known.empty() ? "'" : ", '") + entry.first + "'";
+  return Status(Code::kNotFound, "no table '" + name + "' in namespace '" + name_space_ + "'; " +
+                                     (known.empty() ? "there are none" : "there are " + known) +
+                                     ". Build the layer that declares it, or load a checkpoint");
+}
+
+std::vector<std::string> TableCatalog::Names() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& entry : tables_) names.push_back(entry.first);
+  return names;
+}
+
+Result<TablePtr> TableCatalog::FindEqual(const TableSchema& schema, const TableOptions& options) const {
+  const std::string& name = schema.spec().name;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = tables_.find(name);
+  if (it == tables_.end()) return TablePtr();
+  const std::string here = it->second->schema->ToJson() + " " + ToJson(it->second->options);
+  const std::string wanted = schema.ToJson() + " " + ToJson(options);
+  if (here == wanted) return it->second;
+  return Status(Code::kAlreadyExists,
+                "table '" + name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
+                    "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
+}
+
+void TableCatalog::Add(const Schema& schema, const TableOptions& options) {
+  auto table = std::make_shared<Table>();
+  table->schema = schema;
+  table->options = options;
+  std::lock_guard<std::mutex> lock(mutex_);
+  tables_[schema->spec().name] = std::move(table);
+  generation_.fetch_add(1);
+}
+
+void TableCatalog::Remove(const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  tables_.erase(name);
+  generation_.fetch_add(1);
+}
+
+void TableCatalog::SetBounds(Table* table, int64_t pull_bound, int64_t push_bound) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  table->options.cache->pull_bound = pull_bound;
+  table->options.cache->push_bound = push_bound;
+}
+
+}  // namespace het

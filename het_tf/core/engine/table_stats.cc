@@ -1,0 +1,39 @@
+#include "het_tf/core/engine/table_stats.h"
+
+#include <nlohmann/json.hpp>
+
+namespace het {
+namespace {
+
+using Json = nlohmann::json;
+
+Json AsJson(const CacheStats& stats) {
+  Json json = {{"rows", stats.rows}, {"unsent_rows", stats.unsent_rows}, {"bytes", stats.bytes}};
+#define HET_FIELD(name, help) json[#name] = stats.counters.name;
+  HET_COUNTERS(HET_FIELD)
+#undef HET_FIELD
+  const Staleness seen = stats.counters.staleness();
+  json["staleness"] = {{"observed", seen.observed},
+                       {"mean_at_most", seen.mean},
+                       {"p99_at_most", seen.p99},
+                       {"max_at_most", seen.max}};
+  if (stats.wire) json["wire"] = RowFormatName(*stats.wire);
+  if (stats.device) {
+    json["device"] = stats.device->device;
+    json["capacity"] = stats.device->capacity;
+    json["invalid_rows"] = stats.device->invalid_rows;
+    json["device_bytes"] = stats.device->bytes;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string ToJson(const TableStats& stats) {
+  Json json = {{"table", stats.table}, {"dim", stats.dim},     {"applies", stats.applies},
+               {"rows", stats.rows},   {"bytes", stats.bytes}, {"mode", stats.cache ? "cached" : "direct"}};
+  if (stats.cache) json["cache"] = AsJson(*stats.cache);
+  return json.dump();
+}
+
+}  // namespace het

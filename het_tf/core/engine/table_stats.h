@@ -1,0 +1,45 @@
+// What Engine::Stats answers about one table.
+#ifndef HET_TF_CORE_ENGINE_TABLE_STATS_H_
+#define HET_TF_CORE_ENGINE_TABLE_STATS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "het_tf/core/cache/counters.h"
+#include "het_tf/core/row/row_format.h"
+
+namespace het {
+
+struct CacheStats {
+  Counters counters;
+  size_t rows = 0;         // in the cache
+  size_t unsent_rows = 0;  // of these: with updates that are not sent yet
+  size_t bytes = 0;        // of this process's memory
+  std::optional<RowFormat> wire;
+  // Of a cache in the memory of a device.
+  struct OnDevice {
+    std::string device;
+    uint64_t capacity = 0;
+    uint64_t invalid_rows = 0;
+    uint64_t bytes = 0;  // of its memory
+  };
+  std::optional<OnDevice> device;
+};
+
+struct TableStats {
+  std::string table;
+  uint32_t dim = 0;
+  int64_t applies = 0;
+  size_t rows = 0;   // that were ever written
+  size_t bytes = 0;  // of rows and index
+  std::optional<CacheStats> cache;
+};
+
+// One JSON object, for people: what HetStats answers.
+std::string ToJson(const TableStats& stats);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ENGINE_TABLE_STATS_H_

@@ -1,0 +1,59 @@
+// What a call of a step is about: its tables, the ids of its features, and what is done with their gradients.
+#ifndef HET_TF_CORE_PLAN_BATCH_CALL_H_
+#define HET_TF_CORE_PLAN_BATCH_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "het_tf/core/base/span.h"
+#include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/plan/batch_plan.h"
+#include "het_tf/core/row/schema.h"
+
+namespace het {
+
+struct TableOptions {
+  std::optional<CacheConfig> cache;  // none: direct
+
+  bool on_device() const { return cache && cache->on_device(); }
+};
+
+// One table as this process sees it.
+struct Table {
+  Schema schema;
+  TableOptions options;
+  // HetApplyGrad calls that changed it: the step of a learning-rate schedule.
+  std::atomic<int64_t> applies{0};
+};
+using TablePtr = std::shared_ptr<Table>;
+
+// Its features name tables by their number in `tables`.
+struct BatchCall {
+  Span<const TablePtr> tables;
+  Span<const FeatureIds> features;
+};
+
+// Where ids, rows and gradients of a call are. On the device they are used by work on this stream, a
+// cudaStream_t.
+struct CallMemory {
+  bool on_device = false;
+  void* stream = nullptr;
+};
+
+enum class NonFinite { kRaise, kSkip };
+
+struct ApplyArgs {
+  uint64_t token = 0;                  // of the lookup; consumed, even when the call fails
+  Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
+  Span<const float> learning_rates;    // for each table
+  float scale = 1;                     // every gradient is multiplied by it
+  NonFinite non_finite = NonFinite::kRaise;
+  // For each feature whether its gradient counts. Empty: it does unless it is all zero.
+  Span<const uint8_t> active = {};
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_PLAN_BATCH_CALL_H_

@@ -1,0 +1,17 @@
+// Whether a row or a gradient has anything in it.
+#ifndef HET_TF_CORE_ROW_ANY_NONZERO_H_
+#define HET_TF_CORE_ROW_ANY_NONZERO_H_
+
+#include <algorithm>
+#include <cstddef>
+
+namespace het {
+
+// Whether any of n values is not zero (NaN is not zero).
+inline bool AnyNonZero(const float* values, size_t n) {
+  return std::any_of(values, values + n, [](float value) { return value != 0; });
+}
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_ROW_ANY_NONZERO_H_

@@ -1,0 +1,57 @@
+"""How a SavedModel appears under its name: written beside it, and moved there when all of it is on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
+    """Two directories beside the target, gone at the end: for the SavedModel, and for what becomes assets."""
+    base = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        base.mkdir()
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"{target} cannot be written: {error.strerror}; give a directory where you may write"
+        ) from None
+    try:
+        work = base / "work"
+        work.mkdir()
+        yield base / "model", work
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def publish(staging: Path, target: Path, overwrite: bool) -> None:
+    """Writes out to the disk, and gives the name."""
+    for file in staging.rglob("*"):
+        _sync(file)
+    _sync(staging)
+    if overwrite and target.exists():
+        old = staging.with_name("old")
+        target.rename(old)
+        try:
+            staging.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+    else:
+        if os.path.lexists(target):
+            raise FileExistsError(f"{target} exists; it was made while the model was being exported")
+        staging.rename(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,188 @@
+"""Where the tables of N ranks are: what all agree on, or a server that rank 0 starts for the job."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.ps import address as addresses
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.ps.node import Node
+from het_tf.python.ps.redis_server import LocalServer
+
+WAIT_SECONDS = 60.0  # at the end, for the last rank to send its updates
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_NAME = "het_rank_"
+
+_server: LocalServer | None = None  # on rank 0
+_leave: Callable[[], None] | None = None  # what rank 0 does before it waits for the others
+_presence: Node | None = None  # on the other ranks: open for as long as the process lives
+
+
+def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
+    """The address of the tables for all ranks. Every rank must call it.
+
+    Args:
+      hvd: The module horovod.tensorflow.
+      address: That of this rank, "" if it was given none.
+      settings: Further arguments of init() that must be equal on all ranks.
+      leave: Called at the exit of rank 0, if it runs the server of the job: sends what this process holds
+        back, and ends Horovod.
+
+    Returns:
+      `address`, or that of the server that rank 0 has started.
+
+    Raises:
+      ValueError: The ranks were given different arguments.
+      RuntimeError: No address, and rank 0 could not start a server, or ranks run on several machines.
+    """
+    mine = {"address": address, "machine": _machine(), **settings}
+    # Not LocalServer.address: a server that was stopped or has died is no place for tables.
+    mine["server"] = _server.address if _server is not None and _server.alive() else ""
+    of_ranks = hvd.allgather_object(mine, name="het_tf.init")
+    for name in ("address", *settings):
+        if any(one[name] != of_ranks[0][name] for one in of_ranks):
+            text = ", ".join(
+                f"rank {rank}: {addresses.redacted(str(one[name]))!r}" for rank, one in enumerate(of_ranks)
+            )
+            hint = " (is HET_PS set on every machine?)" if name == "address" else ""
+            raise ValueError(f"the ranks were given different values of {name}: {text}{hint}")
+    machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
+    if address:
+        if len(machines) > 1 and _is_local(address) and hvd.rank() == 0:
+            warnings.warn(
+                f"het_tf: {addresses.redacted(address)} names, on each of {len(machines)} machines, that "
+                "machine itself; unless it is a tunnel to one server, give the server's name in the network",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return address
+    if len(machines) > 1:
+        names = ", ".join(host for host, _ in machines)
+        raise RuntimeError(
+            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
+            "server that rank 0 starts by itself serves one machine alone. Start one that all can reach "
+            "(`het-ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+        )
+    running = next((one["server"] for one in of_ranks if one["server"]), "")
+    if running:
+        return _use(hvd.rank(), running)
+    global _leave
+    _leave = leave
+    found = _start() if hvd.rank() == 0 else None
+    address, error = hvd.broadcast_object(found, root_rank=0, name="het_tf.server")
+    if error:
+        raise RuntimeError(
+            f"{hvd.size()} ranks need a parameter server for their tables, and rank 0 could not start one: "
+            f"{error}; or give the address of a running one by HET_PS or het_tf.init(ps=...)"
+        )
+    return _use(hvd.rank(), address)
+
+
+def _use(rank: int, address: str) -> str:
+    """Lets the server of the job know that this rank is there, until its process ends, however it ends."""
+    global _presence
+    if _server is None:
+        _presence = Node.of(addresses.parse(address))
+        try:
+            _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}")
+        except ServerError as error:
+            raise ConnectionError(f"the parameter server that rank 0 runs for this job: {error}") from None
+    return address
+
+
+def _start() -> tuple[str, str]:
+    """Starts the server of the job. Returns its address, or "" and why there is none."""
+    global _server
+    try:
+        try:
+            _server = LocalServer.start(unix=True)
+        except ValueError:  # the path of the temporary directory is too long for a socket
+            _server = LocalServer.start()
+    except (ServerError, OSError) as error:
+        return "", str(error)
+    atexit.register(_end_of_job)
+    _say(
+        f"rank 0 runs the parameter server of this job at {_server.address}; its tables end with the job. "
+        "HET_PS=ADDRESS names a lasting one."
+    )
+    return _server.address, ""
+
+
+def _machine() -> tuple[str, str]:
+    """What processes have in common that can meet at a Unix socket, as far as one can tell."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ""
+    return socket.gethostname(), boot
+
+
+def _is_local(address: str) -> bool:
+    """Whether an address names the machine on which it is read; one that is none is refused elsewhere."""
+    try:
+        place = addresses.parse(address).places[0]
+    except ValueError:
+        return False
+    return bool(place.path) or place.host in ("localhost", "::1") or place.host.startswith("127.")
+
+
+def _end_of_job() -> None:
+    """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
+    if _server is None or not _server.mine():  # a fork ends neither the server nor the job
+        return
+    try:
+        if _leave is not None:
+            _leave()
+        _wait_for_others(_server)
+    finally:
+        stop()
+
+
+def _wait_for_others(server: LocalServer) -> None:
+    """Waits until the processes of the other ranks have ended."""
+    begin, said = time.monotonic(), False
+    while server.alive():
+        try:
+            with Node.of(addresses.parse(server.address)) as node:
+                others = sorted(
+                    set(re.findall(rf"name={_NAME}(\d+)", str(node.ask("CLIENT", "LIST")))), key=int
+                )
+        except ServerError:
+            return
+        waited = time.monotonic() - begin
+        if not others:
+            return
+        if waited > WAIT_SECONDS:
+            _say(
+                f"after {waited:.0f} s rank {', '.join(others)} has not ended; the parameter server of this "
+                "job stops, and what was not sent to it is lost"
+            )
+            return
+        if waited > 5 and not said:
+            said = True
+            _say(
+                f"rank 0 is done, and keeps the parameter server of this job for rank {', '.join(others)}, "
+                f"at most {WAIT_SECONDS:.0f} s"
+            )
+        time.sleep(0.05)
+
+
+def _say(text: str) -> None:
+    print(f"het_tf: {text}", file=sys.stderr, flush=True)
+
+
+def stop() -> None:
+    """Stops the server of the job, if this process runs it."""
+    global _server
+    server, _server = _server, None
+    if server is not None:
+        server.stop()

@@ -1,0 +1,236 @@
+"""`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+import os
+import sys
+from typing import Any
+
+from het_tf.python.session import native, settings
+from het_tf.python.session.native import tf
+from het_tf.python.session.scopes import checked_namespace, current_namespace
+
+GRADIENT_SCALES = ("mean", "sum")
+
+_DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
+             "timeout": 10.0, "deadline": 60.0}  # fmt: skip
+
+
+def init(
+    *,
+    hvd: Any = None,
+    ps: str | None = None,
+    gradient_scale: str = "mean",
+    accumulate: bool = False,
+    namespace: str = "",
+    threads: int | None = None,
+    durability: str = "applied",
+    min_replicas: int = 1,
+    keep_bytes: int = 256 << 20,
+    timeout: float = 10.0,
+    deadline: float = 60.0,
+) -> None:
+    """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
+
+    Call it before the first layer is made.
+
+    Args:
+      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
+        rank must call `init`, with the same arguments: the ranks compare them.
+      ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
+        or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
+        same namespace, and each worker caches rows of them (`het_tf.Cache`; 262,144 of a table where a
+        layer does not say). "": the store inside this process. None: the environment's HET_PS, else the
+        store inside, or with several ranks a server that rank 0 starts on this machine and stops at the end
+        of the job.
+      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
+        those of dense variables; "sum" does not.
+      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
+        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
+        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+        workers", has when it matters.
+      namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
+      threads: Threads of the engine, the caller included; None follows
+        `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
+      durability: How long a worker keeps pushes that the parameter server has applied, to send them again
+        should it lose them. "applied": not at all; "replicated": until `min_replicas` replicas have them;
+        "checkpoint": until the tables are saved. What is lost all the same is counted and reported.
+      min_replicas: Replicas that must hold a push under "replicated".
+      keep_bytes: Memory for pushes that are kept. When it is full, "replicated" waits for the replicas, and
+        "checkpoint" gives up the oldest pushes, and says so.
+      timeout: Seconds without a byte after which a connection that owes an answer is given up: the worker
+        connects and sends again.
+      deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
+
+    Raises:
+      TypeError: hvd is no module of Horovod's.
+      ValueError: Unknown gradient_scale or durability, an argument of another type or out of range, an
+        address that is none, a durability without a parameter server, several ranks and ps="", or other
+        arguments than another rank's.
+      ConnectionError: No server answers there, or it refuses the login.
+      RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
+        `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
+    """
+    if gradient_scale not in GRADIENT_SCALES:
+        raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
+    if not isinstance(accumulate, bool):
+        raise ValueError(f"accumulate is {accumulate!r}; give True or False")
+    if ps is not None and not isinstance(ps, str):
+        raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
+    threads = _checked_threads(threads)
+    hvd = _checked_horovod(hvd)
+    address = os.environ.get("HET_PS", "") if ps is None else ps
+    if durability != "applied" and not address:
+        raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
+    options = _remote_options(
+        durability=durability, min_replicas=min_replicas, keep_bytes=keep_bytes, timeout=timeout,
+        deadline=deadline,
+    )  # fmt: skip
+    if hvd is None:
+        _refuse_ranks()
+    elif settings.is_elastic_job():
+        _require_address(address)  # nothing collective: workers that come later call this alone
+    elif hvd.size() > 1:
+        equal = {
+            "gradient_scale": gradient_scale,
+            "accumulate": accumulate,
+            "namespace": namespace,
+            "options": options,
+        }
+        address = _agree(hvd, ps, address, equal)
+    _connect(address, checked_namespace(namespace), options)
+    settings.current.hvd = hvd
+    settings.current.gradient_scale = gradient_scale
+    settings.current.accumulate = accumulate
+    settings.current.namespace = namespace
+    settings.current.threads = threads
+    update_threads()
+
+
+def _checked_threads(threads: int | None) -> int | None:
+    if threads is None:
+        return None
+    whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
+    if not whole or not 1 <= threads <= 2**31 - 1:
+        raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
+    return int(threads)
+
+
+def _remote_options(**given: Any) -> str:
+    """The options of ps/client/remote_options.h that are not the default, as JSON, checked by the core."""
+    changed = {
+        name: _plain(value)
+        for name, value in given.items()
+        if isinstance(value, bool) or value != _DEFAULTS[name]  # True == 1
+    }
+    options = json.dumps(changed, default=str)  # the core refuses such a value by its name
+    native.call("HetCheckOptions", options)
+    return options
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python; NaN and infinity, for which JSON has no word, as text."""
+    value = value.item() if hasattr(value, "item") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _checked_horovod(hvd: Any) -> Any:
+    """The module horovod.tensorflow for what a user may pass."""
+    if hvd is None:
+        return None
+    if getattr(hvd, "__name__", "") in ("horovod.tensorflow.keras", "horovod.keras"):
+        import horovod.tensorflow
+
+        hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
+    needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
+    if not all(hasattr(hvd, name) for name in needed):
+        raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
+    if not hvd.is_initialized():
+        raise RuntimeError("Horovod is not initialised; call hvd.init() before het_tf.init(hvd=hvd)")
+    return hvd
+
+
+def _refuse_ranks() -> None:
+    """RuntimeError: Horovod runs several ranks, of which het_tf was not told.
+
+    Each would train tables of its own, or push gradients that nobody has scaled, without a message.
+    """
+    hvd = sys.modules.get("horovod.tensorflow")
+    if hvd is not None and hvd.is_initialized():
+        ranks = hvd.size()
+    else:
+        size = os.environ.get("HOROVOD_SIZE", "")  # set by horovodrun
+        ranks = int(size) if size.isdigit() else 1
+    if ranks > 1:
+        raise RuntimeError(
+            f"Horovod runs {ranks} ranks, and het_tf was not told; before the first layer is made: import "
+            "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
+        )
+
+
+def _require_address(address: str) -> None:
+    if not address:
+        raise ValueError(
+            "the job is elastic, and no parameter server is given; one that a worker starts would end with "
+            "that worker. Start one that outlives them (`het-ps up`, docs/parameter-server.md), and give its "
+            "address by HET_PS or het_tf.init(ps=...)"
+        )
+
+
+def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str:
+    """The address of the tables for all ranks; `equal`: what else they must have been given alike."""
+    if ps == "":
+        raise ValueError(
+            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank '
+            "would train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an "
+            "address"
+        )
+    from het_tf.python.ps import job_server  # takes redis-py, which one worker does not need
+
+    return job_server.agree(hvd, address, equal, _leave_the_job)
+
+
+def _leave_the_job() -> None:
+    settings.leave()
+    hvd = settings.horovod()
+    if hvd is not None:
+        # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not when
+        # rank 0 has waited for all others.
+        hvd.shutdown()
+
+
+def _connect(address: str, namespace: str, options: str = "{}") -> None:
+    if address != (settings.current.ps or "") or (address and options != settings.current.ps_options):
+        try:
+            native.call("HetConnectWith", address, options)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
+            ) from None
+        if address:
+            try:
+                native.call("HetTableNames", namespace)  # connects
+            except Exception:
+                native.call("HetConnectWith", settings.current.ps or "", settings.current.ps_options)
+                raise
+    settings.current.ps, settings.current.ps_options = address, options
+
+
+def connect() -> None:
+    """Follows HET_PS if nobody has called init(); called before the first table is made."""
+    if settings.current.hvd is None:
+        _refuse_ranks()
+    if settings.current.ps is None:
+        _connect(os.environ.get("HET_PS", ""), current_namespace())
+
+
+def update_threads() -> None:
+    """Tells the engine how many threads TensorFlow has been given, if that has changed."""
+    threads = settings.current.threads or tf.config.threading.get_intra_op_parallelism_threads()
+    threads = threads or len(os.sched_getaffinity(0))
+    if threads != settings.current.threads_set:
+        native.call("HetSetThreads", threads)
+        settings.current.threads_set = threads

@@ -1,0 +1,76 @@
+"""What was built, for what, and with which command: known without loading anything, by the standard library.
+
+A leaf: the doctor uses it where TensorFlow, Keras or the native library are missing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2]
+PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
+GPU_OPS = PACKAGE / "lib" / "libhet_tf_gpu.so"
+CUDA = PACKAGE / "lib" / "libhet_cuda.so"
+TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
+
+SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
+TESTED = ("2.15.1", "2.21.0")
+HEADERS = "2.21.0"
+
+# What a -march= level asks of the CPU, in the words of /proc/cpuinfo.
+CPU_FLAGS = {
+    "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"),
+    "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
+
+def plugin_march(plugin: Path) -> str:
+    """The -march= level that a plugin file was built for, read without loading it; "" if none."""
+    found = re.findall(rb"x86-64-v[234]", plugin.read_bytes())
+    return max(found).decode() if found else ""
+
+
+def gpu_ops_tensorflow(library: Path) -> str:
+    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if it does not say."""
+    found = re.search(rb"GPU ops are built for TensorFlow ([^;]*);", library.read_bytes())
+    return found.group(1).decode() if found else ""
+
+
+def cpu_lacks(march: str) -> list[str]:
+    """CPU features that code built with -march=`march` needs and this machine has not.
+
+    Empty too where it cannot be known: on systems without /proc/cpuinfo, and for other levels.
+    """
+    try:
+        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    if match is None or march not in CPU_FLAGS:
+        return []
+    has = set(match.group(1).split())
+    return [flag for level, flags in CPU_FLAGS.items() if level <= march for flag in flags if flag not in has]
+
+
+def pip_install(*packages: str) -> str:
+    """The command that installs packages into the Python that is running."""
+    return " ".join([sys.executable, "-m pip install", *packages])
+
+
+def build_command(arguments: str = "") -> str:
+    """The command that builds the plugin where Python looks for it.
+
+    Args:
+        arguments: A variable for make and CMake, such as "HET_MARCH=".
+    """
+    if TREE is None:
+        make = f"make wheel {arguments}".strip()
+        return f"{make} in het_tf's source tree, then {pip_install('--force-reinstall dist/het_tf-*.whl')}"
+    if Path(sys.prefix) == TREE / ".venv":
+        return f"make -C {TREE} build {arguments}".strip()
+    configure = f"cmake --preset release -DPython3_EXECUTABLE={sys.executable}"
+    if arguments:
+        configure += f" -D{arguments}"
+    return f"cd {TREE} && {configure} && cmake --build --preset release"

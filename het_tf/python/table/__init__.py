@@ -1,0 +1,1 @@
+"""Tables: how they are declared, cached and looked at; nothing of Keras."""

@@ -1,0 +1,194 @@
+"""What a table is and how a feature uses it (public as `het_tf.TableConfig`, `het_tf.FeatureConfig`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from het_tf.python.session import native
+from het_tf.python.table import initializers, optimizers
+from het_tf.python.table.spec import check_number, integer
+
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+class TableConfig:
+    """A table of embeddings. Makes no table by itself: the layer that uses it does.
+
+    Tables are known by name within a namespace: two layers with equal configurations share one table. Ids are
+    int64 and any value is legal, so there is no size to give. A row takes memory when it is trained for the
+    first time.
+
+    Args:
+      name: Any non-empty string.
+      dim: Floats of a row, 1 to 65536.
+      optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad(0.05)`.
+      initializer: One of `het_tf.initializers`, or its name. Default: `Uniform(-0.05, 0.05)`.
+      seed: Of the initial rows, 0 to 2**64 - 1. Tables of different names differ also with one seed.
+      l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
+        rows).
+      max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
+      ttl: Seconds since a row's last update after which it is removed; None: never.
+      max_rows: About how many rows the table may hold; beyond it the least recently updated of a few rows
+        goes. None: no limit.
+      min_count: Rows with fewer updates than this, 0 to 65535, are removed `min_count_ttl` seconds after
+        their last one.
+      min_count_ttl: Seconds; less than `ttl`.
+
+    The last four bound how far the table grows. They are no part of what the table is: declaring it with
+    others changes them, also for those who use it already.
+
+    Raises:
+      ValueError: Something is out of range or unknown; the message says what is legal.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        optimizer: str | dict[str, Any] | optimizers.Optimizer | None = None,
+        initializer: str | dict[str, Any] | initializers.Initializer | None = None,
+        seed: int = 0,
+        l2: float = 0.0,
+        max_norm: float | None = None,
+        ttl: int | None = None,
+        max_rows: int | None = None,
+        min_count: int = 0,
+        min_count_ttl: int = 86400,
+    ) -> None:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ValueError(f"name is {name!r}; a table's name is a non-empty string")
+        self.name = name
+        self.dim = integer("dim", dim, 1, 65536)
+        self.seed = integer("seed", seed, 0, 2**64 - 1)
+        self.optimizer = optimizers.get(optimizer)
+        self.initializer = initializers.get(initializer)
+        for argument, value in {"l2": l2, "max_norm": max_norm or 0.0}.items():
+            check_number(value, f"table {name!r}: {argument}")
+        self.l2 = float(l2)
+        self.max_norm = None if max_norm is None else float(max_norm)
+        if self.max_norm is not None and self.max_norm <= 0:
+            raise ValueError(f"table {name!r}: max_norm is {max_norm}; it must be > 0, or None for no limit")
+        self.ttl = _optional("ttl", ttl, 2**32 - 1)
+        self.max_rows = _optional("max_rows", max_rows, 2**62)
+        self.min_count = integer("min_count", min_count, 0, 65535)
+        self.min_count_ttl = integer("min_count_ttl", min_count_ttl, 1, 2**32 - 1)
+        # The core checks the rest, and its canonical form makes equal tables equal text.
+        spec = {**self._spec(), "limits": self.limits}
+        self.spec: dict[str, Any] = json.loads(native.call("HetCheckSpec", json.dumps(spec)))
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits as the core reads them; 0: none."""
+        return {
+            "ttl": self.ttl or 0,
+            "max_rows": self.max_rows or 0,
+            "min_count": self.min_count,
+            "min_count_ttl": self.min_count_ttl,
+        }
+
+    def _spec(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "dim": self.dim,
+            "optimizer": self.optimizer.to_spec(),
+            "initializer": self.initializer.to_spec(),
+            "seed": self.seed,
+            "l2": self.l2,
+            "max_norm": self.max_norm or 0.0,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """JSON from which `from_config` makes an equal one."""
+        return {
+            "name": self.name,
+            "dim": self.dim,
+            "optimizer": self.optimizer.get_config(),
+            "initializer": self.initializer.get_config(),
+            "seed": self.seed,
+            "l2": self.l2,
+            "max_norm": self.max_norm,
+            "ttl": self.ttl,
+            "max_rows": self.max_rows,
+            "min_count": self.min_count,
+            "min_count_ttl": self.min_count_ttl,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TableConfig:
+        """The inverse of `get_config`."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"TableConfig({self.name!r}, dim={self.dim}, optimizer={self.optimizer!r})"
+
+
+class FeatureConfig:
+    """How one input reads a table.
+
+    Args:
+      table: The table; features may share one (the same object, or an equal configuration).
+      combiner: How the rows of one sample become one: "sum", "mean" (divided by the sum of weights), "sqrtn"
+        (divided by the root of the sum of their squares); None keeps them apart. A sample without ids gives
+        zeros.
+      padding_id: This id reads zeros, learns nothing, counts for nothing in a combiner, and is masked. None:
+        every id is a real one.
+      max_sequence_length: With combiner None, cuts or pads (with zeros) the last axis of the ids to this
+        length, so that ragged and sparse inputs give dense rows. None: as long as the input.
+      name: For messages; the collection sets it.
+
+    Raises:
+      ValueError: Unknown combiner, padding_id outside of int64, length < 1.
+    """
+
+    def __init__(
+        self,
+        table: TableConfig,
+        combiner: str | None = None,
+        padding_id: int | None = None,
+        max_sequence_length: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(table, TableConfig):
+            raise ValueError(f"table is {table!r}; give a het_tf.TableConfig")
+        if combiner is not None and combiner not in COMBINERS:
+            raise ValueError(f"combiner is {combiner!r}; give one of {COMBINERS}, or None to keep rows apart")
+        self.table = table
+        self.combiner = combiner
+        self.padding_id = (
+            None if padding_id is None else integer("padding_id", padding_id, -(2**63), 2**63 - 1)
+        )
+        self.max_sequence_length = None
+        if max_sequence_length is not None:
+            self.max_sequence_length = integer("max_sequence_length", max_sequence_length, 1, 2**31 - 1)
+            if combiner is not None:
+                raise ValueError(
+                    f"max_sequence_length is {max_sequence_length} with combiner {combiner!r}; a combiner "
+                    "takes rows of any length, leave one of the two out"
+                )
+        self.name = name
+
+    def get_config(self) -> dict[str, Any]:
+        """JSON, with the table's name in place of the table."""
+        return {
+            "table": self.table.name,
+            "combiner": self.combiner,
+            "padding_id": self.padding_id,
+            "max_sequence_length": self.max_sequence_length,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"FeatureConfig({self.table.name!r}, combiner={self.combiner!r}, padding_id={self.padding_id!r})"
+        )
+
+
+def _optional(argument: str, value: Any, high: int) -> int | None:
+    if value is None:
+        return None
+    try:
+        return integer(argument, value, 1, high)
+    except ValueError:
+        raise ValueError(
+            f"{argument} is {value!r}; give an integer from 1 to {high}, or None for no limit"
+        ) from None

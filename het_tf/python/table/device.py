@@ -1,0 +1,140 @@
+"""Caches in the memory of a GPU: where a layer's cache goes, and the two libraries that this takes.
+
+libhet_tf_gpu.so has the ops' kernels for DEVICE_GPU. It is built for one release of TensorFlow, and loaded
+into no other one. libhet_cuda.so works the GPU; it is loaded by libhet_tf.so, and knows nothing of
+TensorFlow. Neither is touched before a layer asks for a cache on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.session import native, versions
+from het_tf.python.session.native import tf
+
+PLACES = ("cpu", "gpu", "auto")
+LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
+
+GPU_OPS = native.LIBRARY.with_name(versions.GPU_OPS.name)
+
+# Where the ops of a layer run: beside its cache. With a kernel for GPUs in the process TensorFlow would
+# otherwise run the lookups of all tables there, and copy ids and rows of those that are in host memory.
+OPS_DEVICE = {"cpu": "/device:CPU:0", "gpu": "/device:GPU:0"}
+
+WHO_HAS_THE_MEMORY = (
+    "TensorFlow takes nearly all memory of a GPU when it first uses it: leave it less "
+    "(tf.config.experimental.set_memory_growth(gpu, True), or a memory_limit), or give the cache fewer "
+    "rows or bytes, or device='cpu'"
+)
+
+log = logging.getLogger("het_tf")
+
+
+def check_place(place: Any) -> None:
+    """ValueError: `place` is no value of `het_tf.Cache(device=...)`."""
+    if place not in PLACES:
+        raise ValueError(
+            f'cache.device is {place!r}; give "cpu" for a cache in the memory of this process, "gpu" for one '
+            'in the memory of the GPU, or "auto" for the GPU where there is one'
+        )
+
+
+def choose(place: str) -> str:
+    """Where a cache with this `device` goes.
+
+    Args:
+      place: "cpu"; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged once.
+
+    Returns:
+      "cpu" or "gpu". For "gpu" everything is loaded.
+
+    Raises:
+      ImportError: A library for GPUs is not built, does not load, or is built for another TensorFlow.
+      RuntimeError: "gpu", and there is no GPU, or its driver is too old.
+    """
+    if place == "auto":
+        return _automatic()
+    if place == "gpu":
+        start()
+    return place
+
+
+@functools.lru_cache(maxsize=1)
+def _automatic() -> str:
+    try:
+        start()
+    except (ImportError, RuntimeError) as error:
+        log.warning("het_tf: Cache(device='auto') caches in host memory: %s", error)
+        return "cpu"
+    log.info("het_tf: Cache(device='auto') caches in the memory of the GPU")
+    return "gpu"
+
+
+def start() -> None:
+    """Makes caches on the GPU possible in this process; once they are, it costs nothing.
+
+    Raises:
+      ImportError: A library is not built, does not load, or is built for another TensorFlow.
+      RuntimeError: There is no GPU, or its driver is too old, or another library works it already.
+    """
+    _load_device_library(str(device_library()), _gpu())
+    _load_gpu_ops(GPU_OPS)
+
+
+def device_library() -> Path:
+    """libhet_cuda.so, or what the environment's HET_DEVICE_LIBRARY names in its place."""
+    return Path(os.environ.get(LIBRARY_VARIABLE) or native.LIBRARY.with_name(versions.CUDA.name))
+
+
+def _gpu() -> int:
+    """The number of TensorFlow's first visible GPU among those of the process, as CUDA counts them."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        if tf.config.list_physical_devices("GPU"):
+            remedy = "tf.config.set_visible_devices has hidden those that there are"
+        elif tf.test.is_built_with_gpu_support():
+            remedy = "nvidia-smi says whether the machine has one"
+        else:
+            remedy = (
+                f"this TensorFlow is built without CUDA; run: {versions.pip_install('tensorflow[and-cuda]')}"
+            )
+        raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give Cache(device='cpu')")
+    return int(gpus[0].name.rpartition(":")[2])
+
+
+@functools.lru_cache(maxsize=1)
+def _load_device_library(path: str, gpu: int) -> None:
+    build = versions.build_command()
+    if not Path(path).exists() and os.environ.get(LIBRARY_VARIABLE):
+        raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, and there is no such file")
+    if not Path(path).exists():
+        raise ImportError(
+            f"{path}, which works the GPU, is not built; with nvcc of CUDA 13 on the PATH run: {build}"
+        )
+    try:
+        native.call("HetLoadDeviceLibrary", path, gpu)
+    except LookupError as error:
+        raise ImportError(f"{error}; with nvcc of CUDA 13 on the PATH run: {build}") from None
+    native.call("HetDescribeDevice")
+
+
+@functools.lru_cache(maxsize=1)
+def _load_gpu_ops(path: Path) -> None:
+    what, build = f"{path}, the ops' kernels for GPUs,", versions.build_command()
+    if not path.exists():
+        raise ImportError(f"{what} is not built; run: {build}")
+    built_for = versions.gpu_ops_tensorflow(path) or "of an unknown version"
+    if built_for != tf.__version__:
+        raise ImportError(
+            f"{what} is built for TensorFlow {built_for}, and this is {tf.__version__}; build it with this "
+            f"one: {build}"
+        )
+    try:
+        tf.load_op_library(str(path))
+    except (OSError, tf.errors.OpError) as error:
+        why = (str(error).strip() or "unknown error").splitlines()[0]
+        raise ImportError(f"{what} does not load ({why}); run: {build}") from None

@@ -1,0 +1,106 @@
+"""How a row begins (public as `het_tf.initializers`).
+
+The row of an id that nobody has written is a pure function of (seed, table, id): every worker, server and
+restart agrees on it, and it costs no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from het_tf.python.table.spec import SpecObject, lookup_by_name
+
+
+class Initializer(SpecObject):
+    """Base class. `name` is what the core calls it, `a` and `b` its numbers."""
+
+    kind = "initializer"
+
+    def to_spec(self) -> dict[str, Any]:
+        """The form that the core reads."""
+        numbers = list(self.arguments.values())
+        spec: dict[str, Any] = {"name": self.name}
+        for field, number in zip("ab", numbers, strict=False):
+            spec[field] = float(number)
+        return spec
+
+
+class Zeros(Initializer):
+    """All elements 0."""
+
+    name = "zeros"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Constant(Initializer):
+    """All elements `value`."""
+
+    name = "constant"
+
+    def __init__(self, value: float = 0.0) -> None:
+        super().__init__(value=value)
+
+
+class Uniform(Initializer):
+    """Uniform in `[low, high)`. The default is that of `keras.layers.Embedding`."""
+
+    name = "uniform"
+
+    def __init__(self, low: float = -0.05, high: float = 0.05) -> None:
+        super().__init__(low=low, high=high)
+
+
+class Normal(Initializer):
+    """Normal with mean `mean` and standard deviation `stddev`."""
+
+    name = "normal"
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05) -> None:
+        super().__init__(mean=mean, stddev=stddev)
+
+
+class TruncatedNormal(Initializer):
+    """Normal, drawn again outside of two standard deviations."""
+
+    name = "truncated_normal"
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05) -> None:
+        super().__init__(mean=mean, stddev=stddev)
+
+
+class ScaledUniform(Initializer):
+    """Uniform in `[-scale / sqrt(dim), scale / sqrt(dim))`."""
+
+    name = "scaled_uniform"
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale=scale)
+
+
+class ScaledNormal(Initializer):
+    """Normal with mean 0 and standard deviation `scale / sqrt(dim)`."""
+
+    name = "scaled_normal"
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale=scale)
+
+
+_CLASSES = (Zeros, Constant, Uniform, Normal, TruncatedNormal, ScaledUniform, ScaledNormal)
+
+
+def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
+    """Returns the initializer that is meant.
+
+    Args:
+      initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for
+        `Uniform()`.
+
+    Raises:
+      ValueError: There is none of that name.
+    """
+    made = lookup_by_name(initializer, Uniform, _CLASSES, "initializer", "het_tf.initializers")
+    assert isinstance(made, Initializer)
+    return made

@@ -1,0 +1,190 @@
+"""Optimizers of rows (public as `het_tf.optimizers`).
+
+A table has its own optimizer, apart from that of the dense variables: it runs where the row is cached, once
+per distinct id and step, with the sum of the id's gradients ("lazy": rows that do not occur in a step do not
+move). Clipping by norm and weight decay of the model's optimizer do not reach tables; `TableConfig(l2=...,
+max_norm=...)` does.
+
+`learning_rate` is a float, a `keras.optimizers.schedules.LearningRateSchedule` (its step counts the updates
+of the table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the optimizer
+that the model was compiled with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from het_tf.python.session.native import tf
+from het_tf.python.table.spec import SpecObject, check_number, lookup_by_name
+
+MODEL = "model"
+
+
+class Optimizer(SpecObject):
+    """Base class.
+
+    Args:
+      learning_rate: float, schedule, variable, or "model".
+      **parameters: Numbers that belong to the table's spec.
+    """
+
+    kind = "optimizer"
+
+    def __init__(self, learning_rate: Any, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.learning_rate = _checked_rate(learning_rate)
+
+    def to_spec(self) -> dict[str, Any]:
+        """The form that the core reads: without the learning rate, which comes with every update."""
+        return {
+            "name": self.name,
+            "params": {name: float(value) for name, value in self.arguments.items() if value is not None},
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """JSON from which `get` makes an equal one. A variable becomes the number that it holds."""
+        rate = self.learning_rate
+        if is_schedule(rate):
+            rate = tf.keras.optimizers.schedules.serialize(rate)
+        elif not isinstance(rate, (float, str)):
+            rate = float(rate.numpy())
+        return {"name": self.name, "learning_rate": rate, **self.arguments}
+
+    def __repr__(self) -> str:
+        parameters = "".join(f", {name}={value!r}" for name, value in self.arguments.items())
+        return f"{type(self).__name__}({self.learning_rate!r}{parameters})"
+
+
+def is_schedule(rate: Any) -> bool:
+    """Whether `rate` is a learning-rate schedule of Keras."""
+    return isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule)
+
+
+def is_variable(rate: Any) -> bool:
+    """Whether `rate` is a variable of TensorFlow or Keras."""
+    keras_variable = getattr(tf.keras, "Variable", tf.Variable)
+    return isinstance(rate, (tf.Variable, keras_variable))
+
+
+def _checked_rate(rate: Any) -> Any:
+    if rate == MODEL if isinstance(rate, str) else is_schedule(rate) or is_variable(rate):
+        return rate
+    if isinstance(rate, dict):
+        return tf.keras.optimizers.schedules.deserialize(rate)
+    if isinstance(rate, (str, bool)) or rate is None:
+        raise ValueError(
+            f"learning_rate is {rate!r}; give a number, a Keras schedule, a tf.Variable, or 'model' for the "
+            "rate of the compiled optimizer"
+        )
+    check_number(rate, "learning_rate")
+    if float(rate) < 0:
+        raise ValueError(f"learning_rate is {rate!r}; it must be >= 0")
+    return float(rate)
+
+
+class SGD(Optimizer):
+    """Gradient descent: `value -= learning_rate * g`. No slots."""
+
+    name = "sgd"
+
+    def __init__(self, learning_rate: Any = 0.01) -> None:
+        super().__init__(learning_rate)
+
+
+class Momentum(Optimizer):
+    """Gradient descent with momentum, as `keras.optimizers.SGD(momentum=...)`. One slot of dim floats."""
+
+    name = "momentum"
+
+    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
+        super().__init__(learning_rate, momentum=momentum, nesterov=bool(nesterov))
+
+
+class RMSprop(Optimizer):
+    """RMSProp (Tieleman and Hinton 2012), as `keras.optimizers.RMSprop`. One slot of dim floats."""
+
+    name = "rmsprop"
+
+    def __init__(self, learning_rate: Any = 0.001, rho: float = 0.9, epsilon: float = 1e-7) -> None:
+        super().__init__(learning_rate, rho=rho, epsilon=epsilon)
+
+
+RMSProp = RMSprop
+
+
+class Adam(Optimizer):
+    """Lazy Adam (Kingma and Ba 2015): rows that do not occur stay. Two slots of dim floats and a step."""
+
+    name = "adam"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7
+    ) -> None:
+        super().__init__(learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+
+
+class Adagrad(Optimizer):
+    """AdaGrad (Duchi, Hazan and Singer 2011), as `keras.optimizers.Adagrad`. One slot of dim floats."""
+
+    name = "adagrad"
+
+    def __init__(
+        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.1, epsilon: float = 1e-7
+    ) -> None:
+        super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
+
+
+class RowWiseAdagrad(Optimizer):
+    """AdaGrad with one accumulator a row: mean squared gradients (Mudigere et al. 2022). One float a row."""
+
+    name = "row_wise_adagrad"
+
+    def __init__(
+        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.1, epsilon: float = 1e-7
+    ) -> None:
+        super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
+
+
+class FTRL(Optimizer):
+    """FTRL-Proximal (McMahan et al. 2013), as `keras.optimizers.Ftrl`: sparse weights for wide, linear parts.
+
+    Two slots of dim floats and the last learning rate.
+    """
+
+    name = "ftrl"
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.05,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        beta: float = 0.0,
+        l2_shrinkage: float = 0.0,
+        initial_accumulator: float = 0.1,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            l1=l1,
+            l2=l2,
+            beta=beta,
+            l2_shrinkage=l2_shrinkage,
+            initial_accumulator=initial_accumulator,
+        )
+
+
+_CLASSES = (SGD, Momentum, RMSprop, Adam, Adagrad, RowWiseAdagrad, FTRL)
+
+
+def get(optimizer: str | dict[str, Any] | Optimizer | None) -> Optimizer:
+    """Returns the optimizer that is meant.
+
+    Args:
+      optimizer: An instance, the name of one ("adam", "row_wise_adagrad", ...), its `get_config()`, or None
+        for `RowWiseAdagrad()`.
+
+    Raises:
+      ValueError: There is none of that name; optimizers of Keras are none.
+    """
+    made = lookup_by_name(optimizer, RowWiseAdagrad, _CLASSES, "optimizer", "het_tf.optimizers")
+    assert isinstance(made, Optimizer)
+    return made

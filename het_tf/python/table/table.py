@@ -1,0 +1,238 @@
+"""A table as an object (public as `het_tf.Table` and `het_tf.table`)."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.session import native, scopes, settings
+from het_tf.python.table import registry
+
+
+class Table:
+    """One table of this process, outside of any model: looking at rows, changing, and taking them out.
+
+    What is read includes everything that was trained so far, also what a cache holds back. Reading makes no
+    rows.
+
+    Args:
+      name: Name of a table that a layer has made.
+      namespace: Its namespace; None: the current one.
+
+    Raises:
+      LookupError: There is none; the message lists those that there are.
+    """
+
+    def __init__(self, name: str, namespace: str | None = None) -> None:
+        self.name = name
+        self.namespace = scopes.current_namespace() if namespace is None else namespace
+        found = json.loads(native.call("HetFindTable", self.namespace, name))
+        self.spec: dict[str, Any] = found["spec"]
+        self.options: dict[str, Any] = found["options"]
+
+    @property
+    def dim(self) -> int:
+        """Floats of a row."""
+        return int(self.spec["dim"])
+
+    @property
+    def size(self) -> int:
+        """Rows that were ever written; rows that were only read do not count."""
+        return native.call_int("HetSize", self.namespace, self.name)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of rows, slots and index in the store, in bytes."""
+        return native.call_int("HetBytes", self.namespace, self.name)
+
+    @property
+    def applies(self) -> int:
+        """Updates so far: the step of a learning-rate schedule."""
+        return native.call_int("HetApplies", self.namespace, self.name)
+
+    @property
+    def row_floats(self) -> int:
+        """Floats of a row with the slots of its optimizer."""
+        return native.call_int("HetRowFloats", self.namespace, self.name)
+
+    def lookup(self, ids: npt.ArrayLike) -> native.FloatArray:
+        """The values of rows; an id that was never written has its initial row.
+
+        Args:
+          ids: Integers of any shape.
+
+        Returns:
+          float32 of shape `ids.shape + [dim]`.
+        """
+        keys = _ids(ids)
+        values = np.empty((*keys.shape, self.dim), np.float32)
+        native.call("HetRead", self.namespace, self.name, keys, keys.size, values)
+        return values
+
+    def assign(self, ids: npt.ArrayLike, values: npt.ArrayLike, with_slots: bool = False) -> None:
+        """Sets rows, for example pretrained ones. The optimizer's slots return to their initial content.
+
+        Args:
+          ids: Integers of shape [N]; of equal ones the last counts.
+          values: Floats of shape [N, dim], or [N, row_floats] with slots, as `to_numpy(with_slots=True)`
+            gives them.
+          with_slots: Whether values contain slots.
+
+        Raises:
+          ValueError: The shapes do not fit, or a value is NaN or Inf.
+        """
+        keys = _ids(ids)
+        rows = np.ascontiguousarray(values, np.float32)
+        width = self.row_floats if with_slots else self.dim
+        if keys.ndim != 1 or rows.shape != (keys.size, width):
+            raise ValueError(
+                f"table {self.name!r}: ids have shape {keys.shape} and values {rows.shape}; they must be [N] "
+                f"and [N, {width}]"
+            )
+        if not np.isfinite(rows).all():
+            raise ValueError(f"table {self.name!r}: values hold NaN or Inf; no row was changed")
+        native.call("HetAssign", self.namespace, self.name, keys, keys.size, rows, int(with_slots))
+
+    def remove(self, ids: npt.ArrayLike) -> int:
+        """Removes rows: they are initial ones again. Returns how many there were."""
+        keys = _ids(ids)
+        return native.call_int("HetRemove", self.namespace, self.name, keys, keys.size)
+
+    def clear(self) -> None:
+        """Removes all rows."""
+        native.call("HetClear", self.namespace, self.name)
+
+    def to_numpy(self, with_slots: bool = False) -> tuple[native.Int64Array, native.FloatArray]:
+        """All rows that were ever written, ordered by id.
+
+        Args:
+          with_slots: Whether to append the optimizer's slots to each row.
+
+        Returns:
+          int64 ids [N], and float32 rows [N, dim] or [N, row_floats].
+        """
+        rows = self.scan()
+        return rows["ids"], rows["rows"] if with_slots else rows["rows"][:, : self.dim].copy()
+
+    def scan(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything about all rows, ordered by id.
+
+        Returns:
+          ids int64 [N], clocks int64 [N] (updates of the row, from a common floor on once rows were removed),
+          last_used uint32 [N] (when it was last updated, in seconds since 1970 by the clock of the store),
+          counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
+        """
+        handle, count, width = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_int64()
+        native.call(
+            "HetScan", self.namespace, self.name, *(ctypes.byref(out) for out in (handle, count, width))
+        )
+        try:
+            number = count.value
+            columns: dict[str, npt.NDArray[Any]] = {
+                "ids": np.empty(number, np.int64),
+                "clocks": np.empty(number, np.int64),
+                "last_used": np.empty(number, np.uint32),
+                "counts": np.empty(number, np.uint16),
+                "rows": np.empty((number, width.value), np.float32),
+            }
+            native.call("HetScanCopy", handle, *columns.values())
+        finally:
+            native.library.HetScanFree(handle)
+        order = np.argsort(columns["ids"], kind="stable")
+        return {name: column[order] for name, column in columns.items()}
+
+    def stats(self) -> dict[str, Any]:
+        """What the table holds and has done.
+
+        Returns:
+          "table", "dim", "mode" ("direct" or "cached"), "applies" (updates of the table), "rows" and "bytes"
+          of the store. With a cache also "cache": "rows" and "bytes" that it holds, "unsent_rows" whose
+          updates the store has not seen (so "rows" of the store may be behind: `flush` first), the
+          "staleness" that reads have observed, and counters of traffic (het_tf/core/cache/counters.h has
+          each with its meaning).
+        """
+        return dict(json.loads(native.call("HetStats", self.namespace, self.name)))
+
+    def flush(self) -> None:
+        """Sends what caches of the namespace hold back, and waits until it is applied."""
+        native.call("HetFlush", self.namespace)
+
+    def drop(self) -> None:
+        """Removes the table itself. Layers that use it fail from then on."""
+        native.call("HetDropTable", self.namespace, self.name)
+        registry.forget(self.namespace, self.name)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        place = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"Table({self.name!r}, dim={self.dim}, size={self.size}{place})"
+
+
+def _ids(ids: npt.ArrayLike) -> native.Int64Array:
+    array = np.asarray(ids)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"ids are {array.dtype}; give integers")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def table(name: str) -> Table:
+    """The table of that name in the current namespace. LookupError: there is none."""
+    return Table(name)
+
+
+def tables() -> list[str]:
+    """Names of the tables of the current namespace."""
+    return list(json.loads(native.call("HetTableNames", scopes.current_namespace())))
+
+
+def flush() -> None:
+    """Sends what the caches of the current namespace hold back, and waits until it is applied."""
+    native.call("HetFlush", scopes.current_namespace())
+
+
+def reset(namespace: str | None = None) -> None:
+    """Forgets all tables of a namespace, with their rows. Layers that use them are to be built again.
+
+    Tables at a parameter server stay there, with what the caches held back; `Table.drop` removes one.
+
+    Args:
+      namespace: None: the current one.
+    """
+    name = scopes.current_namespace() if namespace is None else namespace
+    _flush_or_warn(name)
+    native.call("HetReset", name)
+    registry.forget(name)
+
+
+def _flush_or_warn(namespace: str) -> None:
+    """Before a namespace is let go: what its caches hold back goes to the parameter server."""
+    try:
+        native.call("HetFlushRemote", namespace)
+    except Exception as error:
+        warnings.warn(
+            f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _reset_all() -> None:
+    for name in registry.namespaces():
+        reset(name)
+
+
+settings.at_leaving(_reset_all)
+
+
+@atexit.register
+def _flush_at_exit() -> None:
+    for namespace in registry.namespaces():
+        _flush_or_warn(namespace)

@@ -1,0 +1,50 @@
+// A child of fork: refused where its parent has an engine, and free where it has none.
+#include "het_tf/core/base/after_fork.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "het_tf/core/engine/engine.h"
+
+namespace het {
+namespace {
+
+// What check() says in a child.
+template <typename Check>
+bool InChild(const Check& check) {
+  const pid_t child = fork();
+  if (child == 0) _exit(check() ? 0 : 1);
+  int how = 0;
+  EXPECT_EQ(waitpid(child, &how, 0), child);
+  return WIFEXITED(how) && WEXITSTATUS(how) == 0;
+}
+
+TEST(AfterFork, OnlyAChildWhoseParentHasAnEngineIsRefused) {
+  EXPECT_TRUE(InChild([] { return GetEngine("in the child alone").ok(); }));
+  const auto engine = GetEngine("parents");
+  ASSERT_TRUE(engine.ok());
+  EXPECT_TRUE(InChild([] {
+    const Status status = GetEngine("parents").status();
+    return status.code() == Code::kFailedPrecondition &&
+           status.message().find("Start children with spawn") != std::string::npos &&
+           !SetEngineFactory(nullptr).ok() && FindEngine("parents") == nullptr;
+  }));
+  EXPECT_TRUE(InChild([] {
+    ResetEngine("parents");  // the parent's: no thread of it is here to be ended
+    SetEngineThreads(2);
+    return true;
+  }));
+  EXPECT_EQ(GetEngine("parents").value(), engine.value()) << "the parent goes on";
+  ResetEngine("parents");
+}
+
+// A process that loads data never calls het_tf, whatever its parent's threads are at.
+TEST(AfterFork, AChildThatDoesNotCallGoesOn) {
+  const auto engine = GetEngine("parents");
+  ASSERT_TRUE(engine.ok());
+  EXPECT_TRUE(InChild([] { return true; }));
+}
+
+}  // namespace
+}  // namespace het

@@ -1,0 +1,86 @@
+// Steps between their lookup and their gradient: one list of the newest, numbers that are used once.
+#include "het_tf/core/engine/step_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "het_tf/core/base/alloc.h"
+
+namespace het {
+namespace {
+
+using ::testing::HasSubstr;
+
+uint64_t Begin(StepStore* store, StepStore::StepPtr plan) {
+  const uint64_t number = store->Reserve();
+  EXPECT_EQ(store->Remember(number, std::move(plan)), 0u);
+  return number;
+}
+
+TEST(StepStore, GradientGetsThePlanOfItsLookup) {
+  StepStore store;
+  StepStore::StepPtr plan = store.New();
+  const Step* const step = plan.get();
+  const uint64_t number = Begin(&store, std::move(plan));
+  auto consumed = store.Consume(number);
+  ASSERT_TRUE(consumed.ok());
+  EXPECT_EQ(consumed.value().get(), step);
+}
+
+TEST(StepStore, NumbersAreUsedOnceAndNotGuessed) {
+  StepStore store;
+  const uint64_t number = Begin(&store, store.New());
+  ASSERT_TRUE(store.Consume(number).ok());
+  EXPECT_THAT(store.Consume(number).status().message(), HasSubstr("was used before"));
+  EXPECT_EQ(store.Consume(number).status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(store.Consume(0).status().message(), HasSubstr("was not given"));
+  EXPECT_THAT(store.Consume(number + 1).status().message(), HasSubstr("was not given"));
+}
+
+TEST(StepStore, OlderThanTheNewestEightHaveNoPlanAndLetTheirPinsGo) {
+  StepStore store;
+  for (uint64_t n = 1; n <= StepStore::kKept; ++n) EXPECT_EQ(Begin(&store, store.New()), n);
+  EXPECT_EQ(store.Remember(store.Reserve(), store.New()), 1u) << "the oldest one's pins";
+  EXPECT_EQ(store.Consume(1).value(), nullptr);
+  EXPECT_NE(store.Consume(2).value(), nullptr);
+  // One place is free again.
+  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 0u);
+  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 3u);
+}
+
+TEST(StepStore, AStepWithoutAPlanCountsAmongTheNewest) {
+  StepStore store;
+  for (uint64_t n = 1; n <= StepStore::kKept; ++n) Begin(&store, nullptr);
+  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 1u);
+  EXPECT_EQ(store.Consume(StepStore::kKept).value(), nullptr);
+}
+
+TEST(StepStore, LookupsThatEndInAnotherOrderAreKeptByTheirNumber) {
+  StepStore store;
+  const uint64_t late = store.Reserve();
+  for (size_t n = 0; n < StepStore::kKept; ++n) Begin(&store, store.New());
+  EXPECT_EQ(store.Remember(late, store.New()), late) << "it is the oldest";
+  EXPECT_EQ(store.Consume(late).value(), nullptr);
+}
+
+TEST(StepStore, TheOldestNumbersAreForgottenAtLast) {
+  StepStore store;
+  const size_t all = StepStore::kKept + StepStore::kOld + 1;
+  for (size_t n = 0; n < all; ++n) static_cast<void>(store.Remember(store.Reserve(), nullptr));
+  EXPECT_EQ(store.Consume(1).status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(store.Consume(2).ok());
+}
+
+TEST(StepStore, PlansAreUsedAgain) {
+  StepStore store;
+  StepStore::StepPtr plan = store.New();
+  const Step* const step = plan.get();
+  plan.reset();
+  EXPECT_EQ(store.New().get(), step);
+  const uint64_t number = Begin(&store, store.New());
+  store.Consume(number).value().reset();
+  EXPECT_EQ(store.New().get(), step);
+}
+
+}  // namespace
+}  // namespace het

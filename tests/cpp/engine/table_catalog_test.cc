@@ -1,0 +1,70 @@
+// The tables of an engine by name.
+#include "het_tf/core/engine/table_catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace het {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Schema SchemaOf(const std::string& name, uint32_t dim) {
+  TableSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.optimizer.name = "sgd";
+  spec.initializer = {"zeros", 0, 0};
+  return TableSchema::Create(spec).value();
+}
+
+TEST(TableCatalog, FindsWhatWasAdded) {
+  TableCatalog catalog("space");
+  EXPECT_THAT(catalog.Find("a").status().message(), HasSubstr("'space'; there are none"));
+  catalog.Add(SchemaOf("b", 2), TableOptions());
+  catalog.Add(SchemaOf("a", 3), TableOptions());
+  EXPECT_THAT(catalog.Names(), ElementsAre("a", "b"));
+  EXPECT_EQ(catalog.Find("a").value()->schema->dim(), 3u);
+  const Status status = catalog.Find("c").status();
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("there are 'a', 'b'. Build the layer"));
+}
+
+TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
+  TableCatalog catalog("");
+  const uint64_t first = catalog.generation();
+  catalog.Add(SchemaOf("a", 2), TableOptions());
+  const uint64_t second = catalog.generation();
+  EXPECT_NE(second, first);
+  const TablePtr held = catalog.Find("a").value();
+  catalog.Remove("a");
+  EXPECT_NE(catalog.generation(), second);
+  EXPECT_FALSE(catalog.Find("a").ok());
+  EXPECT_EQ(held->schema->dim(), 2u) << "calls that have found it go on with it";
+}
+
+TEST(TableCatalog, AnEqualTableIsFoundAndAnotherIsRefused) {
+  TableCatalog catalog("");
+  EXPECT_EQ(catalog.FindEqual(*SchemaOf("a", 2), TableOptions()).value(), nullptr);
+  catalog.Add(SchemaOf("a", 2), TableOptions());
+  EXPECT_EQ(catalog.FindEqual(*SchemaOf("a", 2), TableOptions()).value(), catalog.Find("a").value());
+  for (const Status& status : {catalog.FindEqual(*SchemaOf("a", 3), TableOptions()).status(),
+                               catalog.FindEqual(*SchemaOf("a", 2), TableOptions{CacheConfig()}).status()}) {
+    EXPECT_EQ(status.code(), Code::kAlreadyExists);
+    EXPECT_THAT(status.message(), HasSubstr("exists: {"));
+    EXPECT_THAT(status.message(), HasSubstr("wanted: {"));
+  }
+}
+
+TEST(TableCatalog, BoundsMayChange) {
+  TableCatalog catalog("");
+  catalog.Add(SchemaOf("a", 2), TableOptions{CacheConfig()});
+  const TablePtr table = catalog.Find("a").value();
+  catalog.SetBounds(table.get(), 3, kUnbounded);
+  EXPECT_EQ(table->options.cache->pull_bound, 3);
+  EXPECT_EQ(table->options.cache->push_bound, kUnbounded);
+}
+
+}  // namespace
+}  // namespace het
