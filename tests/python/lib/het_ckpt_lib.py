@@ -16,7 +16,6 @@ import xxhash
 from cli_lib import Done, run
 
 from het_tf.python.checkpoint.cli import cli
-from het_tf.python.checkpoint.crc32c import crc32c
 
 Rows = dict[int, tuple[int, list[float], list[float], int, int]]
 PARTITIONS, SEED = 8, 0x9E3779B97F4A7C15
