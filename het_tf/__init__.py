@@ -17,11 +17,13 @@
     model.fit(dataset, callbacks=[het_tf.callbacks.CacheStats()])
     het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
 
-Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own optimizer.
-Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer for a single feature.
+Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own
+optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer
+for a single feature.
 
-Importing this imports nothing else: a name does when it is used first, and then TensorFlow and the native
-library with it. `import het_tf.keras` is for programs that use no name: those that load a saved model.
+Importing this imports nothing else: a name does when it is used first, and then TensorFlow and the
+native library with it. `import het_tf.keras` is for programs that use no name: those that load a
+saved model.
 """
 
 import importlib as _importlib

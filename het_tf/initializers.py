@@ -1,6 +1,6 @@
-"""What rows begin with: `het_tf.initializers.Uniform(-0.05, 0.05)`; a function of seed, table name and id.
+"""What rows begin with: `het_tf.initializers.Uniform(-0.05, 0.05)`.
 
-`get` makes one of a name or of a configuration.
+A function of seed, table name and id. `get` makes one of a name or of a configuration.
 """
 
 from het_tf.python.table.initializers import (

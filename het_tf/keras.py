@@ -1,5 +1,6 @@
 """Keras layers: `from het_tf.keras import Embedding, EmbeddingCollection`."""
 
-from het_tf.python.layer.layers import Embedding, EmbeddingCollection
+from het_tf.python.layer.embedding import Embedding
+from het_tf.python.layer.layers import EmbeddingCollection
 
 __all__ = ["Embedding", "EmbeddingCollection"]

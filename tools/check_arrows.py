@@ -1,16 +1,19 @@
-"""Checks which folder includes which: arrows of the tree point downward only.
+"""Checks which folder includes, or imports, which: arrows of the tree point downward only.
 
     python tools/check_arrows.py [ROOT]
 
-ops, capi -> kernels -> ps/client -> core <- ps/module, and within core each folder includes those that stand
-before it in CORE. Prints file:line and the rule of every include that goes up; the exit status is their
-presence.
+C++: ops, capi -> kernels -> ps/client -> core <- ps/module, and within core each folder includes
+those that stand before it in CORE. Python: each package imports those that stand before it in
+PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit status
+is its presence.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,8 +35,24 @@ ALLOWED = {
     "capi": ["core", "ps", "ps/client", "kernels"],
     "ops": [],
 }
-# The order of the packages of het_tf/python, lowest first.
-PYTHON: list[str] = []
+# The packages of Python, lowest first. A module belongs to the longest name that its own begins with.
+PYTHON = [
+    "het_tf._version",
+    "het_tf.python.show",  # numbers and sizes for people
+    "het_tf.python.ps",  # servers, without TensorFlow
+    "het_tf.python.session",  # the native library, settings, the connection, scopes, collectives
+    "het_tf.python.table",  # what tables are and how they are cached, without Keras
+    "het_tf.python.checkpoint",  # files, and rows between them and tables
+    "het_tf.python.checkpoint.cli",  # het-ckpt
+    "het_tf.python.checkpoint.keras",  # how Keras and TensorFlow save tables
+    "het_tf.python.layer",  # the Keras layers
+    "het_tf.python.horovod",  # several workers
+    "het_tf.python.checkpoint.model",  # checkpoints of whole models
+    "het_tf.python.export",
+    "het_tf.python.data",
+    "het_tf.python.models",
+    "het_tf",  # the public names
+]
 
 
 def folder_of(name: str) -> str | None:
@@ -56,18 +75,55 @@ def fault(name: str, included: str) -> str | None:
     return f"{source} may include {', '.join(allowed) or 'nothing'} of het_tf, and {target} is none of it"
 
 
-def main(root: Path = ROOT) -> int:
-    """Prints one line for each fault; the exit status is their presence."""
-    faults, includes = [], 0
+def includes(root: Path) -> Iterator[tuple[str, str | None]]:
+    """Every include of one file of het_tf/ by another: place and text, and what is wrong with it."""
     tree = root / "het_tf"
     for path in sorted(p for p in tree.rglob("*") if p.suffix in SUFFIXES):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             if found := INCLUDE.match(line):
-                includes += 1
-                name = path.relative_to(tree).as_posix()
-                if wrong := fault(name, found[1].removeprefix("het_tf/")):
-                    faults.append(f"{path.relative_to(root)}:{number}: includes {found[1]}: {wrong}")
-    print("\n".join(faults) or f"{includes} includes: all point downward")
+                wrong = fault(path.relative_to(tree).as_posix(), found[1].removeprefix("het_tf/"))
+                yield f"{path.relative_to(root)}:{number}: includes {found[1]}", wrong
+
+
+def package_of(module: str) -> str | None:
+    """The package of PYTHON that a module, or a name in one, belongs to."""
+    while module and module not in PYTHON:
+        module = module.rpartition(".")[0]
+    return module or None
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """What of het_tf an import names, if the node is one."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    else:
+        names = []
+    return [name for name in names if name.split(".")[0] == "het_tf"]
+
+
+def imports(root: Path) -> Iterator[tuple[str, str | None]]:
+    """As `includes`, of Python. het_tf/__init__.py is left out: it imports nothing before it is asked to."""
+    for path in sorted((root / "het_tf").rglob("*.py")):
+        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        source = package_of(module)
+        for node in ast.walk(ast.parse(path.read_text())) if module != "het_tf" else ():
+            for name in names_of(node):
+                target = package_of(name)
+                wrong = None
+                if module.startswith("het_tf.python.") and "het_tf" in (source, target):
+                    wrong = "the package is none that tools/check_arrows.py knows; add it to PYTHON"
+                elif PYTHON.index(str(target)) > PYTHON.index(str(source)):
+                    wrong = f"{target} stands above {source} in PYTHON"
+                yield f"{path.relative_to(root)}:{node.lineno}: imports {name}", wrong  # type: ignore[attr-defined]
+
+
+def main(root: Path = ROOT) -> int:
+    """Prints one line for each fault; the exit status is their presence."""
+    found = [*includes(root), *imports(root)]
+    faults = [f"{place}: {wrong}" for place, wrong in found if wrong]
+    print("\n".join(faults) or f"{len(found)} includes and imports: all point downward")
     return bool(faults)
 
 

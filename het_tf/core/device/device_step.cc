@@ -7,6 +7,7 @@
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/step.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {
@@ -201,9 +202,9 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const 
   const size_t n = wanted.n, groups = uses * store.count;
   group_of.resize(n);
   begin.assign(groups + 1, 0);
+  const Layout layout(store);
   for (size_t i = 0; i < n; ++i) {
-    const uint32_t partition = PartitionOf(HashKey(wanted.keys[i], store.hash_seed), store.count);
-    group_of[i] = wanted.use[i] * store.count + partition;
+    group_of[i] = wanted.use[i] * store.count + layout.OfKey(wanted.keys[i]);
     ++begin[group_of[i] + 1];
   }
   for (size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];

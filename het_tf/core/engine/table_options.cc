@@ -79,7 +79,7 @@ Status CheckTogether(const CacheConfig& cache) {
   if (cache.capacity == 0) {
     return InvalidArgument(
         "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "
-        "cache_rows, or device \"cpu\"");
+        "capacity, or device \"cpu\"");
   }
   if (cache.wire != RowFormat::kFloat32) {
     return InvalidArgument(std::string("cache options have wire \"") + RowFormatName(cache.wire) +

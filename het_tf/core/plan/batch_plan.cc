@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het {
 namespace {
 
@@ -45,10 +47,11 @@ void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const Partition
                 uint16_t* partition_of, size_t* counts) {
   const Key padding = feature.padding_id.value_or(0);
   const bool has_padding = feature.padding_id.has_value();
+  const Layout layout(store);
   std::fill_n(counts, store.count, 0);
   for (size_t i = chunk.begin; i < chunk.end; ++i) {
     const Key key = feature.ids[i];
-    const uint32_t p = PartitionOf(HashKey(key, store.hash_seed), store.count);
+    const uint32_t p = layout.OfKey(key);
     partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
     counts[p] += !(has_padding && key == padding);
   }

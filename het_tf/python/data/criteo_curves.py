@@ -60,7 +60,7 @@ THETA = {
 def criteo_like_parameters() -> dict[str, Any]:
     """Returns the contents of criteo_like.json: fields, chains, unique ids per batch, labels."""
     text = importlib.resources.files(__package__).joinpath("criteo_like.json").read_text()
-    return json.loads(text)
+    return dict(json.loads(text))
 
 
 @dataclasses.dataclass(frozen=True)

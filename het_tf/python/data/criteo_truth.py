@@ -106,7 +106,8 @@ def draw_labels(truth: FloatArray, seed: int, start: int) -> FloatArray:
     """Returns labels, float32 `[N]`, drawn with the probabilities sigmoid(truth) for rows from `start` on."""
     bits = row_bits(np.arange(start, start + len(truth)), seed, "label")
     uniform = ((bits >> np.uint64(40)).astype(np.float32) + np.float32(0.5)) * np.float32(2**-24)
-    return (uniform * (1 + np.exp(-truth)) < 1).astype(np.float32)
+    clicked: FloatArray = (uniform * (1 + np.exp(-truth)) < 1).astype(np.float32)
+    return clicked
 
 
 def draw_numeric(truth: FloatArray, seed: int, start: int) -> FloatArray:

@@ -170,7 +170,8 @@ class CriteoStream(Stream):
         tenth = mix(lines * GAMMA + salt("criteo", "split")) % np.uint64(10)
         low, high = _TENTHS[self.part]
         here = lines % np.uint64(self.shard_count) == np.uint64(self.shard_index)
-        return (tenth >= low) & (tenth < high) & here
+        mine: npt.NDArray[np.bool_] = (tenth >= low) & (tenth < high) & here
+        return mine
 
     def _chunks(self) -> Iterator[tuple[int, bytes]]:
         """Yields (number of its first line from 0, whole lines)."""

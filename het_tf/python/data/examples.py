@@ -217,7 +217,7 @@ def to_tf_dataset(
             ids = np.stack(list(batch.categorical.values())) if names else np.zeros((0, len(batch)), np.int64)
             yield ids, others, batch.label
 
-    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple:
+    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[Any, Any]:
         return {**dict(zip(names, tf.unstack(ids, num=len(names)), strict=True)), **others}, label
 
     def spec(column: np.ndarray) -> tf.TensorSpec:

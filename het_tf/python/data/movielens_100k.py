@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,12 +77,12 @@ def movielens(cross_buckets: int | None = None) -> Splits:
     )
 
 
-def _vocabulary(values: npt.NDArray) -> Int64Array:
+def _vocabulary(values: npt.NDArray[Any]) -> Int64Array:
     """Returns ids of the values: their places among the sorted distinct ones."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _position(values: npt.NDArray, among: npt.NDArray) -> Int64Array:
+def _position(values: npt.NDArray[Any], among: npt.NDArray[Any]) -> Int64Array:
     """Returns where each of `values` stands in `among`, whose entries are distinct."""
     order = np.argsort(among)
     return order[np.searchsorted(among, values, sorter=order)].astype(np.int64)

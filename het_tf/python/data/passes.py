@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _QUIET = 20
 _MOST = 3000
 
 _stopped = threading.Event()
-_passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+_passes: weakref.WeakSet[Pass[Any]] = weakref.WeakSet()
 
 
 class Pass(Iterator[T], Generic[T]):

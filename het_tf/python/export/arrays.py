@@ -21,7 +21,8 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + _ALIGNMENT, np.uint8)
     first = -raw.ctypes.data % _ALIGNMENT
-    return raw[first : first + size].view(dtype).reshape(shape)
+    array: npt.NDArray[Any] = raw[first : first + size].view(dtype).reshape(shape)
+    return array
 
 
 def variable(array: npt.NDArray[Any], name: str) -> Any:

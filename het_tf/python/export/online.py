@@ -21,6 +21,7 @@ from het_tf.python.layer import ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import TableConfig
+from het_tf.python.table.layer_state import Call
 
 
 class Backend(redirect.Backend):
@@ -95,7 +96,7 @@ class Backend(redirect.Backend):
         specs["features"] = [
             {"table": numbers[request.table.name], "padding_id": None} for request in requests
         ]
-        call = ops.Call(
+        call = Call(
             tables=tuple(request.table.name for request in requests),
             dims=tuple(request.table.dim for request in requests),
             specs=json.dumps(specs),

@@ -173,4 +173,5 @@ def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    return collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
+    run: Callable[..., Any] = collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
+    return run

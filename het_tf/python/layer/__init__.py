@@ -1,1 +1,1 @@
-"""Keras layers, the ops under them, and what tables are declared with."""
+"""The Keras layers, and the ops under them."""

@@ -11,9 +11,10 @@ from het_tf.python.session.native import tf
 def gated(scale: Any, token: Any, gradients: list[Any]) -> Any:
     """`scale`, but not before every rank has come this far.
 
-    With staleness 0 all ranks' reads of a step must come before all ranks' writes of it, or a rank that is
-    late reads rows that its step should not contain yet. The all-reduce of the anchor's gradient at the end
-    of a step keeps the next step's reads after this step's writes; this keeps the writes after the reads.
+    With staleness 0 all ranks' reads of a step must come before all ranks' writes of it, or a rank
+    that is late reads rows that its step should not contain yet. The all-reduce of the anchor's
+    gradient at the end of a step keeps the next step's reads after this step's writes; this keeps
+    the writes after the reads.
 
     Args:
       scale: float32 scalar, an input of the write.

@@ -1,4 +1,4 @@
-"""The Keras layers (public as `het_tf.keras.Embedding` and `het_tf.keras.EmbeddingCollection`)."""
+"""The Keras layer of many features (public as `het_tf.keras.EmbeddingCollection`)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,66 @@ from het_tf.python.table import registry
 from het_tf.python.table.cache import Cache, LayerCache
 from het_tf.python.table.config import FeatureConfig, TableConfig
 from het_tf.python.table.features import Features
-from het_tf.python.table.initializers import Initializer
 from het_tf.python.table.layer_state import Call, LayerState
-from het_tf.python.table.optimizers import Optimizer
 
 keras: Any = tf.keras
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class EmbeddingCollection(keras.layers.Layer):
-    """All embeddings of a model, read by one op call a step: dict in, dict out.
+    """All embeddings of a model, read by one op call a step: a dict of ids in, a dict of rows out.
 
-        item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+    **Configuration.** A table is named and has a dim and an optimizer; a feature is one input that
+    reads a table. Features may share a table, and so may layers of one namespace, by its name. Rows
+    are made at their first update; ids are int64, and any value is legal.
+
+        item = het_tf.TableConfig("item", dim=2, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+        user = het_tf.TableConfig("user", dim=3)
         embed = het_tf.keras.EmbeddingCollection({
             "item": het_tf.FeatureConfig(item),
             "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
+            "user": het_tf.FeatureConfig(user),
         })
-        rows = embed({"item": ids, "history": ids_of_the_past})     # {"item": [B, 16], "history": [B, 16]}
 
-    Rows are made at their first update; ids are int64 and any value is legal. Gradients update the tables
-    while they are computed, with each table's own optimizer: the layer's only weight is an anchor, a scalar
-    that stays 0 and carries the gradient tape through the lookup. Calling the layer inside of a tape and
-    taking a gradient, of whatever variables, is therefore a training step of the tables, unless the layer is
-    not trainable, `training=False`, or the call is inside of `het_tf.no_update()`. Each call's gradient can
-    be taken once.
+    **Input and output.** With i(7) for row 7 of the table "item", and u(7) for that of "user":
 
-    Custom loops with a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it:
-    that is how the layer learns the scale.
+        feature      ids                  shape     rows                            shape
+        "item"       [7, 9]               [2]       [i(7), i(9)]                    [2, 2]
+        "history"    [[7, 9], [8, -1]]    [2, 2]    [(i(7) + i(9)) / 2, i(8)]       [2, 2]
+        "user"       [[5], [6]]           [2, 1]    [[u(5)], [u(6)]]                [2, 1, 3]
+
+    A feature without a combiner keeps a row for each id; one with a combiner has one for each sample,
+    and zeros for a sample without ids (an empty ragged row, padding alone).
+
+    **Cache.** Where tables are at a parameter server (`het_tf.init(ps=...)`), each worker caches rows
+    of them. `cache` says how many, and within which bounds they may be stale:
+
+        cache = het_tf.Cache(rows=100_000, staleness=10)
+        embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
+
+    **Optimizers.** Each table is trained by its own. The gradients of rows update it while they are
+    computed, and the optimizer of the model does not see them. The layer's only weight is `anchor`, a
+    scalar that stays 0 and carries the gradient tape through the lookup.
+
+    **With fit.** The model is compiled and fitted as any other:
+
+        rows = embed(inputs)
+        x = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(x))
+        model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
+        model.fit(dataset)
+
+    **In a loop of your own.** A call inside of a `tf.GradientTape` and a gradient from it, of whatever
+    variables, is a training step of the tables, unless the layer is not trainable, `training=False`,
+    or the call is inside of `het_tf.no_update()`. Each call's gradient can be taken once.
+
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)     # the tables are updated
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    With a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it: that
+    is how the layer learns the scale.
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
@@ -59,8 +92,7 @@ class EmbeddingCollection(keras.layers.Layer):
       training: As in Keras.
 
     Returns:
-      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`; a sample
-      without ids (an empty ragged row, padding alone) gives zeros.
+      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`.
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
@@ -71,12 +103,7 @@ class EmbeddingCollection(keras.layers.Layer):
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
     """
 
-    def __init__(
-        self,
-        features: Any,
-        cache: Cache | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, features: Any, cache: Cache | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -102,7 +129,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Makes the tables, and the attributes of the ops."""
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, settings.workers())
-        tables = features.tables()
+        tables = features.tables
         for table in tables:
             registry.declare(namespace, table, in_use, self)
         number = registry.register_layer(self)
@@ -143,7 +170,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this layer, each once."""
-        return self._het_state.features.tables()
+        return list(self._het_state.features.tables)
 
     @property
     def namespace(self) -> str:
@@ -297,11 +324,11 @@ class EmbeddingCollection(keras.layers.Layer):
         return layer
 
     def save_own_variables(self, store: Any) -> None:
-        """Saves the rows of the tables (saving/h5.py)."""
+        """Saves the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads the rows of the tables (saving/h5.py)."""
+        """Loads the rows of the tables (checkpoint/keras/h5.py)."""
         saving.h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
@@ -315,62 +342,3 @@ class EmbeddingCollection(keras.layers.Layer):
 
 def _compatible(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
-
-
-@keras.utils.register_keras_serializable(package="het_tf")
-class Embedding(EmbeddingCollection):
-    """One feature and its table: what `keras.layers.Embedding` is, without a size.
-
-        embed = het_tf.keras.Embedding(16, name="item", optimizer=het_tf.optimizers.Adam(1e-3))
-        rows = embed(ids)                                   # [B] -> [B, 16], [B, L] -> [B, L, 16]
-
-    Args:
-      dim: Floats of a row. Or a TableConfig; then the arguments of the table are not given here.
-      combiner: None, "sum", "mean" or "sqrtn" over the last axis of the ids.
-      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
-        `padding_id=0`).
-      table: Name of the table; default: the name of the layer. Layers with one table name share the table.
-      optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
-      max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: cache, name, dtype, trainable.
-
-    Call arguments, returns and errors: as of EmbeddingCollection, with a tensor in place of the dict.
-    """
-
-    def __init__(
-        self,
-        dim: int | TableConfig | None = None,
-        combiner: str | None = None,
-        padding_id: int | None = None,
-        table: str | None = None,
-        optimizer: str | Optimizer | None = None,
-        initializer: str | Initializer | None = None,
-        seed: int = 0,
-        l2: float = 0.0,
-        max_norm: float | None = None,
-        max_sequence_length: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if dim is None and "features" not in kwargs:
-            raise ValueError("dim is None; give the number of floats of a row, or a het_tf.TableConfig")
-
-        def feature(name: str) -> FeatureConfig:
-            if isinstance(dim, TableConfig):
-                config = dim
-            else:
-                config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
-            return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
-
-        super().__init__(kwargs.pop("features", feature), **kwargs)
-
-    def _resolve(self, features: Any) -> Any:
-        return features(self.name)
-
-    def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
-        """One table has no need of a name, which Keras may have counted up for this layer."""
-        return {"table": tables[0].name}
-
-    @property
-    def table_config(self) -> TableConfig:
-        """The table of this layer."""
-        return self.tables[0]

@@ -1,7 +1,7 @@
-"""Where the rows of a layer's call come from: the live tables, or what takes their place for a while.
+"""Where the rows of a layer's call come from: live tables, or what takes their place for a while.
 
-    EmbeddingCollection.call ── nothing else ──► ops.lookup: the op HetLookup, live tables, gradients
-                             └─ `reading_from` ─► the function that it was given
+    EmbeddingCollection.call ─► ops.lookup: the op HetLookup, live tables, gradients
+                             └► inside of `reading_from`: the function that it was given
 
 Export is what gives one: while a model is traced for serving, its own code runs as always, with its
 combiners, ragged ids, weights and masks, and only the op at the bottom is another one.
@@ -16,7 +16,7 @@ from typing import Any
 
 from het_tf.python.table.config import FeatureConfig
 
-# Features, their namespace, and int64 ids of any shape for each -> float32 rows `ids.shape + [dim]` for each.
+# Features, their namespace, int64 ids of any shape for each -> float32 rows `ids.shape + [dim]`.
 Lookup = Callable[[Sequence[FeatureConfig], str, Sequence[Any]], list[Any]]
 
 _lookup: ContextVar[Lookup | None] = ContextVar("het_tf_rows_from", default=None)

@@ -85,7 +85,7 @@ class Node:
           Refused: The server answered an error.
         """
         try:
-            return self._redis.execute_command(*[str(word) for word in words])
+            return self._redis.execute_command(*[str(word) for word in words])  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             if getattr(error, "status_code", None):
                 raise Refused(self.place, _with_code(error), _hint(_with_code(error))) from None

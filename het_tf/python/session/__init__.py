@@ -1,1 +1,1 @@
-"""The native library, settings of this process, namespaces."""
+"""The process: the native library, settings, the connection to a store, scopes, collectives."""

@@ -1,6 +1,7 @@
-"""What `het_tf.init` has set, for the whole process. A leaf: it imports nothing of het_tf, and no TensorFlow.
+"""What `het_tf.init` has set, for the whole process.
 
-`current` is written by connection.py alone; everybody else asks the functions.
+A leaf: it imports nothing of het_tf, and no TensorFlow. `current` is written by connection.py
+alone; everything else asks the functions.
 """
 
 from __future__ import annotations

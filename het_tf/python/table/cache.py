@@ -25,37 +25,43 @@ class Cache:
         cache = het_tf.Cache(rows=100_000, staleness=10, policy="lfu")
         item = het_tf.keras.Embedding(16, name="item", cache=cache)
 
-    Every table of the layer has a cache of its own, of this kind. A cache without a size is one of 262,144
-    rows where there must be one: at a parameter server, and on a GPU. Tables in this process are then read
-    directly, and the bounds, the policy and the rest are without effect.
+    Every table of the layer has a cache of its own, of this kind. A cache without a size is one of
+    262,144 rows where there must be one: at a parameter server, and on a GPU. Tables in this
+    process are then read directly, and the bounds, the policy and the rest are without effect.
 
     Args:
-      rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: none stays longer than a step.
-        None: see above.
+      rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: none stays longer than a
+        step. None, the default: see above.
       bytes: In place of rows: memory of each table's cache, 1 to 2**62. As many rows as fit.
-      staleness: How many updates by other workers a read may miss, and how many own updates of a row may be
-        unsent (HET's `s`), 0 to 2**62. None: unbounded. 0: every read is checked and every update is sent at
-        once.
-      pull_bound: Sets the first of the two apart; "staleness": as staleness.
-      push_bound: Sets the second apart; "staleness": as staleness.
-      total_staleness: In place of staleness: how many updates by all other workers together a read may miss.
-        Both bounds are derived from it and the number of workers N, which `het_tf.init(hvd=hvd)` has told
-        before; at least N - 1. One worker: unbounded, since its reads miss nothing.
-      policy: What leaves a full cache: "lru", "lfu" or "light_lfu" (docs/concepts.md).
-      admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1 to 255.
-      device: Where the cache is, and the lookups run: "cpu", in host memory; "gpu", in the memory of
-        TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
+      staleness: How many updates by other workers a read may miss, and how many own updates of a
+        row may be unsent (HET's `s`), 0 to 2**62; default 100. None: unbounded. 0: every read is
+        checked and every update is sent at once.
+      pull_bound: Sets the first of the two apart; "staleness", the default: as staleness.
+      push_bound: Sets the second apart; "staleness", the default: as staleness.
+      total_staleness: In place of staleness: how many updates by all other workers together a read
+        may miss. Both bounds are derived from it and the number of workers N, which
+        `het_tf.init(hvd=hvd)` has told before; at least N - 1. One worker: unbounded, since its
+        reads miss nothing.
+      policy: What leaves a full cache: "lru" (default), "lfu" or "light_lfu"
+        (docs/concepts.md).
+      admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
+        (default) to 255.
+      device: Where the cache is, and the lookups run: "cpu" (default), in host memory; "gpu", in
+        the memory of TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
         (docs/gpu-cache.md).
-      wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes; "int8",
-        about a quarter. What rounding takes away from an update is sent with the row's next one. For slow
-        networks (docs/concepts.md), and not on a GPU; tables and caches hold float32 always.
-      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to the
-        store. "told": the store remembers what this worker holds and says what has moved past the bound:
-        fewer bytes from bounds of some four times the number of workers on (docs/concepts.md). Not on a GPU.
+      wire: How rows and updates travel between cache and store: "float32" (default); "float16",
+        half the bytes; "int8", about a quarter. What rounding takes away from an update is sent with the
+        row's next one. For slow networks (docs/concepts.md), and not on a GPU; tables and caches
+        hold float32 always.
+      checks: How cached rows stay within pull_bound. "asked" (default): at every lookup their clocks
+        are sent to the store. "told": the store remembers what this worker holds and says what has moved
+        past the bound: fewer bytes from bounds of some four times the number of workers on
+        (docs/concepts.md). Not on a GPU.
 
     Raises:
-      ValueError: An argument is out of range or unknown, or two exclude each other; the message says what is
-        legal. The layer raises further ones, for what only it can know: the GPU, and the workers.
+      ValueError: An argument is out of range or unknown, or two exclude each other; the message
+        says what is legal. The layer raises further ones, for what only it can know: the GPU, and
+        the workers.
     """
 
     rows: int | None = None
@@ -136,7 +142,7 @@ def of_argument(cache: Any) -> Cache:
 
 
 class LayerCache:
-    """The cache of a layer in use: where it is, and its bounds for the number of workers that there is.
+    """The cache of a layer in use: where it is, and its bounds for the workers that there are.
 
     Args:
       given: What the user has asked for.
@@ -148,8 +154,10 @@ class LayerCache:
       pull_bound, push_bound: None: unbounded.
 
     Raises:
-      ValueError: total_staleness is less than so many workers need; a GPU's cache with what it cannot do.
-      ImportError: device="gpu", and a library that it takes is not built, or for another TensorFlow.
+      ValueError: total_staleness is less than so many workers need; a GPU's cache with what it
+        cannot do.
+      ImportError: device="gpu", and a library that it takes is not built, or for another
+        TensorFlow.
       RuntimeError: device="gpu", and there is no GPU, or its driver is too old.
     """
 
@@ -221,11 +229,11 @@ class LayerCache:
 
 
 def derive_bounds(total_staleness: int, workers: int) -> tuple[int | None, int | None]:
-    """The bounds with which a read misses at most `total_staleness` updates of all other workers together.
+    """The bounds with which a read misses at most `total_staleness` updates of all others together.
 
-    A read misses at most `pull_bound + (N - 1) * (push_bound + 1)` of them: what the store had and the copy
-    may lack, what each of the others holds back, and its step in progress. Half of what is left beside these
-    steps goes to `push_bound`.
+    A read misses at most `pull_bound + (N - 1) * (push_bound + 1)` of them: what the store had and
+    the copy may lack, what each of the others holds back, and its step in progress. Half of what is
+    left beside these steps goes to `push_bound`.
 
     Args:
       total_staleness: S, updates of one row.

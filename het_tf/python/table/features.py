@@ -8,8 +8,28 @@ from typing import Any
 from het_tf.python.table.config import FeatureConfig, TableConfig
 
 
+def _distinct(features: list[FeatureConfig]) -> list[TableConfig]:
+    """The tables of the features, each once. ValueError: two of one name have different specs."""
+    tables: dict[str, TableConfig] = {}
+    for feature in features:
+        table = tables.setdefault(feature.table.name, feature.table)
+        if table.get_config() != feature.table.get_config():
+            raise ValueError(
+                f"two tables have the name {table.name!r} and different specs: {table!r} and "
+                f"{feature.table!r}; give them different names, or use one TableConfig for both"
+            )
+    return list(tables.values())
+
+
 class Features:
-    """The features of a collection, and the structure of inputs and outputs: "dict", "list", "single"."""
+    """The features of a collection, and the structure of its inputs and outputs.
+
+    Attributes:
+      structure: "dict", "list" or "single".
+      keys: The name of each feature in it.
+      flat: The features.
+      tables: Their tables, each once.
+    """
 
     def __init__(self, features: Any) -> None:
         if isinstance(features, FeatureConfig):
@@ -39,22 +59,7 @@ class Features:
             )
             for name, feature in items
         ]
-
-    def tables(self) -> list[TableConfig]:
-        """The tables of the features, each once.
-
-        Raises:
-          ValueError: Two tables have one name and different specs.
-        """
-        tables: dict[str, TableConfig] = {}
-        for feature in self.flat:
-            table = tables.setdefault(feature.table.name, feature.table)
-            if table.get_config() != feature.table.get_config():
-                raise ValueError(
-                    f"two tables have the name {table.name!r} and different specs: {table!r} and "
-                    f"{feature.table!r}; give them different names, or use one TableConfig for both"
-                )
-        return list(tables.values())
+        self.tables = _distinct(self.flat)
 
     def flatten(self, values: Any, what: str, optional: bool = False, shapes: bool = False) -> list[Any]:
         """One value a feature. ValueError: `values` does not have the structure of the features."""

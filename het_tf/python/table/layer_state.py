@@ -1,7 +1,7 @@
 """What het_tf knows of a Keras layer of its own, beside what Keras knows.
 
-`EmbeddingCollection` makes a `LayerState` when it is made itself. What deals with layers elsewhere (saving,
-prefetching, several workers) reads it by `of`, and no other attribute that is not public.
+`EmbeddingCollection` makes a `LayerState` when it is made itself. What deals with layers elsewhere
+(saving, prefetching, several workers) reads it by `of`, and no other attribute that is not public.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class LayerState:
       number: By which the gradient of its lookups finds the layer (registry.py).
       call: The attributes of its ops.
       file_keys: What its tables are called in files -> their names.
-      is_copy: Whether it was made from the configuration of another one, and may not change shared tables.
+      is_copy: Whether it was made from the configuration of another one, and may not change shared
+        tables.
       model: The outermost model around the last call, or None.
     """
 

@@ -94,19 +94,6 @@ def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server, of):
         compare(b, a)
 
 
-def test_caches_of_the_process_believe_nothing_after_a_restore(tmp_path, server):
-    het_tf.init(ps=server.address)
-    made = het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=None, rows=1000))
-    train(made)
-    checkpoint.save(tmp_path)
-    saved = tables()
-    train(made, 10, 20)  # in the cache, and not sent
-    checkpoint.restore(tmp_path)
-    ids = saved["t"]["ids"]
-    np.testing.assert_array_equal(made(ids, training=True), saved["t"]["rows"][:, :3])
-    same(tables(), saved)
-
-
 @pytest.mark.long
 def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, monkeypatch):
     call = native.call
@@ -167,15 +154,3 @@ def test_an_increment_after_a_server_came_back_from_an_older_state(tmp_path):
         saved = tables()
         checkpoint.restore(after)
         same(tables(), saved)
-
-
-def test_what_is_half_loaded_is_not_saved(tmp_path, server):
-    """Another process has begun a load: a save waits for it."""
-    het_tf.init(ps=server.address, timeout=1, deadline=3)
-    train(layer("t"), end=3)
-    keys = [word for word in server.command("KEYS", "*").decode().split() if word[:1] not in "$*"]
-    loading = [server.command("HET.TABLE", key, "BEGIN", "other", "60").startswith(b"+OK") for key in keys]
-    assert any(loading)
-    with pytest.raises((ConnectionError, TimeoutError), match="is being loaded by other"):
-        checkpoint.save(tmp_path)
-    assert list(tmp_path.iterdir()) == []

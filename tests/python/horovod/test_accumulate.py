@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import het_tf
 
-STEPS = 30
+STEPS = 20
 
 pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 
@@ -177,19 +177,7 @@ def own_part(parts):
     [
         (own_part, 2, tf.errors.FailedPreconditionError, "Name a parameter server"),
         (own_part, 0, tf.errors.InvalidArgumentError, "there are 0 workers"),
-        (
-            lambda parts: (parts.payload[:-1], parts.splits),
-            1,
-            tf.errors.InternalError,
-            "longer than what came",
-        ),
         (lambda parts: (parts.payload[:-1], parts.splits - 1), 1, tf.errors.InternalError, "damaged"),
-        (
-            lambda parts: (parts.payload + 1, parts.splits),
-            1,
-            tf.errors.InternalError,
-            "no gradients of het_tf",
-        ),
     ],
 )
 def test_what_cannot_be_applied_is_refused_and_changes_nothing(fresh, received, count, error, message):

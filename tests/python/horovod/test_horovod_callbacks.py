@@ -8,8 +8,7 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.horovod import collective
-from het_tf.python.session import native
+from het_tf.python.session import collective, native
 
 keras = tf.keras
 pytestmark = pytest.mark.tf215

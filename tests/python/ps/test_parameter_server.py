@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import het_tf
 pytestmark = redis_lib.MARKS
 
 
-# All optimizers at all bounds: protocol_test.cc and exactness_test.cc.
+# All optimizers at all bounds: tests/cpp/protocol/schedules_test.cc and engine/exactness_test.cc.
 @pytest.mark.parametrize(
     ("name", "staleness", "cache_rows"),
     [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSProp", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),
@@ -121,7 +120,8 @@ for _ in range(60):
 """
 
 
-@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), pytest.param(0, 100, marks=pytest.mark.long)])
+@pytest.mark.long  # test_ranks.py has two workers at one server
+@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), (0, 100)])
 def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
     workers = [
         subprocess.Popen(
@@ -194,27 +194,6 @@ def test_partitions_move_between_shards_while_training(tmp_path):
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
         assert het_tf.table("t").size == 200
-
-
-@pytest.mark.long
-def test_a_server_that_stands_still_is_waited_for_and_named(tmp_path, capfd):
-    with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address)
-        layer = redis_lib.counter(staleness=0)
-        redis_lib.train(layer, 1)
-        clocks = redis_lib.rows_of("t")["clocks"].sum()
-        os.kill(server.process.pid, signal.SIGSTOP)
-        timer = threading.Timer(6, os.kill, (server.process.pid, signal.SIGCONT))
-        timer.start()
-        redis_lib.train(layer, 1, seed=1)
-        timer.join()
-        where = server.socket
-        assert re.search(
-            rf"het_tf: parameter server {where}: a lookup waited for 5 s; partitions [\d, ]+ and \d+ more at "
-            rf"{where}: no answer, since 5[\d.]* s; it is tried again until nothing has moved on for 60 s",
-            capfd.readouterr().err,
-        )
-        assert redis_lib.rows_of("t")["clocks"].sum() > clocks
 
 
 def test_a_forked_process_is_refused_and_its_parent_goes_on(server):

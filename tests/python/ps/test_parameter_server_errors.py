@@ -19,24 +19,6 @@ pytestmark = redis_lib.MARKS
 
 
 @pytest.mark.parametrize(
-    "address, why",
-    [
-        ("localhost:6379", "begins with neither redis:// nor unix://"),
-        ("redis://", "a host is missing"),
-        ("redis://host:port", "the port 'port' is not in 1..65535"),
-        ("redis://host:99999", "the port '99999' is not in 1..65535"),
-        ("redis://user@host", "a user without a password"),
-        ("unix://", "a socket's path has 1 to 107 bytes, not 0"),
-    ],
-)
-def test_an_address_that_is_none(address, why):
-    with pytest.raises(ValueError, match=why):
-        het_tf.init(ps=address)
-    het_tf.keras.Embedding(2, name="t")  # tables are here, as before
-    assert het_tf.table("t").stats()["mode"] == "direct"
-
-
-@pytest.mark.parametrize(
     "option, why",
     [
         (
@@ -147,32 +129,6 @@ def test_another_spec_is_refused(server):
     het_tf.reset()
     with pytest.raises(ValueError, match="exists with another spec"):
         het_tf.keras.Embedding(3, name="t")
-
-
-def test_a_table_that_others_have_dropped(server):
-    het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=1000, staleness=None))
-    other = het_tf.keras.Embedding(2, name="u", cache=het_tf.Cache(rows=1000, staleness=None))
-    redis_lib.train(layer, 3)
-    redis_lib.train(other, 3)
-    for line in server.command("KEYS", "het::*").split(b"\r\n"):
-        if line.startswith(b"het") and line[-2] % 2:  # some partitions: an attempt that stopped half-way
-            server.command("HET.TABLE", line.decode(), "DROP", "t")
-    refusals = 0
-    while refusals < 65:  # one partition or several end a flush; in the end all have refused
-        try:
-            het_tf.flush()
-            break
-        except RuntimeError as error:
-            assert "refuses this client: no table" in str(error)
-            refusals += 1
-    assert 1 <= refusals <= 64
-    redis_lib.train(other, 3, seed=1)
-    assert len(redis_lib.rows_of("u")["ids"]) > 50, "the other table goes on"
-    het_tf.reset()
-    het_tf.keras.Embedding(2, name="t")
-    het_tf.table("t").drop()
-    het_tf.keras.Embedding(3, name="t")
 
 
 def test_rights_that_are_missing_are_no_wait(tmp_path):

@@ -256,4 +256,5 @@ def _among(keys: Keys, ordered: Keys) -> npt.NDArray[np.bool_]:
     if not len(ordered):
         return np.zeros(len(keys), bool)
     place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
-    return ordered[place] == keys
+    among: npt.NDArray[np.bool_] = ordered[place] == keys
+    return among

@@ -110,7 +110,8 @@ def restore(
     if pairs is not None:
         file = target / chain[-1].dense["name"]
         ranks.together("assign the dense weights", lambda: dense.assign(file, pairs))
-    return replace(chain[-1], only_in_checkpoint=found.only_in_checkpoint, only_live=found.only_live)
+    newest: Manifest = chain[-1]
+    return replace(newest, only_in_checkpoint=found.only_in_checkpoint, only_live=found.only_live)
 
 
 def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:

@@ -1,4 +1,4 @@
-"""tools/check_arrows.py: an include that points upward is named with its line and the rule."""
+"""tools/check_arrows.py: an include or import that points upward is named with its line and the rule."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def check(root):
@@ -42,3 +42,27 @@ def test_an_include_that_points_upward(tmp_path, name, included, allowed):
     done = check(tmp_path)
     assert done.returncode == (0 if allowed else 1)
     assert (f"het_tf/{name}:2: includes het_tf/{included}" in done.stdout) != allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "allowed"),
+    [
+        ("layer/x.py", "from het_tf.python.session.native import tf", True),
+        ("layer/x.py", "from het_tf.python.checkpoint.keras import h5", True),
+        ("layer/x.py", "from het_tf.python.checkpoint.model import save", False),
+        ("layer/x.py", "from het_tf.python.checkpoint.model.save import save", False),
+        ("session/x.py", "def later():\n    import het_tf.python.table.registry", False),
+        ("session/x.py", "from het_tf.python import ps", True),
+        ("table/x.py", "from het_tf import doctor", False),
+        ("models/x.py", "from het_tf._version import __version__", True),
+        ("somewhere/x.py", "from het_tf.python.show import size", False),
+    ],
+)
+def test_an_import_that_points_upward(tmp_path, name, line, allowed):
+    path = tmp_path / "het_tf/python" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(f"import os\n{line}\n")
+    done = check(tmp_path)
+    assert done.returncode == (0 if allowed else 1)
+    number = 1 + len(f"import os\n{line}".splitlines()[:-1])
+    assert (f"het_tf/python/{name}:{number}: imports het_tf" in done.stdout) != allowed

@@ -1,0 +1,84 @@
+"""The Keras layer of a single feature (public as `het_tf.keras.Embedding`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from het_tf.python.layer.layers import EmbeddingCollection
+from het_tf.python.session.native import tf
+from het_tf.python.table.config import FeatureConfig, TableConfig
+from het_tf.python.table.initializers import Initializer
+from het_tf.python.table.optimizers import Optimizer
+
+keras: Any = tf.keras
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class Embedding(EmbeddingCollection):
+    """One feature and its table: what `keras.layers.Embedding` is, without a size.
+
+        embed = het_tf.keras.Embedding(16, name="item", optimizer=het_tf.optimizers.Adam(1e-3))
+
+        ids                                    combiner     rows
+        [B]                                    None         [B, 16]
+        [B, L]                                 None         [B, L, 16]
+        [B, L], or ragged [B, (L)]             "mean"       [B, 16]
+
+    All that `EmbeddingCollection` says of caches, optimizers and training holds here, with a tensor
+    in place of the dict:
+
+        cached = het_tf.keras.Embedding(16, name="item", cache=het_tf.Cache(rows=100_000,
+        staleness=10))
+
+    Args:
+      dim: Floats of a row, 1 to 65536. Or a TableConfig; then the arguments of the table are not
+        given here.
+      combiner: None, "sum", "mean" or "sqrtn" over the last axis of the ids.
+      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
+        `padding_id=0`).
+      table: Name of the table; default: the name of the layer. Layers with one table name share the
+        table.
+      optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
+      max_sequence_length: See `het_tf.FeatureConfig`.
+      **kwargs: Those of EmbeddingCollection: cache, name, dtype, trainable.
+
+    Call arguments, returns and errors: as of EmbeddingCollection.
+    """
+
+    def __init__(
+        self,
+        dim: int | TableConfig | None = None,
+        combiner: str | None = None,
+        padding_id: int | None = None,
+        table: str | None = None,
+        optimizer: str | Optimizer | None = None,
+        initializer: str | Initializer | None = None,
+        seed: int = 0,
+        l2: float = 0.0,
+        max_norm: float | None = None,
+        max_sequence_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if dim is None and "features" not in kwargs:
+            raise ValueError("dim is None; give the number of floats of a row, or a het_tf.TableConfig")
+
+        def feature(name: str) -> FeatureConfig:
+            if isinstance(dim, TableConfig):
+                config = dim
+            else:
+                config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
+            return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
+
+        super().__init__(kwargs.pop("features", feature), **kwargs)
+
+    def _resolve(self, features: Any) -> Any:
+        return features(self.name)
+
+    def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
+        """One table has no need of a name, which Keras may have counted up for this layer."""
+        return {"table": tables[0].name}
+
+    @property
+    def table_config(self) -> TableConfig:
+        """The table of this layer."""
+        return self.tables[0]
