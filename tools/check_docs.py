@@ -1,7 +1,7 @@
 """Checks the Markdown files.
 
-Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not code) ends
-before column 100, and docs/errors.md quotes messages that the sources have.
+Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not
+code) ends before column 100, and docs/errors.md quotes messages that the sources have.
 """
 
 import re
