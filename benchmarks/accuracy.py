@@ -1,6 +1,6 @@
 """Does a model learn as well when its rows may be stale?
 
-    make build                               # with build/release/libhet_fleet.so
+    make benchmark-tools                     # with build/release/libhet_fleet.so
     python benchmarks/accuracy.py [--quick] [--only PART ...] [--seeds K] [--out FILE]
     python benchmarks/update_docs.py         # tables and figure
 

@@ -1,6 +1,6 @@
 """How long do workers wait for their rows on a slow link, beside no cache and what TensorFlow has for it?
 
-    make build
+    make benchmark-tools
     python benchmarks/slow_link.py [--quick] [--only PART ...] [--workers N]
 
 Real workers under horovodrun train Wide & Deep, DeepFM and DCN at a real shard. The program makes network

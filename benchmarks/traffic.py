@@ -1,6 +1,6 @@
 """How much travels between workers with caches and their parameter server, and how stale are their reads?
 
-    make build                                    # with build/release/traffic
+    make benchmark-tools                          # with build/release/traffic
     python benchmarks/traffic.py [--quick] [--samples N] [--jobs K] [--program FILE] [--out FILE]
     python benchmarks/update_docs.py              # tables and figures
 
@@ -312,7 +312,7 @@ def main() -> None:
     arguments = parser.parse_args()
     program = arguments.program
     if not program.exists():
-        raise SystemExit(f"{program} is missing; run `make build`, or give --program")
+        raise SystemExit(f"{program} is missing; run `make benchmark-tools`, or give --program")
     name = "traffic_quick.json" if arguments.quick else "traffic.json"
     out = arguments.out or (PLACE if arguments.quick else ROOT / "benchmarks/results") / name
     samples = arguments.samples or (65_536 if arguments.quick else 524_288)

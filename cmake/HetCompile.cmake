@@ -1,13 +1,13 @@
 # het_flags:   the compiler flags of everything we build.
-# het_compile: the same with the sanitizers of HET_SANITIZE.
+# het_compile: the same with the sanitizers of HET_SANITIZE, but for UndefinedBehaviorSanitizer.
+# het_undefined: that one, for libraries.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
 find_program(HET_CCACHE ccache)
 if(HET_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without this it does not keep what was compiled with a precompiled header (the tests).
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${HET_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HET_CCACHE}")
 endif()
 
 if(HET_MARCH STREQUAL "default")
@@ -41,11 +41,34 @@ target_compile_options(het_flags INTERFACE -fno-math-errno)
 
 add_library(het_compile INTERFACE)
 target_link_libraries(het_compile INTERFACE het_flags)
+add_library(het_undefined INTERFACE)
 
 if(HET_SANITIZE)
-  target_compile_options(het_compile INTERFACE -fsanitize=${HET_SANITIZE} -fno-omit-frame-pointer)
+  # UndefinedBehaviorSanitizer takes as long to compile as all the rest: tests of libraries do without it.
+  string(REGEX REPLACE ",?undefined" "" _everywhere "${HET_SANITIZE}")
+  target_compile_options(het_compile INTERFACE -fsanitize=${_everywhere} -fno-omit-frame-pointer)
   target_link_options(het_compile INTERFACE -fsanitize=${HET_SANITIZE})
   if(HET_SANITIZE MATCHES "undefined")
-    target_compile_options(het_compile INTERFACE -fno-sanitize-recover=all)
+    target_compile_options(het_undefined INTERFACE -fsanitize=undefined -fno-sanitize-recover=all)
   endif()
 endif()
+
+# het_unity(TARGET): where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled as one file. By folder and
+# not by number: a new file changes nothing about which names of anonymous namespaces must differ. ALONE: files
+# (a regular expression) whose names are those of a neighbour.
+function(het_unity target)
+  cmake_parse_arguments(arg "" "ALONE" "" ${ARGN})
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${folder}" group)
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}")
+    if(arg_ALONE AND source MATCHES "${arg_ALONE}")
+      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()

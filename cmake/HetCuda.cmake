@@ -21,7 +21,7 @@ if(HET_BUILD_TESTS)
   set_source_files_properties(${_shared_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
   add_library(het_cuda_host SHARED EXCLUDE_FROM_ALL ${_shared_sources} ${_host_sources})
   target_include_directories(het_cuda_host PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_link_libraries(het_cuda_host PRIVATE het_compile Threads::Threads)
+  target_link_libraries(het_cuda_host PRIVATE het_compile het_undefined Threads::Threads)
   target_link_options(het_cuda_host PRIVATE
     "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/cuda.map")
   set_target_properties(het_cuda_host PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}"

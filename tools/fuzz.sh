@@ -19,7 +19,7 @@ if [ ${#targets[@]} -eq 0 ]; then
   for source in tests/cpp/fuzz/*_target.cc; do targets+=("$(basename "$source" _target.cc)"); done
 fi
 cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
-cmake --build build/fuzz -j 2 --target "${targets[@]/%/_fuzzer}" "${targets[@]/%/_replay}" | tail -1
+cmake --build build/fuzz -j 2 --target "${targets[@]/%/_fuzzer}" fuzz_replay | tail -1
 
 status=0
 for target in "${targets[@]}"; do
@@ -27,9 +27,9 @@ for target in "${targets[@]}"; do
   work=build/fuzz/work/$target
   found=build/fuzz/found/$target
   rm -rf "$work" && mkdir -p "$work"/{seeds,old,new,kept} "$found" tests/cpp/fuzz/corpus
-  replay="build/fuzz/tests/cpp/${target}_replay"
-  "$replay" --seeds "$work/seeds"
-  [ ! -e "$pack" ] || "$replay" --unpack "$pack" "$work/old"
+  replay=(build/fuzz/tests/cpp/fuzz_replay "$target")
+  "${replay[@]}" --seeds "$work/seeds"
+  [ ! -e "$pack" ] || "${replay[@]}" --unpack "$pack" "$work/old"
   echo "==> $target for $seconds s (log: build/fuzz/$target.log)"
   if ! UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/tests/cpp/${target}_fuzzer" \
     -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$found/" \
@@ -41,7 +41,7 @@ for target in "${targets[@]}"; do
   grep -E "DONE|BINGO" build/fuzz/"$target".log | tail -1 || true
   # The fewest inputs that reach all of it, the small ones first.
   "build/fuzz/tests/cpp/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} "$found" >/dev/null 2>&1
-  "$replay" --pack "$work/kept" "$pack"
+  "${replay[@]}" --pack "$work/kept" "$pack"
   echo "    kept $(find "$work/kept" -type f | wc -l) inputs, $(stat -c %s "$pack") bytes"
 done
 exit $status

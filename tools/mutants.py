@@ -28,13 +28,13 @@ DOCUMENT = ROOT / "docs" / "mutants.md"
 CLONE = ROOT / "build" / "mutants"
 LOGS = ROOT / "build" / "log" / "mutants"
 PRESET = "release"
-SCALE = "0.05"  # of random schedules: no more than `make test` plays of them
-SECONDS = 600  # for one test; what never ends is noticed, too
+SCALE = "0.05"  # of random schedules, as in `make test`
+SECONDS = 1200  # for one test
 
 
 @dataclass(frozen=True)
 class Test:
-    """ "PROGRAM:Suite.Name" is a test of GoogleTest, "FILE::function" one of pytest."""
+    """PROGRAM:Suite.Name, or PROGRAM:Suite.Name/Parameter, of GoogleTest; FILE::function of pytest."""
 
     text: str
 
@@ -50,25 +50,28 @@ class Test:
     def command(self) -> list[str]:
         if self.program is None:
             return [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider", self.text]
-        return [f"build/{PRESET}/tests/cpp/{self.program}", f"--gtest_filter={self.name}:*/{self.name}/*"]
+        return [
+            f"build/{PRESET}/tests/cpp/{self.program}",
+            f"--gtest_filter={self.name}:*/{self.name}:*/{self.name}/*",
+        ]
 
     def exists(self) -> bool:
         if self.program is None:
             file = ROOT / self.text.partition("::")[0]
             return file.exists() and f"def {self.name}(" in file.read_text()
-        suite, case = self.name.split(".")
+        suite, case = self.name.partition("/")[0].split(".")
         words = re.compile(rf"^TEST(_F|_P)?\({suite},\s*{case}\)", re.MULTILINE)
         return any(words.search(path.read_text()) for path in (ROOT / "tests" / "cpp").rglob("*_test.cc"))
 
     def passes(self, log: Path) -> bool:
-        """False: it failed, crashed or did not end. RuntimeError: it did not run."""
+        """False: it failed or crashed. RuntimeError: it did not run, or did not end."""
         status = run(self.command, log)
         text = log.read_text(errors="replace")
         if status == 0 and re.search(r"^\[  PASSED  \] [1-9]|^=+ \d+ passed", text, re.MULTILINE):
             return True
         ran = r"^\[ RUN      \] |^tests/python/\S+::\S+ "
-        if status == 0 or not re.search(ran, text, re.MULTILINE):
-            raise RuntimeError(f"{self.text} did not run; see {log}")
+        if not status or not re.search(ran, text, re.MULTILINE):
+            raise RuntimeError(f"{self.text} did not {'end' if status is None else 'run'}; see {log}")
         return False
 
 

@@ -95,7 +95,7 @@ class Relay:
 
     def __init__(self, place: Place, target: Path) -> None:
         if not RELAY.exists():
-            raise FileNotFoundError(f"{RELAY.relative_to(ROOT)} is missing; run `make build`")
+            raise FileNotFoundError(f"{RELAY.relative_to(ROOT)} is missing; run `make benchmark-tools`")
         inside = place.network is not None
         host, port = (place.network.address("server") if inside else "127.0.0.1"), RELAY_PORT  # type: ignore[union-attr]
         if not inside:

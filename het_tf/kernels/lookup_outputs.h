@@ -13,8 +13,8 @@ struct RowOutputs {
   std::vector<float*> rows;  // of each feature
 };
 
-// Inputs of the op: ids * N, anchor, hints * N. Allocates rows for the ids. InvalidArgument: a hint, from
-// which the static shape of the rows came, tells another dim than the table's.
+// Inputs of the op: ids * N, anchor, hints * N. Allocates rows for the ids. InvalidArgument: a
+// hint, from which the static shape of the rows came, tells another dim than the table's.
 Result<RowOutputs> NewRowOutputs(TF_OpKernelContext* context, const CallSpec& spec, const IdInputs& ids);
 
 // Token and probe.

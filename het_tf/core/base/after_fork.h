@@ -1,6 +1,7 @@
-// What a child of fork may do with het_tf: nothing, where its parent has used it. The child has the parent's
-// memory, and neither its threads nor the right to its connections and to its GPU. One that never calls
-// het_tf (a worker that loads data) goes on as it likes, and so does one whose parent has not used het_tf.
+// What a child of fork may do with het_tf: nothing, where its parent has used it. The child has the
+// parent's memory, and neither its threads nor the right to its connections and to its GPU. One
+// that never calls het_tf (a worker that loads data) goes on as it likes, and so does one whose
+// parent has not used het_tf.
 #ifndef HET_TF_CORE_BASE_AFTER_FORK_H_
 #define HET_TF_CORE_BASE_AFTER_FORK_H_
 
@@ -12,8 +13,8 @@ namespace het {
 void RefuseInChildren();
 // Whether this process is such a child.
 bool InRefusedChild();
-// FailedPrecondition names the remedy, in such a child. To be asked before any lock is taken: its holder may
-// be a thread that the child does not have.
+// FailedPrecondition names the remedy, in such a child. To be asked before any lock is taken: its
+// holder may be a thread that the child does not have.
 Status CheckNotInChild();
 
 }  // namespace het

@@ -1,5 +1,5 @@
-// The edge at which memory that ends becomes an error: TensorFlow's kernels, and whoever else calls an engine
-// and must not throw.
+// The edge at which memory that ends becomes an error: TensorFlow's kernels, and whoever else calls
+// an engine and must not throw.
 #ifndef HET_TF_CORE_BASE_MEMORY_EDGE_H_
 #define HET_TF_CORE_BASE_MEMORY_EDGE_H_
 
@@ -9,8 +9,8 @@
 
 namespace het {
 
-// body() -> Status. ResourceExhausted where it throws std::bad_alloc: what a worker does in a step leaves
-// rows as they were then.
+// body() -> Status. ResourceExhausted where it throws std::bad_alloc: what a worker does in a step
+// leaves rows as they were then.
 template <typename Body>
 Status AtMemoryEdge(const Body& body) {
   try {

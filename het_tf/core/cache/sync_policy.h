@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 

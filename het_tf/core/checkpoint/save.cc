@@ -8,7 +8,7 @@
 namespace het {
 namespace {
 
-constexpr size_t kSomeKeys = 65536;
+constexpr size_t kKeysAtOnce = 65536;
 // How often a file is begun again with more room, because rows have come while it was written.
 constexpr int kMostTries = 4;
 
@@ -69,7 +69,7 @@ Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<u
   Vector<Key> keys;
   bool more = true;
   for (uint64_t cursor = 0; more; keys.clear()) {
-    more = chain.Removed(&cursor, kSomeKeys, &keys);
+    more = chain.Removed(&cursor, kKeysAtOnce, &keys);
     HET_RETURN_IF_ERROR(writer->AppendRemoved(number, {keys.data(), keys.size()}));
   }
   return Status();
@@ -94,7 +94,7 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
         if (!plan.ok()) return plan.status();
         plans.push_back(std::move(plan.value()));
         // Room that stays empty costs time, no space: the columns are moved together.
-        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kSomeKeys) << tries;
+        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kKeysAtOnce) << tries;
       }
       auto writer = RowWriter::Create(path, std::move(plans));
       if (!writer.ok()) return writer.status();

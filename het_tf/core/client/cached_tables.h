@@ -6,14 +6,16 @@
 #include <memory>
 
 #include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 
 class CachedTables {
  public:
-  CachedTables(uint32_t partitions, uint64_t hash_seed) : partitions_(partitions), hash_seed_(hash_seed) {}
+  CachedTables(uint32_t partitions, uint64_t hash_seed)
+      : layout_(partitions, hash_seed), hash_seed_(hash_seed) {}
 
-  uint32_t partitions() const { return partitions_; }
+  uint32_t partitions() const { return layout_.partitions(); }
   // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
     caches_[schema->id()] = std::make_unique<TableCache>(schema, config, hash_seed_, lines);
@@ -30,9 +32,7 @@ class CachedTables {
   auto end() const { return caches_.end(); }
   bool empty() const { return caches_.empty(); }
 
-  uint32_t PartitionOf(const TableCache& cache, Key key) const {
-    return het::PartitionOf(cache.lines().Hash(key), partitions_);
-  }
+  uint32_t PartitionOf(const TableCache& cache, Key key) const { return layout_.Of(cache.lines().Hash(key)); }
   // fn(line) for every line of the partition; it may drop it.
   template <typename Fn>
   void ForEachLine(TableCache* cache, uint32_t partition, Fn fn) const {
@@ -42,7 +42,7 @@ class CachedTables {
   }
 
  private:
-  const uint32_t partitions_;
+  const Layout layout_;
   const uint64_t hash_seed_;
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
 };

@@ -7,6 +7,7 @@
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/partition.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het {
 

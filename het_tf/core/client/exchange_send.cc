@@ -108,12 +108,11 @@ void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
 void Exchange::Send(const std::vector<Outgoing>& parts) {
   std::vector<Request> requests(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
-  Bytes bytes = transport_->Buffer(0);
   Vector<TableBytes> tables;
-  EncodeParts({requests.data(), requests.size()}, &bytes, &tables);
-  CountRequests(parts, requests, tables, bytes.size());
+  OutFrame frame = EncodeFrame({requests.data(), requests.size()}, transport_->Buffer(0), &tables);
+  CountRequests(parts, requests, tables, frame.bytes.size());
   const double now = transport_->Now();
-  transport_->Send(parts[0].session->partition(), std::move(bytes));
+  transport_->Send(std::move(frame));
   for (size_t i = 0; i < parts.size(); ++i) {
     Session* const session = parts[i].session;
     session->Sent(parts[i].what, requests[i], requests[0].request_id, now,

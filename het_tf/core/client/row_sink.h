@@ -13,7 +13,7 @@
 
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
 
 namespace het {
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "het_tf/core/wire/transport.h"
-
 namespace het {
 
 uint64_t Session::Written(uint64_t* connection) const {

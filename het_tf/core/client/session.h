@@ -34,7 +34,8 @@
 #include "het_tf/core/client/backoff.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
 
 namespace het {
 

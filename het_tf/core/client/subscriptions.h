@@ -16,7 +16,8 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/session.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
 
 namespace het {
 

@@ -7,6 +7,7 @@
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/step.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {
@@ -200,13 +201,13 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
 Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
                            bool* went) {
   Fetched& f = *fetched_;
+  const Layout layout(store_);
   const size_t n = wanted.n;
   const size_t groups = batch->uses.size() * store_.count;
   f.group_of.resize(n);
   f.begin.assign(groups + 1, 0);
   for (size_t i = 0; i < n; ++i) {
-    const uint32_t partition = PartitionOf(HashKey(wanted.keys[i], store_.hash_seed), store_.count);
-    f.group_of[i] = wanted.use[i] * store_.count + partition;
+    f.group_of[i] = wanted.use[i] * store_.count + layout.OfKey(wanted.keys[i]);
     ++f.begin[f.group_of[i] + 1];
   }
   for (size_t g = 0; g < groups; ++g) f.begin[g + 1] += f.begin[g];

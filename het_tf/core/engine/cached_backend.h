@@ -25,7 +25,8 @@ class CachedBackend final : public ClientBackend {
   using ClientBackend::ClientBackend;
 
   bool Serves(const TableOptions& options) const override { return options.cache && !options.on_device(); }
-  // Rows are copied from the cache's lines to the output while the client is held: nothing moves them.
+  // Rows are copied from the cache's lines to the output while the client is held: nothing moves
+  // them.
   Status Lookup(StepCall* call, Span<float* const> out) override;
   Status Tick(StepCall* call, const ApplyArgs& args) override;
   void Release(uint64_t number) override;

@@ -74,7 +74,8 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
   std::shared_ptr<Engine> engine = std::move(found);
   const uint64_t generation = engine->generation();
   std::lock_guard<std::mutex> lock(mutex_);
-  // Of the same engine, not of one that is gone: a living one compares without its count being touched.
+  // Of the same engine, not of one that is gone: a living one compares without its count being
+  // touched.
   const bool same = !engine_.owner_before(engine) && !engine.owner_before(engine_);
   if (resolved_ != nullptr && same && generation_ == generation)
     return Resolved{std::move(engine), resolved_};
@@ -104,8 +105,8 @@ Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float 
         "before scaling: loss += tf.add_n(model.losses)");
   }
   const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
-  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN makes the
-  // LossScaleOptimizer do the same and lower the scale.
+  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN
+  // makes the LossScaleOptimizer do the same and lower the scale.
   return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
 }
 

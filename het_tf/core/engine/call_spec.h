@@ -1,12 +1,14 @@
-// What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the tables that it
-// names, looked up when they are used. It knows nothing of TensorFlow: kernels of every device use it.
+// What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the
+// tables that it names, looked up when they are used. It knows nothing of TensorFlow: kernels of
+// every device use it.
 //
 // specs is one JSON object:
 //   "namespace"   whose tables; "" is the default one
 //   "tables"      [spec of a table as in core/row/schema.h, ...]: a fresh process knows what a graph needs
 //   "features"    [{"table": number in "tables", "padding_id": integer or null}, ...], one for each ids input
 //   "online"      optional, of a lookup without training: its tables are read from a live parameter server
-//                 by a serving process (core/serve/online_spec.h), and need not be known in this one
+//                 by a serving process (core/serve/online_spec.h), and need not be known in this
+//                 one
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
 // Anything else in it is Python's.
 #ifndef HET_TF_CORE_ENGINE_CALL_SPEC_H_
@@ -47,9 +49,10 @@ class CallSpec {
   // Equal for equal layers of different processes.
   uint64_t signature() const { return signature_; }
 
-  // FailedPrecondition: a table does not exist in this process, or is not what the graph was made for.
-  // Thread-safe; remembers the answer until a table is created or dropped. An engine that is reset meanwhile
-  // ends, with its connections, however long a graph holds this node: only calls keep it.
+  // FailedPrecondition: a table does not exist in this process, or is not what the graph was made
+  // for. Thread-safe; remembers the answer until a table is created or dropped. An engine that is
+  // reset meanwhile ends, with its connections, however long a graph holds this node: only calls
+  // keep it.
   Result<Resolved> Resolve();
 
  private:

@@ -9,8 +9,8 @@ namespace {
 
 // Calls that come closer after one another look after their pushes themselves.
 constexpr double kQuietSeconds = 0.005;
-// A call starts what others prefetch meanwhile, but it is no servant of threads that add faster than it
-// starts: what is left after so many rounds is the thread's.
+// A call starts what others prefetch meanwhile, but it is no servant of threads that add faster
+// than it starts: what is left after so many rounds is the thread's.
 constexpr int kRounds = 4;
 
 }  // namespace

@@ -1,20 +1,21 @@
-// The client of an engine, with what drives it: the lock that lets one call use it at a time, the thread that
-// moves pushes on between calls, and the batches that wait to be prefetched.
+// The client of an engine, with what drives it: the lock that lets one call use it at a time, the
+// thread that moves pushes on between calls, and the batches that wait to be prefetched.
 //
-//   Call    ──lock──► client ──► start what was prefetched meanwhile ──► leave what is on its way to the
-//   thread thread  ──lock, if it is free──► Client::Progress ──► sleep until an answer comes or something is
-//   due Prefetch ──► queue; whoever has the client starts it
+//   Call      ──lock──► client ──► start what was prefetched meanwhile ──► the rest is the thread's
+//   thread    ──lock, if it is free──► Client::Progress ──► sleep until an answer comes
+//   Prefetch  ──► queue; the call that has the client starts it
 //
-// 1. The thread. Pushes to a remote store move on between calls too: the thread looks after answers, resends
-//    and questions to replicas once no call has come for kQuietSeconds. It takes the lock only if that is
-//    free, and holds it while it waits only where a server has closed its connection: a second at most for
-//    each server that it asks who took over. It sleeps without an end when nothing is on its way. It starts
-//    with the first such call; where tables live in this process there is none.
+// 1. The thread. Pushes to a remote store move on between calls too: the thread looks after
+//    answers, resends and questions to replicas once no call has come for kQuietSeconds. It takes
+//    the lock only if that is free, and holds it while it waits only where a server has closed its
+//    connection: a second at most for each server that it asks who took over. It sleeps without an
+//    end when nothing is on its way. It starts with the first such call; where tables live in this
+//    process there is none.
 //
-// 2. Prefetch waits neither for the client nor for the network. A call may hold the client and wait for the
-//    network, so the batch is left in the queue; the call starts it when it has finished, before it lets the
-//    client go, and looks for what was added after that once it has let go. Answers are taken in by the
-//    thread, or by the next call.
+// 2. Prefetch waits neither for the client nor for the network. A call may hold the client and wait
+//    for the network, so the batch is left in the queue; the call starts it when it has finished,
+//    before it lets the client go, and looks for what was added after that once it has let go.
+//    Answers are taken in by the thread, or by the next call.
 //
 // Owns the client; borrows the transport. Thread-safe.
 #ifndef HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_
@@ -76,7 +77,8 @@ class ClientDriver {
   std::unique_ptr<Client> client_;
   uint64_t calls_ = 0;  // so far
   bool asleep_ = true;  // the thread sleeps until something happens that it knows of
-  // Of the thread: how many calls there were when it looked, and how long it leaves a running call alone.
+  // Of the thread: how many calls there were when it looked, and how long it leaves a running call
+  // alone.
   uint64_t calls_seen_ = 0;
   double patience_ = 0;
   std::unique_ptr<Background> background_;  // null: stopped

@@ -1,5 +1,5 @@
-// Tables whose cache is in the memory of a device. A call's ids, rows and gradients are there too, or in this
-// process's memory; the device plans the step.
+// Tables whose cache is in the memory of a device. A call's ids, rows and gradients are there too,
+// or in this process's memory; the device plans the step.
 #ifndef HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
 #define HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
 

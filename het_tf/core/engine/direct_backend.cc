@@ -18,7 +18,8 @@ void PrefetchForWrite(const RowStore& rows, uint32_t row) {
   for (size_t at = 0; at < rows.row_floats() * sizeof(float); at += 64) __builtin_prefetch(data + at, 1);
 }
 
-// Finds the rows of a group's unique keys: in the store, or for those that are not there in step->values.
+// Finds the rows of a group's unique keys: in the store, or for those that are not there in
+// step->values.
 void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   const RowStore& store = shard.rows();
   const size_t dim = shard.schema().dim();
@@ -38,12 +39,13 @@ void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   }
 }
 
-// Makes sure that every touched key has a row and that plan.rows names it. Throws std::bad_alloc; rows made
-// so far are marked in `touched`.
+// Makes sure that every touched key has a row and that plan.rows names it. Throws std::bad_alloc;
+// rows made so far are marked in `touched`.
 void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
   uint32_t* const rows = step->plan.rows(group);
   uint8_t* const touched = step->touched(group);
-  // The numbers are of the lookup. If a row was removed since then, its number may be another key's now.
+  // The numbers are of the lookup. If a row was removed since then, its number may be another key's
+  // now.
   const bool numbers_hold = group.generation == shard->rows().generation();
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u] || (numbers_hold && rows[u] != kNoRow)) continue;

@@ -1,7 +1,8 @@
 // Tables without a cache: the partitions of the store in this process are read and ticked in place.
 //
-// Lookups run side by side: a partition's mutex is held while its rows are copied to the output. Between
-// Prepare and Tick row numbers must hold, so the engine lets nothing else change rows meanwhile.
+// Lookups run side by side: a partition's mutex is held while its rows are copied to the output.
+// Between Prepare and Tick row numbers must hold, so the engine lets nothing else change rows
+// meanwhile.
 #ifndef HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
 #define HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
 

@@ -37,7 +37,8 @@ Status CheckIds(const BatchCall& call) {
 
 const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
 
-// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids are there.
+// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids
+// are there.
 Result<bool> OnDevice(const BatchCall& call, const CallMemory& memory) {
   const TablePtr* there = nullptr;
   const TablePtr* here = nullptr;
@@ -274,10 +275,11 @@ Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
   bool any_cached = false;
   for (const TablePtr& table : call.tables) {
     if (table->options.on_device()) {
-      return Status(Code::kUnimplemented,
-                    "table '" + NameOf(table) +
-                        "' is cached in GPU memory; only rows that are cached in host memory can be "
-                        "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
+      return Status(
+          Code::kUnimplemented,
+          "table '" + NameOf(table) +
+              "' is cached in GPU memory; only rows that are cached in host memory can be "
+              "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     any_cached = any_cached || table->options.cache;
   }

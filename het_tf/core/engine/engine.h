@@ -1,18 +1,18 @@
-// Engine: all tables of one namespace in this process, and the two operations of a step. The kernels of
-// TensorFlow's ops and the functions of capi/ call it.
+// Engine: all tables of one namespace in this process, and the two operations of a step. The
+// kernels of TensorFlow's ops and the functions of capi/ call it.
 //
 // 1. Tables. TableCatalog knows them by name. How a table is served is chosen when it is created:
-// DirectBackend
-//    (in place, in the embedded store), CachedBackend (behind a cache with per-row clocks, before the
-//    embedded store or servers) or DeviceBackend (the same, with the cache in the memory of a device). Tables
-//    of the last kind and of the other two do not go into one call.
+//    DirectBackend (in place, in the embedded store), CachedBackend (behind a cache with per-row
+//    clocks, before the embedded store or servers) or DeviceBackend (the same, with the cache in
+//    the memory of a device). Tables of the last kind and of the other two do not go into one call.
 //
-// 2. Steps. Lookup sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows, and with a token
-//    remembers the plan in StepStore; Apply takes it from there, sums gradients per unique key
-//    (plan/step.h), and lets each backend tick. StepStore has one list of the newest eight steps: an older
-//    one loses its plan and its pins, and still works.
+// 2. Steps. Lookup sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows, and
+//    with a token remembers the plan in StepStore; Apply takes it from there, sums gradients per
+//    unique key (plan/step.h), and lets each backend tick. StepStore has one list of the newest
+//    eight steps: an older one loses its plan and its pins, and still works.
 //
-//    Example: table 0 has dim 2; feature 0 has ids [7, 9, 7], feature 1 has ids [9, -1] and padding_id -1.
+//    Example: table 0 has dim 2; feature 0 has ids [7, 9, 7], feature 1 has ids [9, -1] and
+//    padding_id -1.
 //      Lookup  out[0] = [row 7, row 9, row 7]   float[3][2]
 //              out[1] = [row 9, 0]              float[2][2]
 //              *token = 1
@@ -20,24 +20,24 @@
 //              row 7 <- optimizer(row 7, gradients[0][0] + gradients[0][2])              one tick
 //              row 9 <- optimizer(row 9, gradients[0][1] + gradients[1][0])              one tick
 //
-// 3. The client. ClientDriver owns it, for cached and device tables: one call uses it at a time; its thread
-//    moves pushes to servers on between calls, and batches are prefetched past it.
+// 3. The client. ClientDriver owns it, for cached and device tables: one call uses it at a time;
+//    its thread moves pushes to servers on between calls, and batches are prefetched past it.
 //
-// 4. Concurrency. Every method is thread-safe. Lookups of direct tables run side by side; Apply calls of one
-//    engine run one after the other. Calls about whole tables wait for a remote store under the catalog's
-//    lock alone: steps go on meanwhile.
+// 4. Concurrency. Every method is thread-safe. Lookups of direct tables run side by side; Apply
+//    calls of one engine run one after the other. Calls about whole tables wait for a remote store
+//    under the catalog's lock alone: steps go on meanwhile.
 //
-// 5. Checkpoints. Saving keeps no step waiting: the store is asked for some thousand rows at a time. A load
-// is
-//    several calls, from BeginLoad to CommitLoad or AbortLoad; Loader has its state. In between a store in
-//    this process is the loader's alone: every use of a table is refused with FailedPrecondition, rather than
-//    made to wait for a thread that may have failed. At a remote store the servers keep everyone out, this
-//    process included: they answer "ask again", and calls wait for as long as the deadline allows. Either way
-//    caches are emptied when the load begins, and unsent updates with them, by the policy of
-//    ClientConfig::on_reload.
+// 5. Checkpoints. Saving keeps no step waiting: the store is asked for some thousand rows at a
+//    time. A load is several calls, from BeginLoad to CommitLoad or AbortLoad; Loader has its
+//    state. In between a store in this process is the loader's alone: every use of a table is
+//    refused with FailedPrecondition, rather than made to wait for a thread that may have failed.
+//    At a remote store the servers keep everyone out, this process included: they answer "ask
+//    again", and calls wait for as long as the deadline allows. Either way caches are emptied when
+//    the load begins, and unsent updates with them, by the policy of ClientConfig::on_reload.
 //
-// 6. Memory that ends. Lookup, Apply and SumGradients throw std::bad_alloc, with rows as they were before the
-//    call; the kernel (kernels/tf_util.h) and the C functions (base/answer.h) make ResourceExhausted of it.
+// 6. Memory that ends. Lookup, Apply and SumGradients throw std::bad_alloc, with rows as they were
+//    before the call; the kernel (kernels/tf_util.h) and the C functions (base/answer.h) make
+//    ResourceExhausted of it.
 //
 // 7. Processes. A child of fork is refused by GetEngine (registry.h).
 #ifndef HET_TF_CORE_ENGINE_ENGINE_H_
@@ -95,66 +95,72 @@ class Engine {
 
   // --- steps
 
-  // Reads the rows of a batch.
-  // Args:
-  //   call   tables, and for each feature its table, ids and padding_id; at most BatchPlan::kMaxIds ids.
-  //   out    out[f] receives features[f].ids.size() rows of the feature's dim, zeros for padding. Empty:
-  //          nothing is copied.
-  //   token  with it the call belongs to a training step: *token becomes the step's number, and its rows are
-  //          kept for the Apply that will bring it back. Null: nothing is remembered, and neither caches nor
-  //          counters of use change.
-  // FailedPrecondition: a table was dropped, or is being loaded. DeadlineExceeded and others: the store's.
+  // Reads the rows of a batch. Args:
+  //   call   tables, and for each feature its table, ids and padding_id; at most BatchPlan::kMaxIds
+  //          ids.
+  //   out    out[f] receives features[f].ids.size() rows of the feature's dim, zeros for padding.
+  //          Empty: nothing is copied.
+  //   token  with it the call belongs to a training step: *token becomes the step's number, and its
+  //          rows are kept for the Apply that will bring it back. Null: nothing is remembered, and
+  //          neither caches nor counters of use change.
+  // FailedPrecondition: a table was dropped, or is being loaded. DeadlineExceeded and others: the
+  // store's.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
-  // The same of tables on the device, with ids and `out` there. Rows are there when what is put on the stream
-  // afterwards runs. `stream`: a cudaStream_t.
+  // The same of tables on the device, with ids and `out` there. Rows are there when what is put on
+  // the stream afterwards runs. `stream`: a cudaStream_t.
   Status LookupOnDevice(const BatchCall& call, Span<float* const> out, void* stream, uint64_t* token);
 
-  // One tick for every key that occurs in a feature whose gradient counts.
-  // Args:
+  // One tick for every key that occurs in a feature whose gradient counts. Args:
   //   call     as of the lookup.
-  //   args     token (consumed, even when the call fails), gradients, learning rates, scale (batch_call.h).
+  //   args     token (consumed, even when the call fails), gradients, learning rates, scale
+  //            (batch_call.h).
   //   skipped  becomes true when a summed gradient is not finite and args.non_finite is kSkip.
-  // FailedPrecondition: the token was used before, or is not one. InvalidArgument: a summed gradient is not
-  // finite (kRaise). After an error no row has changed, but for errors of pushing: the message says so.
+  // FailedPrecondition: the token was used before, or is not one. InvalidArgument: a summed
+  // gradient is not finite (kRaise). After an error no row has changed, but for errors of pushing:
+  // the message says so.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
 
-  // The same of tables on the device, with ids and gradients there. When it returns, nothing of the stream
-  // uses its arguments but what was put there before.
+  // The same of tables on the device, with ids and gradients there. When it returns, nothing of the
+  // stream uses its arguments but what was put there before.
   Status ApplyOnDevice(const BatchCall& call, const ApplyArgs& args, void* stream, bool* skipped);
 
-  // Apply in two halves, for workers that sum their gradients before one of them ticks (gradient_sums.h).
-  // The first consumes the token and changes no row; errors as of Apply. Learning rates are not looked at.
+  // Apply in two halves, for workers that sum their gradients before one of them ticks
+  // (gradient_sums.h). The first consumes the token and changes no row; errors as of Apply.
+  // Learning rates are not looked at.
   Status SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums);
   // The second reads the rows and ticks each key once. Errors as of Lookup and Apply.
   Status ApplySums(Span<const TablePtr> tables, const MergedSums& sums, Span<const float> learning_rates);
 
-  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and those that
-  // they have stay until then. It changes no row that a lookup reads. Returns at once; what cannot be done is
-  // the lookup's to tell. Nothing to do where tables live in this process. check_ahead: the rows are checked
-  // here if the lookup comes with at most so many training lookups of its kind before it; 0: it checks them.
-  // Unimplemented: a table is cached on a device.
+  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and
+  // those that they have stay until then. It changes no row that a lookup reads. Returns at once;
+  // what cannot be done is the lookup's to tell. Nothing to do where tables live in this process.
+  // check_ahead: the rows are checked here if the lookup comes with at most so many training
+  // lookups of its kind before it; 0: it checks them. Unimplemented: a table is cached on a device.
   Status Prefetch(const BatchCall& call, uint32_t check_ahead);
 
   // --- caches
 
   // Sends what caches hold back and waits until it is applied.
   Status Flush();
-  // Flushes and empties caches, but for what was trained meanwhile: reads give the store's rows. A copy that
-  // its worker went on training differs from them in the last bit, for it has rounded in another order.
+  // Flushes and empties caches, but for what was trained meanwhile: reads give the store's rows. A
+  // copy that its worker went on training differs from them in the last bit, for it has rounded in
+  // another order.
   Status Refresh();
-  // What has been applied so far is in a checkpoint: it need not be kept for a server that loses it.
+  // What has been applied so far is in a checkpoint: it need not be kept for a server that loses
+  // it.
   void MarkDurable();
-  // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more than the
-  // new bound; an error of that leaves the bounds as they were. Nothing to do for a direct table.
+  // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more
+  // than the new bound; an error of that leaves the bounds as they were. Nothing to do for a direct
+  // table.
   Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
   // For tests.
   DeviceTables* device();
 
   // --- tables
 
-  // An equal second creation changes the limits at most, where the spec has some. AlreadyExists when spec or
-  // options differ; the message shows both.
+  // An equal second creation changes the limits at most, where the spec has some. AlreadyExists
+  // when spec or options differ; the message shows both.
   Status CreateTable(const TableSpec& spec, const TableOptions& options);
   // NotFound lists the tables there are.
   Result<TablePtr> Find(const std::string& name) const { return catalog_.Find(name); }
@@ -167,8 +173,8 @@ class Engine {
   Result<size_t> Bytes(const std::string& table);  // of rows and index
   // values: keys.size() * dim floats.
   Status Read(const std::string& table, Span<const Key> keys, float* values);
-  // Sets values; slots return to their initial content. `rows` with slots when with_slots (row_floats a key).
-  // Counts as one tick. Duplicate keys: the last one wins.
+  // Sets values; slots return to their initial content. `rows` with slots when with_slots
+  // (row_floats a key). Counts as one tick. Duplicate keys: the last one wins.
   Status Assign(const std::string& table, Span<const Key> keys, const float* rows, bool with_slots);
   // *removed: how many of the keys were there.
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
@@ -179,7 +185,8 @@ class Engine {
   // --- checkpoints (checkpoint/)
 
   Result<het::StoreInfo> StoreInfo();
-  // Writes one row file; several calls may run at once. What caches have not sent is not in it: Flush first.
+  // Writes one row file; several calls may run at once. What caches have not sent is not in it:
+  // Flush first.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
   // fn(rows) for all rows of a table, some at a time. What caches have not sent is not among them.
   Status VisitRows(const std::string& table, const std::function<Status(const RowBatch&)>& fn);
@@ -211,8 +218,8 @@ class Engine {
 
   // With everything of it at the store.
   Result<TablePtr> FindFlushed(const std::string& name);
-  // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere nothing is
-  // locked and steps go on: nothing of them is a row number of the store.
+  // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere
+  // nothing is locked and steps go on: nothing of them is a row number of the store.
   std::unique_lock<std::mutex> LockRowNumbers();
 
   const std::string name_;
@@ -221,7 +228,8 @@ class Engine {
   std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
   DeviceBackend* device_;                                // one of them
   StepStore steps_;
-  // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the driver's.
+  // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the
+  // driver's.
   TableCatalog catalog_;
   Loader loader_;
   std::mutex apply_mutex_;        // one Apply at a time

@@ -1,7 +1,8 @@
-// The state of a load: who loads, and whether the tables are the loader's alone (engine.h, section 5).
+// The state of a load: who loads, and whether the tables are the loader's alone (engine.h, section
+// 5).
 //
-// Concurrency: thread-safe. Rows are saved and loaded by several threads at once (Share); a load begins and
-// ends while none of them does.
+// Concurrency: thread-safe. Rows are saved and loaded by several threads at once (Share); a load
+// begins and ends while none of them does.
 #ifndef HET_TF_CORE_ENGINE_LOADER_H_
 #define HET_TF_CORE_ENGINE_LOADER_H_
 
@@ -20,19 +21,22 @@ class Loader {
   // Runs the function while no call of the engine uses a table.
   using Alone = std::function<void(const std::function<void()>&)>;
 
-  // `remote`: the servers of `store` keep everyone out while a load goes on, and nothing is refused here.
+  // `remote`: the servers of `store` keep everyone out while a load goes on, and nothing is refused
+  // here.
   Loader(std::string name_space, TableStore* store, bool remote, Alone alone)
       : name_space_(std::move(name_space)), store_(store), remote_(remote), alone_(std::move(alone)) {}
 
   // FailedPrecondition: the tables are a loader's alone.
   Status RefuseWhileLoading() const;
 
-  // Held while rows are saved or loaded. With it: FailedPrecondition when somebody loads, or nobody.
+  // Held while rows are saved or loaded. With it: FailedPrecondition when somebody loads, or
+  // nobody.
   std::shared_lock<std::shared_mutex> Share() { return std::shared_lock<std::shared_mutex>(mutex_); }
   Status CheckNobodyLoads() const;
   Status CheckLoading() const;
 
-  // A second Begin of the same loader renews its time. `empty_caches` is called once nobody uses the tables.
+  // A second Begin of the same loader renews its time. `empty_caches` is called once nobody uses
+  // the tables.
   Status Begin(const BeginRequest& request, const std::function<void()>& empty_caches);
   // `finish(commit)`: what there is to do around the commit at the store.
   Status Commit(const std::function<Status(const std::function<Status()>& commit)>& finish);

@@ -19,10 +19,12 @@ struct ComingBatch {
   BatchPlan plan;
 };
 
-// Thread-safe. The mutex is held for some instructions only, so that adding never waits for the network.
+// Thread-safe. The mutex is held for some instructions only, so that adding never waits for the
+// network.
 class PrefetchQueue {
  public:
-  // More than a pipeline has on its way: the client has been busy for long, and a batch less does no harm.
+  // More than a pipeline has on its way: the client has been busy for long, and a batch less does
+  // no harm.
   static constexpr size_t kMost = 64;
 
   bool empty() {

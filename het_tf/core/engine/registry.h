@@ -1,7 +1,7 @@
 // The process-wide registry of namespaces: an engine for each.
 //
-// A child of fork whose parent has an engine is refused here (base/after_fork.h): every call of a kernel or
-// of Python comes through GetEngine.
+// A child of fork whose parent has an engine is refused here (base/after_fork.h): every call of a
+// kernel or of Python comes through GetEngine.
 #ifndef HET_TF_CORE_ENGINE_REGISTRY_H_
 #define HET_TF_CORE_ENGINE_REGISTRY_H_
 
@@ -15,11 +15,11 @@ namespace het {
 
 class Engine;
 
-// The engine of a new name is made by the factory, which may fail, and may take long: other names stay usable
-// meanwhile. By default tables live in this process.
+// The engine of a new name is made by the factory, which may fail, and may take long: other names
+// stay usable meanwhile. By default tables live in this process.
 using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
-// Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes, when one
-// has some: they would stay where they are.
+// Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes,
+// when one has some: they would stay where they are.
 Status SetEngineFactory(EngineFactory factory);
 // FailedPrecondition: this process was forked from one that has engines.
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);

@@ -1,11 +1,11 @@
-// Training steps between their lookup and their gradient. A step is known by its number: the token that the
-// lookup answers and the gradient brings back, and under which caches pin its rows.
+// Training steps between their lookup and their gradient. A step is known by its number: the token
+// that the lookup answers and the gradient brings back, and under which caches pin its rows.
 //
 //   Reserve ─► (lookup) ─► Remember ─► kept: plan and pins ─► Consume ─► (apply)
 //                                        └─ not among the newest kKept any more ─► old: the number alone
 //
-// A step that is old still gets its gradient: its plan is built again, and its rows may have to be fetched
-// again. Of old numbers the oldest are forgotten at last.
+// A step that is old still gets its gradient: its plan is built again, and its rows may have to be
+// fetched again. Of old numbers the oldest are forgotten at last.
 //
 // Concurrency: thread-safe.
 #ifndef HET_TF_CORE_ENGINE_STEP_STORE_H_
@@ -43,11 +43,12 @@ class StepStore {
   StepPtr New();
   // The number of a training lookup that begins.
   uint64_t Reserve();
-  // Its lookup has succeeded. `step`: its plan; null where there is none, as on a device. Answers the number
-  // of the step whose pins are to be let go, or 0. Throws std::bad_alloc, and remembers nothing then.
+  // Its lookup has succeeded. `step`: its plan; null where there is none, as on a device. Answers
+  // the number of the step whose pins are to be let go, or 0. Throws std::bad_alloc, and remembers
+  // nothing then.
   uint64_t Remember(uint64_t number, StepPtr step);
-  // Its gradient is here: the plan, or null where that has to be built again. FailedPrecondition: the number
-  // was used before, or was never given.
+  // Its gradient is here: the plan, or null where that has to be built again. FailedPrecondition:
+  // the number was used before, or was never given.
   Result<StepPtr> Consume(uint64_t number);
 
  private:

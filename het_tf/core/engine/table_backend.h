@@ -1,5 +1,6 @@
-// One way in which a table is served. Engine plans a step, asks the backend of each table that the step
-// names, and owns what they share; a backend looks at its own tables in a call and leaves the others alone.
+// One way in which a table is served. Engine plans a step, asks the backend of each table that the
+// step names, and owns what they share; a backend looks at its own tables in a call and leaves the
+// others alone.
 //
 //   DirectBackend  the embedded store's partitions are the store: rows are read and ticked in place
 //   CachedBackend  an embedding cache with per-row clocks stands before the store (client/client.h)
@@ -9,8 +10,9 @@
 //   lookup   Lookup
 //   apply    Prepare (may fail) ─► Tick;  Undo, when a Prepare has failed
 //
-// Locks: Prepare, Tick and Undo of one engine are called by one thread at a time; all else by any. Errors are
-// answered; memory that ends is thrown as std::bad_alloc, with rows as they were before the call.
+// Locks: Prepare, Tick and Undo of one engine are called by one thread at a time; all else by any.
+// Errors are answered; memory that ends is thrown as std::bad_alloc, with rows as they were before
+// the call.
 #ifndef HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
 #define HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
 
@@ -42,18 +44,24 @@ class TableBackend {
   virtual bool Serves(const TableOptions& options) const = 0;
 
   // --- steps
-  // out[f] receives the rows of feature f, unless `out` is empty. Finds the unique keys of its groups.
+
+  // out[f] receives the rows of feature f, unless `out` is empty. Finds the unique keys of its
+  // groups.
   virtual Status Lookup(StepCall* call, Span<float* const> out) = 0;
   // Room for what Tick will change. After an error Undo is called.
   virtual Status Prepare(StepCall*) { return Status(); }
   virtual void Undo(StepCall*) {}
-  // One tick for every touched key of step->values. Its error leaves ticks that were made as they are.
+  // One tick for every touched key of step->values. Its error leaves ticks that were made as they
+  // are.
   virtual Status Tick(StepCall* call, const ApplyArgs& args) = 0;
-  // Rows that the step has looked up may leave the cache that they are in. Unknown numbers are fine.
+  // Rows that the step has looked up may leave the cache that they are in. Unknown numbers are
+  // fine.
   virtual void Release(uint64_t /*number*/) {}
 
   // --- tables
-  // Before the store has the table: what may find no room. After it: the table is known from here on.
+
+  // Before the store has the table: what may find no room. After it: the table is known from here
+  // on.
   virtual Status Reserve(const Schema&, const TableOptions&) { return Status(); }
   virtual Status Add(const Schema&, const TableOptions&) { return Status(); }
   virtual void Remove(uint64_t /*table*/) {}

@@ -1,7 +1,8 @@
 // The tables of an engine by name.
 //
-// Concurrency: thread-safe. Who creates, drops or clears a table holds LockChanges() around everything that
-// belongs to it, so that one such call goes on at a time; names are looked up meanwhile.
+// Concurrency: thread-safe. Who creates, drops or clears a table holds LockChanges() around
+// everything that belongs to it, so that one such call goes on at a time; names are looked up
+// meanwhile.
 #ifndef HET_TF_CORE_ENGINE_TABLE_CATALOG_H_
 #define HET_TF_CORE_ENGINE_TABLE_CATALOG_H_
 
@@ -26,8 +27,8 @@ class TableCatalog {
   // NotFound lists the tables there are.
   Result<TablePtr> Find(const std::string& name) const;
   std::vector<std::string> Names() const;
-  // The table of this name, or null. AlreadyExists when it has another spec or other options; the message
-  // shows both.
+  // The table of this name, or null. AlreadyExists when it has another spec or other options; the
+  // message shows both.
   Result<TablePtr> FindEqual(const TableSchema& schema, const TableOptions& options) const;
 
   void Add(const Schema& schema, const TableOptions& options);

@@ -1,4 +1,5 @@
-// What a call of a step is about: its tables, the ids of its features, and what is done with their gradients.
+// What a call of a step is about: its tables, the ids of its features, and what is done with their
+// gradients.
 #ifndef HET_TF_CORE_PLAN_BATCH_CALL_H_
 #define HET_TF_CORE_PLAN_BATCH_CALL_H_
 
@@ -35,8 +36,8 @@ struct BatchCall {
   Span<const FeatureIds> features;
 };
 
-// Where ids, rows and gradients of a call are. On the device they are used by work on this stream, a
-// cudaStream_t.
+// Where ids, rows and gradients of a call are. On the device they are used by work on this stream,
+// a cudaStream_t.
 struct CallMemory {
   bool on_device = false;
   void* stream = nullptr;

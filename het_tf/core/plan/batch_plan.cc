@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het {
 namespace {
 
@@ -29,7 +31,8 @@ struct BatchPlan::Chunk {
 
 void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
                         ThreadPool* pool) {
-  const uint32_t partitions = store.count;
+  const Layout layout(store);
+  const uint32_t partitions = layout.partitions();
   tables_ = tables;
   hash_seed_ = store.hash_seed;
   total_ = 0;
@@ -68,7 +71,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
     uint16_t* partition_of = partition_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
-      const uint32_t p = PartitionOf(HashKey(key, hash_seed_), partitions);
+      const uint32_t p = layout.OfKey(key);
       partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
       counts[p] += !(has_padding && key == padding);
     }

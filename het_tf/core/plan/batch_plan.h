@@ -17,9 +17,10 @@
 #include <optional>
 
 #include "het_tf/core/base/buffer.h"
+#include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/parallel.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 

@@ -1,5 +1,5 @@
-// What is kept of one step between its lookup and its gradient. Steps are recycled: their buffers are
-// megabytes.
+// What is kept of one step between its lookup and its gradient. Steps are recycled: their buffers
+// are megabytes.
 #ifndef HET_TF_CORE_PLAN_STEP_H_
 #define HET_TF_CORE_PLAN_STEP_H_
 
@@ -20,30 +20,33 @@ struct Step {
   // The unique keys too.
   void Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
 
-  // Where the row of each unique key of a group is: room for a lookup, which may point into tables and
-  // caches as long as they stay as they are.
+  // Where the row of each unique key of a group is: room for a lookup, which may point into tables
+  // and caches as long as they stay as they are.
   void PrepareRows() { rows_.Resize(plan.entries()); }
   const float** rows(const BatchPlan::Group& group) { return rows_.data() + group.first; }
 
-  // Room for one value of every unique key: for a lookup initial rows, which are nowhere else; for a gradient
-  // the sums.
+  // Room for one value of every unique key: for a lookup initial rows, which are nowhere else; for
+  // a gradient the sums.
   void PrepareValues(const BatchCall& call);
   float* values(const BatchPlan::Group& group) { return values_.data() + value_begin_[plan.NumberOf(group)]; }
-  // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this step.
+  // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this
+  // step.
   uint8_t* touched(const BatchPlan::Group& group) { return touched_.data() + group.first; }
 
   // Which features have a gradient that counts (ApplyArgs::active). False: none has.
   bool FindActive(const BatchCall& call, const ApplyArgs& args);
   // values = the sums of the active features' gradients, scaled; touched = whether there was one.
-  // InvalidArgument names a key whose sum is not finite; with NonFinite::kSkip *skipped says so instead.
+  // InvalidArgument names a key whose sum is not finite; with NonFinite::kSkip *skipped says so
+  // instead.
   Status SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool, bool* skipped);
 
   // The groups of partition p.
   Span<const BatchPlan::Group> GroupsOf(uint32_t p) const {
     return plan.groups().subspan(static_cast<size_t>(p) * plan.tables(), plan.tables());
   }
-  // task(p) for every partition; side by side where the step is big enough to pay for it. A task may throw
-  // std::bad_alloc: it is thrown here then, when the other tasks are done or have not begun.
+  // task(p) for every partition; side by side where the step is big enough to pay for it. A task
+  // may throw std::bad_alloc: it is thrown here then, when the other tasks are done or have not
+  // begun.
   template <typename Task>
   void ForPartitions(ThreadPool* pool, Task task) const {
     ForTasks(pool, plan.groups().size() / plan.tables(),

@@ -1,7 +1,7 @@
 // The values are for ever: rows that nobody wrote exist nowhere else, and a checkpoint does not hold them.
 // Only integer arithmetic and IEEE's exactly rounded + - * / sqrt are used (no libm, no fused multiply-add),
-// so that every compiler and every machine agrees to the last bit. tests/cpp/row/initializer_test.cc pins golden
-// numbers.
+// so that every compiler and every machine agrees to the last bit. tests/cpp/row/initializer_test.cc pins
+// golden numbers.
 #include "het_tf/core/row/initializer.h"
 
 #include <algorithm>
@@ -67,8 +67,6 @@ inline double Unit(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 constexpr double kPhiMinus2 = 0.022750131948179207;  // the standard normal distribution at -2
 
-std::string Text(double x) { return std::to_string(x); }
-
 }  // namespace
 
 Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t seed, uint64_t table,
@@ -110,21 +108,24 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
     return InvalidArgument("there is no initializer '" + spec.name + "'; known are: " + known);
   }
 
-  if (scaled && !(spec.a >= 0)) return refuse("scale is " + Text(spec.a) + "; give a value of 0 or more");
+  if (scaled && !(spec.a >= 0))
+    return refuse("scale is " + std::to_string(spec.a) + "; give a value of 0 or more");
   made.a_ = static_cast<float>(a);
   made.b_ = static_cast<float>(b);
   if (!std::isfinite(made.a_) || !std::isfinite(made.b_)) {
-    return refuse("a = " + Text(spec.a) + ", b = " + Text(spec.b) + "; give finite values within float32");
+    return refuse("a = " + std::to_string(spec.a) + ", b = " + std::to_string(spec.b) +
+                  "; give finite values within float32");
   }
   if (made.kind_ == Kind::kUniform) {
     if (made.a_ > made.b_) {
-      return refuse("low = " + Text(spec.a) + " is above high = " + Text(spec.b) + "; exchange them");
+      return refuse("low = " + std::to_string(spec.a) + " is above high = " + std::to_string(spec.b) +
+                    "; exchange them");
     }
     if (!std::isfinite(made.b_ - made.a_))
       return refuse("high - low exceeds float32; give a narrower interval");
     if (made.a_ == made.b_) made.kind_ = Kind::kConstant;  // nothing lies in [a, a); the limit does
   } else if (made.kind_ != Kind::kConstant && !(made.b_ >= 0)) {
-    return refuse("stddev is " + Text(spec.b) + "; give a value of 0 or more");
+    return refuse("stddev is " + std::to_string(spec.b) + "; give a value of 0 or more");
   }
   return made;
 }

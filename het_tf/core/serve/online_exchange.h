@@ -13,7 +13,7 @@
 
 #include "het_tf/core/client/backoff.h"
 #include "het_tf/core/serve/online_table.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
 
 namespace het::serve {

@@ -20,8 +20,14 @@ bool InChild(const Check& check) {
   return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-TEST(AfterFork, OnlyAChildWhoseParentHasAnEngineIsRefused) {
-  EXPECT_TRUE(InChild([] { return GetEngine("in the child alone").ok(); }));
+// In a process of its own: other tests of this program have engines.
+TEST(AfterForkDeathTest, AChildWhoseParentHasNoEngineMayUseItsOwn) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(_exit(InChild([] { return GetEngine("the child's").ok(); }) ? 0 : 1),
+              ::testing::ExitedWithCode(0), "");
+}
+
+TEST(AfterFork, AChildWhoseParentHasAnEngineIsRefused) {
   const auto engine = GetEngine("parents");
   ASSERT_TRUE(engine.ok());
   EXPECT_TRUE(InChild([] {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "het_tf/core/client/row_sink.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het {
 namespace {
@@ -19,7 +20,7 @@ class Network : public Transport {
   uint32_t partitions() const override { return kPartitions; }
   PartitionId id(uint32_t partition) const override { return {partition, kPartitions, 5}; }
   uint32_t ShardOf(uint32_t partition) override { return partition / 2; }
-  void Send(uint32_t, Bytes frame) override { sent.push_back(std::move(frame)); }
+  void Send(OutFrame frame) override { sent.push_back(std::move(frame)); }
   bool Poll(double seconds, std::vector<Event>* events) override {
     now += coming.empty() ? seconds : 0;
     const bool any = !coming.empty();
@@ -36,7 +37,7 @@ class Network : public Transport {
 
   std::vector<Request> Requests(size_t frame) const {
     RequestParts parts;
-    EXPECT_TRUE(parts.Open(Span<const uint8_t>(sent[frame].data(), sent[frame].size())).ok());
+    EXPECT_TRUE(parts.Open(sent[frame].view()).ok());
     std::vector<Request> requests(parts.size());
     for (Request& request : requests) EXPECT_TRUE(parts.Next(&request).ok());
     return requests;
@@ -54,7 +55,7 @@ class Network : public Transport {
     event.reason = reason;
   }
 
-  std::vector<Bytes> sent;
+  std::vector<OutFrame> sent;
   std::vector<Event> coming;
   std::vector<uint32_t> resets;
   double now = 1;

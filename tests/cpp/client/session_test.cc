@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "het_tf/core/client/row_sink.h"
-#include "het_tf/core/wire/transport.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het {

@@ -1,6 +1,6 @@
 // Tables whose cache is on a device, through the engine: tokens, gradients, errors, memory that ends,
-// figures and files. Random calls: engine_device_schedules_test.cc; several workers:
-// engine_device_workers_test.cc. The device is the reference (device/reference.h), or the library that
+// figures and files. Random calls: device_schedules_test.cc; several workers:
+// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library that
 // HET_DEVICE_LIBRARY names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

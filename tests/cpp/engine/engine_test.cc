@@ -80,7 +80,7 @@ struct Mode {
   size_t threads;
 };
 
-class EngineTest : public testing::TestWithParam<Mode> {
+class EngineTest : public ::testing::TestWithParam<Mode> {
  protected:
   EngineTest() : engine_("test", GetParam().threads) {}
   void Create(const TableSpec& spec) { ASSERT_TRUE(engine_.CreateTable(spec, GetParam().options).ok()); }
@@ -88,7 +88,7 @@ class EngineTest : public testing::TestWithParam<Mode> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, EngineTest,
-                         testing::Values(Mode{"direct", {}, 1}, Mode{"direct2", {}, 2},
+                         ::testing::Values(Mode{"direct", {}, 1}, Mode{"direct2", {}, 2},
                                          Mode{"strict", Cached(1000, 0), 1},
                                          Mode{"stale", Cached(1000, 3), 2}, Mode{"small", Cached(7, 2), 1},
                                          Mode{"none", Cached(0, 10), 1},
@@ -403,7 +403,7 @@ TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
               }).ok());
   const auto failed = GetEngine("unlucky");
   EXPECT_EQ(failed.status().code(), Code::kInternal);
-  EXPECT_THAT(failed.status().message(), testing::HasSubstr("no threads left"));
+  EXPECT_THAT(failed.status().message(), ::testing::HasSubstr("no threads left"));
   ASSERT_TRUE(SetEngineFactory(nullptr).ok());
   EXPECT_TRUE(GetEngine("unlucky").ok());
   ResetEngine("unlucky");

@@ -24,7 +24,7 @@
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/random.h"
 
-namespace het::testing {
+namespace het::testing::exactness_test {
 namespace {
 
 constexpr uint32_t kDim = 3;
@@ -296,4 +296,4 @@ TEST(Exactness, EveryOptimizerOnSharedIdsThatAccumulate) {
 }
 
 }  // namespace
-}  // namespace het::testing
+}  // namespace het::testing::exactness_test

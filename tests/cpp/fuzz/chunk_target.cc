@@ -1,4 +1,5 @@
-// What a server loads: the chunks of a dump (RDB, MIGRATE), of HET.LOAD, and a whole partition.
+// What a server loads: the chunks of a dump (RDB, MIGRATE), of HET.LOAD, and a
+// whole partition.
 //
 // The first byte of an input chooses the reader, the rest is for it.
 #include <memory>
@@ -17,10 +18,10 @@ std::unique_ptr<Partition> MakePartition() {
   q.partition = partition->id();
   q.client = {1, 2};
   q.seq = 1;
-  for (const Schema& schema : Schemas()) {
+  for (const Schema &schema : Schemas()) {
     if (!partition->CreateTable(schema, 7).ok()) Fail("no table");
     q.tables.emplace_back();
-    TableRequest& t = q.tables.back();
+    TableRequest &t = q.tables.back();
     t.table = schema->id();
     t.epoch = 7;
     t.update_floats = static_cast<uint32_t>(schema->optimizer().wire_floats());
@@ -37,22 +38,22 @@ std::unique_ptr<Partition> MakePartition() {
   return partition;
 }
 
-Bytes State(const Partition& partition) {
+Bytes State(const Partition &partition) {
   Bytes bytes;
   partition.Serialize(&bytes);
   return bytes;
 }
 
-Bytes For(Reader reader, const Bytes& bytes) {
+Bytes For(Reader reader, const Bytes &bytes) {
   Bytes input = {reader};
   input.insert(input.end(), bytes.begin(), bytes.end());
   return input;
 }
 
 // Chunks one after the other, each behind its size in two bytes.
-Bytes Sequence(const std::vector<Bytes>& chunks) {
+Bytes Sequence(const std::vector<Bytes> &chunks) {
   Bytes all = {kChunkReader};
-  for (const Bytes& chunk : chunks) {
+  for (const Bytes &chunk : chunks) {
     all.push_back(static_cast<uint8_t>(chunk.size()));
     all.push_back(static_cast<uint8_t>(chunk.size() >> 8));
     all.insert(all.end(), chunk.begin(), chunk.end());
@@ -74,8 +75,6 @@ void ReadSequence(Span<const uint8_t> bytes) {
     Fail("a restored partition cannot be saved");
 }
 
-}  // namespace
-
 std::vector<Bytes> Seeds() {
   const auto partition = MakePartition();
   partition->SetLoadMark({"a loader", 5, 6});
@@ -91,19 +90,15 @@ std::vector<Bytes> Seeds() {
   EncodeForget(Span<const ClientId>(clients.data(), clients.size()), &changes[2]);
   StampSet({changes[0].data(), changes[0].size()}, 77, &changes[3]);
   std::vector<Bytes> seeds = {Sequence(chunks), For(kDeserialize, State(*partition))};
-  for (const auto* of : {&chunks, &changes}) {
-    for (const Bytes& chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
+  for (const auto *of : {&chunks, &changes}) {
+    for (const Bytes &chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
   }
-  for (const Bytes& chunk : chunks) seeds.push_back(For(kDecodeRows, chunk));
+  for (const Bytes &chunk : chunks) seeds.push_back(For(kDecodeRows, chunk));
   return seeds;
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
-  if (size == 0) return 0;
+void Run(const uint8_t *data, size_t size) {
+  if (size == 0) return;
   const Span<const uint8_t> bytes(data + 1, size - 1);
   // A row of any width takes its table's first rows with it.
   const size_t allowance = Allowance(size) + 64 * TableSchema::kMaxDim * sizeof(float);
@@ -115,7 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       bool loaded = false;
       try {
         loaded = LoadChunk(bytes, partition.get()).ok();
-      } catch (const std::bad_alloc&) {
+      } catch (const std::bad_alloc &) {
         Fail("loading a chunk takes too much memory");
       }
       SetAllocLimit(SIZE_MAX);
@@ -130,12 +125,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         partition = MakePartition();
         before = State(*partition);
       }
-      return 0;
+      return;
     }
     case kDecodeRows: {
       RowBatch rows(*Schemas()[0], size_t{1} << 16);
       static_cast<void>(DecodeRows(bytes, *Schemas()[0], &rows));
-      return 0;
+      return;
     }
     case kDeserialize: {
       SetAllocLimit(AllocatedBytes() + allowance);
@@ -143,20 +138,25 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       try {
         auto partition = Partition::Deserialize(bytes, 2);
         if (partition.ok()) restored = std::move(partition.value());
-      } catch (const std::bad_alloc&) {
+      } catch (const std::bad_alloc &) {
         Fail("restoring takes too much memory");
       }
       SetAllocLimit(SIZE_MAX);
-      if (restored == nullptr) return 0;
+      if (restored == nullptr) return;
       const Bytes again = State(*restored);
       if (!Partition::Deserialize({again.data(), again.size()}, 2).ok())
         Fail("a restored partition cannot be saved");
-      return 0;
+      return;
     }
     case kChunkReader:
       ReadSequence(bytes);
-      return 0;
+      return;
     default:
-      return 0;
+      return;
   }
 }
+
+const bool registered = Register({"chunk", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

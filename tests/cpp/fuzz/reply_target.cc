@@ -1,19 +1,22 @@
-// What a worker does with the answers of a server that says anything: Decode(Reply), and the client behind
-// it.
+// What a worker does with the answers of a server that says anything:
+// Decode(Reply), and the client behind it.
 //
-// An input is a row of answers, each behind its size in two bytes and a byte of flags: the client gets them
-// in the order in which it asks. When they are used up nothing comes any more, and the client runs into its
-// deadline, on a clock that is not real.
+// An input is a row of answers, each behind its size in two bytes and a byte of
+// flags: the client gets them in the order in which it asks. When they are used
+// up nothing comes any more, and the client runs into its deadline, on a clock
+// that is not real.
 #include <memory>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/test_step.h"
 
 namespace het::fuzz {
 namespace {
 
-// The answer is given the number of the request that it answers: a client drops others unseen.
+// The answer is given the number of the request that it answers: a client drops
+// others unseen.
 constexpr uint8_t kFitsRequest = 1;
 constexpr uint8_t kCloses = 2;  // the connection closes behind it
 constexpr uint8_t kRefuses = 4;
@@ -26,10 +29,10 @@ class Script : public Transport {
 
   uint32_t partitions() const override { return 1; }
   PartitionId id(uint32_t) const override { return {0, 1, 5}; }
-  void Send(uint32_t, Bytes frame) override { asked_.push_back(std::move(frame)); }
-  bool Poll(double seconds, std::vector<Event>* events) override {
+  void Send(OutFrame frame) override { asked_.push_back(std::move(frame.bytes)); }
+  bool Poll(double seconds, std::vector<Event> *events) override {
     now_ += seconds;
-    for (const Mark& mark : marks_) {  // every second one is with a replica
+    for (const Mark &mark : marks_) {  // every second one is with a replica
       events->emplace_back();
       events->back().kind = Event::kReplicas;
       events->back().seq = mark.seq;
@@ -64,8 +67,8 @@ class Script : public Transport {
   }
   void Reset(uint32_t) override { asked_.clear(); }
   uint64_t Connection(uint32_t) override { return 1; }
-  void AskReplicas(const std::vector<Mark>& marks, uint32_t, double) override {
-    for (const Mark& mark : marks) marks_.push_back(mark);
+  void AskReplicas(const std::vector<Mark> &marks, uint32_t, double) override {
+    for (const Mark &mark : marks) marks_.push_back(mark);
   }
   void Sleep(double seconds) override { now_ += seconds; }
   double Now() override { return now_; }
@@ -86,19 +89,19 @@ ClientConfig Config(Durability durability) {
   return config;
 }
 
-void RunClient(Script* script, Durability durability) {
+void RunClient(Script *script, Durability durability) {
   Client client(script, Config(durability));
   ThreadPool pool(1);
   CacheConfig cache;
   cache.capacity = 5;
   cache.pull_bound = 1;
   cache.push_bound = 1;
-  for (const Schema& schema : Schemas()) {
+  for (const Schema &schema : Schemas()) {
     if (!client.AddTable(schema, cache).ok()) Fail("no table");
   }
   for (uint64_t token = 1; token <= 4; ++token) {
     testing::TestStep step;
-    for (const Schema& schema : Schemas()) {
+    for (const Schema &schema : Schemas()) {
       step.Add(*schema, script->id(0), {static_cast<Key>(token % 2), 1, 2, 3, INT64_MIN});
     }
     if (!client.Read(step.MakeRead(), token).ok()) continue;
@@ -107,7 +110,7 @@ void RunClient(Script* script, Durability durability) {
   static_cast<void>(client.Flush());
 }
 
-Bytes Answer(const Reply& reply, uint8_t flags) {
+Bytes Answer(const Reply &reply, uint8_t flags) {
   Bytes bytes;
   Encode(reply, &bytes);
   Bytes all = {static_cast<uint8_t>(bytes.size()), static_cast<uint8_t>(bytes.size() >> 8), flags};
@@ -121,9 +124,9 @@ Reply MakeReply(FrameStatus status, uint64_t inc, uint64_t last_seq, size_t fetc
   reply.inc = inc;
   reply.last_seq = last_seq;
   if (status != FrameStatus::kOk && status != FrameStatus::kEpoch) return reply;
-  for (const Schema& schema : Schemas()) {
+  for (const Schema &schema : Schemas()) {
     reply.tables.emplace_back();
-    TableReply& t = reply.tables.back();
+    TableReply &t = reply.tables.back();
     t.table = schema->id();
     t.epoch = 7;
     if (status != FrameStatus::kOk) continue;
@@ -138,12 +141,10 @@ Reply MakeReply(FrameStatus status, uint64_t inc, uint64_t last_seq, size_t fetc
   return reply;
 }
 
-}  // namespace
-
 std::vector<Bytes> Seeds() {
-  auto join = [](const std::vector<Bytes>& parts) {
+  auto join = [](const std::vector<Bytes> &parts) {
     Bytes all;
-    for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+    for (const Bytes &part : parts) all.insert(all.end(), part.begin(), part.end());
     return all;
   };
   const auto epoch = Answer(MakeReply(FrameStatus::kEpoch, 9, 0, 0, 0), kFitsRequest);
@@ -163,22 +164,22 @@ std::vector<Bytes> Seeds() {
           join({epoch, no_table, fetched, pushed})};
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
+void Run(const uint8_t *data, size_t size) {
   const Span<const uint8_t> input(data, size);
   Reply reply;
   SetAllocLimit(AllocatedBytes() + Allowance(size));
   try {
     static_cast<void>(Decode(input, &reply));
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc &) {
     Fail("reading a reply takes too much memory");
   }
   SetAllocLimit(SIZE_MAX);
   Script script(input);
   constexpr Durability kKinds[] = {Durability::kApplied, Durability::kReplicated, Durability::kCheckpoint};
   RunClient(&script, kKinds[size % 3]);
-  return 0;
 }
+
+const bool registered = Register({"reply", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

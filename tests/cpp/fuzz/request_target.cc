@@ -1,9 +1,9 @@
-// What a server does with a request frame (HET.STEP, HET.READ): Partition::Handle.
+// What a server does with a request frame (HET.STEP, HET.READ).
 #include <memory>
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/partition.h"
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
 
@@ -24,9 +24,9 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
   q.seq = seq;
   q.after_seq = after_seq;
   for (size_t i = 0; i < tables; ++i) {
-    const TableSchema& schema = *Schemas()[i];
+    const TableSchema &schema = *Schemas()[i];
     q.tables.emplace_back();
-    TableRequest& t = q.tables.back();
+    TableRequest &t = q.tables.back();
     t.table = schema.id();
     t.epoch = kEpoch;
     t.update_floats = static_cast<uint32_t>(schema.optimizer().wire_floats());
@@ -47,7 +47,8 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
   return q;
 }
 
-// Two clients: one holds rows and asks to be told, the other pushes to them, without ticks too.
+// Two clients: one holds rows and asks to be told, the other pushes to them,
+// without ticks too.
 std::vector<Request> MakeParts(RowFormat format) {
   std::vector<Request> parts;
   parts.push_back(MakeRequest(0, 0, 2, 4, format));
@@ -57,7 +58,7 @@ std::vector<Request> MakeParts(RowFormat format) {
   for (size_t i : {0, 2}) {
     parts[i].client.low = 3;
     parts[i].tell = true;
-    for (TableRequest& t : parts[i].tables) t.hold = true;
+    for (TableRequest &t : parts[i].tables) t.hold = true;
   }
   parts[1].tables[0].push_ticks[2] = 0;
   parts[2].told_ack = 1;
@@ -67,12 +68,12 @@ std::vector<Request> MakeParts(RowFormat format) {
   return parts;
 }
 
-Bytes Encoded(const std::vector<Request>& parts) {
+Bytes Encoded(const std::vector<Request> &parts) {
   Bytes bytes;
   EncodeParts({parts.data(), parts.size()}, &bytes);
   return bytes;
 }
-Bytes Encoded(const Request& request) {
+Bytes Encoded(const Request &request) {
   Bytes bytes;
   Encode(request, &bytes);
   return bytes;
@@ -80,7 +81,7 @@ Bytes Encoded(const Request& request) {
 
 std::unique_ptr<Partition> MakePartition() {
   auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
-  for (const Schema& schema : Schemas()) {
+  for (const Schema &schema : Schemas()) {
     TableSpec spec = schema->spec();
     spec.limits = TableLimits();
     spec.limits->max_rows = 5;  // so that pushes sweep
@@ -94,34 +95,42 @@ std::unique_ptr<Partition> MakePartition() {
   return partition;
 }
 
-Bytes State(const Partition& partition) {
+Handling HandlingNow() {
+  Handling how;
+  how.now = kNow;
+  how.replicate = true;
+  return how;
+}
+
+Bytes State(const Partition &partition) {
   Bytes bytes;
   partition.Serialize(&bytes);
   return bytes;
 }
 
-// A frame of several parts: all are answered, and what is applied a copy can apply.
-void HandleParts(Span<const uint8_t> frame, Partition* partition) {
-  const std::vector<PartRef> asked = PartsOf(frame);
+// All parts are answered, and what is applied a copy can apply.
+void HandleParts(Span<const uint8_t> frame, Partition *partition) {
+  std::vector<PartRef> asked;
+  RequestParts heads;
+  if (heads.Open(frame).ok()) {
+    for (size_t i = 0; i < heads.size(); ++i) asked.push_back(heads.ref(i));
+  }
   const auto replica = MakePartition();
   std::vector<Request> read;
   Bytes bytes;
-  AnswerParts(frame, &bytes, [&](Request* q, ReplyWriter* replies) {
+  AnswerFrame(frame, &bytes, [&](Request *q, ReplyWriter *replies) {
     read.push_back(*q);
     if (!(q->partition == partition->id())) {
       return replies->Add(PartRefusal({q->partition.index, q->request_id}, FrameStatus::kElsewhere, ""));
     }
-    Bytes push;
-    std::vector<Bytes> removals;
-    const Handled handled = partition->HandlePart(q, replies, {kNow, &push, &removals});
-    if (handled.whole) Fail("a part is no frame");
-    if (!testing::CopyHandles({}, handled, push, removals, replica.get()))
-      Fail("a replica refuses a push part or a removal");
+    const Handled handled = partition->HandlePart(q, replies, HandlingNow());
+    if (handled.replication.frame) Fail("a part is no frame");
+    if (!testing::CopyHandles({}, handled, replica.get())) Fail("a replica refuses a push part or a removal");
   });
   if (State(*replica) != State(*partition)) Fail("a replica differs");
   ReplyParts replies;
   if (!replies.Open({bytes.data(), bytes.size()}).ok()) Fail("an answer that cannot be read");
-  for (const PartRef& part : asked) {
+  for (const PartRef &part : asked) {
     Reply reply;
     if (replies.done() || !replies.Next(&reply).ok()) Fail("a part that is not answered");
     if (reply.partition != part.partition || reply.request_id != part.request_id) Fail("another's answer");
@@ -130,11 +139,10 @@ void HandleParts(Span<const uint8_t> frame, Partition* partition) {
   if (read.empty()) return;
   // Those of damaged frames, whose heads need not have parts.
   const Bytes again = Encoded(read);
-  if (PartsOf({again.data(), again.size()}).size() != read.size())
+  RequestParts twice;
+  if (!twice.Open({again.data(), again.size()}).ok() || twice.size() != read.size())
     Fail("parts that were read cannot be written");
 }
-
-}  // namespace
 
 std::vector<Bytes> Seeds() {
   std::vector<Bytes> seeds;
@@ -155,11 +163,7 @@ std::vector<Bytes> Seeds() {
   return seeds;
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
+void Run(const uint8_t *data, size_t size) {
   static std::unique_ptr<Partition> partition = MakePartition();
   static Bytes before = State(*partition);
   const Span<const uint8_t> frame(data, size);
@@ -169,19 +173,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool good = false;
   try {
     good = Decode(frame, &decoded).ok();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc &) {
     Fail("reading a request takes too much memory");
   }
+  RequestParts heads;
   try {
-    PartsOf(frame);
-  } catch (const std::bad_alloc&) {
+    static_cast<void>(heads.Open(frame));
+  } catch (const std::bad_alloc &) {
     Fail("reading the heads of parts takes too much memory");
   }
   SetAllocLimit(SIZE_MAX);
-  if (IsOfManyParts(frame)) {
+  if (heads.size() > 1) {
     HandleParts(frame, partition.get());
     partition = MakePartition();
-    return 0;
+    return;
   }
   if (good) {
     const Bytes again = Encoded(decoded);
@@ -190,24 +195,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   Bytes bytes;
-  Bytes push;
-  std::vector<Bytes> removals;
-  const Handled handled = partition->Handle(frame, &bytes, {kNow, &push, &removals});
+  const Handled handled = partition->Handle(frame, &bytes, HandlingNow());
   Reply reply;
   if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
   if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");
   if (!handled.applied) {
     if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
-    if (!push.empty() || !removals.empty()) Fail("a frame that was not applied is told to replicas");
+    if (!handled.replication.push.empty() || !handled.replication.removals.empty())
+      Fail("a frame that was not applied is told to replicas");
     if (partition->holdings().clients() > 0) partition = MakePartition();
-    return 0;
+    return;
   }
   // Another copy that gets the push part and the removals alone becomes equal.
   auto replica = MakePartition();
-  if (!testing::CopyHandles(frame, handled, push, removals, replica.get()))
+  if (!testing::CopyHandles(frame, handled, replica.get()))
     Fail("a replica refuses a push part or a removal");
   if (State(*replica) != State(*partition)) Fail("a replica differs");
   partition = MakePartition();
   before = State(*partition);
-  return 0;
 }
+
+const bool registered = Register({"request", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

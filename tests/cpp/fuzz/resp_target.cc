@@ -1,7 +1,9 @@
-// What a worker does with bytes from a socket that are no reply of Redis, or a strange one: the connection,
-// its parser, and the map of the cluster (CLUSTER SLOTS).
+// What a worker does with bytes from a socket that are no reply of Redis, or a
+// strange one: the connection, its parser, and the map of the cluster (CLUSTER
+// SLOTS).
 //
-// A server of this process's own answers whoever connects with the input, and closes.
+// A server of this process's own answers whoever connects with the input, and
+// closes.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -28,15 +30,15 @@ class Server {
     std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
     unlink(path_.c_str());
     listener_ = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+    if (bind(listener_, reinterpret_cast<const sockaddr *>(&address), sizeof(address)) != 0 ||
         listen(listener_, 16) != 0)
       Fail("no socket");
     std::thread([this] { Serve(); }).detach();  // lives as long as the process
     std::atexit([] { unlink(("/tmp/het_resp_" + std::to_string(getpid()) + ".sock").c_str()); });
   }
 
-  const std::string& path() const { return path_; }
-  void Answer(const uint8_t* data, size_t size) {
+  const std::string &path() const { return path_; }
+  void Answer(const uint8_t *data, size_t size) {
     std::lock_guard<std::mutex> lock(mutex_);
     answer_.assign(data, data + size);
   }
@@ -54,7 +56,8 @@ class Server {
           at += static_cast<size_t>(sent);
         }
       }
-      // Whoever connects writes before it reads: a socket that is closed at once would fail there.
+      // Whoever connects writes before it reads: a socket that is closed at
+      // once would fail there.
       shutdown(fd, SHUT_WR);
       char ignored[4096];
       while (recv(fd, ignored, sizeof(ignored), 0) > 0) {
@@ -69,7 +72,8 @@ class Server {
   Bytes answer_;
 };
 
-// The strings and the order of what came, in pieces; `direct`: what the reader has room for goes there.
+// The strings and the order of what came, in pieces; `direct`: what the reader
+// has room for goes there.
 std::string ReadPieces(Span<const uint8_t> input, size_t piece, bool direct) {
   ReplyReader reader;
   std::vector<RedisReply> replies;
@@ -89,15 +93,13 @@ std::string ReadPieces(Span<const uint8_t> input, size_t piece, bool direct) {
       break;
     }
   }
-  for (const RedisReply& reply : replies) {
+  for (const RedisReply &reply : replies) {
     all += std::to_string(reply.kind) + ":" + std::to_string(reply.bytes.size()) + ":" + reply.text();
   }
   return all;
 }
 
-Bytes Text(const std::string& text) { return Bytes(text.begin(), text.end()); }
-
-}  // namespace
+Bytes Text(const std::string &text) { return Bytes(text.begin(), text.end()); }
 
 std::vector<Bytes> Seeds() {
   return {Text("+OK\r\n"),
@@ -108,19 +110,17 @@ std::vector<Bytes> Seeds() {
           Text("*0\r\n"),
           Text("-MOVED 3999 127.0.0.1:6381\r\n"),
           Text("-LOADING\r\n"),
-          Text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n"),
-          Text("*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:"
+          Text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$"
+               "2\r\nid\r\n"),
+          Text("*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:"
+               "8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:"
                "2\r\n"),
           Text("$20\r\ntoo short"),
           Text("$40\r\nlonger than two pieces of those that we.\r\n:1\r\n")};
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
-  static Server& server = *new Server();  // its thread outlives main
+void Run(const uint8_t *data, size_t size) {
+  static Server &server = *new Server();  // its thread outlives main
   server.Answer(data, size);
   ServerAddress address;
   address.nodes.emplace_back();
@@ -135,11 +135,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (ReadPieces({data, size}, piece, true) != ReadPieces({data, size}, piece, false))
       Fail("what is read in place is something else");
   }
-  const std::string text(reinterpret_cast<const char*>(data), size);
+  const std::string text(reinterpret_cast<const char *>(data), size);
   Redirect redirect;
   ServerNode from;
   from.host = "here";
   if (ParseRedirect(text, from, &redirect) && redirect.node.ToString().empty()) Fail("a redirect to nowhere");
   static_cast<void>(ParseServerAddress(text));
-  return 0;
 }
+
+const bool registered = Register({"resp", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

@@ -1,6 +1,8 @@
-// What a restore reads: the header of a row file, which decides what is read from where.
+// What a restore reads: the header of a row file, which decides what is read
+// from where.
 //
-// An input is such a header, with four bytes before it that say how long the file is.
+// An input is such a header, with four bytes before it that say how long the
+// file is.
 #include <cstring>
 
 #include "het_tf/core/checkpoint/row_file.h"
@@ -9,7 +11,7 @@
 namespace het::fuzz {
 namespace {
 
-Bytes Input(const std::string& json, uint64_t data_bytes) {
+Bytes Input(const std::string &json, uint64_t data_bytes) {
   const auto file_bytes = static_cast<uint32_t>(kLengthBytes + json.size() + data_bytes);
   Bytes input(sizeof(file_bytes) + json.size());
   std::memcpy(input.data(), &file_bytes, sizeof(file_bytes));
@@ -18,17 +20,17 @@ Bytes Input(const std::string& json, uint64_t data_bytes) {
 }
 
 // What a reader takes for granted of tables that were accepted.
-void CheckTables(const std::vector<RowTable>& tables, uint64_t data, uint64_t file_bytes) {
+void CheckTables(const std::vector<RowTable> &tables, uint64_t data, uint64_t file_bytes) {
   uint64_t at = data;
-  for (const auto& [t, column] : InOrder(tables)) {
-    const RowTensor& tensor = tables[t].tensors[column];
+  for (const auto &[t, column] : InOrder(tables)) {
+    const RowTensor &tensor = tables[t].tensors[column];
     if (tensor.begin != at) Fail("tensors overlap, or leave a hole");
     if (tensor.row_bytes == 0) Fail("a tensor of rows without bytes");
     if (tensor.rows > (file_bytes - at) / tensor.row_bytes) Fail("a tensor goes beyond the file");
     at += tensor.bytes();
   }
   if (at != file_bytes) Fail("the tensors do not fill the file");
-  for (const RowTable& table : tables) {
+  for (const RowTable &table : tables) {
     for (RowColumn column : {kKeysColumn, kClocksColumn, kValuesColumn, kLastUsedColumn, kCountsColumn}) {
       if (!table.tensors[column].present || table.tensors[column].rows != table.rows)
         Fail("a column is short");
@@ -41,8 +43,6 @@ void CheckTables(const std::vector<RowTable>& tables, uint64_t data, uint64_t fi
     if (table.increment && table.removed != table.tensors[kRemovedColumn].rows) Fail("removals are short");
   }
 }
-
-}  // namespace
 
 std::vector<Bytes> Seeds() {
   std::vector<RowTable> tables(2);
@@ -67,26 +67,26 @@ std::vector<Bytes> Seeds() {
   return seeds;
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
+void Run(const uint8_t *data, size_t size) {
   uint32_t file_bytes = 0;
-  if (size < sizeof(file_bytes)) return 0;
+  if (size < sizeof(file_bytes)) return;
   std::memcpy(&file_bytes, data, sizeof(file_bytes));
   const Span<const uint8_t> json(data + sizeof(file_bytes), size - sizeof(file_bytes));
   const auto tables = ParseRowHeader(json, file_bytes);
   if (!tables.ok()) {
     if (tables.status().message().size() > 2000 + 2 * size) Fail("a message larger than what it is about");
-    return 0;
+    return;
   }
   CheckTables(tables.value(), kLengthBytes + json.size(), file_bytes);
   std::vector<RowTable> again = tables.value();
   const std::string head = LayOut(&again);
   const auto same = ParseRowHeader(
-      {reinterpret_cast<const uint8_t*>(head.data()) + kLengthBytes, head.size() - kLengthBytes},
+      {reinterpret_cast<const uint8_t *>(head.data()) + kLengthBytes, head.size() - kLengthBytes},
       std::max<uint64_t>(head.size(), EndOf(again)));
   if (!same.ok() || same.value().size() != again.size()) Fail("what was read cannot be written");
-  return 0;
 }
+
+const bool registered = Register({"rowfile", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

@@ -1,15 +1,15 @@
-// What a serving process maps: a file with the rows of a table. Any bytes are opened or refused, and whatever
-// was opened can be read from end to end.
+// What a serving process maps: a file with the rows of a table. Any bytes are
+// opened or refused, and whatever was opened can be read from end to end.
 //
-// The header's checksum, and the spec's, are made right before the file is opened: else nothing but them
-// would be tried.
+// The header's checksum, and the spec's, are made right before the file is
+// opened: else nothing but them would be tried.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <string>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/serve/serve_lookup.h"
 #include "het_tf/core/serve/serve_writer.h"
 #include "tests/cpp/fuzz/target.h"
@@ -19,9 +19,9 @@ namespace {
 
 using namespace het::serve;
 
-std::string Path(const char* name) { return "/tmp/het_serve_fuzz_" + std::to_string(getpid()) + name; }
+std::string Path(const char *name) { return "/tmp/het_serve_fuzz_" + std::to_string(getpid()) + name; }
 
-Bytes MakeFile(const Schema& schema, const WriteOptions& options, Key keys) {
+Bytes MakeFile(const Schema &schema, const WriteOptions &options, Key keys) {
   const std::string path = Path("_seed");
   auto writer = ServeWriter::Create(path, schema, options);
   if (!writer.ok()) Fail("no seed");
@@ -38,18 +38,18 @@ Bytes MakeFile(const Schema& schema, const WriteOptions& options, Key keys) {
   return bytes;
 }
 
-void MakeChecksumsRight(Bytes* bytes) {
+void MakeChecksumsRight(Bytes *bytes) {
   if (bytes->size() < sizeof(Header)) return;
   Header header;
   std::memcpy(&header, bytes->data(), sizeof header);
   if (header.spec_offset <= bytes->size() && header.spec_bytes <= bytes->size() - header.spec_offset) {
-    header.spec_crc = Crc32c(0, bytes->data() + header.spec_offset, header.spec_bytes);
+    header.spec_checksum = Checksum::Of(bytes->data() + header.spec_offset, header.spec_bytes);
   }
-  header.crc = Crc32c(0, &header, offsetof(Header, crc));
+  header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
   std::memcpy(bytes->data(), &header, sizeof header);
 }
 
-void ReadAll(const ServeFile& file) {
+void ReadAll(const ServeFile &file) {
   std::vector<Key> ids = {0, 1, -1, INT64_MIN, INT64_MAX};
   for (Key key = 0; key < 300; ++key) ids.push_back(key);
   // A row may be as wide as a table's can be, whatever the file holds.
@@ -60,11 +60,9 @@ void ReadAll(const ServeFile& file) {
   static_cast<void>(file.Verify());
 }
 
-}  // namespace
-
 std::vector<Bytes> Seeds() {
   std::vector<Bytes> seeds;
-  for (const Schema& schema : Schemas()) {
+  for (const Schema &schema : Schemas()) {
     for (const RowType type : {RowType::kFloat32, RowType::kFloat16, RowType::kBfloat16, RowType::kInt8}) {
       seeds.push_back(MakeFile(schema, {type, Unknown::kInitial}, 7));
     }
@@ -74,11 +72,7 @@ std::vector<Bytes> Seeds() {
   return seeds;
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
+void Run(const uint8_t *data, size_t size) {
   Bytes bytes(data, data + size);
   MakeChecksumsRight(&bytes);
   static const std::string path = Path("");
@@ -90,5 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto opened = serve::ServeFile::Open(path);
   if (opened.ok()) ReadAll(*opened.value());
   unlink(path.c_str());
-  return 0;
 }
+
+const bool registered = Register({"serve", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

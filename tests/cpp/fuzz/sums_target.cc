@@ -1,4 +1,5 @@
-// What an owner of keys does with the gradients that the other workers sent it (core/plan/gradient_sums.h).
+// What an owner of keys does with the gradients that the other workers sent it
+// (core/plan/gradient_sums.h).
 //
 // An input: how many parts, the length of each in two bytes, and the parts.
 #include <string>
@@ -25,7 +26,7 @@ GradientSums Gradients(Key first) {
   sums.active = {1, 0, 1, 0};
   for (uint32_t dim : Layout().dims) {
     sums.tables.emplace_back();
-    GradientSums::OfTable& table = sums.tables.back();
+    GradientSums::OfTable &table = sums.tables.back();
     table.dim = dim;
     for (Key key = first; key < first + 4; ++key) {
       table.keys.push_back(key);
@@ -39,18 +40,18 @@ GradientSums Gradients(Key first) {
   return sums;
 }
 
-Bytes Input(const std::vector<Bytes>& parts) {
+Bytes Input(const std::vector<Bytes> &parts) {
   Bytes input = {static_cast<uint8_t>(parts.size())};
-  for (const Bytes& part : parts) {
+  for (const Bytes &part : parts) {
     input.push_back(static_cast<uint8_t>(part.size()));
     input.push_back(static_cast<uint8_t>(part.size() >> 8));
   }
-  for (const Bytes& part : parts) input.insert(input.end(), part.begin(), part.end());
+  for (const Bytes &part : parts) input.insert(input.end(), part.begin(), part.end());
   return input;
 }
 
 // All that one worker sends, to one owner.
-Bytes Part(const Status& error, const GradientSums& sums) {
+Bytes Part(const Status &error, const GradientSums &sums) {
   Bytes bytes;
   Vector<int32_t> splits;
   if (!PackSums(error, sums, kSignature, 1, &bytes, &splits).ok()) Fail("small sums were refused");
@@ -59,17 +60,15 @@ Bytes Part(const Status& error, const GradientSums& sums) {
 
 bool Known(Code code) { return code >= Code::kOk && code <= Code::kDataLoss; }
 
-void Check(const SumsLayout& layout, const MergedSums& merged, size_t bytes) {
+void Check(const SumsLayout &layout, const MergedSums &merged, size_t bytes) {
   if (merged.tables.size() != layout.dims.size()) Fail("tables are missing");
   for (size_t t = 0; t < merged.tables.size(); ++t) {
-    const MergedSums::OfTable& table = merged.tables[t];
+    const MergedSums::OfTable &table = merged.tables[t];
     if (table.sums.size() != table.keys.size() * layout.dims[t]) Fail("keys without sums");
     if (table.keys.size() > bytes) Fail("more keys than bytes");
     if (merged.skip && !table.keys.empty()) Fail("a step that is left out has keys");
   }
 }
-
-}  // namespace
 
 std::vector<Bytes> Seeds() {
   GradientSums skip;
@@ -90,12 +89,8 @@ std::vector<Bytes> Seeds() {
           Input({one, strange})};
 }
 
-}  // namespace het::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace het;
-  using namespace het::fuzz;
-  if (size == 0 || data[0] > kMaxParts || size < 1 + 2u * data[0]) return 0;
+void Run(const uint8_t *data, size_t size) {
+  if (size == 0 || data[0] > kMaxParts || size < 1 + 2u * data[0]) return;
   Vector<int32_t> lengths;
   // As signed numbers: what came of an exchange may be anything.
   for (size_t w = 0; w < data[0]; ++w) {
@@ -109,7 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Status status;
   try {
     status = MergeSums(layout, bytes, of_workers, &merged);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc &) {
     Fail("merging takes too much memory");
   }
   SetAllocLimit(SIZE_MAX);
@@ -119,5 +114,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else if (status.message().empty()) {
     Fail("an error without words");
   }
-  return 0;
 }
+
+const bool registered = Register({"sums", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

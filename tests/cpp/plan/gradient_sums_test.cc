@@ -133,12 +133,12 @@ void AddRows(Engine* engine, Rows* rows) {
   }
 }
 
-class GradientSumsTest : public testing::TestWithParam<std::tuple<std::string, uint32_t>> {};
+class GradientSumsTest : public ::testing::TestWithParam<std::tuple<std::string, uint32_t>> {};
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, GradientSumsTest,
-                         testing::Combine(testing::Values("sgd", "momentum", "rmsprop", "adam", "adagrad",
+                         ::testing::Combine(::testing::Values("sgd", "momentum", "rmsprop", "adam", "adagrad",
                                                           "row_wise_adagrad", "ftrl"),
-                                          testing::Values(1u, 2u, 5u)),
+                                          ::testing::Values(1u, 2u, 5u)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
@@ -225,7 +225,7 @@ TEST(GradientSumsParts, AnErrorOfOneIsAnErrorOfAll) {
     MergedSums merged;
     const Status status = pair.Merge(to, &merged);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), testing::HasSubstr("worker 1 of 2: the gradient is bad"));
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2: the gradient is bad"));
   }
 }
 
@@ -247,7 +247,7 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   MergedSums merged;
   const Status status = pair.Merge(0, &merged);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
 }
 
 TEST(GradientSumsParts, DamagedBytesAreAnErrorOrOtherNumbersAndNeverACrash) {

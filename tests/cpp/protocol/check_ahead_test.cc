@@ -2,7 +2,6 @@
 // the lookup then does without, and when it checks all the same.
 #include <gtest/gtest.h>
 
-#include "tests/cpp/testing/world/schedule.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -249,37 +248,6 @@ TEST_F(CheckingAhead, AServerThatIsAwayIsTheLookupsToTell) {
   Train(0, {1});
   EXPECT_EQ(cache()->Pinned(), 0u);
   Drained();
-}
-
-// --- schedules: I2 counts from the prefetch, I3 from how things stood then
-
-template <typename Change>
-void RunAhead(int schedules, bool failovers, Change change) {
-  RunSchedules(schedules, 60, failovers, [&](WorldConfig* c) {
-    c->prefetch = true;
-    c->check_ahead = 1 + static_cast<uint32_t>(c->seed % 3);
-    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
-    change(c);
-  });
-}
-
-TEST(CheckAheadSchedules, NoFaults) {
-  RunAhead(500, false, [](WorldConfig*) {});
-}
-
-TEST(CheckAheadSchedules, Faults) {
-  RunAhead(500, false, [](WorldConfig* c) { c->faults = Faults::Some(0.05); });
-}
-
-TEST(CheckAheadSchedules, FaultsAndFailovers) {
-  RunAhead(500, true, [](WorldConfig* c) { c->faults = Faults::Some(0.03); });
-}
-
-TEST(CheckAheadSchedules, KeptFramesAndFailovers) {
-  RunAhead(400, true, [](WorldConfig* c) {
-    c->faults = Faults::Some(0.03);
-    c->client.durability = Durability::kReplicated;
-  });
 }
 
 }  // namespace

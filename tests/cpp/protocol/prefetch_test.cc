@@ -1,10 +1,9 @@
-// Rows of batches whose lookups will come: what is asked for, what is held, what a lookup sees, and schedules
-// in which some lookups were prefetched.
+// Rows of batches whose lookups will come: what is asked for, what is held, and what a lookup sees.
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 
-#include "tests/cpp/testing/world/schedule.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -341,53 +340,6 @@ TEST_F(Prefetching, OneWorkerIsBitForBitTheSame) {
           << optimizer << ", key " << k;
     }
   }
-}
-
-// --- schedules
-
-void WithPrefetch(WorldConfig* c) { c->prefetch = true; }
-
-TEST(PrefetchSchedules, OneWorker) { RunSchedules(500, 60, false, WithPrefetch); }
-
-TEST(PrefetchSchedules, OneWorkerEveryOptimizer) {
-  for (const char* optimizer : {"momentum", "adam", "rmsprop", "adagrad", "row_wise_adagrad", "ftrl"}) {
-    RunSchedules(50, 60, false, [&](WorldConfig* c) {
-      WithPrefetch(c);
-      c->optimizer = optimizer;
-      c->dim = 1 + static_cast<uint32_t>(c->seed % 5);
-    });
-  }
-}
-
-TEST(PrefetchSchedules, Faults) {
-  RunSchedules(500, 60, false, [](WorldConfig* c) {
-    WithPrefetch(c);
-    c->faults = Faults::Some(0.05);
-  });
-}
-
-TEST(PrefetchSchedules, SeveralWorkers) {
-  RunSchedules(500, 60, false, [](WorldConfig* c) {
-    WithPrefetch(c);
-    c->workers = 2 + static_cast<uint32_t>(c->seed % 2);
-  });
-}
-
-TEST(PrefetchSchedules, SeveralWorkersFaultsAndFailovers) {
-  RunSchedules(500, 60, true, [](WorldConfig* c) {
-    WithPrefetch(c);
-    c->workers = 2 + static_cast<uint32_t>(c->seed % 2);
-    c->faults = Faults::Some(0.03);
-  });
-}
-
-TEST(PrefetchSchedules, KeptFramesAndFailovers) {
-  RunSchedules(400, 60, true, [](WorldConfig* c) {
-    WithPrefetch(c);
-    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
-    c->faults = Faults::Some(0.03);
-    c->client.durability = Durability::kReplicated;
-  });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // checks="told": the partition knows what a client holds and tells it what has moved (core/store/holdings.h).
-// What happens by chance is in protocol_test.cc, half of whose worlds are told.
+// What happens by chance is in schedules_test.cc, half of whose worlds are told.
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world/world_test.h"
 

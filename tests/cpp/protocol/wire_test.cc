@@ -1,75 +1,13 @@
 // The clock protocol with rows and updates that are rounded on their way.
 //
-// Counting worlds hold small integers, which every format can say: there nothing is ever rounded, so
-// everything is as it is with float32, bit for bit. With other optimizers rounding shows, and what must hold
-// is that it takes nothing away for good: what is sent adds up.
-#include "tests/cpp/testing/world/schedule.h"
+// Random schedules of it are in schedules_test.cc (Rounded...). What must hold is that rounding takes nothing
+// away for good: what is sent adds up.
+#include <gtest/gtest.h>
+
+#include "tests/cpp/testing/world/world.h"
 
 namespace het::testing {
 namespace {
-
-RowFormat FormatOf(const WorldConfig& c) { return c.seed % 2 == 0 ? RowFormat::kInt8 : RowFormat::kFloat16; }
-
-TEST(ProtocolWire, IntegersAreAsEver) {
-  RunSchedules(600, 60, false, [](WorldConfig* c) {
-    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
-    c->cache.wire = FormatOf(*c);
-    c->faults = c->seed % 3 == 0 ? Faults::Some(0.05) : Faults();
-  });
-}
-
-TEST(ProtocolWire, RestartsLoseNothing) {
-  RunSchedules(300, 60, true, [](WorldConfig* c) {
-    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
-    c->cache.wire = FormatOf(*c);
-    c->faults = Faults::Some(0.03);
-    c->client.durability = Durability::kCheckpoint;
-  });
-}
-
-TEST(ProtocolWire, FailoversToAReplicaLoseNothing) {
-  RunSchedules(200, 60, true, [](WorldConfig* c) {
-    c->workers = 1 + static_cast<uint32_t>(c->seed % 3);
-    c->cache.wire = FormatOf(*c);
-    c->faults = Faults::Some(0.03);
-    c->client.durability = Durability::kReplicated;
-  });
-}
-
-// One worker whose cache holds every row and never replaces one: after a flush the store has all that it has
-// ticked, as nearly as with float32, however coarse the format is. Reads without training may get rows from
-// the store, rounded.
-TEST(ProtocolWire, WhatRoundingKeepsBackIsSent) {
-  for (const std::string& name : Optimizer::Names()) {
-    SCOPED_TRACE(name);
-    RunSchedules(150, 60, false, [&](WorldConfig* c) {
-      c->optimizer = name;
-      c->dim = 1 + static_cast<uint32_t>(c->seed % 7);
-      c->cache.wire = FormatOf(*c);
-      c->read_tolerance = c->cache.wire == RowFormat::kInt8 ? 0.03f : 0.001f;
-      c->cache.pull_bound = kUnbounded;
-      c->cache.capacity = 1000;
-      c->cache.admit_after = 1;
-      c->faults = c->seed % 3 == 0 ? Faults::Some(0.05) : Faults();
-    });
-  }
-}
-
-// Rows come and go: each time they are rounded. The distance to one process is of the size of the format's
-// step, and does not grow with the number of steps.
-TEST(ProtocolWire, WhatRoundingLosesIsSmall) {
-  for (const std::string& name : Optimizer::Names()) {
-    SCOPED_TRACE(name);
-    RunSchedules(100, 60, true, [&](WorldConfig* c) {
-      c->optimizer = name;
-      c->dim = 1 + static_cast<uint32_t>(c->seed % 7);
-      c->cache.wire = FormatOf(*c);
-      c->tolerance = c->cache.wire == RowFormat::kInt8 ? 0.06f : 0.004f;
-      c->faults = Faults::Some(0.02);
-      c->client.durability = Durability::kCheckpoint;
-    });
-  }
-}
 
 // How much there is to round, so that the tests above are about something.
 TEST(ProtocolWire, RowsAreRoundedAndSmall) {

@@ -9,8 +9,8 @@
 namespace het {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string Describe(const RedisReply& reply) {
   std::string text;

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-namespace het {
+namespace het::optimizer_test {
 namespace {
 
 using ::testing::AllOf;
@@ -477,4 +477,4 @@ TEST(Ftrl, TheLastLearningRateTravels) {
 }
 
 }  // namespace
-}  // namespace het
+}  // namespace het::optimizer_test

@@ -66,7 +66,7 @@ struct Bad {
   const char* names;  // what the message must contain
 };
 
-class BadSpec : public testing::TestWithParam<Bad> {};
+class BadSpec : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(BadSpec, IsRefusedByName) {
   auto spec = ParseTableSpec(GetParam().json);
@@ -78,7 +78,7 @@ TEST_P(BadSpec, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadSpec,
-    testing::Values(Bad{"{", "JSON"}, Bad{R"({"name": 3})", "JSON"}, Bad{R"({"name": "t", "dim": 0})", "dim"},
+    ::testing::Values(Bad{"{", "JSON"}, Bad{R"({"name": 3})", "JSON"}, Bad{R"({"name": "t", "dim": 0})", "dim"},
                     Bad{R"({"name": "t", "dim": -1})", "-1"}, Bad{R"({"name": "t", "dim": 70000})", "70000"},
                     Bad{R"({"name": "t", "dim": 6.5e28})", "dim is 6.5e+28"},
                     Bad{R"({"name": "t", "dim": 2.0})", "dim is 2.0"},

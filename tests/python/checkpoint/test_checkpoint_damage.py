@@ -19,7 +19,7 @@ from het_tf import checkpoint
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.session import native
 
-pytestmark = [pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 @pytest.fixture

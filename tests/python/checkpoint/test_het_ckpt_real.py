@@ -13,7 +13,7 @@ import het_tf
 from het_tf import checkpoint
 from het_tf.python.checkpoint.rowfile import RowFile
 
-pytestmark = [pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 def saved(place):

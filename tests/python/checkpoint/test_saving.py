@@ -30,6 +30,7 @@ from het_tf.python.checkpoint.keras import bundle, moment, pack
 from het_tf.python.table import registry
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
@@ -89,7 +90,6 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
-@pytest.mark.slow
 def test_another_process_predicts_the_same(tmp_path):
     model = make_model()
     train(model)
@@ -304,7 +304,6 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
         np.testing.assert_array_equal(predictions(other), predictions(model))
 
 
-@pytest.mark.slow
 def test_a_table_at_a_parameter_server(tmp_path, server):
     het_tf.init(ps=server.address)
     model = make_model(cache=het_tf.Cache(staleness=5))

@@ -23,6 +23,7 @@ from het_tf.python.checkpoint.keras import arrays
 from het_tf.python.session import settings
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),

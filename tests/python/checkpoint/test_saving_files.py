@@ -21,6 +21,7 @@ from saving_lib import (
 import het_tf
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),

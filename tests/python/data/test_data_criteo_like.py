@@ -20,6 +20,8 @@ from het_tf.python.data.criteo_curves import criteo_like_parameters, curve
 from het_tf.python.data.criteo_ids import BLOCK, draw_ids
 from het_tf.python.data.criteo_stream import criteo_like_description
 
+pytestmark = pytest.mark.slow
+
 PARAMETERS = criteo_like_parameters()
 FIELDS = {field["name"]: field for field in PARAMETERS["fields"]}
 

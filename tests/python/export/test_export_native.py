@@ -18,6 +18,7 @@ from het_tf.python.export import native
 from het_tf.python.session import native as library
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]

@@ -15,7 +15,7 @@ import het_tf
 from het_tf.python.export import evaluate, front, quantise
 from het_tf.python.models import DeepFM
 
-pytestmark = [pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 keras = tf.keras
 
@@ -157,7 +157,6 @@ def test_what_evaluate_refuses(rng, tmp_path):
 # --- serve_check --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_serve_check(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
     for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
@@ -212,7 +211,6 @@ def test_what_serve_check_refuses(rng, tmp_path):
 # --- several processes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @redis_lib.SERVER
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""

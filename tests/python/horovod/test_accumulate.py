@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import het_tf
 
-STEPS = 30
+STEPS = 20
 
 pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 

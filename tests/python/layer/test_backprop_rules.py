@@ -39,8 +39,11 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "variant"), [(name, "plain") for name in OPTIMIZERS] + [("Adam", name) for name in VARIANTS][1:]
-)
+    ("name", "variant"),
+    [*(("Adam", variant) for variant in VARIANTS), ("SGD", "plain"), ("Ftrl", "plain"),
+     *(pytest.param(name, "plain", marks=pytest.mark.long) for name in OPTIMIZERS
+       if name not in ("Adam", "SGD", "Ftrl"))],
+)  # fmt: skip
 def test_1_every_optimizer_trains_dense_and_table(name, variant):
     rate = 0.1 if name == "Ftrl" else 0.01
     optimizer = getattr(keras.optimizers, name)(learning_rate=rate, **VARIANTS[variant])

@@ -22,7 +22,7 @@ import het_tf
 STEPS = 100
 opt = het_tf.optimizers
 keras = tf.keras
-pytestmark = pytest.mark.usefixtures("fresh")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 # Optimizer, oracle, its slots in their order, parameters.
 CASES = [

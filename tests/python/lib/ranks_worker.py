@@ -20,13 +20,6 @@ import het_tf
 from het_tf.python.table import registry
 
 
-def exact(hvd, place, address=None):
-    """On the server of the job, or on the one at `address`."""
-    if address:
-        het_tf.init(hvd=hvd, ps=address)
-    horovod_worker.exact(hvd, place / ("of_two_shards" if address else "of_one"))
-
-
 def keras_files(hvd, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
     # push_bound: a rank holds back what it has trained; pull_bound 0: in the end rank 0 reads what there is.
@@ -96,7 +89,7 @@ CASES = {
     "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
     "loops": lambda hvd, place: horovod_worker.loops(hvd),
     "refusals": lambda hvd, place: horovod_worker.refusals(hvd),
-    "exact": exact,
+    "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,
     "load": checkpoint_worker.load,

@@ -18,6 +18,8 @@ from het_tf.python.data import PADDING, Description, Examples, Field
 from het_tf.python.models import Cross, DCNv2, DeepFM, FactorizationMachine, WideDeep
 from het_tf.python.models.embedding_side import IdSpace
 
+pytestmark = pytest.mark.slow
+
 keras = tf.keras
 MODELS = [WideDeep, DeepFM, DCNv2]
 DIM = 4
@@ -164,8 +166,7 @@ def test_deepfm_formula(fresh: np.random.Generator) -> None:
     np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("structure", ["parallel", "stacked"])
-@pytest.mark.parametrize("rank", [None, 2])
+@pytest.mark.parametrize(("structure", "rank"), [("parallel", None), ("stacked", 2)])
 def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | None) -> None:
     model, examples, numeric = trained(DCNv2, fresh, structure=structure, cross_rank=rank, cross_layers=2)
     x0 = np.concatenate([*Rows(model, "deep", TOY, examples).vectors(), numeric], axis=1)
@@ -183,8 +184,9 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
 # --- the embedding sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize(
+    "cls", [DeepFM, *(pytest.param(one, marks=pytest.mark.long) for one in (WideDeep, DCNv2))]
+)
 def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
     """With the same initial weights, SGD gives the same weights and rows."""
     examples = toy_examples(fresh, hashed=False)
@@ -307,8 +309,7 @@ def test_keras_tables_have_a_limit(fresh: np.random.Generator) -> None:
         DCNv2(Description("big", (Field("a", 2**40),)), embedding="keras")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("cls", "side"), [*((cls, "het") for cls in MODELS), (WideDeep, "keras")])
+@pytest.mark.parametrize(("cls", "side"), [(WideDeep, "het"), (DCNv2, "het"), (DeepFM, "keras")])
 def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -> None:
     """The label is a function of one field."""
     examples = toy_examples(fresh, 512)
@@ -323,11 +324,7 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -
     assert losses[0] < 0.8 and losses[-1] < 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cls", "policy"),
-    [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16"), (DCNv2, "mixed_bfloat16")],
-)
+@pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])
 def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> None:
     set_policy = getattr(keras, "config", None) or keras.mixed_precision
     getattr(set_policy, "set_dtype_policy", getattr(set_policy, "set_global_policy", None))(policy)
@@ -339,7 +336,6 @@ def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> N
     assert model(tensors(examples)).dtype == tf.float32
 
 
-@pytest.mark.slow
 def test_models_are_imported_when_they_are_named() -> None:
     program = (
         "import sys, het_tf; assert 'het_tf.python.models' not in sys.modules; "

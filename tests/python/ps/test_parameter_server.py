@@ -20,7 +20,7 @@ import het_tf
 pytestmark = redis_lib.MARKS
 
 
-# All optimizers at all bounds: protocol_test.cc and exactness_test.cc.
+# All optimizers at all bounds: tests/cpp/protocol/schedules_test.cc and engine/exactness_test.cc.
 @pytest.mark.parametrize(
     ("name", "staleness", "cache_rows"),
     [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSProp", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),
@@ -120,7 +120,8 @@ for _ in range(60):
 """
 
 
-@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), pytest.param(0, 100, marks=pytest.mark.long)])
+@pytest.mark.long  # test_ranks.py has two workers at one server
+@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), (0, 100)])
 def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
     workers = [
         subprocess.Popen(

@@ -64,7 +64,7 @@ def test_het_ps_needs_redis_py_and_is_no_need():
     assert "No module named 'redis'" in missing.text and "-m pip install redis==" in missing.remedy
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_broken_plugin_is_no_crash(tmp_path):
     """In a source tree in which nothing has been built."""
     ignore = shutil.ignore_patterns("lib", "__pycache__")
@@ -78,7 +78,7 @@ def test_broken_plugin_is_no_crash(tmp_path):
     assert "does not load" in output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     status, output = run_doctor(python=tmp_path / "bare" / "bin" / "python")

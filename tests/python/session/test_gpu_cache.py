@@ -19,11 +19,17 @@ def outcome(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.tf215
 @pytest.mark.parametrize("name", list(gpu_checks.CHECKS))
 def test_on_a_gpu(outcome, name):
     text = outcome.get(name, "an earlier check ended the process")
     assert text == "ok", text
+
+
+@pytest.mark.long
+@pytest.mark.tf215
+def test_on_a_gpu_of_this_tensorflow(outcome):
+    """The ops' kernels for GPUs are built anew for a TensorFlow that is not the tree's."""
+    assert set(outcome.values()) == {"ok"}, outcome
 
 
 @pytest.fixture(scope="module")
