@@ -50,7 +50,7 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     }
     HetDevUse use = {};
     use.table = table->handle;
-    use.push_bound = client_->cache(id)->config().most_unsent();
+    use.push_bound = client_->cache(id)->config().sync().most_unsent();
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -304,7 +304,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
   if (batch.ids == 0) return Status();
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
-  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->link(p).fatal);
+  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->session(p).fatal());
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
   Place(step, &batch);
@@ -369,7 +369,7 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
     const uint32_t* const of_row = given.updates.ticks;
-    const int64_t bound = client_->cache(given.table->schema().id())->config().most_unsent();
+    const int64_t bound = client_->cache(given.table->schema().id())->config().sync().most_unsent();
     given.left = static_cast<uint64_t>(
         std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
   }

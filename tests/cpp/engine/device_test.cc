@@ -105,10 +105,10 @@ TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
 }
 
 TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
-  for (int64_t bound : {CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush, CacheConfig::kEarlyPush + 3}) {
+  for (int64_t bound : {SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush, SyncPolicy::kEarlyPush + 3}) {
     const std::string name = "t" + std::to_string(bound);
     Create(name, 2, CacheOf("gpu", 100, 0, bound));
-    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    const int64_t due = bound < SyncPolicy::kEarlyPush ? bound + 1 : bound;
     for (int64_t tick = 1; tick <= 2 * due; ++tick) {
       ASSERT_TRUE(Train(&engine_, {{name, {1, 2}}}).ok());
       EXPECT_EQ(CacheStats(&engine_, name)["bound_push"], 2 * (tick / due)) << bound << ", tick " << tick;

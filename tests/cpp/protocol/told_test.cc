@@ -288,7 +288,7 @@ TEST_F(Told, RowsThatWereNotAskedToBeHeldAreNot) {
   net(0).HoldReplies(0, false);
   while (!op->done()) world().client(0).Progress(0.05);
   ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
-  ASSERT_TRUE(cache()->held(cache()->lines().Find(2))) << "of table " << first;
+  ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(2))) << "of table " << first;
   Write(1, read(1, {{}, {1}}).get());
   EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 1);
   Drained();
