@@ -1,6 +1,6 @@
-// How fast do rows travel between a worker and the parameter server? Beside a raw server over the same
-// partitions (raw_server.h), in turns, in one run. benchmarks/ps_throughput.py starts the servers and makes
-// the tables.
+// How fast do rows travel between a worker and the parameter server? Beside a raw server over the
+// same partitions (raw_server.h), in turns, in one run. benchmarks/ps_throughput.py starts the
+// servers and makes the tables.
 //
 //   ps_throughput --redis ADDRESS --redis-unix ADDRESS --dir DIR [--dim D] [--rows N] [--rounds K]
 //       JSON: for each system the seconds of each round's pull and push of N rows, and those of small
@@ -8,9 +8,10 @@
 //   ps_throughput --load ADDRESS --seconds S [--dim D] [--rows N]
 //       JSON: rows that one client pulled and pushed in S seconds
 //
-// A pull or push is one frame for each of the 64 partitions, all sent at once; its time is that from the
-// first send to the last answer. Frames are made beforehand and answers are not decoded: both cost a client
-// the same with any server.
+// A pull or push has a part for each of the 64 partitions, in frames as a worker makes them (64 KiB
+// of rows at most, or one part), all sent at once; its time is that from the first send to the last
+// answer. Frames are made beforehand and answers are not decoded: both cost a client the same with
+// any server.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 
 #include "benchmarks/ps/raw_server.h"
 #include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 
@@ -30,7 +32,8 @@ namespace het::bench {
 namespace {
 
 constexpr uint32_t kPartitions = 64;
-constexpr double kSeconds = 30;  // until a server that does not answer is given up
+constexpr double kSeconds = 30;                      // until a server that does not answer is given up
+constexpr size_t kFrameRowBytes = size_t{64} << 10;  // as the client's
 constexpr size_t kSmallRows = 1000;
 constexpr size_t kSmallRequests = 40;  // of each kind in a round
 
@@ -58,7 +61,7 @@ class System {
     seq_.resize(transport_->partitions());
     epochs_.resize(transport_->partitions());
     for (uint32_t p = 0; p < transport_->partitions(); ++p) {
-      const Reply reply = One(p, MakeFrame(p, {}, {}, {}));
+      const Reply reply = One(MakeRequest(p, {}, {}, {}));
       if (reply.tables.size() != 1) Die(name_ + ": " + reply.message);
       epochs_[p] = reply.tables[0].epoch;
     }
@@ -70,8 +73,8 @@ class System {
   double Push(const std::vector<std::vector<Key>>& keys) { return Exchange(keys, true); }
 
  private:
-  Bytes MakeFrame(uint32_t p, const std::vector<Key>& push, const std::vector<Key>& fetch,
-                  const std::vector<float>& wire) {
+  Request MakeRequest(uint32_t p, const std::vector<Key>& push, const std::vector<Key>& fetch,
+                      const std::vector<float>& wire) {
     Request q;
     q.request_id = ++requests_;
     q.partition = transport_->id(p);
@@ -86,13 +89,11 @@ class System {
     t.push_ticks.assign(push.size(), 1);
     t.push_updates.assign(wire.begin(), wire.begin() + static_cast<ptrdiff_t>(push.size() * t.update_floats));
     t.fetch_keys.assign(fetch.begin(), fetch.end());
-    Bytes bytes = transport_->Buffer(0);
-    Encode(q, &bytes);
-    return bytes;
+    return q;
   }
 
-  Reply One(uint32_t p, Bytes frame) {
-    transport_->Send(p, std::move(frame));
+  Reply One(const Request& request) {
+    transport_->Send(EncodeFrame({&request, 1}, transport_->Buffer(0)));
     Receive(1);
     Reply reply;
     if (!Decode(Span<const uint8_t>(events_[0].bytes.data(), events_[0].bytes.size()), &reply).ok())
@@ -117,28 +118,48 @@ class System {
     size_t most = 0;
     for (const auto& of : keys) most = std::max(most, of.size());
     const std::vector<float> wire(most * schema_->optimizer().wire_floats(), 0.5f);
-    std::vector<std::pair<uint32_t, Bytes>> frames;
+    std::vector<OutFrame> frames;
+    std::vector<Request> gathered;  // parts of the next frame
+    size_t bytes = 0;               // of their rows
+    const auto flush = [&] {
+      if (!gathered.empty())
+        frames.push_back(EncodeFrame({gathered.data(), gathered.size()}, transport_->Buffer(0)));
+      gathered.clear();
+      bytes = 0;
+    };
     const std::vector<Key> none;
     for (uint32_t p = 0; p < keys.size(); ++p) {
-      if (!keys[p].empty())
-        frames.emplace_back(p, MakeFrame(p, push ? keys[p] : none, push ? none : keys[p], wire));
+      if (keys[p].empty()) continue;
+      const size_t of_part = keys[p].size() * schema_->row_floats() * sizeof(float);
+      if (bytes + of_part > kFrameRowBytes) flush();
+      gathered.push_back(MakeRequest(p, push ? keys[p] : none, push ? none : keys[p], wire));
+      bytes += of_part;
     }
+    flush();
     const double begin = transport_->Now();
-    for (auto& [p, frame] : frames) transport_->Send(p, std::move(frame));
+    for (OutFrame& frame : frames) transport_->Send(std::move(frame));
     Receive(frames.size());
     const double seconds = transport_->Now() - begin;
-    // A server that does nothing is fast.
-    Reply reply;
-    const Bytes& last = events_.back().bytes;
-    if (!Decode(Span<const uint8_t>(last.data(), last.size()), &reply).ok() ||
-        reply.status != FrameStatus::kOk)
-      Die(name_ + ": a frame was refused: " + reply.message);
-    if (!push) {
-      const TableReply& t = reply.tables.at(0);
-      if (t.rows.size() != keys[events_.back().partition].size() * t.row_floats)
-        Die(name_ + ": rows are missing");
-    }
+    Verify(keys, push);
     return seconds;
+  }
+
+  // A server that does nothing is fast.
+  void Verify(const std::vector<std::vector<Key>>& keys, bool push) {
+    for (const Transport::Event& event : events_) {
+      ReplyParts parts;
+      Status read = parts.Open({event.bytes.data(), event.bytes.size()});
+      while (read.ok() && !parts.done()) {
+        Reply reply;
+        read = parts.Next(&reply);
+        if (!read.ok()) break;
+        if (reply.status != FrameStatus::kOk) Die(name_ + ": a frame was refused: " + reply.message);
+        if (push) continue;
+        const TableReply& t = reply.tables.at(0);
+        if (t.rows.size() != keys[reply.partition].size() * t.row_floats) Die(name_ + ": rows are missing");
+      }
+      if (!read.ok()) Die(name_ + ": an answer that is no frame: " + read.message());
+    }
   }
 
   const std::string name_;

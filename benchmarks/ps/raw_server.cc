@@ -99,7 +99,9 @@ struct Peer {
         continue;
       }
       peer.in.ForEachMessage([&](Span<const uint8_t> frame) {
-        partitions[PartsOf(frame).at(0).partition]->Handle(frame, &reply);
+        AnswerFrame(frame, &reply, [&](Request* q, ReplyWriter* replies) {
+          partitions[q->partition.index]->HandlePart(q, replies);
+        });
         const auto size = static_cast<uint32_t>(reply.size());
         const auto* head = reinterpret_cast<const uint8_t*>(&size);
         peer.out.insert(peer.out.end(), head, head + sizeof(size));
@@ -192,10 +194,10 @@ RawTransport::RawTransport(const RawServer& server, uint32_t partitions, uint64_
 
 RawTransport::~RawTransport() { close(fd_); }
 
-void RawTransport::Send(uint32_t partition, Bytes frame) {
-  const auto size = static_cast<uint32_t>(frame.size());
-  queue_.push_back({size, std::move(frame), 0});
-  owed_.push_back(partition);
+void RawTransport::Send(OutFrame frame) {
+  const auto size = static_cast<uint32_t>(frame.bytes.size());
+  queue_.push_back({size, std::move(frame.bytes), 0});
+  owed_.push_back(frame.parts[0].partition);
   Write();
 }
 

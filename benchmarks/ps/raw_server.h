@@ -44,7 +44,7 @@ class RawTransport : public Transport {
 
   uint32_t partitions() const override { return partitions_; }
   PartitionId id(uint32_t partition) const override { return {partition, partitions_, hash_seed_}; }
-  void Send(uint32_t partition, Bytes frame) override;
+  void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
   uint64_t Connection(uint32_t) override { return 1; }

@@ -104,11 +104,11 @@ void CountingTransport::Arrive() {
   on_their_way_.clear();
 }
 
-void CountingTransport::Send(uint32_t partition, Bytes frame) {
-  CountRequest(Span<const uint8_t>(frame.data(), frame.size()));
+void CountingTransport::Send(OutFrame frame) {
+  CountRequest(frame.view());
   Event event;
-  event.partition = partition;
-  service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
+  event.partition = frame.parts[0].partition;
+  service_->Handle(frame.view(), &event.bytes);
   CountReply(Span<const uint8_t>(event.bytes.data(), event.bytes.size()));
   on_their_way_.push_back(std::move(event));
 }

@@ -65,7 +65,7 @@ class CountingTransport : public Transport {
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   uint32_t ShardOf(uint32_t partition) override { return partition % shards_; }
-  void Send(uint32_t partition, Bytes frame) override;
+  void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
   uint64_t Connection(uint32_t) override { return 1; }

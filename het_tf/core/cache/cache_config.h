@@ -7,7 +7,7 @@
 #include <string>
 
 #include "het_tf/core/row/row_format.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 

@@ -23,7 +23,7 @@ Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F
 }  // namespace
 
 Chain::Chain(const TableStore& store, const std::vector<uint32_t>& partitions)
-    : hash_seed_(store.hash_seed()), wanted_(store.partitions()) {
+    : layout_(store.layout()), wanted_(store.partitions()) {
   for (uint32_t p : partitions) wanted_[p] = 1;
 }
 
@@ -51,9 +51,7 @@ Status Chain::Add(const RowReader& file, const std::string& name) {
       return Status();
     }));
   }
-  const auto is_wanted = [&](uint64_t hash) {
-    return wanted_[PartitionOf(hash, static_cast<uint32_t>(wanted_.size()))] != 0;
-  };
+  const auto is_wanted = [&](uint64_t hash) { return wanted_[layout_.Of(hash)] != 0; };
   uint64_t mine = 0;
   HET_RETURN_IF_ERROR(ForKeys(file, *table, kKeysColumn, [&](const Key* keys, uint64_t, size_t rows) {
     for (size_t i = 0; i < rows; ++i) mine += is_wanted(Hash(keys[i])) ? 1 : 0;

@@ -38,12 +38,12 @@ class Chain {
   static constexpr Clock kGone = -1;
   static constexpr Clock kSeen = -2;
 
-  uint64_t Hash(Key key) const { return HashKey(key, hash_seed_); }
+  uint64_t Hash(Key key) const { return layout_.Hash(key); }
   uint32_t Find(Key key, uint64_t hash) const {
     return index_.Find(hash, [&](uint32_t row) { return rows_[row].key == key; });
   }
 
-  const uint64_t hash_seed_;
+  const Layout layout_;
   Vector<uint8_t> wanted_;  // of each partition
   KeyIndex index_;
   Vector<Row> rows_;

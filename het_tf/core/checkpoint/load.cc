@@ -32,12 +32,13 @@ Status CheckWidths(const RowReader& file, const RowTable& table, const TableSche
 }
 
 Status ReserveRows(TableStore* store, const RowReader& file, const RowTable& table, const TableSchema& to) {
-  Vector<uint64_t> rows_of(store->partitions());
+  const Layout layout = store->layout();
+  Vector<uint64_t> rows_of(layout.partitions());
   Buffer<Key> keys;
   for (uint64_t first = 0; first < table.rows; first += kSomeKeys) {
     const auto rows = static_cast<size_t>(std::min(kSomeKeys, table.rows - first));
     HET_RETURN_IF_ERROR(file.Read(table, kKeysColumn, first, rows, keys.Resize(rows)));
-    for (size_t i = 0; i < rows; ++i) ++rows_of[store->PartitionOfKey(keys[i])];
+    for (size_t i = 0; i < rows; ++i) ++rows_of[layout.OfKey(keys[i])];
   }
   return store->Reserve(to, {rows_of.data(), rows_of.size()});
 }

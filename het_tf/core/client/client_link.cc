@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het {
 namespace {
@@ -184,9 +185,8 @@ void Client::MakeRequest(const Outgoing& from, Request* made) {
 void Client::Send(const std::vector<Outgoing>& parts) {
   std::vector<Request> requests(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
-  Bytes bytes = transport_->Buffer(0);
   Vector<TableBytes> tables;
-  EncodeParts({requests.data(), requests.size()}, &bytes, &tables);
+  OutFrame out = EncodeFrame({requests.data(), requests.size()}, transport_->Buffer(0), &tables);
   size_t taken = 0;
   try {
     for (; taken < parts.size(); ++taken) {
@@ -201,7 +201,7 @@ void Client::Send(const std::vector<Outgoing>& parts) {
     while (taken > 0) parts[--taken].link->outstanding.pop_back();
     throw;
   }
-  CountRequests(parts, requests, tables, bytes.size());
+  CountRequests(parts, requests, tables, out.bytes.size());
   for (const auto& [link, frame, part] : parts) {
     link->fresh = false;
     if (part != nullptr) link->waiting.pop_front();
@@ -209,7 +209,7 @@ void Client::Send(const std::vector<Outgoing>& parts) {
     link->sent_through = frame->seq;
     link->ever_sent = std::max(link->ever_sent, frame->seq);
   }
-  transport_->Send(parts[0].link->partition, std::move(bytes));
+  transport_->Send(std::move(out));
   for (const Outgoing& sent : parts)
     sent.link->outstanding.back().connection = transport_->Connection(sent.link->partition);
 }

@@ -19,7 +19,8 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
 
 namespace het {
 

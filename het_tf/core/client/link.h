@@ -12,7 +12,8 @@
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/push_log.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
 
 namespace het {
 

@@ -17,9 +17,10 @@
 #include <optional>
 
 #include "het_tf/core/base/buffer.h"
+#include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/parallel.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 
@@ -73,7 +74,6 @@ class BatchPlan {
   void set_generation(const Group& g, uint64_t generation) { groups_[NumberOf(g)].generation = generation; }
 
  private:
-  struct Chunk;
   void Unique(Group* group);
 
   uint32_t tables_ = 0;

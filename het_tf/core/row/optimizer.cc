@@ -83,9 +83,8 @@ Result<std::unique_ptr<Optimizer>> Optimizer::Create(const OptimizerSpec& spec, 
     return InvalidArgument("optimizer '" + spec.name + "': dim is 0; give the row's width, at least 1");
   for (const OptimizerEntry& entry : Entries()) {
     if (spec.name != entry.name) continue;
-    Result<Params> params = Validate(entry, spec.params);
-    if (!params.ok()) return params.status();
-    return entry.make(params.value(), dim);
+    HET_ASSIGN_OR_RETURN(auto params, Validate(entry, spec.params));
+    return entry.make(params, dim);
   }
   return InvalidArgument("there is no optimizer '" + spec.name + "'; known are: " + ListNames(Entries()));
 }

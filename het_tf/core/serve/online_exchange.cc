@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het::serve {
 namespace {
@@ -126,10 +127,9 @@ void OnlineExchange::Send(Ask* ask) {
     }
     for (size_t i : section.fetches) t.fetch_keys.push_back((*questions_)[i].key);
   }
-  Bytes bytes;
-  Encode(request, &bytes);
+  OutFrame frame = EncodeFrame({&request, 1});
   ask->sent_at = clock_();
-  transport_->Send(ask->partition, std::move(bytes));
+  transport_->Send(std::move(frame));
 }
 
 Status OnlineExchange::Handle(const Transport::Event& event) {
@@ -162,7 +162,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
 }
 
 Status OnlineExchange::HandleReply(Ask* ask, const Reply& reply) {
-  const bool reborn = partitions_->Saw(ask->partition, reply.inc);
+  const bool reborn = reply.inc != 0 && partitions_->Saw(ask->partition, reply.inc);
   emptied_ += reborn;
   switch (reply.status) {
     case FrameStatus::kOk: {

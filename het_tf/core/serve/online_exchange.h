@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "het_tf/core/serve/online_table.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
 
 namespace het::serve {

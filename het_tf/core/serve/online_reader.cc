@@ -10,6 +10,7 @@
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/serve/online_exchange.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het::serve {
 namespace {
@@ -103,6 +104,7 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
 Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   const double began = clock_();
   const double since = config_.max_age ? began - *config_.max_age : std::numeric_limits<double>::infinity();
+  const Layout layout(partitions_.count(), store_->hash_seed());
   Open open;
   size_t fresh = 0, old = 0;
   for (const OnlineRead& read : reads) {
@@ -115,8 +117,8 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
         std::fill_n(out, dim, 0.0f);
         continue;
       }
-      const uint64_t hash = HashKey(key, store_->hash_seed());
-      const uint32_t life = table->life(PartitionOf(hash, partitions_.count()));
+      const uint64_t hash = layout.Hash(key);
+      const uint32_t life = table->life(layout.Of(hash));
       het::Clock clock = 0;
       const OnlineCache::Found found = table->cache.Read(key, hash, life, since, out, &clock);
       if (found == OnlineCache::Found::kFresh) {

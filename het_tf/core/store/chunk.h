@@ -1,8 +1,9 @@
-// A partition as a sequence of chunks: what it looks like in a dump, in a rewritten log, in a checkpoint.
+// A partition as a sequence of chunks: what it looks like in a dump, in a rewritten log, in a
+// checkpoint.
 //
-// A partition may be larger than any buffer one wants to hold a second time, so it is written and read piece
-// by piece; no chunk is larger than kMaxChunkBytes (unless a single table description is). Every chunk stands
-// for itself: it says what it is, and the rows name their table.
+// A partition may be larger than any buffer one wants to hold a second time, so it is written and
+// read piece by piece; no chunk is larger than kMaxChunkBytes (unless a single table description
+// is). Every chunk stands for itself: it says what it is, and the rows name their table.
 //
 //   chunk      u32 magic "HETC" | u8 version 2 | u8 kind | u16 0 | body
 //   kHead      u32 index | u32 count | u64 hash_seed               which partition this is
@@ -18,10 +19,10 @@
 //   kEpoch     u64 table id | u64 epoch; for LoadChunk alone
 //   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
 //
-// All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every kClients,
-// kLoading if there is a mark, kEnd. The clients come last because rows that were loaded from elsewhere make
-// every last_seq a lie: loading rows forgets the clients, and a complete sequence names them afterwards. The
-// incarnation is in no chunk.
+// All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every
+// kClients, kLoading if there is a mark, kEnd. The clients come last because rows that were loaded
+// from elsewhere make every last_seq a lie: loading rows forgets the clients, and a complete
+// sequence names them afterwards. The incarnation is in no chunk.
 #ifndef HET_TF_CORE_STORE_CHUNK_H_
 #define HET_TF_CORE_STORE_CHUNK_H_
 
@@ -34,16 +35,17 @@ namespace het {
 
 constexpr size_t kMaxChunkBytes = size_t{16} << 20;
 
-// Where a scan of a partition's rows stands; value-initialised: at the beginning. Rows keep their numbers, so
-// a position stays good while rows are added; a table that was dropped meanwhile is skipped.
+// Where a scan of a partition's rows stands; value-initialised: at the beginning. Rows keep their
+// numbers, so a position stays good while rows are added; a table that was dropped meanwhile is
+// skipped.
 struct ScanPosition {
   uint64_t table = 0;
   uint32_t row = 0;
 };
 
-// Overwrites *chunk with a kRows chunk of at most `max_rows` rows of one table and `max_bytes` bytes (but at
-// least one row), and moves on. *chunk is empty when there is no row any more. False: nothing is left behind
-// this chunk, and the position is at the beginning again.
+// Overwrites *chunk with a kRows chunk of at most `max_rows` rows of one table and `max_bytes`
+// bytes (but at least one row), and moves on. *chunk is empty when there is no row any more. False:
+// nothing is left behind this chunk, and the position is at the beginning again.
 bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, size_t max_bytes, Bytes* chunk);
 
 // The chunks of a partition, which must not change meanwhile.
@@ -72,8 +74,8 @@ class ChunkReader {
   // `incarnation`: of the partition that comes to life.
   explicit ChunkReader(uint64_t incarnation) : incarnation_(incarnation) {}
 
-  // InvalidArgument for what ChunkWriter cannot have written at this place. Throws std::bad_alloc. After
-  // either the reader is of no use any more.
+  // InvalidArgument for what ChunkWriter cannot have written at this place. Throws std::bad_alloc.
+  // After either the reader is of no use any more.
   Status Add(Span<const uint8_t> chunk);
   // kEnd has been read.
   bool complete() const { return complete_; }
@@ -85,15 +87,16 @@ class ChunkReader {
   bool complete_ = false;
 };
 
-// Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in the place of
-// those with the same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet
-// is what a user does to rows by hand: each gets the given content and one tick more than it had, and the
-// clients go on. kRemove raises the clock floor, kForget is for clients that were not heard of any more.
-// `epoch`: a random number that the partition's owner draws; the table of a kRows chunk gets it, since only
-// so do caches notice a loaded row whose clock is, by chance, the one that they have. 0: this is a copy,
-// which gets the owner's number by a chunk of kEpoch. *rows, where given: how many were loaded, set, or
-// removed. An error names what does not fit and changes nothing; nor does std::bad_alloc, but for a kClients
-// chunk, of which a part may have been taken.
+// Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in
+// the place of those with the same keys; the clients are forgotten), clients. kHead is compared,
+// kEnd does nothing. kSet is what a user does to rows by hand: each gets the given content and one
+// tick more than it had, and the clients go on. kRemove raises the clock floor, kForget is for
+// clients that were not heard of any more. `epoch`: a random number that the partition's owner
+// draws; the table of a kRows chunk gets it, since only so do caches notice a loaded row whose
+// clock is, by chance, the one that they have. 0: this is a copy, which gets the owner's number by
+// a chunk of kEpoch. *rows, where given: how many were loaded, set, or removed. An error names what
+// does not fit and changes nothing; nor does std::bad_alloc, but for a kClients chunk, of which a
+// part may have been taken.
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr, uint64_t epoch = 0);
 
 // Whether loading it can take memory: removals, and the ends of a sequence, do not.
@@ -105,17 +108,17 @@ void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk)
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
 // A kRows chunk of the rows at these positions of a batch.
 void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk);
-// A kTable chunk that raises the clock floor of a table that is there, and leaves its limits as they are.
+// A kTable chunk that raises the clock floor of a table that is there, and leaves its limits as
+// they are.
 void EncodeFloor(const TableSchema& schema, Clock floor, Bytes* chunk);
-// A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in before it
-// loads the chunk and hands it on.
-// False, and nothing is done, for any other chunk.
+// A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in
+// before it loads the chunk and hands it on. False, and nothing is done, for any other chunk.
 bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
-// What a copy has to load behind `chunk`, which its owner loaded with `epoch`. False, and nothing is done,
-// where there is nothing of the kind: for any chunk but kRows.
+// What a copy has to load behind `chunk`, which its owner loaded with `epoch`. False, and nothing
+// is done, where there is nothing of the kind: for any chunk but kRows.
 bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
-// Appends the rows to *rows if they are `schema`'s; another table's are left out. The batch has the schema's
-// widths, and room for what was asked of HET.SCAN.
+// Appends the rows to *rows if they are `schema`'s; another table's are left out. The batch has the
+// schema's widths, and room for what was asked of HET.SCAN.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows);
 
 }  // namespace het

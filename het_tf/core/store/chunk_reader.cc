@@ -37,12 +37,10 @@ Status ReadTable(Reader* r, Partition* partition) {
   const size_t length = r->left();
   const uint8_t* text = r->Raw(length);
   if (text == nullptr) return Broken("a truncated table");
-  auto spec = ParseTableSpec(std::string(reinterpret_cast<const char*>(text), length));
-  if (!spec.ok()) return spec.status();
-  auto schema = TableSchema::Create(std::move(spec.value()));
-  if (!schema.ok()) return schema.status();
-  HET_RETURN_IF_ERROR(partition->CreateTable(schema.value(), epoch));
-  partition->Find(schema.value()->id())->RaiseFloor(floor);
+  HET_ASSIGN_OR_RETURN(auto spec, ParseTableSpec(std::string(reinterpret_cast<const char*>(text), length)));
+  HET_ASSIGN_OR_RETURN(auto schema, TableSchema::Create(std::move(spec)));
+  HET_RETURN_IF_ERROR(partition->CreateTable(schema, epoch));
+  partition->Find(schema->id())->RaiseFloor(floor);
   return Status();
 }
 

@@ -8,8 +8,8 @@ namespace {
 // How often, in answers, clients that left are looked for.
 constexpr uint32_t kLookForIdle = 1024;
 
-// Of a row that was removed: no copy of it is good, whatever its base. (A clock of 0 would be told apart only
-// from bases that are known exactly.)
+// Of a row that was removed: no copy of it is good, whatever its base. (A clock of 0 would be told
+// apart only from bases that are known exactly.)
 constexpr Clock kGone = std::numeric_limits<Clock>::min();
 
 }  // namespace
@@ -20,8 +20,8 @@ bool Holdings::Table::Stale(Clock clock, Clock base) const {
   return clock < base || lag < 0 || lag > bound;
 }
 
-// The client's base already has its own ticks: they were added when they went into a frame. All the same the
-// row may have moved: one that had gone comes back with a far higher clock.
+// The client's base already has its own ticks: they were added when they went into a frame. All the
+// same the row may have moved: one that had gone comes back with a far higher clock.
 bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
   entry->base += ticks;
   if (entry->moved != 0) moved[entry->moved - 1].clock += ticks;

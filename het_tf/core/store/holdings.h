@@ -1,30 +1,32 @@
-// What a partition believes its clients hold, so that it can tell each of them which of its rows have moved
-// past its bound, instead of being asked about every row at every read (CacheConfig::checks).
+// What a partition believes its clients hold, so that it can tell each of them which of its rows
+// have moved past its bound, instead of being asked about every row at every read
+// (CacheConfig::checks).
 //
-// The belief is soft: never saved, never replicated, and it may be forgotten at any moment. What must hold is
-// one sentence, and everything here serves it:
+// The belief is soft: never saved, never replicated, and it may be forgotten at any moment. What
+// must hold is one sentence, and everything here serves it:
 //
 //   For every row that a client counts as held there is an entry whose base is no higher than the client's,
 //   or the next answer to that client tells it the row, or it tells it that nothing is held (`reset`).
 //
-// So errors to one side are harmless: an entry for a row that the client does not hold, or a base below the
-// client's, costs a row told in vain. Whoever is in doubt forgets the whole client; its next answer is a
-// reset, and the client goes back to asking, row by row, as if there were no holdings.
+// So errors to one side are harmless: an entry for a row that the client does not hold, or a base
+// below the client's, costs a row told in vain. Whoever is in doubt forgets the whole client; its
+// next answer is a reset, and the client goes back to asking, row by row, as if there were no
+// holdings.
 //
 //   entry   ──push of another: g - base > bound──►  moved   ──Tell──►  told in answer n
 //     ▲                                               ▲                   │        │
 //     │                                               └── acknowledged < n ┘        │
 //     └────────── acknowledged >= n: base = the clock that was told ───────────────┘
 //
-// Answers carry numbers that rise within the partition and are never used twice in its life. A request
-// acknowledges the newest answer that its client has taken in whole. What was told after that is told again,
-// so an answer that is lost, or that the client could not use, needs no care. An entry that is made or named
-// by an answer which is not acknowledged yet is not removed by `dropped`: the client may be about to get it.
-// A request whose number is not above the last one's is a copy, or a leftover of a connection that was given
-// up: it changes nothing.
+// Answers carry numbers that rise within the partition and are never used twice in its life. A
+// request acknowledges the newest answer that its client has taken in whole. What was told after
+// that is told again, so an answer that is lost, or that the client could not use, needs no care.
+// An entry that is made or named by an answer which is not acknowledged yet is not removed by
+// `dropped`: the client may be about to get it. A request whose number is not above the last one's
+// is a copy, or a leftover of a connection that was given up: it changes nothing.
 //
-// Cost: some 30 bytes a held row and client; a push looks each of its keys up once for each client that holds
-// rows of the table. Not thread-safe; the partition's owner locks.
+// Cost: some 30 bytes a held row and client; a push looks each of its keys up once for each client
+// that holds rows of the table. Not thread-safe; the partition's owner locks.
 #ifndef HET_TF_CORE_STORE_HOLDINGS_H_
 #define HET_TF_CORE_STORE_HOLDINGS_H_
 
@@ -33,17 +35,20 @@
 #include <cstdint>
 #include <map>
 
+#include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/hash.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 
 class Holdings {
  public:
-  // Held rows of all clients together; beyond it the client that was silent for longest is forgotten.
+  // Held rows of all clients together; beyond it the client that was silent for longest is
+  // forgotten.
   static constexpr size_t kMostHeld = size_t{1} << 20;
-  // A client to which so many answers of others went without one to itself is forgotten: it left, most
-  // likely.
+  // A client to which so many answers of others went without one to itself is forgotten: it left,
+  // most likely.
   static constexpr uint32_t kIdleAnswers = 1u << 16;
 
   explicit Holdings(size_t limit = kMostHeld) : limit_(limit) {}
@@ -57,12 +62,12 @@ class Holdings {
   };
 
   class Turn;
-  // The answer to a request begins. All tables of the request are in `uses`. Throws std::bad_alloc; what is
-  // believed is then right all the same, as it is after any method that throws it.
+  // The answer to a request begins. All tables of the request are in `uses`. Throws std::bad_alloc;
+  // what is believed is then right all the same, as it is after any method that throws it.
   Turn Begin(ClientId client, uint32_t request, uint32_t acknowledged, const Vector<Use>& uses);
 
-  // A push of `from` has brought keys[i], by ticks[i], to clock_of(i); 0: there is no such row, and the push
-  // has not made it. Where there is no memory to note it, a client is forgotten.
+  // A push of `from` has brought keys[i], by ticks[i], to clock_of(i); 0: there is no such row, and
+  // the push has not made it. Where there is no memory to note it, a client is forgotten.
   template <typename ClockOf>
   void Pushed(ClientId from, uint64_t table, const Vector<Key>& keys, const Vector<uint32_t>& ticks,
               ClockOf clock_of) noexcept {
@@ -84,7 +89,8 @@ class Holdings {
   }
   // The row is gone: whoever holds it is told.
   void Removed(uint64_t table, Key key) noexcept;
-  // Rows of the table were changed in a way that is not noted one by one: who holds any is forgotten.
+  // Rows of the table were changed in a way that is not noted one by one: who holds any is
+  // forgotten.
   void Changed(uint64_t table) noexcept;
   void Clear() noexcept;
 
@@ -94,7 +100,8 @@ class Holdings {
   size_t held() const { return held_; }
   size_t clients() const { return records_.size(); }
   size_t bytes() const;
-  // Since the partition came to life: rows that were told, and answers that said that nothing is held.
+  // Since the partition came to life: rows that were told, and answers that said that nothing is
+  // held.
   uint64_t told() const { return told_; }
   uint64_t resets() const { return resets_; }
 
@@ -165,9 +172,11 @@ class Holdings::Turn {
   // For each table, in this order; with number 0 all of them do nothing.
   // The client let these rows go.
   void Drop(uint64_t table, const Vector<Key>& keys);
-  // The answer leaves the client with this row at `clock`: fetched, refreshed, or found within its bound.
+  // The answer leaves the client with this row at `clock`: fetched, refreshed, or found within its
+  // bound.
   void Hold(uint64_t table, Key key, Clock clock);
-  // tell(key) for every row of the table that has moved: it returns the clock with which it tells it.
+  // tell(key) for every row of the table that has moved: it returns the clock with which it tells
+  // it.
   template <typename Fn>
   void Tell(uint64_t table, Fn tell) {
     Table* held = number_ == 0 ? nullptr : record_->Find(table);

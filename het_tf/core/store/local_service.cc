@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het {
 
@@ -45,15 +45,8 @@ void LocalService::ClearTable(uint64_t table) {
   }
 }
 
-void LocalService::Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply) {
-  if (IsOfManyParts(frame)) {
-    return AnswerParts(frame, reply, [this](Request* q, ReplyWriter* replies) { HandlePart(q, replies); });
-  }
-  WithPartition(partition, [&](Partition& p) {
-    Handling how;
-    how.now = Now();
-    p.Handle(frame, reply, how);
-  });
+void LocalService::Handle(Span<const uint8_t> frame, Bytes* reply) {
+  AnswerFrame(frame, reply, [this](Request* q, ReplyWriter* replies) { HandlePart(q, replies); });
 }
 
 void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
@@ -69,13 +62,11 @@ void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
 }
 
 Status LocalService::Revive(uint32_t partition, Span<const uint8_t> bytes) {
-  auto revived = Partition::Deserialize(bytes, RandomId());
-  if (!revived.ok()) return revived.status();
-  if (!(revived.value()->id() == id(partition)))
-    return InvalidArgument("these bytes are another partition's");
+  HET_ASSIGN_OR_RETURN(auto revived, Partition::Deserialize(bytes, RandomId()));
+  if (!(revived->id() == id(partition))) return InvalidArgument("these bytes are another partition's");
   Slot& slot = *slots_[partition];
   std::lock_guard<std::mutex> lock(slot.mutex);
-  slot.partition = std::move(revived.value());
+  slot.partition = std::move(revived);
   return Status();
 }
 

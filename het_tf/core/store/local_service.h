@@ -1,12 +1,13 @@
 // The embedded parameter server: all partitions in this process.
 //
-// It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests run the
-// whole protocol against it. WithPartition() gives direct access, for the case in which the partition *is*
-// the store and nothing is copied (step.h). Limits are kept by sweeps of the table that is being pushed to,
-// within the push: a table that nobody trains does not grow, and nothing runs in the background.
+// It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests
+// run the whole protocol against it. WithPartition() gives direct access, for the case in which the
+// partition *is* the store and nothing is copied (step.h). Limits are kept by sweeps of the table
+// that is being pushed to, within the push: a table that nobody trains does not grow, and nothing
+// runs in the background.
 //
-// Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are thread-safe.
-// No method takes two partitions' mutexes at once.
+// Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are
+// thread-safe. No method takes two partitions' mutexes at once.
 #ifndef HET_TF_CORE_STORE_LOCAL_SERVICE_H_
 #define HET_TF_CORE_STORE_LOCAL_SERVICE_H_
 
@@ -40,9 +41,9 @@ class LocalService {
   // All rows go and caches notice.
   void ClearTable(uint64_t table);
 
-  // A frame of one part is `partition`'s, whatever it says; parts of several go where they say.
-  void Handle(uint32_t partition, Span<const uint8_t> frame, Bytes* reply);
-  // One part of several.
+  // Answers a frame; each part goes to the partition that it names.
+  void Handle(Span<const uint8_t> frame, Bytes* reply);
+  // Answers one part.
   void HandlePart(Request* request, ReplyWriter* replies);
 
   template <typename Fn>
@@ -52,7 +53,8 @@ class LocalService {
     return fn(*slot.partition);
   }
 
-  // The partition comes to life again from `bytes` (Partition::Serialize), as after a restart.
+  // Replaces a partition by what `bytes` (Partition::Serialize) hold, under a new incarnation, as a
+  // restart does.
   Status Revive(uint32_t partition, Span<const uint8_t> bytes);
 
   size_t Rows(uint64_t table);

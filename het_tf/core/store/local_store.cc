@@ -25,9 +25,10 @@ Status LocalStore::ClearTable(const TableSchema& schema) {
 Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
                           bool with_slots) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  const Layout layout = this->layout();
   try {
     for (size_t i = 0; i < keys.size(); ++i) {
-      const Status status = service_->WithPartition(PartitionOfKey(keys[i]), [&](Partition& partition) {
+      const Status status = service_->WithPartition(layout.OfKey(keys[i]), [&](Partition& partition) {
         Shard* shard = partition.Find(schema.id());
         if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
         bool created = false;
@@ -49,8 +50,9 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
 
 Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> keys) {
   size_t removed = 0;
+  const Layout layout = this->layout();
   for (Key key : keys) {
-    removed += service_->WithPartition(PartitionOfKey(key), [&](Partition& partition) {
+    removed += service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
       Shard* shard = partition.Find(schema.id());
       if (shard == nullptr) return 0;
       const uint32_t row = shard->rows().Find(key);

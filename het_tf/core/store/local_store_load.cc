@@ -81,16 +81,17 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
 Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
   try {
     // Positions by partition, hence one lock for each and an index that stays in the cache.
+    const Layout layout = this->layout();
     Vector<uint64_t> hashes(rows.size());
     Vector<uint32_t> order(rows.size());
     Vector<uint32_t> end(partitions() + 1);
     for (size_t i = 0; i < rows.size(); ++i) {
-      hashes[i] = HashKey(rows.keys()[i], hash_seed());
-      ++end[PartitionOf(hashes[i], partitions()) + 1];
+      hashes[i] = layout.Hash(rows.keys()[i]);
+      ++end[layout.Of(hashes[i]) + 1];
     }
     for (uint32_t p = 0; p < partitions(); ++p) end[p + 1] += end[p];
     for (size_t i = 0; i < rows.size(); ++i) {
-      order[end[PartitionOf(hashes[i], partitions())]++] = static_cast<uint32_t>(i);
+      order[end[layout.Of(hashes[i])]++] = static_cast<uint32_t>(i);
     }
     for (uint32_t p = 0, begin = 0; p < partitions(); begin = end[p++]) {
       if (begin == end[p]) continue;

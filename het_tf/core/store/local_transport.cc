@@ -10,15 +10,15 @@ namespace het {
 uint32_t LocalTransport::partitions() const { return service_->partitions(); }
 PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
 
-void LocalTransport::Send(uint32_t partition, Bytes frame) {
+void LocalTransport::Send(OutFrame frame) {
   Event event;
-  event.partition = partition;
+  event.partition = frame.parts[0].partition;
   try {
-    service_->Handle(partition, Span<const uint8_t>(frame.data(), frame.size()), &event.bytes);
+    service_->Handle(frame.view(), &event.bytes);
   } catch (const std::bad_alloc&) {
     event.kind = Event::kRefused;
     event.reason = kStoreOutOfMemory;
-    for (const PartRef& part : PartsOf(Span<const uint8_t>(frame.data(), frame.size()))) {
+    for (const PartRef& part : frame.parts) {
       event.partition = part.partition;
       event.request_id = part.request_id;
       ready_.push_back(event);

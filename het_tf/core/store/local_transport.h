@@ -15,7 +15,7 @@ class LocalTransport : public Transport {
   uint32_t partitions() const override;
   PartitionId id(uint32_t partition) const override;
   uint32_t ShardOf(uint32_t) override { return 0; }
-  void Send(uint32_t partition, Bytes frame) override;
+  void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
   uint64_t Connection(uint32_t) override { return 1; }

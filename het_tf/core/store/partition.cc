@@ -6,7 +6,8 @@
 namespace het {
 namespace {
 
-// More rows than this are not told in one answer: a client that was away for long asks for what it needs.
+// More rows than this are not told in one answer: a client that was away for long asks for what it
+// needs.
 constexpr size_t kMostToldBytes = size_t{4} << 20;
 
 uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
@@ -121,8 +122,8 @@ FrameStatus Partition::Apply(const Request& q) {
         const Key key = t.push_keys[i];
         const uint64_t hash = shard->rows().Hash(key);
         bool created = false;
-        // Without a tick, it is what rounding kept back of ticks that are here. If their row was removed,
-        // they are gone, and a row with clock 0 is none.
+        // Without a tick, it is what rounding kept back of ticks that are here. If their row was
+        // removed, they are gone, and a row with clock 0 is none.
         const uint32_t row =
             t.push_ticks[i] > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
         rows.push_back({shard, row, created});
@@ -245,88 +246,88 @@ void Partition::Tell(const Request& q, Holdings::Turn* turn, Reply* p) {
   p->told_reset = turn->reset();
 }
 
-Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, const Handling& how) {
-  if (how.push != nullptr) how.push->clear();
-  ReplyWriter replies(1, bytes);
-  Request request;
-  const auto refuse = [&](FrameStatus status, std::string message) {
-    Reply reply;
-    reply.status = status;
-    reply.message = std::move(message);
-    reply.request_id = request.request_id;
-    reply.partition = request.partition.index;
-    reply.inc = incarnation_;
-    reply.last_seq = status == FrameStatus::kOutOfMemory ? LastSeq(request.client) : 0;
-    replies.Add(reply);
-    Handled handled;
-    handled.status = status;
-    return handled;
-  };
-  try {
-    const Status decoded = Decode(frame, &request);
-    if (!decoded.ok()) return refuse(FrameStatus::kBadFrame, decoded.message());
-  } catch (const std::bad_alloc&) {
-    return refuse(FrameStatus::kOutOfMemory, "");
-  }
-  return HandlePart(&request, &replies, how, /*lone=*/true);
+Replication Partition::Replicate(Request* q, bool lone) {
+  Replication replication;
+  replication.time = q->time;
+  replication.frame = lone && IsPushAlone(*q) && !q->knows_inc;
+  if (replication.frame) return replication;
+  for (TableRequest& t : q->tables) t.epoch = Find(t.table)->epoch();
+  EncodePush(*q, &replication.push);
+  return replication;
 }
 
-Handled Partition::HandlePart(Request* request, ReplyWriter* replies, const Handling& how, bool lone) {
-  if (how.push != nullptr) how.push->clear();
+bool Partition::AnswerTables(const Request& q, Reply* p) {
+  bool pulled = false;
+  if (p->status == FrameStatus::kOk) {
+    Answer(q, p);
+    for (const TableRequest& t : q.tables) {
+      pulled = pulled || q.tell || !t.check_keys.empty() || !t.fetch_keys.empty();
+    }
+  } else if (p->status == FrameStatus::kNoTable) {
+    for (const TableRequest& t : q.tables) {
+      if (Find(t.table) == nullptr) p->tables.emplace_back().table = t.table;
+    }
+  } else if (p->status == FrameStatus::kEpoch) {
+    for (const TableRequest& t : q.tables) {
+      TableReply& answer = p->tables.emplace_back();
+      answer.table = t.table;
+      answer.epoch = Find(t.table)->epoch();
+    }
+  }
+  return pulled;
+}
+
+Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& how) {
   Handled handled;
   Reply reply;
   reply.inc = incarnation_;
-  reply.request_id = request->request_id;
-  reply.partition = request->partition.index;
+  reply.request_id = q->request_id;
+  reply.partition = q->partition.index;
   try {
-    reply.status = Check(*request, &reply.message, &reply.same_inc);
+    reply.status = Check(*q, &reply.message, &reply.same_inc);
     if (reply.same_inc) reply.inc = 0;
-    if (reply.status == FrameStatus::kOk && request->seq != 0 &&
-        request->seq == LastSeq(request->client) + 1) {
-      if (how.now != 0 || how.applied_at != 0) request->time = how.now != 0 ? how.now : how.applied_at;
-      handled.time = request->time;
-      handled.whole = lone && IsPushAlone(*request) && !request->knows_inc;
-      if (how.push != nullptr && !handled.whole) {
-        for (TableRequest& t : request->tables) t.epoch = Find(t.table)->epoch();
-        EncodePush(*request, how.push);
-      }
-      reply.status = Apply(*request);
+    if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == LastSeq(q->client) + 1) {
+      if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
+      // What can fail comes before what changes anything.
+      if (how.replicate) handled.replication = Replicate(q, how.lone);
+      reply.status = Apply(*q);
       handled.applied = reply.status == FrameStatus::kOk;
     }
-    reply.last_seq = LastSeq(request->client);
-    if (reply.status == FrameStatus::kOk) {
-      Answer(*request, &reply);
-      for (const TableRequest& t : request->tables) {
-        handled.pulled = handled.pulled || request->tell || !t.check_keys.empty() || !t.fetch_keys.empty();
-      }
-    } else if (reply.status == FrameStatus::kNoTable) {
-      for (const TableRequest& t : request->tables) {
-        if (Find(t.table) != nullptr) continue;
-        reply.tables.emplace_back();
-        reply.tables.back().table = t.table;
-      }
-    } else if (reply.status == FrameStatus::kEpoch) {
-      reply.tables.resize(request->tables.size());
-      for (size_t i = 0; i < request->tables.size(); ++i) {
-        reply.tables[i].table = request->tables[i].table;
-        reply.tables[i].epoch = Find(request->tables[i].table)->epoch();
-      }
-    }
+    reply.last_seq = LastSeq(q->client);
+    handled.pulled = AnswerTables(*q, &reply);
     replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
   } catch (const std::bad_alloc&) {
     // The push may have been applied: last_seq says so, and the client reads it.
     reply.status = FrameStatus::kOutOfMemory;
-    reply.last_seq = LastSeq(request->client);
+    reply.last_seq = LastSeq(q->client);
     reply.message.clear();
     reply.tables = Vector<TableReply>();
     reply.told = 0;
     reply.told_reset = false;
     replies->Add(reply);
   }
-  if (how.push != nullptr && !handled.applied) how.push->clear();
-  if (handled.applied && how.now != 0) handled.swept = SweepPushed(*request, how);
+  if (!handled.applied) {
+    handled.replication = Replication();
+  } else if (how.now != 0) {
+    handled.swept = SweepPushed(*q, how.now, how.replicate ? &handled.replication.removals : nullptr);
+  }
   handled.status = reply.status;
+  return handled;
+}
+
+Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Handling how) {
+  Handled handled;
+  how.lone = true;
+  RequestParts parts;
+  Status opened = parts.Open(frame);
+  if (opened.ok() && parts.size() != 1) opened = InvalidArgument("a frame of several parts");
+  if (!opened.ok()) {
+    RefuseFrame(opened, bytes);
+    return handled;
+  }
+  AnswerParts(&parts, bytes,
+              [&](Request* q, ReplyWriter* replies) { handled = HandlePart(q, replies, how); });
   return handled;
 }
 

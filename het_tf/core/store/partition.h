@@ -1,6 +1,6 @@
-// The truth about one slice of key space: all tables' rows whose keys hash into it, their clocks, and what
-// has been applied from every client. Handle() is the whole server logic; the embedded store
-// (local_service.h) calls it directly and the Redis module calls it for every command.
+// The truth about one slice of key space: all tables' rows whose keys hash into it, their clocks,
+// and what has been applied from every client. HandlePart() is the whole server logic; the embedded
+// store (local_service.h) calls it directly and the Redis module calls it for each part of a frame.
 //
 // A partition is owned by one thread at a time; the owner locks.
 #ifndef HET_TF_CORE_STORE_PARTITION_H_
@@ -13,21 +13,22 @@
 
 #include "het_tf/core/store/holdings.h"
 #include "het_tf/core/store/shard.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/parts.h"
 
 namespace het {
 
-// What is known of a client: clients that have not pushed for kClientSeconds are forgotten, so that the
-// workers of every job that ever ran do not pile up. One that comes back is answered GAP 0 and begins anew.
+// What is known of a client: clients that have not pushed for kClientSeconds are forgotten, so that
+// the workers of every job that ever ran do not pile up. One that comes back is answered GAP 0 and
+// begins anew.
 struct ClientState {
   uint64_t last_seq = 0;  // newest push that was applied; 0: none
   uint32_t time = 0;      // of that push
 };
 constexpr uint32_t kClientSeconds = 7 * TableLimits::kDay;
 
-// A table is being loaded into several partitions, and nobody should see one half of it. The partition only
-// keeps the mark; its owner refuses frames meanwhile. It ends by itself, lest a loader that died block the
-// store for ever.
+// A table is being loaded into several partitions, and nobody should see one half of it. The
+// partition only keeps the mark; its owner refuses frames meanwhile. It ends by itself, lest a
+// loader that died block the store for ever.
 struct LoadMark {
   std::string loader;  // who, for people and for the end
   uint32_t since = 0;
@@ -36,61 +37,69 @@ struct LoadMark {
   bool holds(uint32_t now) const { return now < until; }
 };
 
-// How a frame is to be handled.
+// How a part is to be handled.
 struct Handling {
-  // The time as the partition's owner sees it: stamps what the push changes and lets its tables be swept. 0:
-  // the frame is a copy of one that was applied elsewhere; it carries its time, and nothing is swept, since
-  // removals come as copies too.
+  // The time as the partition's owner sees it: stamps what the push changes and lets its tables be
+  // swept. 0: the part is a copy of one that was applied elsewhere; it carries its time, and
+  // nothing is swept, since removals come as copies too.
   uint32_t now = 0;
-  // What another copy of this partition has to handle, and then to load (chunk.h), to become equal: the push
-  // part if this call applied it (nothing where that is the frame itself, Handled::whole), and what was
-  // swept. Where nobody asks, null.
-  Bytes* push = nullptr;
-  std::vector<Bytes>* removals = nullptr;
   // When a copy was applied elsewhere, if its sender says so beside the frame.
   uint32_t applied_at = 0;
+  // The partition has copies: Handled::replication is wanted.
+  bool replicate = false;
+  // The frame has no other part, and so can go to the copies as it is where the part is only a
+  // push.
+  bool lone = false;
 };
 
-// What a frame came to.
+// What makes another copy of the partition equal. The copy handles the push, and then loads the
+// removals.
+struct Replication {
+  bool frame = false;           // the push is the frame as it came, applied at `time`; else `push` has it
+  uint32_t time = 0;            // that the push was stamped with
+  Bytes push;                   // a frame
+  std::vector<Bytes> removals;  // chunks (chunk.h) of what the push made the partition sweep out
+};
+
+// What a part came to.
 struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
-  bool applied = false;  // its push part, by this call
-  bool whole = false;    // it is nothing but a push: a copy handles it as it is, applied at `time`
-  uint32_t time = 0;     // that the push was stamped with
+  bool applied = false;  // its push, by this call
   size_t rows = 0;       // in the reply
-  bool pulled = false;   // it was asked for rows, and they were looked up
+  bool pulled = false;   // it asked for rows, and they were looked up
   Swept swept;
+  Replication replication;  // of a push that was applied
 };
 
 class Partition {
  public:
-  // `incarnation` is a random number drawn whenever a partition object comes to life; it is never saved.
+  // `incarnation` is a random number drawn whenever a partition object comes to life; it is never
+  // saved.
   Partition(PartitionId id, uint64_t incarnation);
 
   const PartitionId& id() const { return id_; }
   uint64_t incarnation() const { return incarnation_; }
 
-  // A second creation with an equal spec changes nothing but the limits, where the spec has some; with
-  // another spec it is AlreadyExists, and the message shows both. `now`: since when new limits hold, if they
-  // do not say it themselves.
+  // A second creation with an equal spec changes nothing but the limits, where the spec has some;
+  // with another spec it is AlreadyExists, and the message shows both. `now`: since when new limits
+  // hold, if they do not say it themselves.
   Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
   void DropTable(uint64_t table) { shards_.erase(table); }
   // Null when there is no such table.
   Shard* Find(uint64_t table);
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
 
-  // Answers a request frame of one part with a reply frame. Any bytes are safe: what is not a request of this
-  // partition gets a reply that says so, and changes nothing. A push is applied whole or not at all. A reply
-  // for which there is no memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if not even
-  // that fits.
-  Handled Handle(Span<const uint8_t> frame, Bytes* reply, const Handling& how = {});
-  // The same for a part that was read from a frame; Handled::whole if the frame is `lone`. A push part gets
-  // its time.
-  Handled HandlePart(Request* request, ReplyWriter* replies, const Handling& how = {}, bool lone = false);
+  // Answers a request that was read from a frame; its push gets its time. Any request is safe: what
+  // is not for this partition gets a reply that says so, and changes nothing. A push is applied
+  // whole or not at all. A reply for which there is no memory becomes kOutOfMemory; throws
+  // std::bad_alloc, with nothing done, if not even that fits.
+  Handled HandlePart(Request* request, ReplyWriter* replies, const Handling& how = {});
+  // Answers a frame of one part. Any bytes are safe.
+  Handled Handle(Span<const uint8_t> frame, Bytes* reply, Handling how = {});
 
-  // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks at about
-  // `budget` rows of each table and as many clients. *removals receives the chunks that make copies equal.
-  // Does nothing when there is no memory for them.
+  // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks
+  // at about `budget` rows of each table and as many clients. *removals receives the chunks that
+  // make copies equal. Does nothing when there is no memory for them.
   Swept Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The same for one table to which `pushed` rows were pushed just now.
   Swept SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals);
@@ -103,8 +112,8 @@ class Partition {
   void ForgetClient(ClientId client) { clients_.erase(client); }
   void ForgetClients() { clients_.clear(); }
 
-  // Null: nobody loads. Beginning gives all tables the new epoch: what caches hold is worth nothing, however
-  // the load ends.
+  // Null: nobody loads. Beginning gives all tables the new epoch: what caches hold is worth
+  // nothing, however the load ends.
   const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
   void BeginLoad(const LoadMark& mark, uint64_t epoch);
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
@@ -119,8 +128,8 @@ class Partition {
   // Of rows; what else there is, is small, but for the holdings.
   size_t bytes() const;
 
-  // The whole partition as one run of bytes (chunk.h without the pauses), and back under a new incarnation.
-  // Deserialize: InvalidArgument for anything that Serialize cannot have written.
+  // The whole partition as one run of bytes (chunk.h without the pauses), and back under a new
+  // incarnation. Deserialize: InvalidArgument for anything that Serialize cannot have written.
   void Serialize(Bytes* out) const;
   static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 
@@ -133,8 +142,12 @@ class Partition {
 
   // *same_inc: the request knew this life of the partition.
   FrameStatus Check(const Request& request, std::string* message, bool* same_inc);
+  // What copies need of a push that is going to be applied.
+  Replication Replicate(Request* request, bool lone);
   FrameStatus Apply(const Request& request);
-  Swept SweepPushed(const Request& request, const Handling& how);
+  // Fills the reply's tables by its status. True: rows were asked for.
+  bool AnswerTables(const Request& request, Reply* reply);
+  Swept SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows: it is encoded before they change.

@@ -1,5 +1,5 @@
-// Partition's sweeps: what is removed here is written down for the copies of the partition, or not removed.
-// So the memory for the writing is taken first, and from then on nothing fails.
+// Partition's sweeps: what is removed here is written down for the copies of the partition, or not
+// removed. So the memory for the writing is taken first, and from then on nothing fails.
 #include <algorithm>
 #include <new>
 
@@ -8,8 +8,8 @@
 namespace het {
 namespace {
 
-// A push may bring as many rows as it has, so a sweep of it must be able to drop as many; and to look at
-// several for each, so that expired rows are found faster than rows are made.
+// A push may bring as many rows as it has, so a sweep of it must be able to drop as many; and to
+// look at several for each, so that expired rows are found faster than rows are made.
 constexpr size_t kRowsPerPush = 4;
 constexpr size_t kMoreRows = 16;
 constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
@@ -76,11 +76,11 @@ Swept Partition::SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vect
   return SweepShard(shard, now, kMoreRows + rows, removals);
 }
 
-Swept Partition::SweepPushed(const Request& request, const Handling& how) {
-  Swept swept = SweepClients(how.now, kClientsPerPush, how.removals);
+Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals) {
+  Swept swept = SweepClients(now, kClientsPerPush, removals);
   for (const TableRequest& t : request.tables) {
     if (t.push_keys.empty()) continue;
-    swept += SweepTable(Find(t.table), how.now, t.push_keys.size(), how.removals);
+    swept += SweepTable(Find(t.table), now, t.push_keys.size(), removals);
   }
   return swept;
 }

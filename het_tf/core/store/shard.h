@@ -1,12 +1,13 @@
-// One table's rows in one partition: the rows, the epoch by which caches notice that they were exchanged, and
-// the limits that keep them from growing for ever.
+// One table's rows in one partition: the rows, the epoch by which caches notice that they were
+// exchanged, and the limits that keep them from growing for ever.
 //
-// A row that goes must not come back as if it had never gone. A cache elsewhere may hold a copy at clock b;
-// were the key trained again from clock 0, its clock would pass b unnoticed and the old copy look fresh. So a
-// shard remembers a *clock floor*, the highest clock of any row that was removed, and a row that is made
-// afterwards starts kBirthGap above it: every copy from before, with all own updates that were on their way,
-// is further behind than any bound below kBirthGap allows. The floor is saved and, since removals are
-// replicated one by one, equal in every copy of the partition.
+// A row that goes must not come back as if it had never gone. A cache elsewhere may hold a copy at
+// clock b; were the key trained again from clock 0, its clock would pass b unnoticed and the old
+// copy look fresh. So a shard remembers a *clock floor*, the highest clock of any row that was
+// removed, and a row that is made afterwards starts kBirthGap above it: every copy from before,
+// with all own updates that were on their way, is further behind than any bound below kBirthGap
+// allows. The floor is saved and, since removals are replicated one by one, equal in every copy of
+// the partition.
 //
 // Not thread-safe; the partition's owner locks.
 #ifndef HET_TF_CORE_STORE_SHARD_H_
@@ -47,12 +48,12 @@ class Shard {
   const TableLimits& limits() const { return limits_; }
   void set_limits(const TableLimits& limits) { limits_ = limits; }
 
-  // The row of `key`, created with its initial content and the clock of a new row if there is none. Throws
-  // std::bad_alloc and changes nothing then.
+  // The row of `key`, created with its initial content and the clock of a new row if there is none.
+  // Throws std::bad_alloc and changes nothing then.
   uint32_t FindOrCreate(Key key, uint64_t hash, bool* created);
 
-  // A row that somebody may have seen goes. (One that was made a moment ago and never ticked is taken back by
-  // rows().Erase.) The last one gives the memory of all back.
+  // A row that somebody may have seen goes. (One that was made a moment ago and never ticked is
+  // taken back by rows().Erase.) The last one gives the memory of all back.
   void Remove(uint32_t row);
 
   Clock clock_floor() const { return clock_floor_; }
@@ -60,9 +61,10 @@ class Shard {
   // Of a row before its first tick.
   Clock birth_clock() const { return clock_floor_ == 0 ? 0 : clock_floor_ + kBirthGap; }
 
-  // Removes rows that have passed a limit at `now`: looks at `budget` rows, going on where it stopped, and
-  // drops at most `budget` for max_rows, of which this partition holds one share of `partitions`. At most
-  // 2 * budget keys are appended to *removed, which has room for them; null: nobody wants to know.
+  // Removes rows that have passed a limit at `now`: looks at `budget` rows, going on where it
+  // stopped, and drops at most `budget` for max_rows, of which this partition holds one share of
+  // `partitions`. At most 2 * budget keys are appended to *removed, which has room for them; null:
+  // nobody wants to know.
   Swept Sweep(uint32_t now, size_t budget, uint32_t partitions, Vector<Key>* removed);
 
   // Drops all rows; caches notice by the new epoch.

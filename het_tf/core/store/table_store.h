@@ -1,5 +1,5 @@
-// Tables at the store, as whole things: made, dropped, counted, filled and read outside of any step. What a
-// step reads and writes goes the way of the frames instead (transport.h).
+// Tables at the store, as whole things: made, dropped, counted, filled and read outside of any
+// step. What a step reads and writes goes the way of the frames instead (transport.h).
 //
 // The embedded store and a remote server are two implementations. Thread-safe.
 #ifndef HET_TF_CORE_STORE_TABLE_STORE_H_
@@ -13,6 +13,7 @@
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 
@@ -30,8 +31,8 @@ struct TableState {
   TableLimits limits;
   Clock clock_floor = 0;       // the highest of its partitions (shard.h)
   std::vector<uint64_t> rows;  // of each partition
-  // Of each partition: another number after all that may have changed rows whose clocks say nothing of it: a
-  // load, a clear, a server that was restarted.
+  // Of each partition: another number after all that may have changed rows whose clocks say nothing
+  // of it: a load, a clear, a server that was restarted.
   std::vector<uint64_t> epochs;
 };
 
@@ -41,7 +42,7 @@ class TableStore {
 
   virtual uint32_t partitions() const = 0;
   virtual uint64_t hash_seed() const = 0;
-  uint32_t PartitionOfKey(Key key) const { return PartitionOf(HashKey(key, hash_seed()), partitions()); }
+  Layout layout() const { return {partitions(), hash_seed()}; }
 
   // An equal second creation changes nothing. AlreadyExists shows both specs.
   virtual Status CreateTable(const Schema& schema) = 0;
@@ -50,8 +51,9 @@ class TableStore {
   virtual Status ClearTable(const TableSchema& schema) = 0;
   virtual Result<size_t> CountRows(const TableSchema& schema) = 0;
   virtual Result<size_t> CountBytes(const TableSchema& schema) = 0;
-  // One tick for every key, whose row becomes the given one: row_floats a key with slots, else dim, and slots
-  // return to their initial content. The last of equal keys wins. Rows before one that fails stay.
+  // One tick for every key, whose row becomes the given one: row_floats a key with slots, else dim,
+  // and slots return to their initial content. The last of equal keys wins. Rows before one that
+  // fails stay.
   virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
                         bool with_slots) = 0;
   // How many of the keys were there.
@@ -61,24 +63,25 @@ class TableStore {
 
   // --- a piece at a time (checkpoint/)
   virtual Result<TableState> State(const TableSchema& schema) = 0;
-  // Appends rows of one partition to *batch, beginning at *cursor (at first 0) and moving it on; there are no
-  // more when it is kScanned. A row that is there all the while is seen once, whatever is added or removed
-  // meanwhile.
+  // Appends rows of one partition to *batch, beginning at *cursor (at first 0) and moving it on;
+  // there are no more when it is kScanned. A row that is there all the while is seen once, whatever
+  // is added or removed meanwhile.
   static constexpr uint64_t kScanned = UINT64_MAX;
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
 
-  // A load: BeginLoad, then clearing and loading by one thread or several, then CommitLoad or AbortLoad. From
-  // the beginning on no cache believes what it holds of any table. Where others can reach the store, they
-  // wait meanwhile, `seconds` at most; what they would see after that, or after an abort, is a load in part.
-  // `loader`: who, for people.
+  // A load: BeginLoad, then clearing and loading by one thread or several, then CommitLoad or
+  // AbortLoad. From the beginning on no cache believes what it holds of any table. Where others can
+  // reach the store, they wait meanwhile, `seconds` at most; what they would see after that, or
+  // after an abort, is a load in part. `loader`: who, for people.
   virtual Status BeginLoad(const std::string& loader, uint32_t seconds) = 0;
   virtual Status CommitLoad(const std::string& loader) = 0;
   virtual Status AbortLoad(const std::string& loader) = 0;
-  // Room for so many more rows in each partition: what is known beforehand need not be grown step by step.
+  // Room for so many more rows in each partition: what is known beforehand need not be grown step
+  // by step.
   virtual Status Reserve(const TableSchema& schema, Span<const uint64_t> more_rows) = 0;
-  // Rows as they are, with clocks, last_used and counts, in the place of those with the same keys; of equal
-  // keys the last one wins. Rows of earlier batches stay if one fails.
+  // Rows as they are, with clocks, last_used and counts, in the place of those with the same keys;
+  // of equal keys the last one wins. Rows of earlier batches stay if one fails.
   virtual Status LoadBatch(const TableSchema& schema, const RowBatch& rows) = 0;
   // No clock of a row that comes from now on is below it (shard.h).
   virtual Status RaiseFloor(const TableSchema& schema, Clock floor) = 0;

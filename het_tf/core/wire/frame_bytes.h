@@ -1,4 +1,4 @@
-// What both kinds of frame are made of (frame.h): clocks, narrow numbers, rows.
+// What both kinds of frame are made of (parts.h): clocks, narrow numbers, differences.
 #ifndef HET_TF_CORE_WIRE_FRAME_BYTES_H_
 #define HET_TF_CORE_WIRE_FRAME_BYTES_H_
 
@@ -6,9 +6,12 @@
 #include <string>
 
 #include "het_tf/core/base/bytes.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/row/row_store.h"
 
 namespace het::frame {
+
+constexpr uint8_t kVersion = 2;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
@@ -17,7 +20,7 @@ inline Status Broken(const char* what) { return InvalidArgument(std::string("dam
 
 inline Status OtherVersion(uint8_t version) {
   return InvalidArgument("frame version " + std::to_string(version) + "; this side speaks version " +
-                         std::to_string(kFrameVersion) + ": upgrade the older side");
+                         std::to_string(kVersion) + ": upgrade the older side");
 }
 
 // Differences of unsigned numbers, which may run over.

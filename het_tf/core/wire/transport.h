@@ -1,6 +1,6 @@
-// What carries frames between a client and the partitions. The client (client.h) is written against this: the
-// embedded store, a remote server and a test that delays, cuts, duplicates and refuses are three
-// implementations.
+// What carries frames between a client and the partitions. The client (client.h) is written against
+// this: the embedded store, a remote server and a test that delays, cuts, duplicates and refuses
+// are three implementations.
 //
 // A transport is used by one client at a time, from one thread at a time.
 #ifndef HET_TF_CORE_WIRE_TRANSPORT_H_
@@ -13,12 +13,10 @@
 #include <vector>
 
 #include "het_tf/core/base/bytes.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/ids.h"
+#include "het_tf/core/wire/out_frame.h"
 
 namespace het {
-
-// The reason of a kRefused event when the store has no memory left.
-constexpr char kStoreOutOfMemory[] = "the store is out of memory";
 
 class Transport {
  public:
@@ -53,10 +51,10 @@ class Transport {
   virtual PartitionId id(uint32_t partition) const = 0;
   // Partitions of which parts may share a frame now have the same number here.
   virtual uint32_t ShardOf(uint32_t partition) { return partition; }
-  // Hands a request frame over, whose first part is for `partition`. Frames to one partition stay in order as
-  // long as the connection lives. Never blocks for the reply; a connection that cannot be used becomes a
-  // kClosed event. What becomes of the frame is told once for each of its parts, but a reply once for all.
-  virtual void Send(uint32_t partition, Bytes frame) = 0;
+  // Hands a request frame over. Frames to one partition stay in order as long as the connection
+  // lives. Send never blocks for the reply; a connection that cannot be used becomes a kClosed
+  // event. What becomes of the frame is told once for each of its parts, but a reply once for all.
+  virtual void Send(OutFrame frame) = 0;
 
   // Memory for a frame: empty, with room for `size` bytes, and perhaps used before.
   virtual Bytes Buffer(size_t size) {
@@ -67,30 +65,32 @@ class Transport {
   // Takes back the memory of an event that has been read.
   virtual void Recycle(Bytes) {}
 
-  // Appends what has happened since; waits at most `seconds` for the first event. Returns false when nothing
-  // came.
+  // Appends what has happened since; waits at most `seconds` for the first event. Returns false
+  // when nothing came.
   virtual bool Poll(double seconds, std::vector<Event>* events) = 0;
 
   // Closes the connection to a partition and forgets what it owed. The next Send opens a new one.
   virtual void Reset(uint32_t partition) = 0;
 
-  // The connection that carries the partition's frames now: another number whenever it is another one; 0 when
-  // there is none.
+  // The connection that carries the partition's frames now: another number whenever it is another
+  // one; 0 when there is none.
   virtual uint64_t Connection(uint32_t partition) = 0;
-  // Asks how many replicas hold the marked pushes, over the connections that carried them: what a server
-  // promises holds for its connection's own writes. It waits at most `seconds` for `replicas` of them, and
-  // replies behind it wait too. Each mark becomes a kReplicas event, or nothing if its connection closes.
+  // Asks how many replicas hold the marked pushes, over the connections that carried them: what a
+  // server promises holds for its connection's own writes. It waits at most `seconds` for
+  // `replicas` of them, and replies behind it wait too. Each mark becomes a kReplicas event, or
+  // nothing if its connection closes.
   virtual void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double seconds) = 0;
 
-  // When bytes last moved on a connection that owes the partition an answer, in the time of Now; 0: never.
+  // When bytes last moved on a connection that owes the partition an answer, in the time of Now; 0:
+  // never.
   virtual double LastMoved(uint32_t) { return 0; }
   // Where the partition is, for people; "" when it is in this process.
   virtual std::string Where(uint32_t) { return ""; }
   // What to poll for to know that Poll would find something.
   virtual void Descriptors(std::vector<pollfd>*) {}
 
-  // Waits before another attempt, and the time since some fixed moment. A test's transport has a clock of its
-  // own.
+  // Waits before another attempt, and the time since some fixed moment. A test's transport has a
+  // clock of its own.
   virtual void Sleep(double seconds) = 0;
   virtual double Now() = 0;
 };

@@ -250,7 +250,8 @@ Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds
     std::vector<std::vector<std::string>> words;
     for (size_t i : which) words.push_back(commands[i].words);
     std::vector<RedisReply> some;
-    // What does not come, or is an error, is asked again below, where redirects and waiting are known.
+    // What does not come, or is an error, is asked again below, where redirects and waiting are
+    // known.
     static_cast<void>(ConnectionTo(nodes_[server])->Ask(words, std::min(seconds, kAnswerSeconds), &some));
     for (size_t i = 0; i < some.size(); ++i) {
       answered[which[i]] = some[i].ok() || is_fine(some[i].text());

@@ -1,12 +1,13 @@
-// Which server has which slot, and one-off commands that follow redirects. For a server without cluster mode
-// every slot is on it.
+// Which server has which slot, and one-off commands that follow redirects. For a server without
+// cluster mode every slot is on it.
 //
-// A command that fails for a reason that passes is tried again; after five seconds, and then at ever longer
-// intervals, a notice says what is waited for.
+// A command that fails for a reason that passes is tried again; after five seconds, and then at
+// ever longer intervals, a notice says what is waited for.
 //
-// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer corrects it. Replicas that a
-// map named, and servers that lost their slots, are remembered: when the servers with slots are gone, one of
-// these knows who took over, even where the address names a single server.
+// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer corrects it.
+// Replicas that a map named, and servers that lost their slots, are remembered: when the servers
+// with slots are gone, one of these knows who took over, even where the address names a single
+// server.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CLUSTER_H_
@@ -40,8 +41,9 @@ class RedisCluster {
   // In a child of fork: the parent's connections are not this process's to use.
   void ForgetConnections() { connections_.clear(); }
 
-  // Asks the servers that it knows of, one after the other, at most five seconds each, until one answers:
-  // those with slots, those of the address, the others. Unavailable says what each of them said.
+  // Asks the servers that it knows of, one after the other, at most five seconds each, until one
+  // answers: those with slots, those of the address, the others. Unavailable says what each of them
+  // said.
   Status Refresh(double seconds);
   bool known() const { return !nodes_.empty(); }
   const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }
@@ -52,15 +54,17 @@ class RedisCluster {
   void Moved(uint32_t slot, const ServerNode& node);
   const ServerAddress& address() const { return address_; }
 
-  // One command about `key`, wherever the key is; waits at most `seconds`, retrying what passes by itself. A
-  // Redis error becomes a Status: OutOfMemory errors ResourceExhausted, a missing command FailedPrecondition
-  // (the module is not loaded), others FailedPrecondition with the server's text. Not `repeatable`: once it
-  // may have been carried out it is not sent again; the call then fails with Unavailable.
+  // One command about `key`, wherever the key is; waits at most `seconds`, retrying what passes by
+  // itself. A Redis error becomes a Status: OutOfMemory errors ResourceExhausted, a missing command
+  // FailedPrecondition (the module is not loaded), others FailedPrecondition with the server's
+  // text. Not `repeatable`: once it may have been carried out it is not sent again; the call then
+  // fails with Unavailable.
   Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds,
                          bool repeatable = true);
-  // Many commands that may be carried out twice, each about its key: those of one server travel together.
-  // The replies are in the order of the commands; those that fail are asked again as Ask does, and the first
-  // that fails for good is returned. An error that contains `fine` is an answer like any other.
+  // Many commands that may be carried out twice, each about its key: those of one server travel
+  // together. The replies are in the order of the commands; those that fail are asked again as Ask
+  // does, and the first that fails for good is returned. An error that contains `fine` is an answer
+  // like any other.
   struct Command {
     std::string key;
     std::vector<std::string> words;

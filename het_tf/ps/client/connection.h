@@ -1,11 +1,11 @@
-// One connection to a Redis server: commands out, replies in the same order back. Nothing here waits, but for
-// Ask.
+// One connection to a Redis server: commands out, replies in the same order back. Nothing here
+// waits, but for Ask.
 //
 //   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► ReplyReader ──► replies, oldest first
 //
-// A command is a short head and, for frames, a body that is handed over and never copied. Reads ask for
-// kReadBytes at a time, or for the rest of a frame, into its own memory, and a little behind it. Whatever
-// goes wrong closes the connection for good; the owner makes a new one.
+// A command is a short head and, for frames, a body that is handed over and never copied. Reads ask
+// for kReadBytes at a time, or for the rest of a frame, into its own memory, and a little behind
+// it. Whatever goes wrong closes the connection for good; the owner makes a new one.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CONNECTION_H_
@@ -29,8 +29,9 @@ class RedisConnection {
   static constexpr size_t kDirectBytes = 8 * 1024;  // of a frame, at least, for a read of its own
   static constexpr size_t kBehindBytes = 4 * 1024;  // the beginning of the next reply
 
-  // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given: memory of
-  // answers comes out of it, and that of bodies that were sent goes there; it outlives the connection.
+  // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given:
+  // memory of answers comes out of it, and that of bodies that were sent goes there; it outlives
+  // the connection.
   RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
                   BytePool* pool = nullptr);
   ~RedisConnection();
@@ -46,8 +47,8 @@ class RedisConnection {
   bool wants_to_write() const { return connecting_ || !queue_.empty(); }
   // Whether anything at all was sent.
   bool wrote() const { return wrote_; }
-  // When bytes moved last, by the steady clock: came in, were handed to the kernel, or were found to have
-  // left it since the last time that somebody asked. When it was made, if none did yet.
+  // When bytes moved last, by the steady clock: came in, were handed to the kernel, or were found
+  // to have left it since the last time that somebody asked. When it was made, if none did yet.
   double moved_at();
 
   // COMMAND KEY [BODY]: a command with one binary argument at its end.
@@ -56,14 +57,14 @@ class RedisConnection {
 
   // Writes what the socket takes; call it after Enqueue and when the socket is writable.
   void Write();
-  // Reads what is there and appends the replies that are complete. The answer to AUTH is not among them: a
-  // refusal closes the connection.
+  // Reads what is there and appends the replies that are complete. The answer to AUTH is not among
+  // them: a refusal closes the connection.
   void Read(std::vector<RedisReply>* replies);
   void Close(std::string reason);
 
-  // Sends commands, all at once, and waits for their answers, at most `seconds` after the last byte that
-  // moved; for set-up, when nothing else is on its way. Unavailable when the connection fails or nothing
-  // comes: then `replies` has the answers that came before. A Redis error is a reply.
+  // Sends commands, all at once, and waits for their answers, at most `seconds` after the last byte
+  // that moved; for set-up, when nothing else is on its way. Unavailable when the connection fails
+  // or nothing comes: then `replies` has the answers that came before. A Redis error is a reply.
   Status Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
              std::vector<RedisReply>* replies);
   Result<RedisReply> Ask(const std::vector<std::string>& words, double seconds);

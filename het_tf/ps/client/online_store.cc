@@ -14,7 +14,8 @@ namespace {
 
 using serve::OnlineReader;
 
-// Of one namespace, address and options. Its mutex is held while it is opened: others are not kept waiting.
+// Of one namespace, address and options. Its mutex is held while it is opened: others are not kept
+// waiting.
 struct Slot {
   std::mutex mutex;
   std::weak_ptr<OnlineReader> reader;
@@ -42,24 +43,22 @@ Result<std::unique_ptr<RedisOnlineStore>> RedisOnlineStore::Open(const ServerAdd
   HET_RETURN_IF_ERROR(store->cluster_.Refresh(seconds));
   auto partitions = store->Get("partitions");
   if (!partitions.ok()) return partitions.status();
-  auto hash_seed = store->Get("hash_seed");
-  if (!hash_seed.ok()) return hash_seed.status();
+  HET_ASSIGN_OR_RETURN(auto hash_seed, store->Get("hash_seed"));
   if (partitions.value() < 1 || partitions.value() > kSlots) {
     return FailedPrecondition("the key '" + MetaKey(name_space) + "' at " + address.ToString() + " says " +
                               std::to_string(partitions.value()) +
                               " partitions; it is no namespace of het_tf");
   }
   store->keys_ = PartitionKeys(name_space, static_cast<uint32_t>(partitions.value()));
-  store->hash_seed_ = hash_seed.value();
+  store->hash_seed_ = hash_seed;
   return store;
 }
 
 Result<uint64_t> RedisOnlineStore::Get(const char* field) {
   const std::string key = MetaKey(name_space_);
-  auto reply = cluster_.Ask(key, {"HGET", key, field}, seconds_);
-  if (!reply.ok()) return reply.status();
-  if (reply.value().kind == RedisReply::kString) {
-    return std::strtoull(reply.value().text().c_str(), nullptr, 10);
+  HET_ASSIGN_OR_RETURN(auto reply, cluster_.Ask(key, {"HGET", key, field}, seconds_));
+  if (reply.kind == RedisReply::kString) {
+    return std::strtoull(reply.text().c_str(), nullptr, 10);
   }
   return FailedPrecondition("the parameter server at " + address_.ToString() + " has no namespace " +
                             Quoted(name_space_) +
@@ -75,10 +74,9 @@ Result<std::unique_ptr<Transport>> RedisOnlineStore::Connect() {
 
 Result<TableSpec> RedisOnlineStore::Find(const std::string& table) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto reply = cluster_.Ask(keys_[0], {"HET.STAT", keys_[0], "TABLES"}, seconds_);
-  if (!reply.ok()) return reply.status();
+  HET_ASSIGN_OR_RETURN(auto reply, cluster_.Ask(keys_[0], {"HET.STAT", keys_[0], "TABLES"}, seconds_));
   std::string names;
-  for (const RedisReply& line : reply.value().array) {
+  for (const RedisReply& line : reply.array) {
     if (line.array.size() < 2) continue;
     const std::string name = line.array[0].text();
     if (name == table) return ParseTableSpec(line.array[1].text());
@@ -91,29 +89,26 @@ Result<TableSpec> RedisOnlineStore::Find(const std::string& table) {
 
 Result<std::shared_ptr<OnlineReader>> OpenOnlineReader(const std::string& online,
                                                        const std::string& name_space) {
-  auto spec = serve::ParseOnlineSpec(online);
-  if (!spec.ok()) return spec.status();
+  HET_ASSIGN_OR_RETURN(auto spec, serve::ParseOnlineSpec(online));
   const char* const other = std::getenv("HET_SERVE_PS");
-  if (other != nullptr && *other != '\0') spec.value().ps = other;
+  if (other != nullptr && *other != '\0') spec.ps = other;
 
   std::shared_ptr<Slot> slot;
   {
     Readers& all = All();
     std::lock_guard<std::mutex> lock(all.mutex);
-    std::shared_ptr<Slot>& of = all.slots[{name_space, spec.value().ps + "\n" + online}];
+    std::shared_ptr<Slot>& of = all.slots[{name_space, spec.ps + "\n" + online}];
     if (of == nullptr) of = std::make_shared<Slot>();
     slot = of;
   }
   std::lock_guard<std::mutex> lock(slot->mutex);
   if (auto reader = slot->reader.lock()) return reader;
-  auto address = ParseServerAddress(spec.value().ps);
-  if (!address.ok()) return address.status();
-  auto store = RedisOnlineStore::Open(address.value(), name_space, spec.value().config.deadline);
-  if (!store.ok()) return store.status();
-  const auto notice = [where = address.value().ToString()](const std::string& text) {
+  HET_ASSIGN_OR_RETURN(auto address, ParseServerAddress(spec.ps));
+  HET_ASSIGN_OR_RETURN(auto store, RedisOnlineStore::Open(address, name_space, spec.config.deadline));
+  const auto notice = [where = address.ToString()](const std::string& text) {
     std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
   };
-  auto reader = std::make_shared<OnlineReader>(std::move(store.value()), spec.value().config, notice);
+  auto reader = std::make_shared<OnlineReader>(std::move(store), spec.config, notice);
   slot->reader = reader;
   return reader;
 }

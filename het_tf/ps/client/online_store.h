@@ -1,7 +1,7 @@
 // Tables at Redis servers, for serving processes that read them (core/serve/online_reader.h).
 //
-// Everything here reads: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ. A user of the server
-// who may do no more than that suffices.
+// Everything here reads: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ. A user of
+// the server who may do no more than that suffices.
 #ifndef HET_TF_PS_CLIENT_ONLINE_STORE_H_
 #define HET_TF_PS_CLIENT_ONLINE_STORE_H_
 
@@ -17,7 +17,8 @@ namespace het {
 
 class RedisOnlineStore : public serve::OnlineStore {
  public:
-  // FailedPrecondition: the server has no such namespace. Unavailable: none answers within `seconds`.
+  // FailedPrecondition: the server has no such namespace. Unavailable: none answers within
+  // `seconds`.
   static Result<std::unique_ptr<RedisOnlineStore>> Open(const ServerAddress& address,
                                                         const std::string& name_space, double seconds);
 
@@ -44,9 +45,9 @@ class RedisOnlineStore : public serve::OnlineStore {
   RedisCluster cluster_;
 };
 
-// The reader of that namespace that this process has, or a new one: it lives as long as somebody holds it.
-// `online` is JSON (online_spec.h). The environment's HET_SERVE_PS, where it is set, is the address instead:
-// a login is nothing to be kept in a SavedModel. Notices go to stderr.
+// The reader of that namespace that this process has, or a new one: it lives as long as somebody
+// holds it. `online` is JSON (online_spec.h). The environment's HET_SERVE_PS, where it is set, is
+// the address instead: a login is nothing to be kept in a SavedModel. Notices go to stderr.
 Result<std::shared_ptr<serve::OnlineReader>> OpenOnlineReader(const std::string& online,
                                                               const std::string& name_space);
 // The readers of this process: one JSON list of their namespaces and Stats.

@@ -45,7 +45,8 @@ Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& addres
   std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
   HET_RETURN_IF_ERROR(Borrowed(store.get())->Refresh(seconds));
   HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
-  // Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
+  // Whoever comes first makes them; for everyone else this checks that they are what the namespace
+  // says.
   const std::string count = std::to_string(store->keys_.size());
   std::vector<RedisCluster::Command> creations;
   for (const std::string& key : store->keys_) {
@@ -66,11 +67,10 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
   uint64_t found[2];
   Borrowed cluster(this);
   for (size_t i = 0; i < 2; ++i) {
-    auto set = cluster->Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_);
-    if (!set.ok()) return set.status();
-    auto is = cluster->Ask(key, {"HGET", key, wanted[i].first}, seconds_);
-    if (!is.ok()) return is.status();
-    found[i] = Number(is.value());
+    HET_RETURN_IF_ERROR(
+        cluster->Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_).status());
+    HET_ASSIGN_OR_RETURN(auto is, cluster->Ask(key, {"HGET", key, wanted[i].first}, seconds_));
+    found[i] = Number(is);
   }
   if (found[0] < 1 || found[0] > kSlots) {
     return FailedPrecondition("the key '" + key + "' of the parameter server says " +
@@ -120,9 +120,8 @@ Status RedisStore::ClearTable(const TableSchema& schema) {
 
 Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
   size_t sum = 0;
-  auto lists = AskAll("HET.STAT", {"TABLES"});
-  if (!lists.ok()) return lists.status();
-  for (const RedisReply& list : lists.value()) {
+  HET_ASSIGN_OR_RETURN(auto lists, AskAll("HET.STAT", {"TABLES"}));
+  for (const RedisReply& list : lists) {
     for (const RedisReply& table : list.array) {
       if (table.array.size() > field && table.array[0].text() == schema.spec().name)
         sum += Number(table.array[field]);
@@ -135,16 +134,14 @@ Result<size_t> RedisStore::CountRows(const TableSchema& schema) { return Sum(sch
 Result<size_t> RedisStore::CountBytes(const TableSchema& schema) { return Sum(schema, 4); }
 
 Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
-  auto loaded = Ask(partition, "HET.LOAD", {std::string(chunk.begin(), chunk.end())});
-  if (!loaded.ok()) return loaded.status();
-  return static_cast<size_t>(Number(loaded.value()));
+  HET_ASSIGN_OR_RETURN(auto loaded, Ask(partition, "HET.LOAD", {std::string(chunk.begin(), chunk.end())}));
+  return static_cast<size_t>(Number(loaded));
 }
 
 std::vector<std::vector<size_t>> RedisStore::ByPartition(Span<const Key> keys) const {
-  std::vector<std::vector<size_t>> positions(keys_.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    positions[PartitionOf(HashKey(keys[i], hash_seed_), static_cast<uint32_t>(keys_.size()))].push_back(i);
-  }
+  const Layout layout = this->layout();
+  std::vector<std::vector<size_t>> positions(layout.partitions());
+  for (size_t i = 0; i < keys.size(); ++i) positions[layout.OfKey(keys[i])].push_back(i);
   return positions;
 }
 
@@ -168,8 +165,7 @@ Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         std::copy_n(rows + positions[p][i] * given, given, row);
       }
       EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk);
-      auto loaded = Load(p, chunk);
-      if (!loaded.ok()) return loaded.status();
+      HET_RETURN_IF_ERROR(Load(p, chunk).status());
     }
   }
   return Status();

@@ -1,8 +1,8 @@
-// Tables at Redis servers as whole things (table_store.h): one command to each partition, those of one server
-// at once.
+// Tables at Redis servers as whole things (table_store.h): one command to each partition, those of
+// one server at once.
 //
-// Calls of several threads go on side by side: each has connections of its own while it lasts, and the next
-// call takes them over.
+// Calls of several threads go on side by side: each has connections of its own while it lasts, and
+// the next call takes them over.
 #ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
 #define HET_TF_PS_CLIENT_REDIS_STORE_H_
 
@@ -20,8 +20,8 @@ namespace het {
 
 class RedisStore : public TableStore {
  public:
-  // Opens a namespace: its partitions are made if it is new. `seconds`: how long one call may take, failover
-  // included. On return the cluster's map is known.
+  // Opens a namespace: its partitions are made if it is new. `seconds`: how long one call may take,
+  // failover included. On return the cluster's map is known.
   static Result<std::unique_ptr<RedisStore>> Open(const ServerAddress& address, const std::string& name_space,
                                                   double seconds, RedisCluster::Notice notice);
 

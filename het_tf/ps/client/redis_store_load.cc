@@ -24,12 +24,10 @@ uint64_t IncarnationOf(const RedisReply& stat) {
 
 Result<TableState> RedisStore::State(const TableSchema& schema) {
   const std::string& name = schema.spec().name;
-  const auto lists = AskAll("HET.STAT", {"TABLES"});
-  if (!lists.ok()) return lists.status();
-  const auto stats = AskAll("HET.STAT", {});
-  if (!stats.ok()) return stats.status();
+  HET_ASSIGN_OR_RETURN(const auto lists, AskAll("HET.STAT", {"TABLES"}));
+  HET_ASSIGN_OR_RETURN(const auto stats, AskAll("HET.STAT", {}));
   TableState state;
-  for (const RedisReply& list : lists.value()) {
+  for (const RedisReply& list : lists) {
     const auto table = std::find_if(list.array.begin(), list.array.end(), [&](const RedisReply& t) {
       return !t.array.empty() && t.array[0].text() == name;
     });
@@ -40,12 +38,12 @@ Result<TableState> RedisStore::State(const TableSchema& schema) {
       return FailedPrecondition(of +
                                 "tells no clock floors: its module is older than this het_tf; upgrade it");
     }
-    const auto spec = ParseTableSpec(table->array[1].text());
-    if (!spec.ok()) return spec.status();
-    state.limits = spec.value().limits.value_or(TableLimits());
-    // A partition that came to life again may have lost the newest updates, and then rows reach clocks that
-    // they had before with other content. So its tables go on as others, though their epochs are saved.
-    const uint64_t life = IncarnationOf(stats.value()[state.rows.size()]);
+    HET_ASSIGN_OR_RETURN(const auto spec, ParseTableSpec(table->array[1].text()));
+    state.limits = spec.limits.value_or(TableLimits());
+    // A partition that came to life again may have lost the newest updates, and then rows reach
+    // clocks that they had before with other content. So its tables go on as others, though their
+    // epochs are saved.
+    const uint64_t life = IncarnationOf(stats[state.rows.size()]);
     state.epochs.push_back(std::strtoull(table->array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
     state.rows.push_back(static_cast<uint64_t>(table->array[3].integer));
     state.clock_floor = std::max<Clock>(state.clock_floor, table->array[5].integer);
@@ -84,9 +82,10 @@ Status RedisStore::AbortLoad(const std::string& loader) {
 }
 
 Status RedisStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
-  std::vector<std::vector<uint32_t>> of_partition(partitions());
+  const Layout layout = this->layout();
+  std::vector<std::vector<uint32_t>> of_partition(layout.partitions());
   for (size_t i = 0; i < rows.size(); ++i) {
-    of_partition[PartitionOfKey(rows.keys()[i])].push_back(static_cast<uint32_t>(i));
+    of_partition[layout.OfKey(rows.keys()[i])].push_back(static_cast<uint32_t>(i));
   }
   // Each row replaces what is there, so a command may be carried out twice.
   std::vector<RedisCluster::Command> commands;

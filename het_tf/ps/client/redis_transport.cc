@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/core/wire/reply.h"
 #include "het_tf/ps/keyspace.h"
 
 namespace het {
@@ -72,17 +73,12 @@ void RedisTransport::CheckFork() {
   events_.clear();
 }
 
-bool RedisTransport::Owed::Has(uint32_t partition) const {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const PartRef& part) { return part.partition == partition; });
-}
-
 bool RedisTransport::Server::Owes(uint32_t partition) const {
-  const auto has = [partition](const PartRef& part) { return part.partition == partition; };
-  return std::any_of(owed.begin(), owed.end(), [&](const Owed& o) { return o.Has(partition); }) ||
-         std::any_of(held.begin(), held.end(), [&](const auto& frame) {
-           return std::any_of(frame.first.begin(), frame.first.end(), has);
-         });
+  const auto has = [partition](const auto& frame) {
+    return std::any_of(frame.parts.begin(), frame.parts.end(),
+                       [partition](const PartRef& part) { return part.partition == partition; });
+  };
+  return std::any_of(owed.begin(), owed.end(), has) || std::any_of(held.begin(), held.end(), has);
 }
 
 uint32_t RedisTransport::ShardOf(uint32_t partition) {
@@ -90,36 +86,34 @@ uint32_t RedisTransport::ShardOf(uint32_t partition) {
   return static_cast<uint32_t>(&cluster_.NodeOf(slots_[partition]) - cluster_.nodes().data());
 }
 
-void RedisTransport::Send(uint32_t partition, Bytes frame) {
+void RedisTransport::Send(OutFrame frame) {
   CheckFork();
-  std::vector<PartRef> parts = PartsOf(Span<const uint8_t>(frame.data(), frame.size()));
-  if (parts.empty()) parts.push_back({partition, 0});  // no frame: the server says so
-  Server* server = ServerOf(partition);
+  Server* server = ServerOf(frame.parts[0].partition);
   const bool full = server->owed_bytes >= kWindowBytes && IsLocal(server->connection->node());
   if (full || !server->held.empty()) {
-    server->held.emplace_back(std::move(parts), std::move(frame));
+    server->held.push_back(std::move(frame));
   } else {
-    SendNow(server, std::move(parts), std::move(frame));
+    SendNow(server, std::move(frame));
   }
 }
 
 void RedisTransport::SendHeld(Server* server) {
   while (!server->held.empty() && server->owed_bytes < kWindowBytes && !server->connection->closed()) {
-    auto [parts, frame] = std::move(server->held.front());
+    OutFrame frame = std::move(server->held.front());
     server->held.pop_front();
-    SendNow(server, std::move(parts), std::move(frame));
+    SendNow(server, std::move(frame));
   }
 }
 
-void RedisTransport::SendNow(Server* server, std::vector<PartRef> parts, Bytes frame) {
-  const uint32_t partition = parts[0].partition;
+void RedisTransport::SendNow(Server* server, OutFrame frame) {
+  const uint32_t partition = frame.parts[0].partition;
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
     server->owed.push_back({Owed::kAsking, {}, {}});
   }
-  const bool push = HasPush(Span<const uint8_t>(frame.data(), frame.size()));
-  server->connection->Enqueue(push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame));
-  server->owed.push_back({Owed::kFrame, std::move(parts), {}, !push, push ? 0 : server->pull_bytes});
+  server->connection->Enqueue(frame.push ? "HET.STEP" : "HET.READ", keys_[partition], std::move(frame.bytes));
+  server->owed.push_back(
+      {Owed::kFrame, std::move(frame.parts), {}, !frame.push, frame.push ? 0 : server->pull_bytes});
   server->owed_bytes += server->owed.back().bytes;
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
@@ -210,8 +204,8 @@ void RedisTransport::Lost(Server* server) {
   for (const Owed& owed : server->owed) {
     for (const PartRef& part : owed.parts) partitions.push_back(part.partition);
   }
-  for (const auto& [parts, frame] : server->held) {
-    for (const PartRef& part : parts) partitions.push_back(part.partition);
+  for (const OutFrame& frame : server->held) {
+    for (const PartRef& part : frame.parts) partitions.push_back(part.partition);
   }
   server->owed.clear();
   server->held.clear();
@@ -278,7 +272,8 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
     Sleep(seconds);
     return false;
   }
-  // Half a millisecond is waited in full by a millisecond's sleep: the deadline is another's business.
+  // Half a millisecond is waited in full by a millisecond's sleep: the deadline is another's
+  // business.
   const int milliseconds = seconds <= 0 ? 0 : std::max(1, static_cast<int>(seconds * 1000));
   if (!ready.empty() && poll(ready.data(), ready.size(), milliseconds) > 0) {
     std::vector<RedisReply> replies;
@@ -305,8 +300,8 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
 }
 
 void RedisTransport::Reset(uint32_t partition) {
-  // Whoever owes this partition something, which need not be who has it by now; if nobody does, the answer
-  // that the client could not use came from who has it.
+  // Whoever owes this partition something, which need not be who has it by now; if nobody does, the
+  // answer that the client could not use came from who has it.
   std::vector<Server*> servers;
   for (auto& server : servers_) {
     if (server->Owes(partition)) servers.push_back(server.get());
@@ -319,8 +314,8 @@ void RedisTransport::Reset(uint32_t partition) {
     server->connection->Close("the client gave up on an answer");
     Lost(server);
   }
-  // The others on the connections are told; this partition's client knows. Answers stay: they may have parts
-  // of others, and one that comes late is of a request that is not awaited any more.
+  // The others on the connections are told; this partition's client knows. Answers stay: they may
+  // have parts of others, and one that comes late is of a request that is not awaited any more.
   events_.erase(std::remove_if(events_.begin(), events_.end(), told), events_.end());
   asked_.erase(partition);
 }

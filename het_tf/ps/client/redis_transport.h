@@ -12,13 +12,14 @@
 //   (each of these once for every part of the frame)
 //   a closed connection        kClosed for every partition that was owed a reply
 //
-// A server computes the answers to everything that it has read before it writes the first of them, and so
-// does nothing while its answers travel, nor the client while they are computed. Pulls from a server on this
-// machine therefore go out a few at a time: the rest is held here, in order, until less than kWindowBytes of
-// answers are owed. Through a network pulls go out at once, for there the way back and forth costs more.
+// A server computes the answers to everything that it has read before it writes the first of them,
+// and so does nothing while its answers travel, nor the client while they are computed. Pulls from
+// a server on this machine therefore go out a few at a time: the rest is held here, in order, until
+// less than kWindowBytes of answers are owed. Through a network pulls go out at once, for there the
+// way back and forth costs more.
 //
-// Partitions of one server share frames, under the key of the first part. One in the middle of a move goes
-// alone: ASKING is about one command.
+// Partitions of one server share frames, under the key of the first part. One in the middle of a
+// move goes alone: ASKING is about one command.
 //
 // AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
 //
@@ -47,7 +48,7 @@ class RedisTransport : public Transport {
   Bytes Buffer(size_t size) override { return pool_.Take(size); }
   void Recycle(Bytes bytes) override { pool_.Give(std::move(bytes)); }
   uint32_t ShardOf(uint32_t partition) override;
-  void Send(uint32_t partition, Bytes frame) override;
+  void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t partition) override;
   uint64_t Connection(uint32_t partition) override;
@@ -68,14 +69,12 @@ class RedisTransport : public Transport {
     std::vector<Mark> marks;     // of kWait
     bool pull = false;           // a frame without a push
     size_t bytes = 0;            // that the answer to it is expected to take
-
-    bool Has(uint32_t partition) const;
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
     uint64_t number;  // of the connection
     std::deque<Owed> owed;
-    std::deque<std::pair<std::vector<PartRef>, Bytes>> held;  // frames that go out later, oldest first
+    std::deque<OutFrame> held;  // frames that go out later, oldest first
     size_t owed_bytes = 0;
     size_t pull_bytes = 0;  // of an answer to a pull, on the average of late
 
@@ -88,7 +87,7 @@ class RedisTransport : public Transport {
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
-  void SendNow(Server* server, std::vector<PartRef> parts, Bytes frame);
+  void SendNow(Server* server, OutFrame frame);
   void SendHeld(Server* server);
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);

@@ -11,15 +11,14 @@ namespace {
 // Durability::kReplicated rests on WAIT: every server must answer it, and should have replicas.
 Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
   for (const ServerNode& node : std::vector<ServerNode>(cluster->nodes())) {
-    auto counted = cluster->AskServer(node, {"WAIT", std::to_string(config.min_replicas), "1000"});
-    if (!counted.ok()) return counted.status();
-    if (counted.value().kind != RedisReply::kInteger) {
-      return FailedPrecondition(node.ToString() + " refuses to count its replicas (" +
-                                counted.value().text() +
+    HET_ASSIGN_OR_RETURN(auto counted,
+                         cluster->AskServer(node, {"WAIT", std::to_string(config.min_replicas), "1000"}));
+    if (counted.kind != RedisReply::kInteger) {
+      return FailedPrecondition(node.ToString() + " refuses to count its replicas (" + counted.text() +
                                 "); durability='replicated' asks with WAIT: grant the user +wait");
     }
-    if (counted.value().integer >= config.min_replicas) continue;
-    config.notice(node.ToString() + " has " + std::to_string(counted.value().integer) +
+    if (counted.integer >= config.min_replicas) continue;
+    config.notice(node.ToString() + " has " + std::to_string(counted.integer) +
                   " replicas, and durability='replicated' keeps pushes until " +
                   std::to_string(config.min_replicas) + " have them: they are kept here, up to " +
                   std::to_string(config.keep_bytes >> 20) + " MB, until there are more");
@@ -36,15 +35,12 @@ Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, c
       std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
     };
   }
-  auto store = RedisStore::Open(address, name_space, config.deadline, config.notice);
-  if (!store.ok()) return store.status();
+  HET_ASSIGN_OR_RETURN(auto store, RedisStore::Open(address, name_space, config.deadline, config.notice));
   RedisCluster cluster(address);  // the transport's own: calls about tables do not wait for steps
   HET_RETURN_IF_ERROR(cluster.Refresh(config.deadline));
   if (config.durability == Durability::kReplicated) HET_RETURN_IF_ERROR(CheckReplicas(&cluster, config));
-  auto transport =
-      std::make_unique<RedisTransport>(std::move(cluster), store.value()->keys(), store.value()->hash_seed());
-  return std::make_shared<Engine>(name_space, threads, std::move(store.value()), std::move(transport),
-                                  config);
+  auto transport = std::make_unique<RedisTransport>(std::move(cluster), store->keys(), store->hash_seed());
+  return std::make_shared<Engine>(name_space, threads, std::move(store), std::move(transport), config);
 }
 
 }  // namespace het

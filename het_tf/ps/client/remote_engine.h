@@ -18,8 +18,8 @@ namespace het {
 // Partitions of a namespace that is new at the server.
 constexpr uint32_t kNewPartitions = 64;
 
-// Notices go to stderr unless `config` says otherwise. Unavailable: no server answers within some seconds;
-// FailedPrecondition: it is no parameter server of ours.
+// Notices go to stderr unless `config` says otherwise. Unavailable: no server answers within some
+// seconds; FailedPrecondition: it is no parameter server of ours.
 Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
                                                  size_t threads, ClientConfig config = ClientConfig());
 

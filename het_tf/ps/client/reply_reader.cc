@@ -8,12 +8,13 @@
 namespace het {
 namespace {
 
-// A string's memory is taken as its bytes come once it is longer than this: a length is only a claim.
+// A string's memory is taken as its bytes come once it is longer than this: a length is only a
+// claim.
 constexpr size_t kReserveAtOnce = size_t{16} << 20;
 constexpr size_t kLineEnd = 2;
 
-// --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others by their
-// parent
+// --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others
+// by their parent
 
 RedisReply* NewReply(const redisReadTask* task, RedisReply::Kind kind) {
   RedisReply* reply = nullptr;
@@ -45,7 +46,8 @@ void* CreateString(const redisReadTask* task, char* text, size_t size) {
   });
 }
 
-// CLUSTER SLOTS of a large cluster has some thousands; a size that somebody made up must not take memory.
+// CLUSTER SLOTS of a large cluster has some thousands; a size that somebody made up must not take
+// memory.
 constexpr size_t kMaxElements = 1 << 20;
 
 void* MakeArray(const redisReadTask* task, size_t size) {

@@ -1,9 +1,10 @@
 // Replies out of the bytes of a connection: hiredis' parser, and a shorter way for frames.
 //
-// hiredis copies what it is fed into a buffer of its own, and every string out of it again. A frame is a
-// string and is most of what comes, so strings that begin a reply are read here, copied once, into the reply;
-// all else, and a reply whose first line is cut off, goes to hiredis. Of a long string whose length is known
-// the rest need not be copied at all: its owner reads the socket into Room().
+// hiredis copies what it is fed into a buffer of its own, and every string out of it again. A frame
+// is a string and is most of what comes, so strings that begin a reply are read here, copied once,
+// into the reply; all else, and a reply whose first line is cut off, goes to hiredis. Of a long
+// string whose length is known the rest need not be copied at all: its owner reads the socket into
+// Room().
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_REPLY_READER_H_
@@ -37,12 +38,12 @@ class ReplyReader {
   explicit ReplyReader(BytePool* pool = nullptr);
   ~ReplyReader();
 
-  // Appends the replies that these bytes complete. False when they are no replies: then nothing more can be
-  // read. Throws std::bad_alloc, with the same result.
+  // Appends the replies that these bytes complete. False when they are no replies: then nothing
+  // more can be read. Throws std::bad_alloc, with the same result.
   bool Feed(Span<const uint8_t> bytes, std::vector<RedisReply>* replies);
-  // Where the next bytes of the connection belong: the rest of a string that has begun, or some of it; empty
-  // when there is none. What was written there is then told to Took, before Feed gets the bytes behind it.
-  // Throws std::bad_alloc, and nothing more can be read then.
+  // Where the next bytes of the connection belong: the rest of a string that has begun, or some of
+  // it; empty when there is none. What was written there is then told to Took, before Feed gets the
+  // bytes behind it. Throws std::bad_alloc, and nothing more can be read then.
   Span<uint8_t> Room();
   void Took(size_t size);
   // Why Feed returned false.

@@ -1,11 +1,12 @@
 // What the commands share: their entry from C, keys, arguments and errors.
 //
-// A command is a C++ function `int Run(RedisModuleCtx*, Args)`; Entry<Run> is what the server calls. It lets
-// no exception out: memory that ends becomes -OOM. A command therefore makes everything that can fail before
-// it begins to answer, and changes its partition either whole or not at all.
+// A command is a C++ function `int Run(RedisModuleCtx*, Args)`; Entry<Run> is what the server
+// calls. It lets no exception out: memory that ends becomes -OOM. A command therefore makes
+// everything that can fail before it begins to answer, and changes its partition either whole or
+// not at all.
 //
-// Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is going on), and HETERR for all else,
-// which names the argument and the remedy.
+// Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is going on), and HETERR for all
+// else, which names the argument and the remedy.
 #ifndef HET_TF_PS_MODULE_COMMAND_H_
 #define HET_TF_PS_MODULE_COMMAND_H_
 
@@ -37,22 +38,22 @@ bool ParseNumber(std::string_view text, uint64_t* number);
 // Without regard to case.
 bool Is(const RedisModuleString* argument, std::string_view word);
 
-// "-HETERR message" on one line, whatever the message holds. All these answer kOk, so that a command can end
-// with them, and log what they refuse to a primary or to the append-only file: from then on this copy is not
-// equal to its source.
+// "-HETERR message" on one line, whatever the message holds. All these answer kOk, so that a
+// command can end with them, and log what they refuse to a primary or to the append-only file: from
+// then on this copy is not equal to its source.
 int ReplyError(RedisModuleCtx* ctx, const std::string& message);
 // `state`: how things are now.
 int ReplyWrongArity(RedisModuleCtx* ctx);
 int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state = "nothing was changed");
 int ReplyString(RedisModuleCtx* ctx, std::string_view text);
-// True, and -LOADING has been answered, while somebody loads into this partition and others: a client asks
-// again. What a primary or the append-only file says is done in any case.
+// True, and -LOADING has been answered, while somebody loads into this partition and others: a
+// client asks again. What a primary or the append-only file says is done in any case.
 bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 // The same as words: "" while nobody loads.
 std::string WhoLoads(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 
-// The answer when `maxmemory` is used up, for commands that refuse on their own because only some of their
-// forms take memory. What the primary or the append-only file says is done in any case.
+// The answer when `maxmemory` is used up, for commands that refuse on their own because only some
+// of their forms take memory. What the primary or the append-only file says is done in any case.
 bool OutOfMemory(RedisModuleCtx* ctx);
 // The command comes from the primary or from the append-only file: it was accepted once.
 bool Replayed(RedisModuleCtx* ctx);
@@ -75,7 +76,8 @@ class Key {
   RedisModuleKey* key_;
 };
 
-// The partition in `key`, which is called `name`. Null when there is none: then the error has been answered.
+// The partition in `key`, which is called `name`. Null when there is none: then the error has been
+// answered.
 Partition* FindPartition(RedisModuleCtx* ctx, const Key& key, const RedisModuleString* name);
 
 template <int (*Run)(RedisModuleCtx*, Args)>

@@ -1,6 +1,6 @@
-// HET.SCAN and HET.LOAD move a partition's content in chunks (core/store/chunk.h): checkpoints, copies to a
-// store of another shape. Rows that are loaded give their table a new epoch, which is drawn here and
-// replicated behind them. HET.STAT says what is there.
+// HET.SCAN and HET.LOAD move a partition's content in chunks (core/store/chunk.h): checkpoints,
+// copies to a store of another shape. Rows that are loaded give their table a new epoch, which is
+// drawn here and replicated behind them. HET.STAT says what is there.
 #include <vector>
 
 #include "het_tf/core/store/chunk.h"

@@ -1,20 +1,22 @@
-// HET.STEP and HET.READ: one request frame in, one reply frame out (core/wire/frame.h).
+// HET.STEP and HET.READ: one request frame in, one reply frame out (core/wire/parts.h).
 //
-// What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame from being
-// looked at (no such key, no memory) is one. A step is replicated as its push part alone, and only when this
-// call applied it: checks, fetches, duplicates and refused frames change nothing. A frame that is nothing but
-// a push goes on as it came, with the time at which it was applied behind it: `HET.STEP key frame time`. What
-// the push made the tables sweep out follows as HET.LOAD. Replicas and the append-only file execute both in
-// the same order, and so come to the same rows bit for bit; they never sweep by themselves.
+// What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame
+// from being looked at (no such key, no memory) is one. A step is replicated as its push alone, and
+// only when this call applied it: checks, fetches, duplicates and refused parts change nothing. A
+// frame that is nothing but a push goes on as it came, with the time at which it was applied behind
+// it: `HET.STEP key frame time`. What the push made the tables sweep out follows as HET.LOAD.
+// Replicas and the append-only file execute both in the same order, and so come to the same rows
+// bit for bit; they never sweep by themselves.
 //
-// The parts of a frame belong to partitions of one namespace, and the first one's key is the command's. A
-// part whose partition is not here, since it moves or has moved, or is not for this user, is told so in the
-// reply (kElsewhere), and one that loads as well (kBusy): the others have nothing to do with it. To copies
-// each part goes as a step of its own.
+// The parts of a frame belong to partitions of one namespace, and the first one's key is the
+// command's. A part whose partition is not here, since it moves or has moved, or is not for this
+// user, is refused in the reply (kElsewhere), and so is one that loads (kBusy): the other parts are
+// done all the same. A part that comes alone is refused by an error of Redis, which says more. To
+// copies each part goes as a step of its own.
 #include <utility>
 
 #include "het_tf/core/base/byte_pool.h"
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/neighbours.h"
 #include "het_tf/ps/module/stats.h"
@@ -60,7 +62,8 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
   return redis.ReplyWithStringBuffer(ctx, reinterpret_cast<const char*>(reply.data()), reply.size());
 }
 
-// When the server has no room, what is believed of clients goes first: nothing is held, and they ask instead.
+// When the server has no room, what is believed of clients goes first: nothing is held, and they
+// ask instead.
 void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
   Holdings& holdings = partition->holdings();
@@ -68,53 +71,110 @@ void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
   holdings.set_limit(full ? 0 : Holdings::kMostHeld);
 }
 
-// `name`: null where there is no such key, or not for this user. Returns the partition that is there.
-const Partition* RunPart(RedisModuleCtx* ctx, RedisModuleString* name, Request* q, ReplyWriter* replies) {
-  const PartRef ref{q->partition.index, q->request_id};
-  const auto elsewhere = [&] {
-    ++stats.by_status[static_cast<size_t>(FrameStatus::kElsewhere)];
-    replies->Add(PartRefusal(ref, FrameStatus::kElsewhere, ""));
-    return nullptr;
-  };
-  if (name == nullptr) return elsewhere();
-  const Key key(ctx, name, q->seq != 0 ? kRead | kWrite : kRead);
-  Partition* partition = key.empty() ? nullptr : GetPartition(key.get());
-  if (partition == nullptr) return elsewhere();
-  if (const std::string words = WhoLoads(ctx, name, *partition); !words.empty()) {
-    ++stats.refused_loading;
-    replies->Add(PartRefusal(ref, FrameStatus::kBusy, words));
-    return partition;
+void Replicate(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Replication& replication) {
+  if (replication.frame) {  // as it came, uncopied
+    redis.Replicate(ctx, "HET.STEP", "ssc", name, args[2], std::to_string(replication.time).c_str());
+  } else {
+    redis.Replicate(ctx, "HET.STEP", "sb", name, reinterpret_cast<const char*>(replication.push.data()),
+                    replication.push.size());
   }
-  Scratch push;
-  std::vector<Bytes> removals;
-  Handling how;
-  how.now = UnixTime();
-  how.push = push.get();
-  how.removals = &removals;
-  LimitHoldings(ctx, partition);
-  const Handled handled = partition->HandlePart(q, replies, how);
-  Count(handled);
-  if (!handled.applied) return partition;
-  redis.Replicate(ctx, "HET.STEP", "sb", name, reinterpret_cast<const char*>(push->data()), push->size());
-  ReplicateRemovals(ctx, name, removals);
-  return partition;
+  ReplicateRemovals(ctx, name, replication.removals);
 }
 
-int RunParts(RedisModuleCtx* ctx, Args args) {
-  const Span<const uint8_t> frame = BytesOf(args[2]);
-  if (Replayed(ctx)) return ReplyError(ctx, "a copy gets one part of a frame at a time");
-  Scratch reply;
+// A copy that does not apply what its source applied.
+void LogDifference(RedisModuleCtx* ctx, const RedisModuleString* name, FrameStatus status) {
+  redis.Log(ctx, "warning",
+            "het: a replicated push was not applied (status %d): %s is not equal to its source any more. "
+            "Remedy: more memory, then a full resynchronisation",
+            static_cast<int>(status), std::string(Text(name)).c_str());
+}
+
+// A part that no partition looks at.
+Handled Refuse(const Request& q, FrameStatus status, const std::string& why, ReplyWriter* replies) {
+  replies->Add(PartRefusal({q.partition.index, q.request_id}, status, why));
+  Handled refused;
+  refused.status = status;
+  Count(refused);
+  return refused;
+}
+
+// One part, for the partition in `key`, which is called `name`.
+Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Key& key, const Handling& how,
+                Request* q, ReplyWriter* replies) {
+  Partition* partition = key.empty() ? nullptr : GetPartition(key.get());
+  if (partition == nullptr) return Refuse(*q, FrameStatus::kElsewhere, "", replies);
+  if (const std::string words = WhoLoads(ctx, name, *partition); !words.empty()) {
+    ++stats.refused_loading;
+    return Refuse(*q, FrameStatus::kBusy, words, replies);
+  }
+  LimitHoldings(ctx, partition);
+  Handled handled = partition->HandlePart(q, replies, how);
+  Count(handled);
+  if (handled.applied) Replicate(ctx, args, name, handled.replication);
+  return handled;
+}
+
+// All parts of an open frame; the command's key `first` is the first one's. Returns what the last
+// came to.
+Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
+                 Bytes* reply) {
+  const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
   Neighbours neighbours(ctx, args[1]);
-  bool first = true;
-  uint32_t count = 0;  // of the partitions of this store; 0: the first one is not here, to say so
-  AnswerParts(frame, reply.get(), [&](Request* q, ReplyWriter* replies) {
-    if (std::exchange(first, false)) {
-      const Partition* partition = RunPart(ctx, args[1], q, replies);
-      if (partition != nullptr) count = partition->id().count;
+  Handled handled;
+  bool begun = false;
+  const FrameStatus read = AnswerParts(parts, reply, [&](Request* q, ReplyWriter* replies) {
+    if (!std::exchange(begun, true)) {
+      handled = RunPart(ctx, args, args[1], first, how, q, replies);
       return;
     }
-    RunPart(ctx, q->partition.count == count ? neighbours.Find(q->partition) : nullptr, q, replies);
+    // The first partition says how many there are.
+    const bool ours = here != nullptr && q->partition.count == here->id().count;
+    RedisModuleString* name = ours ? neighbours.Find(q->partition) : nullptr;
+    if (name == nullptr) {
+      handled = Refuse(*q, FrameStatus::kElsewhere, "", replies);
+    } else {
+      const Key key(ctx, name, q->seq != 0 ? kRead | kWrite : kRead);
+      handled = RunPart(ctx, args, name, key, how, q, replies);
+    }
   });
+  if (read == FrameStatus::kOk) return handled;
+  handled = Handled();
+  handled.status = read;
+  Count(handled);
+  return handled;
+}
+
+int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at) {
+  const Span<const uint8_t> frame = BytesOf(args[2]);
+  Scratch reply;
+  RequestParts parts;
+  if (const Status opened = parts.Open(frame); !opened.ok()) {
+    RefuseFrame(opened, reply.get());
+    Count(Handled());
+    if (Replayed(ctx)) LogDifference(ctx, args[1], FrameStatus::kBadFrame);
+    return Answer(ctx, frame.size(), *reply);
+  }
+  if (parts.pushes() && !may_push) {
+    return ReplyError(ctx, "the frame has a push part and HET.READ changes nothing; send it with HET.STEP");
+  }
+  Handling how;
+  how.now = Replayed(ctx) ? 0 : UnixTime();
+  how.applied_at = applied_at;
+  how.replicate = true;
+  how.lone = parts.size() == 1;
+  const Key first(ctx, args[1], parts.pushes() ? kRead | kWrite : kRead);
+  if (how.lone) {
+    const Partition* partition = FindPartition(ctx, first, args[1]);
+    if (partition == nullptr) return kOk;
+    if (ReplyLoading(ctx, args[1], *partition)) {
+      ++stats.refused_loading;
+      return kOk;
+    }
+  } else if (Replayed(ctx)) {
+    return ReplyError(ctx, "a copy gets one part of a frame at a time");
+  }
+  const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get());
+  if (Replayed(ctx) && !handled.applied) LogDifference(ctx, args[1], handled.status);
   return Answer(ctx, frame.size(), *reply);
 }
 
@@ -128,62 +188,12 @@ int RunStep(RedisModuleCtx* ctx, Args args) {
     return ReplyError(ctx, "the time behind the frame is '" + std::string(Text(args[3])) +
                                "'; it is for copies alone, which get it from their source");
   }
-  const Span<const uint8_t> frame = BytesOf(args[2]);
-  if (args.size() == 3 && IsOfManyParts(frame)) return RunParts(ctx, args);
-  const Key key(ctx, args[1], HasPush(frame) ? kRead | kWrite : kRead);
-  Partition* partition = FindPartition(ctx, key, args[1]);
-  if (partition == nullptr) return kOk;
-  if (ReplyLoading(ctx, args[1], *partition)) {
-    ++stats.refused_loading;
-    return kOk;
-  }
-  Scratch reply;
-  Scratch push;
-  std::vector<Bytes> removals;
-  Handling how;
-  how.now = Replayed(ctx) ? 0 : UnixTime();
-  how.applied_at = static_cast<uint32_t>(applied_at);
-  how.push = push.get();
-  how.removals = &removals;
-  LimitHoldings(ctx, partition);
-  const Handled handled = partition->Handle(frame, reply.get(), how);
-  if (handled.applied) {
-    if (handled.whole) {  // the frame goes on as it is, uncopied
-      redis.Replicate(ctx, "HET.STEP", "ssc", args[1], args[2], std::to_string(handled.time).c_str());
-    } else {
-      redis.Replicate(ctx, "HET.STEP", "sb", args[1], reinterpret_cast<const char*>(push->data()),
-                      push->size());
-    }
-    ReplicateRemovals(ctx, args[1], removals);
-  } else if (Replayed(ctx)) {
-    redis.Log(ctx, "warning",
-              "het: a replicated push was not applied (status %d): %s is not equal to its source any more. "
-              "Remedy: more memory, then a full resynchronisation",
-              static_cast<int>(handled.status), std::string(Text(args[1])).c_str());
-  }
-  Count(handled);
-  return Answer(ctx, frame.size(), *reply);
+  return RunFrame(ctx, args, /*may_push=*/true, static_cast<uint32_t>(applied_at));
 }
 
 int RunRead(RedisModuleCtx* ctx, Args args) {
   if (args.size() != 3) return ReplyWrongArity(ctx);
-  const Span<const uint8_t> frame = BytesOf(args[2]);
-  if (HasPush(frame)) {
-    return ReplyError(ctx, "the frame has a push part and HET.READ changes nothing; send it with HET.STEP");
-  }
-  if (IsOfManyParts(frame)) return RunParts(ctx, args);
-  const Key key(ctx, args[1], kRead);
-  Partition* partition = FindPartition(ctx, key, args[1]);
-  if (partition == nullptr) return kOk;
-  if (ReplyLoading(ctx, args[1], *partition)) {
-    ++stats.refused_loading;
-    return kOk;
-  }
-  Scratch reply;
-  LimitHoldings(ctx, partition);
-  const Handled handled = partition->Handle(frame, reply.get());
-  Count(handled);
-  return Answer(ctx, frame.size(), *reply);
+  return RunFrame(ctx, args, /*may_push=*/false, 0);
 }
 
 }  // namespace het::module

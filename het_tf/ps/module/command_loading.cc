@@ -1,12 +1,12 @@
-// The mark of a load. A table that is loaded into the partitions of a store comes one partition after the
-// other, and no reader may see one half of it. So the loader marks all partitions first (BEGIN), loads
-// (HET.LOAD), and takes the marks away again (COMMIT); meanwhile every HET.STEP, HET.READ and HET.SCAN is
-// answered -LOADING, which a client takes as "ask again".
+// The mark of a load. A table that is loaded into the partitions of a store comes one partition
+// after the other, and no reader may see one half of it. So the loader marks all partitions first
+// (BEGIN), loads (HET.LOAD), and takes the marks away again (COMMIT); meanwhile every HET.STEP,
+// HET.READ and HET.SCAN is answered -LOADING, which a client takes as "ask again".
 //
-// A mark ends by itself after its seconds, since a loader that died must not block the store for ever; the
-// loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in part: the log says
-// so, and the load has to be done again. Whatever becomes of it, BEGIN has given every table a new epoch, so
-// no cache believes what it holds.
+// A mark ends by itself after its seconds, since a loader that died must not block the store for
+// ever; the loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in
+// part: the log says so, and the load has to be done again. Whatever becomes of it, BEGIN has given
+// every table a new epoch, so no cache believes what it holds.
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 

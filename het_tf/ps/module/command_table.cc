@@ -1,8 +1,8 @@
-// HET.TABLE: partitions and tables come and go. These commands draw random numbers (epochs), so they are
-// replicated with the numbers that were drawn.
+// HET.TABLE: partitions and tables come and go. These commands draw random numbers (epochs), so
+// they are replicated with the numbers that were drawn.
 //
-// Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the command
-// is not flagged deny-oom, and these two refuse on their own.
+// Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the
+// command is not flagged deny-oom, and these two refuse on their own.
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 

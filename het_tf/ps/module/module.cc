@@ -1,5 +1,5 @@
-// The `het` module: what the server calls when it loads us. See value.h for the data type, command.h for the
-// commands, core/store/partition.h for what it all is about.
+// The `het` module: what the server calls when it loads us. See value.h for the data type,
+// command.h for the commands, core/store/partition.h for what it all is about.
 //
 //   HET.TABLE key CREATE index count hash_seed            an empty partition
 //   HET.TABLE key ADD spec-json [epoch]

@@ -1,8 +1,9 @@
 // The module's own declarations of the server's module API: only what the module uses.
 //
-// A module does not link against the server. The server hands OnLoad a context whose first word is a function
-// that finds every other API function by its name, `RedisModule_X`; Valkey answers to the same names. We keep
-// the functions in one struct, `redis`, filled once by LoadRedisApi() and read-only afterwards:
+// A module does not link against the server. The server hands OnLoad a context whose first word is
+// a function that finds every other API function by its name, `RedisModule_X`; Valkey answers to
+// the same names. We keep the functions in one struct, `redis`, filled once by LoadRedisApi() and
+// read-only afterwards:
 //
 //   redis.ReplyWithLongLong(ctx, 7);
 //
@@ -13,7 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the server passes around and only the server looks into. In the global namespace as in every module.
+// What the server passes around and only the server looks into. In the global namespace as in every
+// module.
 struct RedisModuleCtx;
 struct RedisModuleKey;
 struct RedisModuleString;
@@ -52,14 +54,16 @@ constexpr int kCtxOutOfMemory = 1 << 10;  // `maxmemory` is used up
 constexpr int kCtxReplicated = 1 << 12;   // the command came from the primary
 constexpr int kCtxLoading = 1 << 13;      // it comes from the append-only file
 
-// SetModuleOptions: a short read while loading is reported by IsIOError instead of ending the process.
+// SetModuleOptions: a short read while loading is reported by IsIOError instead of ending the
+// process.
 constexpr int kHandleIoErrors = 1 << 0;
 
 using CommandFn = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
 using TimerFn = void (*)(RedisModuleCtx* ctx, void* data);
 using InfoFn = void (*)(RedisModuleInfoCtx* ctx, int for_crash_report);
 
-// RedisModuleTypeMethods, version 3: what any server since 6.2 understands. A null function: not supported.
+// RedisModuleTypeMethods, version 3: what any server since 6.2 understands. A null function: not
+// supported.
 struct TypeMethods {
   uint64_t version = 3;
   void* (*rdb_load)(RedisModuleIO* io, int encoding_version) = nullptr;

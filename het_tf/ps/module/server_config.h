@@ -6,8 +6,8 @@
 
 namespace het::module {
 
-// False, with one line in the log, when the server would evict keys: a partition is a key, and evicting one
-// loses every row in it.
+// False, with one line in the log, when the server would evict keys: a partition is a key, and
+// evicting one loses every row in it.
 bool CheckEviction(RedisModuleCtx* ctx);
 
 // Logs, with the remedy, what works for small stores only.

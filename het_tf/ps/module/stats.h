@@ -1,5 +1,5 @@
-// What the module has done since the server started, what it replayed from a primary or a log included: the
-// counters of `INFO het`.
+// What the module has done since the server started, what it replayed from a primary or a log
+// included: the counters of `INFO het`.
 //
 // Commands run on the server's main thread alone, so plain integers do.
 #ifndef HET_TF_PS_MODULE_STATS_H_
@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "het_tf/core/store/shard.h"
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
 
 namespace het::module {
 

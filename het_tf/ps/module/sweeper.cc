@@ -20,7 +20,8 @@ using Time = std::chrono::steady_clock;
 
 constexpr long long kPeriodMs = 100;
 constexpr auto kStep = std::chrono::milliseconds(1);
-// Looked at between two looks at the clock; some ten microseconds, a few hundred where many are dropped.
+// Looked at between two looks at the clock; some ten microseconds, a few hundred where many are
+// dropped.
 constexpr size_t kRowsAtOnce = 1024;
 
 // A partition as large as this should have been several.
@@ -61,7 +62,8 @@ struct OpenPartition {
 void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partition) {
   const uint64_t bytes = partition.bytes();
   Told* const before = &told[&partition];
-  // The settings are asked for only when something may have changed. They are no less than a megabyte.
+  // The settings are asked for only when something may have changed. They are no less than a
+  // megabyte.
   if (bytes == before->bytes || bytes < (uint64_t{512} << 10)) return;
   before->bytes = bytes;
   const uint64_t bulk = MaxBulkBytes(ctx);
@@ -121,7 +123,8 @@ void Step(RedisModuleCtx* ctx) {
   next_partition = at->first;
 }
 
-// What this thread has computed so far: a machine that is busy with others makes no sweep look long.
+// What this thread has computed so far: a machine that is busy with others makes no sweep look
+// long.
 uint64_t ThreadMicroseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

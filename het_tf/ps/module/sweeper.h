@@ -1,9 +1,10 @@
-// Keeps the limits of tables that nobody pushes to (a push sweeps its tables itself), forgets clients, ends
-// marks of loads whose time is over, and warns of partitions that have become too large to move.
+// Keeps the limits of tables that nobody pushes to (a push sweeps its tables itself), forgets
+// clients, ends marks of loads whose time is over, and warns of partitions that have become too
+// large to move.
 //
-// A timer does a little several times a second: at most about a millisecond on the server's only thread.
-// Primaries alone sweep, and never while a failover is prepared; what they remove goes to the copies as
-// HET.LOAD.
+// A timer does a little several times a second: at most about a millisecond on the server's only
+// thread. Primaries alone sweep, and never while a failover is prepared; what they remove goes to
+// the copies as HET.LOAD.
 #ifndef HET_TF_PS_MODULE_SWEEPER_H_
 #define HET_TF_PS_MODULE_SWEEPER_H_
 

@@ -14,9 +14,9 @@ namespace {
 
 RedisModuleType* partition_type = nullptr;
 
-// Every partition of the process, for INFO. The mutex is for values that the server frees in the background;
-// nobody else changes a partition while the main thread sums them up. Never destroyed: the background thread
-// may still be at work when the process exits.
+// Every partition of the process, for INFO. The mutex is for values that the server frees in the
+// background; nobody else changes a partition while the main thread sums them up. Never destroyed:
+// the background thread may still be at work when the process exits.
 struct Registry {
   std::mutex mutex;
   std::map<const Partition*, Place> partitions;
@@ -29,8 +29,9 @@ Partition* Register(std::unique_ptr<Partition> partition, Place place) {
   return partition.release();
 }
 
-// Memory ends while the server saves: as the server itself does then, give up. In the child that writes a
-// snapshot this fails the snapshot; there is no other way to say that a value could not be saved.
+// Memory ends while the server saves: as the server itself does then, give up. In the child that
+// writes a snapshot this fails the snapshot; there is no other way to say that a value could not be
+// saved.
 [[noreturn]] void GiveUp(RedisModuleIO* io) {
   redis.LogIOError(io, "warning", "het: out of memory while saving a partition");
   std::abort();

@@ -1,20 +1,21 @@
 // The data type `het-partn`: one Redis value is one core::Partition.
 //
-// The server calls the type's methods: rdb_save and rdb_load for RDB files, full resynchronisation, DUMP,
-// RESTORE and MIGRATE; aof_rewrite for an append-only file without RDB preamble; free, from a background
-// thread for a value that is large. There is no copy: two keys must not hold the same partition, so COPY is
-// refused.
+// The server calls the type's methods: rdb_save and rdb_load for RDB files, full resynchronisation,
+// DUMP, RESTORE and MIGRATE; aof_rewrite for an append-only file without RDB preamble; free, from a
+// background thread for a value that is large. There is no copy: two keys must not hold the same
+// partition, so COPY is refused.
 //
-// There is no defrag callback: rows lie in blocks of up to a megabyte and more, which the allocator keeps in
-// extents of their own, so moving them would win nothing; and the holes that removed rows leave are inside of
-// blocks, where only new rows can fill them.
+// There is no defrag callback: rows lie in blocks of up to a megabyte and more, which the allocator
+// keeps in extents of their own, so moving them would win nothing; and the holes that removed rows
+// leave are inside of blocks, where only new rows can fill them.
 //
-// RDB encoding 2: the partition's chunks (core/store/chunk.h), each one string, the last one kEnd. The file
-// thus never needs a second copy of a partition in memory. A change of
-// the chunks' form raises kEncodingVersion.
+// RDB encoding 2: the partition's chunks (core/store/chunk.h), each one string, the last one kEnd.
+// The file thus never needs a second copy of a partition in memory. A change of the chunks' form
+// raises kEncodingVersion.
 //
-// A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the incarnation
-// is never saved or replicated, so clients see by it that a partition may have lost what they had sent.
+// A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the
+// incarnation is never saved or replicated, so clients see by it that a partition may have lost
+// what they had sent.
 #ifndef HET_TF_PS_MODULE_VALUE_H_
 #define HET_TF_PS_MODULE_VALUE_H_
 
@@ -49,8 +50,8 @@ size_t RowsOf(const Partition& partition);
 // Tells the server about the type. False when it refuses.
 bool RegisterType(RedisModuleCtx* ctx);
 
-// Where a partition came to life. Another command may have moved it since (RENAME, SWAPDB): whoever opens the
-// key must compare.
+// Where a partition came to life. Another command may have moved it since (RENAME, SWAPDB): whoever
+// opens the key must compare.
 struct Place {
   std::string key;
   int db = 0;

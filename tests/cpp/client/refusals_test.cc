@@ -17,7 +17,7 @@ class Scripted : public Transport {
 
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
-  void Send(uint32_t, Bytes frame) override { sent.push_back(std::move(frame)); }
+  void Send(OutFrame frame) override { sent.push_back(std::move(frame)); }
   bool Poll(double seconds, std::vector<Event>* events) override {
     now_ += events_.empty() ? seconds : 0;
     for (Event& event : events_) events->push_back(std::move(event));
@@ -33,18 +33,18 @@ class Scripted : public Transport {
 
   void Answer(size_t i) {
     Event event;
-    service_->Handle(0, Span<const uint8_t>(sent[i].data(), sent[i].size()), &event.bytes);
+    service_->Handle(sent[i].view(), &event.bytes);
     events_.push_back(std::move(event));
   }
   void Refuse(size_t i, Event::Kind kind = Event::kRefused) {
     Event event;
     event.kind = kind;
     event.reason = "it moves";
-    event.request_id = PartsOf(Span<const uint8_t>(sent[i].data(), sent[i].size())).at(0).request_id;
+    event.request_id = sent[i].parts.at(0).request_id;
     events_.push_back(std::move(event));
   }
 
-  std::vector<Bytes> sent;
+  std::vector<OutFrame> sent;
   int resets = 0;
 
  private:

@@ -286,7 +286,7 @@ TEST_F(DeviceFailure, APartitionThatRefusesTheClient) {
     Crossed(Transport* to, PartitionId id) : to_(to), id_(id) {}
     uint32_t partitions() const override { return 1; }
     PartitionId id(uint32_t) const override { return id_; }
-    void Send(uint32_t p, Bytes frame) override { to_->Send(p, std::move(frame)); }
+    void Send(OutFrame frame) override { to_->Send(std::move(frame)); }
     bool Poll(double s, std::vector<Event>* e) override { return to_->Poll(s, e); }
     void Reset(uint32_t p) override { to_->Reset(p); }
     uint64_t Connection(uint32_t p) override { return to_->Connection(p); }

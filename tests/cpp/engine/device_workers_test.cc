@@ -92,17 +92,17 @@ TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
 class LazyTransport : public LocalTransport {
  public:
   using LocalTransport::LocalTransport;
-  void Send(uint32_t partition, Bytes frame) override { frames_.push_back({partition, std::move(frame)}); }
+  void Send(OutFrame frame) override { frames_.push_back(std::move(frame)); }
   bool Poll(double seconds, std::vector<Event>* events) override {
     if (seconds > 0) {
-      for (auto& [partition, frame] : frames_) LocalTransport::Send(partition, std::move(frame));
+      for (OutFrame& frame : frames_) LocalTransport::Send(std::move(frame));
       frames_.clear();
     }
     return LocalTransport::Poll(seconds, events);
   }
 
  private:
-  std::vector<std::pair<uint32_t, Bytes>> frames_;
+  std::vector<OutFrame> frames_;
 };
 
 TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
@@ -133,12 +133,12 @@ TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
 class ClearingTransport : public LocalTransport {
  public:
   explicit ClearingTransport(LocalService* service) : LocalTransport(service), service_(service) {}
-  void Send(uint32_t partition, Bytes frame) override {
+  void Send(OutFrame frame) override {
     if (to_clear != nullptr) {
       EXPECT_TRUE(LocalStore(service_).ClearTable(*to_clear).ok());
     }
     to_clear = nullptr;
-    LocalTransport::Send(partition, std::move(frame));
+    LocalTransport::Send(std::move(frame));
   }
 
   const TableSchema* to_clear = nullptr;

@@ -21,8 +21,8 @@ class TransportWithHook : public LocalTransport {
  public:
   TransportWithHook(LocalService* service, std::function<void()> after_send)
       : LocalTransport(service), after_send_(std::move(after_send)) {}
-  void Send(uint32_t partition, Bytes frame) override {
-    LocalTransport::Send(partition, std::move(frame));
+  void Send(OutFrame frame) override {
+    LocalTransport::Send(std::move(frame));
     after_send_();
   }
 

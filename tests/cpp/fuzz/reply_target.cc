@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/test_step.h"
 
@@ -28,7 +29,7 @@ class Script : public Transport {
 
   uint32_t partitions() const override { return 1; }
   PartitionId id(uint32_t) const override { return {0, 1, 5}; }
-  void Send(uint32_t, Bytes frame) override { asked_.push_back(std::move(frame)); }
+  void Send(OutFrame frame) override { asked_.push_back(std::move(frame.bytes)); }
   bool Poll(double seconds, std::vector<Event> *events) override {
     now_ += seconds;
     for (const Mark &mark : marks_) {  // every second one is with a replica

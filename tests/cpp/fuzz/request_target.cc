@@ -1,10 +1,9 @@
-// What a server does with a request frame (HET.STEP, HET.READ):
-// Partition::Handle.
+// What a server does with a request frame (HET.STEP, HET.READ).
 #include <memory>
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/partition.h"
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
 
@@ -96,30 +95,37 @@ std::unique_ptr<Partition> MakePartition() {
   return partition;
 }
 
+Handling HandlingNow() {
+  Handling how;
+  how.now = kNow;
+  how.replicate = true;
+  return how;
+}
+
 Bytes State(const Partition &partition) {
   Bytes bytes;
   partition.Serialize(&bytes);
   return bytes;
 }
 
-// A frame of several parts: all are answered, and what is applied a copy can
-// apply.
+// All parts are answered, and what is applied a copy can apply.
 void HandleParts(Span<const uint8_t> frame, Partition *partition) {
-  const std::vector<PartRef> asked = PartsOf(frame);
+  std::vector<PartRef> asked;
+  RequestParts heads;
+  if (heads.Open(frame).ok()) {
+    for (size_t i = 0; i < heads.size(); ++i) asked.push_back(heads.ref(i));
+  }
   const auto replica = MakePartition();
   std::vector<Request> read;
   Bytes bytes;
-  AnswerParts(frame, &bytes, [&](Request *q, ReplyWriter *replies) {
+  AnswerFrame(frame, &bytes, [&](Request *q, ReplyWriter *replies) {
     read.push_back(*q);
     if (!(q->partition == partition->id())) {
       return replies->Add(PartRefusal({q->partition.index, q->request_id}, FrameStatus::kElsewhere, ""));
     }
-    Bytes push;
-    std::vector<Bytes> removals;
-    const Handled handled = partition->HandlePart(q, replies, {kNow, &push, &removals});
-    if (handled.whole) Fail("a part is no frame");
-    if (!testing::CopyHandles({}, handled, push, removals, replica.get()))
-      Fail("a replica refuses a push part or a removal");
+    const Handled handled = partition->HandlePart(q, replies, HandlingNow());
+    if (handled.replication.frame) Fail("a part is no frame");
+    if (!testing::CopyHandles({}, handled, replica.get())) Fail("a replica refuses a push part or a removal");
   });
   if (State(*replica) != State(*partition)) Fail("a replica differs");
   ReplyParts replies;
@@ -133,7 +139,8 @@ void HandleParts(Span<const uint8_t> frame, Partition *partition) {
   if (read.empty()) return;
   // Those of damaged frames, whose heads need not have parts.
   const Bytes again = Encoded(read);
-  if (PartsOf({again.data(), again.size()}).size() != read.size())
+  RequestParts twice;
+  if (!twice.Open({again.data(), again.size()}).ok() || twice.size() != read.size())
     Fail("parts that were read cannot be written");
 }
 
@@ -169,13 +176,14 @@ void Run(const uint8_t *data, size_t size) {
   } catch (const std::bad_alloc &) {
     Fail("reading a request takes too much memory");
   }
+  RequestParts heads;
   try {
-    PartsOf(frame);
+    static_cast<void>(heads.Open(frame));
   } catch (const std::bad_alloc &) {
     Fail("reading the heads of parts takes too much memory");
   }
   SetAllocLimit(SIZE_MAX);
-  if (IsOfManyParts(frame)) {
+  if (heads.size() > 1) {
     HandleParts(frame, partition.get());
     partition = MakePartition();
     return;
@@ -187,21 +195,20 @@ void Run(const uint8_t *data, size_t size) {
   }
 
   Bytes bytes;
-  Bytes push;
-  std::vector<Bytes> removals;
-  const Handled handled = partition->Handle(frame, &bytes, {kNow, &push, &removals});
+  const Handled handled = partition->Handle(frame, &bytes, HandlingNow());
   Reply reply;
   if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
   if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");
   if (!handled.applied) {
     if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
-    if (!push.empty() || !removals.empty()) Fail("a frame that was not applied is told to replicas");
+    if (!handled.replication.push.empty() || !handled.replication.removals.empty())
+      Fail("a frame that was not applied is told to replicas");
     if (partition->holdings().clients() > 0) partition = MakePartition();
     return;
   }
   // Another copy that gets the push part and the removals alone becomes equal.
   auto replica = MakePartition();
-  if (!testing::CopyHandles(frame, handled, push, removals, replica.get()))
+  if (!testing::CopyHandles(frame, handled, replica.get()))
     Fail("a replica refuses a push part or a removal");
   if (State(*replica) != State(*partition)) Fail("a replica differs");
   partition = MakePartition();

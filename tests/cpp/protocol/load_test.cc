@@ -67,10 +67,10 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
   Train(0, {2});
   Drained();
   std::vector<Bytes> pushes;
-  for (const auto& [p, bytes] : net().recorded) {
+  for (const OutFrame& frame : net().recorded) {
     Request request;
-    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &request).ok());
-    if (request.seq > 0 && request.seq <= 2) pushes.push_back(bytes);
+    ASSERT_TRUE(Decode(frame.view(), &request).ok());
+    if (request.seq > 0 && request.seq <= 2) pushes.push_back(frame.bytes);
   }
   ASSERT_EQ(pushes.size(), 2u);
   LocalService fresh(1, world().service().hash_seed());
@@ -84,7 +84,7 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
     for (TableRequest& t : request.tables) t.epoch = epoch;
     Bytes bytes, answer;
     Encode(request, &bytes);
-    fresh.Handle(0, Span<const uint8_t>(bytes.data(), bytes.size()), &answer);
+    fresh.Handle(Span<const uint8_t>(bytes.data(), bytes.size()), &answer);
     Reply reply;
     EXPECT_TRUE(Decode(Span<const uint8_t>(answer.data(), answer.size()), &reply).ok());
     return reply.status;

@@ -90,7 +90,7 @@ class TransportTest : public ::testing::Test {
 // A table is dropped at all partitions of a server at once, also where another worker has been here before.
 TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
   constexpr size_t kMany = 64;
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   std::vector<std::string> dropped;
   server.SetScript([&](const FakeServer::Command& command) -> std::string {
     if (command.words[0] == "HSETNX") return ":0";
@@ -113,7 +113,7 @@ TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
 TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   constexpr int kPulls = 40;
   constexpr size_t kAnswer = 100000;
-  auto server = std::make_unique<FakeServer>(&service_, keys_);
+  auto server = std::make_unique<FakeServer>(&service_);
   std::atomic<int> seen{0};
   server->SetScript([&](const FakeServer::Command& command) -> std::string {
     if (!command.frame()) return "";
@@ -129,14 +129,14 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
       transport_->Poll(0.01, &events);
   };
   const Bytes frame(100, 0);  // seq 0: no push
-  transport_->Send(0, frame);
+  transport_->Send({{{0, 0}}, false, frame});
   receive(1);
   ASSERT_EQ(events.size(), 1u) << "and now it knows how large an answer is";
   events.clear();
   for (int i = 0; i < kPulls; ++i) {
     Bytes numbered = frame;
     numbered[99] = static_cast<uint8_t>(i);
-    transport_->Send(partition_of(i), numbered);
+    transport_->Send({{{partition_of(i), 0}}, false, numbered});
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for those that should not come
   EXPECT_LT(seen.load(), 1 + kPulls / 2);
@@ -149,7 +149,7 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   }
   events.clear();
 
-  for (int i = 0; i < kPulls; ++i) transport_->Send(i + 1 < kPulls ? 0 : 2, frame);
+  for (int i = 0; i < kPulls; ++i) transport_->Send({{{i + 1 < kPulls ? 0u : 2u, 0}}, false, frame});
   server.reset();
   std::set<uint32_t> closed;
   for (const double end = SteadySeconds() + 30; SteadySeconds() < end && closed.size() < 2;) {
@@ -172,7 +172,7 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
         "-TRYAGAIN Multiple keys request during rehashing of slot", "-CLUSTERDOWN The cluster is down",
         "-READONLY You can't write against a read only replica.", "-MASTERDOWN Link with MASTER is down"}) {
     SCOPED_TRACE(error);
-    FakeServer server(&service_, keys_);
+    FakeServer server(&service_);
     Connect(server);
     std::atomic<int> frames{0};
     server.SetScript([&](const FakeServer::Command& command) {
@@ -190,7 +190,7 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
 }
 
 TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   ClientConfig config;
   config.deadline = 2;
   Connect(server, config, 0);
@@ -209,7 +209,7 @@ TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
 }
 
 TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   ClientConfig config;
   config.deadline = 0.3;
   Connect(server, config, 0);
@@ -223,8 +223,8 @@ TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
 // A slot in the middle of its move: the old owner says ASK, and the new one serves what comes behind ASKING
 // alone. Taken for MOVED, it would send the client to and fro until the move has ended.
 TEST_F(TransportTest, AskIsNotMoved) {
-  FakeServer source(&service_, keys_);
-  FakeServer target(&service_, keys_);
+  FakeServer source(&service_);
+  FakeServer target(&service_);
   source.cluster = true;
   const std::string moving = keys_[1];
   const std::string slot = std::to_string(SlotOf(moving));
@@ -258,8 +258,8 @@ TEST_F(TransportTest, AskIsNotMoved) {
 TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
   for (const bool asks : {false, true}) {
     SCOPED_TRACE(asks);
-    FakeServer source(&service_, keys_);
-    FakeServer target(&service_, keys_);
+    FakeServer source(&service_);
+    FakeServer target(&service_);
     source.cluster = true;
     for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
       Connect(source, ClientConfig(), 0);
@@ -294,7 +294,7 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
 // A server that does not find partitions behind another's key, wherever they are: each goes alone from then
 // on.
 TEST_F(TransportTest, AServerThatFindsOnlyTheKeyOfTheCommand) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   Connect(server, ClientConfig(), 0);
   server.SetGone({1, 2});
   for (int i = 0; i < 5; ++i) {
@@ -307,8 +307,8 @@ TEST_F(TransportTest, AServerThatFindsOnlyTheKeyOfTheCommand) {
 
 // A move that is given up: the target knows nothing of the slot any more.
 TEST_F(TransportTest, AMoveThatIsGivenUp) {
-  FakeServer source(&service_, keys_);
-  FakeServer target(&service_, keys_);
+  FakeServer source(&service_);
+  FakeServer target(&service_);
   source.cluster = true;
   const std::string slot = std::to_string(SlotOf(keys_[1]));
   Connect(source, ClientConfig(), 0);
@@ -329,7 +329,7 @@ TEST_F(TransportTest, AMoveThatIsGivenUp) {
 
 // A flush takes longer than the time-out, and bytes move all the time.
 TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   ClientConfig config;
   config.request_timeout = 4;  // a slow machine serves the whole frame in it
   config.max_frame_bytes = size_t{64} << 20;
@@ -352,7 +352,7 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
 
 // What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
 TEST_F(TransportTest, MoreAnswersThanQuestions) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   RedisCluster cluster(server.address());
   ASSERT_TRUE(cluster.Refresh(5).ok());
   std::atomic<int> asked{0};
@@ -374,7 +374,7 @@ TEST_F(TransportTest, MoreAnswersThanQuestions) {
 
 // Long strings are read in place, and what comes with their ends is not lost.
 TEST_F(TransportTest, AnswersOfAnyLengthInOneStream) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   server.SetScript([](const FakeServer::Command& command) -> std::string {
     const size_t size = std::stoul(command.words[1]);
     if (command.words[0] == "NUMBER") return ":" + command.words[1];
@@ -444,7 +444,7 @@ class ReplicaTest : public TransportTest {
 };
 
 TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   Answer(":1");
   Connect(&server);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
@@ -461,7 +461,7 @@ TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
 }
 
 TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   Answer(":1");
   ClientConfig config;
   config.keep_bytes = 2000;
@@ -482,7 +482,7 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
 // A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
 // until a push is redirected: no reason to fail a step.
 TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   Answer(
       "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
       "replica is configured to be writable (which is not the default) writes to replicas are just local.");
@@ -504,7 +504,7 @@ TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
 }
 
 TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
-  FakeServer server(&service_, keys_);
+  FakeServer server(&service_);
   Answer("-NOPERM this user has no permissions to run the 'wait' command");
   Connect(&server);
   Status status;

@@ -283,21 +283,20 @@ TEST_F(ChunkTest, APushPartMakesACopyEqual) {
     t.push_ticks = {1, 2};
     t.push_updates.resize(2 * t.update_floats, 0.5f);
   }
-  Bytes frame, reply, push;
+  Bytes frame, reply;
   Encode(q, &frame);
-  EXPECT_TRUE(HasPush(View(frame)));
-  EXPECT_FALSE(HasPush({frame.data(), 5}));
   Handling how;
   how.now = 1000;
-  how.push = &push;
+  how.replicate = true;
   const Handled handled = partition_.Handle(View(frame), &reply, how);
   EXPECT_TRUE(handled.applied);
   EXPECT_EQ(handled.rows, 2u) << "key 0 of both tables; the others do not exist";
-  EXPECT_LT(push.size(), frame.size());
-  EXPECT_TRUE(copy->Handle(View(push), &reply).applied);
+  EXPECT_LT(handled.replication.push.size(), frame.size());
+  EXPECT_TRUE(copy->Handle(View(handled.replication.push), &reply).applied);
   EXPECT_EQ(State(*copy), State(partition_));
-  EXPECT_FALSE(partition_.Handle(View(frame), &reply, how).applied) << "a duplicate";
-  EXPECT_TRUE(push.empty());
+  const Handled duplicate = partition_.Handle(View(frame), &reply, how);
+  EXPECT_FALSE(duplicate.applied);
+  EXPECT_TRUE(duplicate.replication.push.empty());
 }
 
 }  // namespace

@@ -207,6 +207,12 @@ class CopyTest : public ::testing::Test {
     Encode(q, &frame);
     return frame;
   }
+  static Handling HandlingAt(uint32_t now) {
+    Handling how;
+    how.now = now;
+    how.replicate = true;
+    return how;
+  }
 
   TableLimits limits_;
   Partition partition_{PartitionId{0, 1, 5}, 1};
@@ -221,19 +227,16 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
     now += static_cast<uint32_t>(random_.Below(3));
     if (i == 350) now += kClientSeconds;
     Bytes reply;
-    Bytes push;
-    std::vector<Bytes> removals;
-    Handling how{now, &push, &removals};
     const Bytes frame = Push(1 + random_.Below(i < 350 ? 20 : 2), random_.Below(30));
     Handled handled;
     if (random_.Chance(0.8)) {
-      handled = partition_.Handle(View(frame), &reply, how);
+      handled = partition_.Handle(View(frame), &reply, HandlingAt(now));
       ASSERT_TRUE(handled.applied);
       swept += handled.swept;
     } else {
-      swept += partition_.Sweep(now, 100, &removals);
+      swept += partition_.Sweep(now, 100, &handled.replication.removals);
     }
-    ASSERT_TRUE(CopyHandles(View(frame), handled, push, removals, copy_.get()));
+    ASSERT_TRUE(CopyHandles(View(frame), handled, copy_.get()));
     ASSERT_EQ(State(*copy_), State(partition_)) << i;
   }
   EXPECT_GT(swept.ttl, 0u);
@@ -245,19 +248,17 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
 
 TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   Bytes reply;
-  Bytes push;
-  std::vector<Bytes> removals;
   const Bytes frame = Push(1, 300);
-  const Handled handled = partition_.Handle(View(frame), &reply, {kNow, &push, &removals});
-  ASSERT_TRUE(CopyHandles(View(frame), handled, push, removals, copy_.get()));
+  ASSERT_TRUE(
+      CopyHandles(View(frame), partition_.Handle(View(frame), &reply, HandlingAt(kNow)), copy_.get()));
   int held_back = 0;
   for (size_t room = 0;; room += 64) {
-    removals.clear();
-    removals.shrink_to_fit();
+    Handled swept_out;
+    std::vector<Bytes>& removals = swept_out.replication.removals;
     SetAllocLimit(AllocatedBytes() + room);
     const Swept swept = partition_.Sweep(kNow + 1000, 1000, &removals);
     SetAllocLimit(SIZE_MAX);
-    ASSERT_TRUE(CopyHandles({}, Handled(), {}, removals, copy_.get()));
+    ASSERT_TRUE(CopyHandles({}, swept_out, copy_.get()));
     ASSERT_EQ(State(*copy_), State(partition_));
     if (swept.rows() > 0) break;
     ++held_back;
@@ -269,7 +270,7 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
 TEST_F(CopyTest, WithoutALimitNothingIsSwept) {
   ASSERT_TRUE(partition_.CreateTable(MakeSchema(TableLimits()), 9, kNow).ok()) << "limits change";
   Bytes reply;
-  partition_.Handle(View(Push(1, 1000)), &reply, {kNow, nullptr, nullptr});
+  partition_.Handle(View(Push(1, 1000)), &reply, HandlingAt(kNow));
   const size_t rows = partition_.Find(HashName("t"))->rows().size();
   EXPECT_EQ(partition_.Sweep(kNow + 10000, 100000, nullptr).rows(), 0u);
   EXPECT_EQ(partition_.Find(HashName("t"))->rows().size(), rows);

@@ -1,4 +1,5 @@
-// What the module does for a replica, in process: hands on what Partition::Handle says a copy needs.
+// What the module does for a replica, in process: hands on what handling a part says that a copy
+// needs.
 #ifndef HET_TF_TESTS_CPP_TESTING_COPIES_H_
 #define HET_TF_TESTS_CPP_TESTING_COPIES_H_
 
@@ -9,18 +10,19 @@
 
 namespace het::testing {
 
-// `done` is what handling `frame` came to, with `push` and `removals`. False when the copy refuses any of it.
-inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, const Bytes& push,
-                        const std::vector<Bytes>& removals, Partition* copy) {
+// `done` is what handling `frame` came to. False when the copy refuses any of it.
+inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partition* copy) {
+  const Replication& made = done.replication;
   bool taken = true;
   if (done.applied) {
     Handling how;
     Bytes reply;
-    if (done.whole) how.applied_at = done.time;
-    taken =
-        copy->Handle(done.whole ? frame : Span<const uint8_t>(push.data(), push.size()), &reply, how).applied;
+    if (made.frame) how.applied_at = made.time;
+    const Span<const uint8_t> push(made.push.data(), made.push.size());
+    taken = copy->Handle(made.frame ? frame : push, &reply, how).applied;
   }
-  for (const Bytes& chunk : removals) taken = LoadChunk({chunk.data(), chunk.size()}, copy).ok() && taken;
+  for (const Bytes& chunk : made.removals)
+    taken = LoadChunk({chunk.data(), chunk.size()}, copy).ok() && taken;
   return taken;
 }
 

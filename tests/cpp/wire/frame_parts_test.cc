@@ -1,11 +1,11 @@
 // Frames of several parts: each part is done or refused on its own, by partitions and by the client.
-#include "het_tf/core/wire/frame_parts.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -61,7 +61,7 @@ class Parts : public ::testing::Test {
   }
   std::vector<Reply> Handle(const Bytes& frame) {
     Bytes bytes;
-    service_.Handle(0, View(frame), &bytes);
+    service_.Handle(View(frame), &bytes);
     ReplyParts parts;
     EXPECT_TRUE(parts.Open(View(bytes)).ok());
     std::vector<Reply> replies;
@@ -174,7 +174,7 @@ TEST_F(Parts, MemoryEndsInTheMiddle) {
     SetAllocLimit(AllocatedBytes() + room);
     bool threw = false;
     try {
-      fresh.Handle(0, View(frame), &bytes);
+      fresh.Handle(View(frame), &bytes);
     } catch (const std::bad_alloc&) {
       threw = true;
     }
@@ -216,14 +216,16 @@ TEST_F(Parts, MoreThanThereCanBe) {
     Bytes frame;
     Writer w(&frame);
     w.Fixed(uint32_t{0x51544548});
-    w.Fixed(kFrameVersion);
+    w.Fixed(frame::kVersion);
     w.Fixed(uint8_t{8});  // of many parts
     w.Fixed(uint32_t{1});
     w.Varint(kParts);
     w.Fixed(uint64_t{5});
     w.Varint(parts);
     frame.resize(frame.size() + parts, 0);
-    EXPECT_EQ(PartsOf(View(frame)).size(), parts <= 1u << 16 ? parts : 0);
+    RequestParts read;
+    EXPECT_EQ(read.Open(View(frame)).ok(), parts <= 1u << 16);
+    EXPECT_EQ(read.size(), parts <= 1u << 16 ? parts : 0);
   }
 }
 
@@ -281,7 +283,7 @@ TEST_F(SharedShards, LargePartsGoAlone) {
   const size_t many = net().many_parts();
   Write(0, Read(0, keys).get());
   size_t pushes = 0;
-  for (const auto& [p, bytes] : net().recorded) pushes += HasPush(View(bytes));
+  for (const OutFrame& frame : net().recorded) pushes += frame.push;
   EXPECT_EQ(pushes, 4u) << "200 kB each";
   EXPECT_EQ(net().many_parts(), many + 1) << "checks alone travel together";
   Drained();

@@ -1,11 +1,10 @@
 // Frames: what is written is read, and nothing else is.
-#include "het_tf/core/wire/frame.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
+#include "het_tf/core/wire/parts.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing::frame_test {
@@ -126,7 +125,9 @@ TEST(Frame, RequestsRoundTrip) {
     Request p;
     ASSERT_TRUE(Decode(View(bytes), &p).ok());
     ExpectSame(p, q, !IsPushAlone(q));
-    EXPECT_EQ(HasPush(View(bytes)), q.seq != 0);
+    RequestParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    EXPECT_EQ(parts.pushes(), q.seq != 0);
     // A cut anywhere is noticed.
     const size_t cut = r.Below(bytes.size());
     EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), cut), &p).ok());
@@ -138,22 +139,23 @@ TEST(Frame, RequestsOfManyPartsRoundTrip) {
     SCOPED_TRACE(seed);
     Random r(seed);
     const std::vector<Request> all = RandomRequests(&r, 2 + r.Below(9));
-    Bytes bytes;
     Vector<TableBytes> tables;
-    EncodeParts({all.data(), all.size()}, &bytes, &tables);
+    const OutFrame frame = EncodeFrame({all.data(), all.size()}, {}, &tables);
+    const Bytes& bytes = frame.bytes;
     RequestParts parts;
     ASSERT_TRUE(parts.Open(View(bytes)).ok());
     ASSERT_EQ(parts.size(), all.size());
-    const std::vector<PartRef> refs = PartsOf(View(bytes));
-    ASSERT_EQ(refs.size(), all.size());
+    ASSERT_EQ(frame.parts.size(), all.size());
     Request p;
     size_t sized = 0;
     size_t sum = 0;
     bool pushes = false;
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(parts.left(), all.size() - i);
-      EXPECT_EQ(refs[i].partition, all[i].partition.index);
-      EXPECT_EQ(refs[i].request_id, all[i].request_id);
+      for (const PartRef& part : {frame.parts[i], parts.ref(i)}) {
+        EXPECT_EQ(part.partition, all[i].partition.index);
+        EXPECT_EQ(part.request_id, all[i].request_id);
+      }
       ASSERT_TRUE(parts.Next(&p).ok()) << i;
       ExpectSame(p, all[i], true);
       pushes = pushes || all[i].seq != 0;
@@ -164,7 +166,8 @@ TEST(Frame, RequestsOfManyPartsRoundTrip) {
         sum += tables[sized++].all;
       }
     }
-    EXPECT_EQ(HasPush(View(bytes)), pushes);
+    EXPECT_EQ(frame.push, pushes);
+    EXPECT_EQ(parts.pushes(), pushes);
     EXPECT_EQ(sized, tables.size());
     EXPECT_LT(sum, bytes.size());
     EXPECT_FALSE(Decode(View(bytes), &p).ok()) << "one part is not taken for all";

@@ -17,8 +17,7 @@
 
 namespace het::testing {
 
-FakeServer::FakeServer(LocalService* service, std::vector<std::string> keys) : service_(service) {
-  for (uint32_t p = 0; p < keys.size(); ++p) partition_of_[keys[p]] = p;
+FakeServer::FakeServer(LocalService* service) : service_(service) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int small = 1 << 16;  // so that a slow reader is felt at the other end
   setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -133,18 +132,16 @@ std::string FakeServer::Answer(const Command& command) {
   const std::string& body = command.words[2];
   const Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(body.data()), body.size());
   Bytes reply;
-  if (IsOfManyParts(bytes)) {
-    ++many_parts;
-    std::lock_guard<std::mutex> lock(mutex_);
-    AnswerParts(bytes, &reply, [this](Request* q, ReplyWriter* replies) {
-      const PartRef part{q->partition.index, q->request_id};
-      if (gone_.count(part.partition) == 0) return service_->HandlePart(q, replies);
-      ++elsewhere;
-      replies->Add(PartRefusal(part, FrameStatus::kElsewhere, ""));
-    });
-    return "$" + std::to_string(reply.size()) + "\r\n" + std::string(reply.begin(), reply.end()) + "\r\n";
-  }
-  service_->Handle(partition_of_.at(command.words[1]), bytes, &reply);
+  RequestParts parts;
+  const bool many = parts.Open(bytes).ok() && parts.size() > 1;
+  many_parts += many;
+  std::lock_guard<std::mutex> lock(mutex_);
+  AnswerFrame(bytes, &reply, [this, many](Request* q, ReplyWriter* replies) {
+    const PartRef part{q->partition.index, q->request_id};
+    if (!many || gone_.count(part.partition) == 0) return service_->HandlePart(q, replies);
+    ++elsewhere;
+    replies->Add(PartRefusal(part, FrameStatus::kElsewhere, ""));
+  });
   return "$" + std::to_string(reply.size()) + "\r\n" + std::string(reply.begin(), reply.end()) + "\r\n";
 }
 

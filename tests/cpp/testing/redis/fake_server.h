@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "het_tf/core/store/local_service.h"
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/client/address.h"
 
 namespace het::testing {
@@ -31,8 +31,8 @@ class FakeServer {
   };
   using Script = std::function<std::string(const Command&)>;
 
-  // `keys`: of the partitions of `service`, in order. Several servers may share one service.
-  FakeServer(LocalService* service, std::vector<std::string> keys);
+  // Several servers may share one service.
+  explicit FakeServer(LocalService* service);
   ~FakeServer();
 
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
@@ -64,7 +64,6 @@ class FakeServer {
   std::string Answer(const Command& command);
 
   LocalService* const service_;
-  std::map<std::string, uint32_t> partition_of_;
   int listener_;
   int port_ = 0;
   std::mutex mutex_;

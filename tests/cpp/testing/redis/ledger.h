@@ -16,7 +16,8 @@
 #include <memory>
 #include <string>
 
-#include "het_tf/core/wire/frame.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
 
 namespace het::testing {
 

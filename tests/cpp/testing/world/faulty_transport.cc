@@ -37,11 +37,11 @@ void FaultyTransport::ServeGhosts() {
   while (!ghosts_.empty()) ServeGhost();
 }
 
-void FaultyTransport::Send(uint32_t p, Bytes frame) {
-  if (record) recorded.emplace_back(p, frame);
-  Line& c = LineOf(p);
-  for (const PartRef& part : PartsOf({frame.data(), frame.size()})) c.used.insert(part.partition);
-  many_parts_ += IsOfManyParts({frame.data(), frame.size()});
+void FaultyTransport::Send(OutFrame frame) {
+  if (record) recorded.push_back(frame);
+  Line& c = LineOf(frame.parts[0].partition);
+  for (const PartRef& part : frame.parts) c.used.insert(part.partition);
+  many_parts_ += frame.parts.size() > 1;
   if (c.number == 0 && !c.dead) {
     c.number = ++last_number_;
     c.wrote = false;
@@ -103,17 +103,16 @@ FaultyTransport::Event FaultyTransport::Closed(uint32_t p) {
   return event;
 }
 
-Bytes FaultyTransport::Answer(uint32_t p, const Bytes& frame) {
+Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
   ++served_;
   Bytes reply;
   const auto pushes = [&] {
     return service_->WithPartition(p, [&](Partition& partition) { return partition.LastSeq(sender_); });
   };
-  const Span<const uint8_t> bytes(frame.data(), frame.size());
   Line& c = LineOf(p);
-  if (IsOfManyParts(bytes)) {
-    c.wrote = c.wrote || HasPush(bytes);
-    AnswerParts(bytes, &reply, [&](Request* q, ReplyWriter* replies) {
+  if (frame.parts.size() > 1) {
+    c.wrote = c.wrote || frame.push;
+    AnswerFrame(frame.view(), &reply, [&](Request* q, ReplyWriter* replies) {
       if (omit == q->partition.index) {
         omit.reset();
         return;
@@ -127,23 +126,23 @@ Bytes FaultyTransport::Answer(uint32_t p, const Bytes& frame) {
     return reply;
   }
   Request request;
-  static_cast<void>(Decode(bytes, &request));
+  static_cast<void>(Decode(frame.view(), &request));
   sender_ = request.client;
-  p = request.partition.index < service_->partitions() ? request.partition.index : p;
+  p = frame.parts[0].partition;
   const uint64_t before = pushes();
-  service_->Handle(p, bytes, &reply);
+  service_->Handle(frame.view(), &reply);
   c.wrote = c.wrote || pushes() != before;
   return reply;
 }
 
-void FaultyTransport::AnswerWithin(size_t room, const Bytes& frame, Event* event) {
+void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* event) {
   auto rows = [&] {
     Bytes bytes;
     service_->WithPartition(event->partition, [&](Partition& partition) { partition.Serialize(&bytes); });
     return bytes;
   };
   Request request;
-  static_cast<void>(Decode(Span<const uint8_t>(frame.data(), frame.size()), &request));
+  static_cast<void>(Decode(frame.view(), &request));
   auto last_seq = [&] {
     return service_->WithPartition(event->partition, [&](Partition& p) { return p.LastSeq(request.client); });
   };
@@ -160,11 +159,10 @@ void FaultyTransport::AnswerWithin(size_t room, const Bytes& frame, Event* event
   if (last_before > 0 && last_seq() == last_before && rows() != before) ++half_applied_;
 }
 
-void FaultyTransport::Refuse(const Bytes& frame, Event event) {
-  const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
-  for (const PartRef& part : parts) {
+void FaultyTransport::Refuse(const OutFrame& frame, Event event) {
+  for (const PartRef& part : frame.parts) {
     event.partition = part.partition;
-    event.request_id = parts.size() > 1 ? part.request_id : 0;
+    event.request_id = frame.parts.size() > 1 ? part.request_id : 0;
     LineOf(part.partition).replies.push_back(event);
   }
 }
@@ -186,11 +184,10 @@ void FaultyTransport::ServeFront(uint32_t p, bool by_chance) {
     return;
   }
   if (chance(faults.cut)) return Cut(p, random_.Below(c.requests.size() + 1));
-  const Bytes frame = std::move(c.requests.front());
+  const OutFrame frame = std::move(c.requests.front());
   c.requests.pop_front();
   Event event;
-  const std::vector<PartRef> parts = PartsOf({frame.data(), frame.size()});
-  event.partition = parts.empty() ? p : parts[0].partition;
+  event.partition = frame.parts[0].partition;
   if (std::exchange(c.refuse_next, false) || chance(faults.refuse)) {
     event.kind = Event::kRefused;
     event.reason = "LOADING the test is loading";
@@ -200,7 +197,7 @@ void FaultyTransport::ServeFront(uint32_t p, bool by_chance) {
     AnswerWithin(c.limits.front(), frame, &event);
     c.limits.pop_front();
   } else if (chance(faults.out_of_memory)) {
-    AnswerWithin(random_.Below(2 * frame.size() + 2000), frame, &event);
+    AnswerWithin(random_.Below(2 * frame.bytes.size() + 2000), frame, &event);
   } else {
     event.bytes = Answer(p, frame);
   }

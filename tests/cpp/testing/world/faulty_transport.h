@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "het_tf/core/store/local_service.h"
-#include "het_tf/core/wire/frame_parts.h"
+#include "het_tf/core/wire/parts.h"
 #include "het_tf/core/wire/transport.h"
 #include "tests/cpp/testing/random.h"
 
@@ -89,13 +89,13 @@ class FaultyTransport : public Transport {
   double seconds_a_reply = 0;
   // Every frame that was handed over, oldest first, once this is on.
   bool record = false;
-  std::vector<std::pair<uint32_t, Bytes>> recorded;
+  std::vector<OutFrame> recorded;
 
   // --- Transport
   uint32_t partitions() const override { return service_->partitions(); }
   uint32_t ShardOf(uint32_t p) override { return p % shards_; }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
-  void Send(uint32_t p, Bytes frame) override;
+  void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t p) override;
   uint64_t Connection(uint32_t p) override { return LineOf(p).number; }
@@ -107,7 +107,7 @@ class FaultyTransport : public Transport {
 
  private:
   struct Line {
-    std::deque<Bytes> requests;
+    std::deque<OutFrame> requests;
     std::deque<Event> replies;
     uint64_t number = 0;      // of the connection that is open
     bool wrote = false;       // something was applied over it
@@ -123,11 +123,11 @@ class FaultyTransport : public Transport {
   };
 
   static Event Closed(uint32_t p);
-  Bytes Answer(uint32_t p, const Bytes& frame);
+  Bytes Answer(uint32_t p, const OutFrame& frame);
   // With `room` bytes of memory left.
-  void AnswerWithin(size_t room, const Bytes& frame, Event* event);
+  void AnswerWithin(size_t room, const OutFrame& frame, Event* event);
   // Each part is told.
-  void Refuse(const Bytes& frame, Event event);
+  void Refuse(const OutFrame& frame, Event event);
   void ServeGhost();
   void ServeFront(uint32_t p, bool by_chance);
 
@@ -138,7 +138,7 @@ class FaultyTransport : public Transport {
   Random random_;
   const uint32_t shards_;
   std::vector<Line> connections_;
-  std::deque<std::pair<uint32_t, std::deque<Bytes>>> ghosts_;
+  std::deque<std::pair<uint32_t, std::deque<OutFrame>>> ghosts_;
   double now_ = 0;
   uint64_t served_ = 0;
   size_t half_applied_ = 0;

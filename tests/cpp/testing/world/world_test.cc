@@ -54,9 +54,9 @@ void WorldTest::Drained() {
 
 std::vector<Request> WorldTest::Sent(size_t w) {
   std::vector<Request> requests;
-  for (auto& [p, bytes] : net(w).recorded) {
+  for (const OutFrame& frame : net(w).recorded) {
     RequestParts parts;
-    EXPECT_TRUE(parts.Open(Span<const uint8_t>(bytes.data(), bytes.size())).ok());
+    EXPECT_TRUE(parts.Open(frame.view()).ok());
     while (parts.left() > 0) {
       requests.emplace_back();
       EXPECT_TRUE(parts.Next(&requests.back()).ok());

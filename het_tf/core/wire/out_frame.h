@@ -1,0 +1,23 @@
+// A request frame on its way to a partition's owner, with what a carrier has to know of it.
+#ifndef HET_TF_CORE_WIRE_OUT_FRAME_H_
+#define HET_TF_CORE_WIRE_OUT_FRAME_H_
+
+#include <vector>
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/wire/ids.h"
+
+namespace het {
+
+// EncodeFrame (request.h) makes one.
+struct OutFrame {
+  std::vector<PartRef> parts;  // at least one; the first one's partition addresses the frame
+  bool push = false;           // a part has updates
+  Bytes bytes;
+
+  Span<const uint8_t> view() const { return {bytes.data(), bytes.size()}; }
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_WIRE_OUT_FRAME_H_

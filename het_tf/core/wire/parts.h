@@ -1,0 +1,225 @@
+// The wire frame: what a client and the partitions of one shard say to each other, whatever carries
+// it.
+//
+// A frame is a head and one or more *parts*, one a partition. A request's part has for every table
+// up to three things: *push* (updates), *check* (is my copy still within the bound?), *fetch* (give
+// me the row). A reply's part answers check and fetch, and says what the partition has applied.
+// Parts have nothing to do with each other: each is done, or refused, on its own. PROTOCOL.md gives
+// the rules; this file gives the bytes.
+//
+// What all parts have in common stands in the head once, and what a part has in common with the
+// part before it takes no bytes at all: the number of the partition and of the request counts on, a
+// push's seq is a difference. [ ] is there only if a bit of the flags in front says so. All
+// integers are little-endian; "varint" is LEB128, "delta" a zigzagged varint that is added to what
+// the part before had.
+//
+//   request  u32 magic | u8 version | u8 flags | u32 request_id | varint partitions | u64 hash_seed
+//            [u64 client[2]] [u32 time] | varint parts
+//            then the head of each part:
+//              u8 flags | [delta partition] [delta request_id] [delta client] [delta seq] [delta after_seq]
+//              [varint told_ack] [u64 digest]
+//            then for each part its tables:
+//              u8 flags | [a table that no part has named before:
+//                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
+//                            u8 formats | [varint block]]
+//              [varint its number, unless it is the next one]
+//              [varint pushes | keys | ticks | updates] [varint checks | keys | clocks]
+//              [varint fetches | keys] [varint dropped | keys]
+//   reply    u32 magic | u8 version | u32 request_id
+//            then each part:
+//              u8 flags | [delta partition] [delta request_id] [u64 inc] [delta last_seq]
+//              [u8 status | varint message length | message] [varint told]
+//              then its tables:
+//                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
+//                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks] [varint
+//                fetches | clocks (0: the row does not exist, and nothing follows for it)] [varint told |
+//                keys | clocks] rows: of the refreshed, the fetched and the told keys whose clock is not 0
+//                [varint buckets | staleness histogram of the checks that stayed within the bound]
+//
+// A part with tables says which epochs it knows of them, and perhaps which life of the partition
+// (inc), by a digest of 64 bits: if the partition comes to another, nothing is done (kEpoch) and
+// the answer has it all. An answer has the inc in full unless the request's digest had it right.
+//
+// Keys travel as differences, clocks zigzagged. Encoding cannot fail but for memory; decoding
+// trusts nothing.
+#ifndef HET_TF_CORE_WIRE_PARTS_H_
+#define HET_TF_CORE_WIRE_PARTS_H_
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
+
+namespace het {
+
+// The parts of a request frame, one after the other. The frame must outlive it.
+class RequestParts {
+ public:
+  // What heads alone tell: InvalidArgument for what Encode cannot have written. Throws
+  // std::bad_alloc.
+  Status Open(Span<const uint8_t> frame);
+  size_t size() const { return size_; }
+  // Whether any part has a push.
+  bool pushes() const { return pushes_; }
+  // Parts that Next has not returned yet.
+  size_t left() const { return size_ - next_; }
+  PartRef ref(size_t part) const { return {head(part).partition, head(part).request_id}; }
+  // The next part. InvalidArgument, as Open: then there is no other. Throws std::bad_alloc, at most
+  // in proportion to the size of the frame and with all but the tables in *request; there is no
+  // other then.
+  Status Next(Request* request);
+
+ private:
+  struct Head {
+    uint32_t partition = UINT32_MAX;
+    uint32_t request_id = 0;
+    uint64_t client_low = 0;
+    uint64_t seq = 0;
+    uint64_t after_seq = 0;
+    uint64_t digest = 0;
+    uint32_t told_ack = 0;
+    uint8_t flags = 0;
+  };
+  // What a frame says of a table once.
+  struct Table {
+    uint64_t table;
+    int64_t bound;
+    uint32_t update_floats;
+    uint32_t block;
+    RowFormat push_format;
+    RowFormat row_format;
+  };
+  const Head& head(size_t part) const { return part == 0 ? first_ : others_[part - 1]; }
+  Head ReadHead(const Head& before);
+  Status ReadTable(TableRequest* t, uint8_t flags, uint32_t* number);
+
+  Reader reader_{{}};
+  Request common_;  // of all parts
+  Head first_;      // a frame of one part needs no memory until its tables
+  Vector<Head> others_;
+  Vector<Table> tables_;
+  size_t size_ = 0;
+  size_t next_ = 0;
+  bool pushes_ = false;
+};
+
+// Reads a frame of one part. InvalidArgument as RequestParts, and for a frame of several.
+Status Decode(Span<const uint8_t> bytes, Request* request);
+
+// What a frame says of a table once.
+struct ReplyTable {
+  uint64_t table;
+  uint32_t row_floats;
+  uint32_t block;
+  RowFormat row_format;
+};
+
+// Writes a frame part by part.
+class ReplyWriter {
+ public:
+  // Of so many parts. Throws std::bad_alloc unless there is room for as many without tables and
+  // message.
+  ReplyWriter(size_t parts, Bytes* out);
+  // Throws std::bad_alloc with nothing written, and never for a part without tables and message.
+  void Add(const Reply& part);
+
+ private:
+  void AddTable(const TableReply& t, bool more, uint32_t* number, Writer* w);
+
+  Bytes* const out_;
+  size_t parts_left_;
+  Vector<ReplyTable> tables_;
+  uint32_t partition_ = UINT32_MAX;  // of the part before
+  uint32_t request_id_ = 0;
+  uint64_t last_seq_ = 0;
+};
+
+// The parts of a reply frame. The frame must outlive it.
+class ReplyParts {
+ public:
+  Status Open(Span<const uint8_t> frame);
+  bool done() const { return reader_.left() == 0; }
+  // The next part. `tables`: as in Encode, of this part alone; *bytes: all that the part took, the
+  // frame's head with the first. InvalidArgument: there is no other then. Throws std::bad_alloc, at
+  // most in proportion.
+  Status Next(Reply* part, Vector<TableBytes>* tables = nullptr, size_t* bytes = nullptr);
+
+ private:
+  Status ReadTable(TableReply* t, uint8_t flags, uint32_t* number, size_t* row_bytes);
+
+  Reader reader_{{}};
+  size_t begin_ = 0;  // bytes that were left before the next part
+  Vector<ReplyTable> tables_;
+  uint32_t partition_ = UINT32_MAX;  // of the part before
+  uint32_t request_id_ = 0;
+  uint64_t last_seq_ = 0;
+};
+
+// A frame of one part.
+void Encode(const Reply& reply, Bytes* out);
+Status Decode(Span<const uint8_t> bytes, Reply* reply);
+
+// --- the server's side
+
+// The answer to a part that no partition has looked at.
+inline Reply PartRefusal(PartRef part, FrameStatus status, std::string message) {
+  Reply reply;
+  reply.partition = part.partition;
+  reply.request_id = part.request_id;
+  reply.status = status;
+  reply.message = std::move(message);
+  reply.same_inc = true;  // nobody has said anything about it
+  return reply;
+}
+
+// Answers a frame whose head cannot be read.
+inline void RefuseFrame(const Status& why, Bytes* out) {
+  ReplyWriter(1, out).Add(PartRefusal({}, FrameStatus::kBadFrame, why.message()));
+}
+
+// Answers the parts of an open frame, in order: answer(Request*, ReplyWriter*) answers one. A part
+// that cannot be read is refused, with all that come after it; the result says why, else kOk.
+// Throws std::bad_alloc as `answer` does, and with nothing done if there is no memory for short
+// answers.
+template <typename Answer>
+FrameStatus AnswerParts(RequestParts* parts, Bytes* out, Answer answer) {
+  ReplyWriter replies(parts->size(), out);
+  Request request;
+  for (size_t i = 0; i < parts->size(); ++i) {
+    Status read;
+    FrameStatus refusal = FrameStatus::kBadFrame;
+    try {
+      read = parts->Next(&request);
+    } catch (const std::bad_alloc&) {
+      refusal = FrameStatus::kBusy;
+      read = Status(Code::kResourceExhausted, kStoreOutOfMemory);
+    }
+    if (read.ok()) {
+      answer(&request, &replies);
+      continue;
+    }
+    request = Request();  // what was read of it takes memory that the answers may need
+    for (; i < parts->size(); ++i) replies.Add(PartRefusal(parts->ref(i), refusal, read.message()));
+    return refusal;
+  }
+  return FrameStatus::kOk;
+}
+
+// Opens a frame and answers it.
+template <typename Answer>
+FrameStatus AnswerFrame(Span<const uint8_t> frame, Bytes* out, Answer answer) {
+  RequestParts parts;
+  const Status opened = parts.Open(frame);
+  if (opened.ok()) return AnswerParts(&parts, out, answer);
+  RefuseFrame(opened, out);
+  return FrameStatus::kBadFrame;
+}
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_WIRE_PARTS_H_

@@ -1,0 +1,86 @@
+// What a partition answers: one Reply for each part of a request frame. parts.h gives the bytes.
+#ifndef HET_TF_CORE_WIRE_REPLY_H_
+#define HET_TF_CORE_WIRE_REPLY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/row/row_format.h"
+#include "het_tf/core/row/row_store.h"
+
+namespace het {
+
+// Why a store without memory left refuses.
+constexpr char kStoreOutOfMemory[] = "the store is out of memory";
+
+enum class FrameStatus : uint8_t {
+  kOk = 0,
+  kGap = 1,      // seq or after_seq is ahead of last_seq; nothing was done
+  kEpoch = 2,    // a table was loaded or cleared; nothing was done, the reply carries the new epochs
+  kNoTable = 3,  // nothing was done; the reply names the tables that are not there
+  kWrongPartition = 4,
+  kBadFrame = 5,
+  kOutOfMemory = 6,  // nothing was applied; last_seq is as it was
+  // Nothing was done, and the answer says nothing of the partition.
+  kElsewhere = 7,  // this server does not have it; sent alone, the part gets an error of Redis that says more
+  kBusy = 8,       // not now; the message says why
+};
+constexpr size_t kFrameStatuses = 9;
+
+struct TableReply {
+  uint64_t table = 0;
+  uint64_t epoch = 0;  // of kEpoch alone; 0: not said
+  uint32_t row_floats = 0;
+  RowFormat row_format = RowFormat::kFloat32;
+  uint32_t block = 0;          // as in a request
+  Vector<uint32_t> refreshed;  // positions in check_keys
+  Vector<Clock> refreshed_clocks;
+  Vector<Clock> fetched_clocks;  // one for each fetch key
+  Vector<Key> told_keys;         // held rows that have moved
+  Vector<Clock> told_clocks;
+  Vector<float> rows;
+  // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
+  // it empty.
+  Vector<const float*> stored_rows;
+  Vector<uint64_t> lag_histogram;  // see LagBucket
+};
+
+// The rows of a reply in their order: of the refreshed, then of the fetched, then of the told keys.
+class ReplyRows {
+ public:
+  explicit ReplyRows(const TableReply& reply) : row_(reply.rows.data()), floats_(reply.row_floats) {}
+  // The row of the next key, whose clock this is; null: it does not exist.
+  const float* Next(Clock clock) {
+    if (clock == 0) return nullptr;
+    const float* row = row_;
+    row_ += floats_;
+    return row;
+  }
+
+ private:
+  const float* row_;
+  size_t floats_;
+};
+
+struct Reply {
+  FrameStatus status = FrameStatus::kOk;
+  std::string message;
+  uint32_t request_id = 0;
+  uint32_t partition = 0;
+  bool same_inc = false;  // the partition's life is the one that the request knew; then inc is 0 here
+  uint64_t inc = 0;
+  uint64_t last_seq = 0;
+  uint32_t told = 0;  // number of this answer among those that told; 0: nobody asked
+  bool told_reset = false;
+  Vector<TableReply> tables;
+};
+
+// Histogram of staleness: bucket 0 holds lag 0, bucket i lags in [2^(i-1), 2^i).
+inline size_t LagBucket(int64_t lag) {
+  return lag <= 0 ? 0 : 64 - static_cast<size_t>(__builtin_clzll(static_cast<uint64_t>(lag)));
+}
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_WIRE_REPLY_H_

@@ -1,0 +1,131 @@
+// Bytes into replies.
+#include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/parts.h"
+#include "het_tf/core/wire/reply_flags.h"
+
+namespace het {
+
+using namespace frame;  // NOLINT: its other half
+
+Status ReplyParts::Open(Span<const uint8_t> frame) {
+  Reader& r = reader_ = Reader(frame);
+  begin_ = r.left();
+  tables_.clear();
+  partition_ = UINT32_MAX;
+  last_seq_ = 0;
+  if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("it does not begin as a reply does");
+  const uint8_t version = r.Fixed<uint8_t>();
+  if (version != frame::kVersion) return OtherVersion(version);
+  request_id_ = r.Fixed<uint32_t>() - 1;
+  return r.ok() && r.left() > 0 ? Status() : Broken("its head is truncated");
+}
+
+Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
+  Reader& r = reader_;
+  const uint8_t flags = r.Fixed<uint8_t>();
+  const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
+  p->partition = partition_ = has(reply::kPartition) ? AddDelta32(partition_, r.Varint()) : partition_ + 1;
+  p->request_id = request_id_ =
+      has(reply::kRequestId) ? AddDelta32(request_id_, r.Varint()) : request_id_ + 1;
+  p->same_inc = !has(reply::kInc);
+  p->inc = has(reply::kInc) ? r.Fixed<uint64_t>() : 0;
+  p->last_seq = last_seq_ = has(reply::kLastSeq) ? AddDelta(last_seq_, r.Varint()) : last_seq_;
+  p->status = FrameStatus::kOk;
+  p->message.clear();
+  if (has(reply::kStatus)) {
+    const uint8_t status = r.Fixed<uint8_t>();
+    if (status >= kFrameStatuses) return Broken("unknown status");
+    p->status = static_cast<FrameStatus>(status);
+    const size_t size = r.Count();
+    const uint8_t* text = r.Raw(size);
+    if (text == nullptr) return Broken("its message is truncated");
+    p->message.assign(reinterpret_cast<const char*>(text), size);
+  }
+  bool ok = true;
+  p->told = has(reply::kTold) ? Narrow(r.Varint(), &ok) : 0;
+  p->told_reset = has(reply::kToldReset);
+  p->tables.clear();
+  if (tables != nullptr) tables->clear();
+  uint32_t number = 0;
+  for (bool more = has(reply::kTables); more;) {
+    const size_t begin = r.left();
+    const uint8_t table_flags = r.Fixed<uint8_t>();
+    if (!r.ok()) break;
+    p->tables.emplace_back();
+    TableBytes size;
+    HET_RETURN_IF_ERROR(ReadTable(&p->tables.back(), table_flags, &number, &size.rows));
+    size.all = begin - r.left();
+    if (tables != nullptr) tables->push_back(size);
+    more = (table_flags & reply::kMore) != 0;
+  }
+  if (!r.ok() || !ok) return Broken("a number is truncated or out of range");
+  if (bytes != nullptr) *bytes = begin_ - r.left();
+  begin_ = r.left();
+  return Status();
+}
+
+Status ReplyParts::ReadTable(TableReply* t, uint8_t flags, uint32_t* number, size_t* row_bytes) {
+  Reader& r = reader_;
+  const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
+  bool ok = true;
+  if (has(reply::kNew)) {
+    ReplyTable table{};
+    table.table = r.Fixed<uint64_t>();
+    table.row_floats = Narrow(r.Varint(), &ok);
+    const uint8_t format = r.Fixed<uint8_t>();
+    table.row_format = static_cast<RowFormat>(format);
+    if (format != 0) table.block = Narrow(r.Varint(), &ok);
+    if (!r.ok() || !ok || !IsRowFormat(format)) return Broken("a table");
+    *number = static_cast<uint32_t>(tables_.size());
+    tables_.push_back(table);
+  } else if (has(reply::kNumber)) {
+    const uint32_t given = Narrow(r.Varint(), &ok);
+    if (!ok || given < *number) return Broken("the number of a table");
+    *number = given;
+  }
+  if (!r.ok() || *number >= tables_.size()) return Broken("a table that nobody has named");
+  const ReplyTable& table = tables_[(*number)++];
+  t->table = table.table;
+  t->row_floats = table.row_floats;
+  t->row_format = table.row_format;
+  t->block = table.block;
+  if (has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
+  if (has(reply::kRefreshed)) {
+    const size_t refreshed = r.Count();
+    t->refreshed.reserve(refreshed);
+    for (size_t i = 0; i < refreshed && r.ok(); ++i) t->refreshed.push_back(Narrow(r.Varint(), &ok));
+    ReadClocks(refreshed, &r, &t->refreshed_clocks);
+    if (t->refreshed_clocks.size() != refreshed) return Broken("clocks");
+  }
+  if (has(reply::kFetched)) {
+    const size_t fetched = r.Count();
+    ReadClocks(fetched, &r, &t->fetched_clocks);
+    if (t->fetched_clocks.size() != fetched) return Broken("clocks");
+  }
+  if (has(reply::kToldKeys)) {
+    const size_t told = r.Count();
+    r.KeyRun(told, &t->told_keys);
+    ReadClocks(told, &r, &t->told_clocks);
+    if (t->told_clocks.size() != told) return Broken("clocks");
+  }
+  if (!r.ok() || !ok) return Broken("clocks");
+  const size_t rows = Present(t->refreshed_clocks) + Present(t->fetched_clocks) + Present(t->told_clocks);
+  const size_t before = r.left();
+  if (!UnpackRows(t->row_format, t->block, t->row_floats, rows, &r, &t->rows)) return Broken("rows");
+  *row_bytes = before - r.left();
+  if (has(reply::kLags)) {
+    const size_t buckets = r.Count();
+    if (buckets > 65) return Broken("staleness histogram");
+    for (size_t i = 0; i < buckets && r.ok(); ++i) t->lag_histogram.push_back(r.Varint());
+  }
+  return r.ok() ? Status() : Broken("a number is truncated");
+}
+
+Status Decode(Span<const uint8_t> bytes, Reply* p) {
+  ReplyParts parts;
+  HET_RETURN_IF_ERROR(parts.Open(bytes));
+  HET_RETURN_IF_ERROR(parts.Next(p));
+  return parts.done() ? Status() : frame::Broken("bytes after its end, or a frame of several parts");
+}
+
+}  // namespace het

@@ -1,0 +1,149 @@
+// Replies into bytes.
+#include <algorithm>
+
+#include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/parts.h"
+#include "het_tf/core/wire/reply_flags.h"
+
+namespace het {
+
+using namespace frame;  // NOLINT: its other half
+
+namespace {
+
+constexpr size_t kFrameHeadBytes = 9;
+// No less than a part without message and tables takes.
+constexpr size_t kPartHeadBytes = 40;
+
+size_t RowsOf(const TableReply& t) {
+  return t.stored_rows.size() + (t.row_floats == 0 ? 0 : t.rows.size() / t.row_floats);
+}
+
+size_t SizeBound(const Reply& p) {
+  size_t bytes = kPartHeadBytes + 10 + p.message.size();
+  for (const TableReply& t : p.tables) {
+    bytes += 80 +
+             10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
+                   t.told_keys.size() + t.told_clocks.size()) +
+             5 * t.refreshed.size() + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ReplyWriter::ReplyWriter(size_t parts, Bytes* out) : out_(out), parts_left_(parts) {
+  out->clear();
+  out->reserve(kFrameHeadBytes + parts * kPartHeadBytes);
+}
+
+void ReplyWriter::Add(const Reply& p) {
+  const size_t begin = out_->size();
+  const size_t known = tables_.size();
+  const bool first = begin == 0;
+  try {
+    // Parts to come keep their room.
+    --parts_left_;
+    const size_t needed = begin + (first ? kFrameHeadBytes : 0) + SizeBound(p) + parts_left_ * kPartHeadBytes;
+    if (needed > out_->capacity() && !(p.tables.empty() && p.message.empty())) {
+      out_->reserve(first ? needed : std::max(needed, 2 * out_->capacity()));
+    }
+    Writer w(out_);
+    if (first) {
+      w.Fixed(kReplyMagic);
+      w.Fixed(frame::kVersion);
+      w.Fixed(p.request_id);
+      request_id_ = p.request_id - 1;
+    }
+    uint8_t flags = 0;
+    if (p.partition != partition_ + 1) flags |= reply::kPartition;
+    if (p.request_id != request_id_ + 1) flags |= reply::kRequestId;
+    if (!p.same_inc) flags |= reply::kInc;
+    if (p.last_seq != last_seq_) flags |= reply::kLastSeq;
+    if (p.status != FrameStatus::kOk) flags |= reply::kStatus;
+    if (p.told != 0) flags |= reply::kTold;
+    if (p.told_reset) flags |= reply::kToldReset;
+    if (!p.tables.empty()) flags |= reply::kTables;
+    w.Fixed(flags);
+    if ((flags & reply::kPartition) != 0) w.Varint(Delta32(p.partition, partition_));
+    if ((flags & reply::kRequestId) != 0) w.Varint(Delta32(p.request_id, request_id_));
+    if (!p.same_inc) w.Fixed(p.inc);
+    if ((flags & reply::kLastSeq) != 0) w.Varint(Delta(p.last_seq, last_seq_));
+    if ((flags & reply::kStatus) != 0) {
+      w.Fixed(static_cast<uint8_t>(p.status));
+      w.Varint(p.message.size());
+      w.Raw(p.message.data(), p.message.size());
+    }
+    if (p.told != 0) w.Varint(p.told);
+    uint32_t number = 0;
+    for (size_t i = 0; i < p.tables.size(); ++i) AddTable(p.tables[i], i + 1 < p.tables.size(), &number, &w);
+  } catch (const std::bad_alloc&) {
+    ++parts_left_;
+    out_->resize(begin);
+    tables_.resize(known);
+    throw;
+  }
+  partition_ = p.partition;
+  request_id_ = p.request_id;
+  last_seq_ = p.last_seq;
+}
+
+void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Writer* w) {
+  uint32_t number = *next;
+  auto same = [&t](const ReplyTable& known) {
+    return known.table == t.table && known.row_floats == t.row_floats && known.row_format == t.row_format &&
+           known.block == t.block;
+  };
+  while (number < tables_.size() && !same(tables_[number])) ++number;
+  const bool is_new = number == tables_.size();
+  uint8_t flags = 0;
+  if (is_new) flags |= reply::kNew;
+  if (!is_new && number != *next) flags |= reply::kNumber;
+  if (!t.refreshed.empty()) flags |= reply::kRefreshed;
+  if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
+  if (!t.lag_histogram.empty()) flags |= reply::kLags;
+  if (t.epoch != 0) flags |= reply::kEpoch;
+  if (!t.told_keys.empty()) flags |= reply::kToldKeys;
+  if (more) flags |= reply::kMore;
+  w->Fixed(flags);
+  if (is_new) {
+    tables_.push_back({t.table, t.row_floats, t.block, t.row_format});
+    w->Fixed(t.table);
+    w->Varint(t.row_floats);
+    w->Fixed(static_cast<uint8_t>(t.row_format));
+    if (t.row_format != RowFormat::kFloat32) w->Varint(t.block);
+  } else if ((flags & reply::kNumber) != 0) {
+    w->Varint(number);
+  }
+  *next = number + 1;
+  if (t.epoch != 0) w->Fixed(t.epoch);
+  if (!t.refreshed.empty()) {
+    w->Varint(t.refreshed.size());
+    for (uint32_t position : t.refreshed) w->Varint(position);
+    WriteClocks(t.refreshed_clocks, w);
+  }
+  if (!t.fetched_clocks.empty()) {
+    w->Varint(t.fetched_clocks.size());
+    WriteClocks(t.fetched_clocks, w);
+  }
+  if (!t.told_keys.empty()) {
+    w->Varint(t.told_keys.size());
+    w->KeyRun(t.told_keys);
+    WriteClocks(t.told_clocks, w);
+  }
+  for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
+    PackRounded(t.row_format, t.block, t.row_floats, &row, 1, w);
+  }
+  PackRounded(t.row_format, t.block, t.row_floats, t.stored_rows.data(), t.stored_rows.size(), w);
+  if (!t.lag_histogram.empty()) {
+    w->Varint(t.lag_histogram.size());
+    for (uint64_t count : t.lag_histogram) w->Varint(count);
+  }
+}
+
+void Encode(const Reply& p, Bytes* out) {
+  ReplyWriter writer(1, out);
+  writer.Add(p);
+}
+
+}  // namespace het

@@ -1,0 +1,30 @@
+// The bits of a reply frame's flags (parts.h), for its encoder and its decoder.
+#ifndef HET_TF_CORE_WIRE_REPLY_FLAGS_H_
+#define HET_TF_CORE_WIRE_REPLY_FLAGS_H_
+
+#include <cstdint>
+
+namespace het::frame::reply {
+
+// Of a part.
+constexpr uint8_t kPartition = 1;  // not the one after the part before
+constexpr uint8_t kRequestId = 2;  // the same
+constexpr uint8_t kInc = 4;
+constexpr uint8_t kLastSeq = 8;  // not that of the part before
+constexpr uint8_t kStatus = 16;  // not kOk
+constexpr uint8_t kTold = 32;
+constexpr uint8_t kToldReset = 64;
+constexpr uint8_t kTables = 128;
+// Of a table.
+constexpr uint8_t kNew = 1;
+constexpr uint8_t kNumber = 2;  // not the one after the table before
+constexpr uint8_t kRefreshed = 4;
+constexpr uint8_t kFetched = 8;
+constexpr uint8_t kLags = 16;
+constexpr uint8_t kEpoch = 32;
+constexpr uint8_t kToldKeys = 64;
+constexpr uint8_t kMore = 128;
+
+}  // namespace het::frame::reply
+
+#endif  // HET_TF_CORE_WIRE_REPLY_FLAGS_H_

@@ -1,0 +1,100 @@
+// What a client asks of partitions: one Request for each, encoded into one frame for all that share
+// a server.
+//
+// For every table a request has up to three things: *push* (updates), *check* (is my copy still
+// within the bound?) and *fetch* (give me the row). PROTOCOL.md gives the rules, parts.h the bytes.
+#ifndef HET_TF_CORE_WIRE_REQUEST_H_
+#define HET_TF_CORE_WIRE_REQUEST_H_
+
+#include <cstdint>
+
+#include "het_tf/core/base/bytes.h"
+#include "het_tf/core/row/row_format.h"
+#include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/ids.h"
+#include "het_tf/core/wire/out_frame.h"
+
+namespace het {
+
+struct TableRequest {
+  uint64_t table = 0;
+  uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
+  // Of the updates here, and of the rows in the answer. `block`: the table's dim, where a format
+  // needs it; it travels only with one that is not kFloat32.
+  RowFormat push_format = RowFormat::kFloat32;
+  RowFormat row_format = RowFormat::kFloat32;
+  uint32_t block = 0;
+  // push
+  uint32_t update_floats = 0;
+  Vector<Key> push_keys;
+  Vector<uint32_t> push_ticks;
+  Vector<float> push_updates;  // push_keys.size() * update_floats
+  // check: refresh keys whose clock at the server is more than `bound` past the given one, or
+  // behind it
+  int64_t bound = kUnbounded;
+  Vector<Key> check_keys;
+  Vector<Clock> check_clocks;
+  // fetch
+  Vector<Key> fetch_keys;
+  // told: the partition is to remember the rows of this request's checks and fetches as held, and
+  // to forget these.
+  bool hold = false;
+  Vector<Key> dropped;
+};
+
+struct Request {
+  uint32_t request_id = 0;
+  // Seconds since 1970, set by the owner of the partition when it applies the push: with the push
+  // part it goes to the copies, which so agree on when a row was updated. What a client says counts
+  // for nothing.
+  uint32_t time = 0;
+  PartitionId partition;
+  ClientId client;
+  uint64_t seq = 0;        // 0: no push part
+  uint64_t after_seq = 0;  // read only if at least this push of the client has been applied
+  uint64_t inc = 0;        // for Encode: the life that the client knows the partition by; 0: it knows none
+  bool tell = false;       // the answer is to name the held rows that have moved
+  uint32_t told_ack = 0;   // the newest `told` that the client has
+  Vector<TableRequest> tables;
+
+  // What Decode found in the place of inc and epochs: EpochDigest of what the client knows.
+  uint64_t digest = 0;
+  bool knows_inc = false;
+};
+
+// What the tables of a part say about its partition's state; order counts. `inc` 0: nothing about
+// its life.
+class EpochDigest {
+ public:
+  explicit EpochDigest(uint64_t inc);
+  void Add(uint64_t table, uint64_t epoch);
+  uint64_t value() const { return digest_; }
+
+ private:
+  uint64_t digest_;
+};
+
+// Bytes that one table of a part took. The rest of a frame is heads.
+struct TableBytes {
+  size_t all = 0;
+  size_t rows = 0;  // of these: updates or rows
+};
+
+// Encodes a frame of several parts, 65,536 at most. In all of them client.high, partition.count,
+// hash_seed and time are the first's. `tables`, where given, receives what each table of each part
+// took, one after the other.
+void EncodeParts(Span<const Request> parts, Bytes* out, Vector<TableBytes>* tables = nullptr);
+// The same with what a carrier has to know. The frame's bytes take the memory of `buffer`.
+OutFrame EncodeFrame(Span<const Request> parts, Bytes buffer = {}, Vector<TableBytes>* tables = nullptr);
+// Encodes a frame of one part. One that is a push alone never says an inc: a copy, whose
+// incarnation is another, can take the frame as it is.
+void Encode(const Request& request, Bytes* out, Vector<TableBytes>* tables = nullptr);
+// Encodes the push alone: what makes another copy of the partition equal. No checks, no fetches, no
+// after_seq.
+void EncodePush(const Request& request, Bytes* out);
+// Whether Encode makes of it what EncodePush makes, but for the time.
+bool IsPushAlone(const Request& request);
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_WIRE_REQUEST_H_

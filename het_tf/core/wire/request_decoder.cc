@@ -1,0 +1,161 @@
+// Bytes into requests.
+#include <algorithm>
+
+#include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/parts.h"
+#include "het_tf/core/wire/request_flags.h"
+
+namespace het {
+
+using namespace frame;  // NOLINT: its other half
+
+namespace {
+
+// A head takes a byte in the frame and some 50 in memory, its answer 40 more.
+constexpr size_t kMostParts = size_t{1} << 16;
+
+}  // namespace
+
+Status RequestParts::Open(Span<const uint8_t> frame) {
+  Reader& r = reader_ = Reader(frame);
+  others_.clear();
+  tables_.clear();
+  size_ = next_ = 0;
+  common_ = Request();
+  if (r.Fixed<uint32_t>() != kRequestMagic) return Broken("it does not begin as a request does");
+  const uint8_t version = r.Fixed<uint8_t>();
+  if (version != frame::kVersion) return OtherVersion(version);
+  const uint8_t flags = r.Fixed<uint8_t>();
+  Head before;
+  before.request_id = r.Fixed<uint32_t>() - 1;
+  bool ok = true;
+  common_.partition.count = Narrow(r.Varint(), &ok);
+  common_.partition.hash_seed = r.Fixed<uint64_t>();
+  if ((flags & request::kClient) != 0) common_.client.high = r.Fixed<uint64_t>();
+  if ((flags & request::kClient) != 0) common_.client.low = before.client_low = r.Fixed<uint64_t>();
+  if ((flags & request::kTime) != 0) common_.time = r.Fixed<uint32_t>();
+  const size_t parts = r.Count();
+  if (!r.ok() || !ok || parts == 0 || parts > kMostParts || flags > request::kFrameFlags ||
+      (parts > 1) != ((flags & request::kManyParts) != 0))
+    return Broken("its head");
+  first_ = ReadHead(before);
+  others_.reserve(parts - 1);
+  pushes_ = first_.seq != 0;
+  for (size_t i = 1; i < parts && r.ok(); ++i) {
+    others_.push_back(ReadHead(head(i - 1)));
+    pushes_ = pushes_ || others_.back().seq != 0;
+  }
+  if (!r.ok() || pushes_ != ((flags & request::kPushes) != 0)) return Broken("the head of a part");
+  size_ = parts;
+  return Status();
+}
+
+RequestParts::Head RequestParts::ReadHead(const Head& before) {
+  Reader& r = reader_;
+  Head head = before;
+  head.flags = r.Fixed<uint8_t>();
+  const auto has = [&head](uint8_t flag) { return (head.flags & flag) != 0; };
+  head.partition = has(request::kPartition) ? AddDelta32(before.partition, r.Varint()) : before.partition + 1;
+  head.request_id =
+      has(request::kRequestId) ? AddDelta32(before.request_id, r.Varint()) : before.request_id + 1;
+  if (has(request::kOtherClient)) head.client_low = AddDelta(before.client_low, r.Varint());
+  const uint64_t newest = std::max(before.seq, before.after_seq);
+  head.seq = has(request::kSeq) ? AddDelta(newest, r.Varint()) : 0;
+  head.after_seq = has(request::kAfterSeq) ? AddDelta(newest, r.Varint()) : head.seq;
+  bool ok = true;
+  head.told_ack = has(request::kTell) ? Narrow(r.Varint(), &ok) : 0;
+  head.digest = has(request::kKnowsInc | request::kTables) ? r.Fixed<uint64_t>() : 0;
+  if (!ok || has(request::kSeq) != (head.seq != 0)) r.Raw(SIZE_MAX);  // fails
+  return head;
+}
+
+Status RequestParts::Next(Request* q) {
+  const Head& head = this->head(next_++);
+  q->time = common_.time;
+  q->partition = common_.partition;
+  q->partition.index = head.partition;
+  q->request_id = head.request_id;
+  q->client = {common_.client.high, head.client_low};
+  q->seq = head.seq;
+  q->after_seq = head.after_seq;
+  q->inc = 0;
+  q->digest = head.digest;
+  q->knows_inc = (head.flags & request::kKnowsInc) != 0;
+  q->tell = (head.flags & request::kTell) != 0;
+  q->told_ack = head.told_ack;
+  q->tables.clear();
+  uint32_t number = 0;
+  for (bool more = (head.flags & request::kTables) != 0; more;) {
+    const uint8_t flags = reader_.Fixed<uint8_t>();
+    if (!reader_.ok()) return Broken("its tables are truncated");
+    q->tables.emplace_back();
+    HET_RETURN_IF_ERROR(ReadTable(&q->tables.back(), flags, &number));
+    more = (flags & request::kMore) != 0;
+  }
+  if (left() == 0 && reader_.left() != 0) return Broken("bytes after its end");
+  return Status();
+}
+
+Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, uint32_t* number) {
+  Reader& r = reader_;
+  const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
+  bool ok = true;
+  if (has(request::kNew)) {
+    Table table{};
+    table.table = r.Fixed<uint64_t>();
+    table.update_floats = Narrow(r.Varint(), &ok);
+    const uint64_t bound = r.Varint();
+    if (bound > static_cast<uint64_t>(kUnbounded)) ok = false;
+    table.bound = bound == 0 ? kUnbounded : static_cast<int64_t>(bound - 1);
+    const uint8_t formats = r.Fixed<uint8_t>();
+    table.push_format = static_cast<RowFormat>(formats & 15);
+    table.row_format = static_cast<RowFormat>(formats >> 4);
+    if (formats != 0) table.block = Narrow(r.Varint(), &ok);
+    if (!r.ok() || !ok || !IsRowFormat(formats & 15) || !IsRowFormat(formats >> 4)) return Broken("a table");
+    *number = static_cast<uint32_t>(tables_.size());
+    tables_.push_back(table);
+  } else if (has(request::kNumber)) {
+    const uint32_t given = Narrow(r.Varint(), &ok);
+    if (!ok || given < *number) return Broken("the number of a table");
+    *number = given;
+  }
+  if (!r.ok() || *number >= tables_.size()) return Broken("a table that nobody has named");
+  const Table& table = tables_[(*number)++];
+  t->table = table.table;
+  t->update_floats = table.update_floats;
+  t->bound = table.bound;
+  t->push_format = table.push_format;
+  t->row_format = table.row_format;
+  t->block = table.block;
+  t->hold = has(request::kHold);
+  if (has(request::kPush)) {
+    const size_t pushes = r.Count();
+    r.KeyRun(pushes, &t->push_keys);
+    t->push_ticks.reserve(t->push_keys.size());
+    for (size_t i = 0; i < pushes && r.ok(); ++i) t->push_ticks.push_back(Narrow(r.Varint(), &ok));
+    if (!r.ok() || !ok || pushes == 0 ||
+        !UnpackRows(t->push_format, t->block, t->update_floats, pushes, &r, &t->push_updates)) {
+      return Broken("a push");
+    }
+  }
+  if (has(request::kCheck)) {
+    const size_t checks = r.Count();
+    r.KeyRun(checks, &t->check_keys);
+    ReadClocks(checks, &r, &t->check_clocks);
+    if (!r.ok() || t->check_clocks.size() != checks) return Broken("its checks");
+  }
+  if (has(request::kFetch)) r.KeyRun(r.Count(), &t->fetch_keys);
+  if (has(request::kDropped)) r.KeyRun(r.Count(), &t->dropped);
+  return r.ok() ? Status() : Broken("its fetches");
+}
+
+Status Decode(Span<const uint8_t> bytes, Request* q) {
+  RequestParts parts;
+  HET_RETURN_IF_ERROR(parts.Open(bytes));
+  if (parts.size() != 1) {
+    return InvalidArgument("a frame of " + std::to_string(parts.size()) + " parts where one is expected");
+  }
+  return parts.Next(q);
+}
+
+}  // namespace het

@@ -1,0 +1,227 @@
+// Requests into bytes.
+#include <algorithm>
+#include <utility>
+
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/request.h"
+#include "het_tf/core/wire/request_flags.h"
+
+namespace het {
+
+using namespace frame;  // NOLINT: its other half
+
+namespace {
+
+// At least what the frame takes: of heads, and of 10 bytes for any varint of 64 bits and 5 for one
+// of 32.
+size_t SizeBound(Span<const Request> parts) {
+  size_t bytes = 64;
+  for (const Request& q : parts) {
+    bytes += 64;
+    for (const TableRequest& t : q.tables) {
+      bytes += 80 +
+               10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size() +
+                     t.dropped.size()) +
+               5 * t.push_ticks.size() +
+               t.push_keys.size() * MostRowBytes(t.push_format, t.block, t.update_floats);
+    }
+  }
+  return bytes;
+}
+
+class RequestWriter {
+ public:
+  RequestWriter(bool push_only, Bytes* out, Vector<TableBytes>* tables)
+      : push_only_(push_only), out_(out), w_(out), sizes_(tables) {}
+
+  void Write(Span<const Request> parts) {
+    out_->clear();
+    out_->reserve(SizeBound(parts));
+    const Request& first = parts[0];
+    const bool client = first.client.high != 0 || first.client.low != 0;
+    const bool pushes = std::any_of(parts.begin(), parts.end(), [](const Request& q) { return q.seq != 0; });
+    w_.Fixed(kRequestMagic);
+    w_.Fixed(frame::kVersion);
+    w_.Fixed(static_cast<uint8_t>((pushes ? request::kPushes : 0) | (client ? request::kClient : 0) |
+                                  (first.time != 0 ? request::kTime : 0) |
+                                  (parts.size() > 1 ? request::kManyParts : 0)));
+    w_.Fixed(first.request_id);
+    w_.Varint(first.partition.count);
+    w_.Fixed(first.partition.hash_seed);
+    if (client) w_.Fixed(first.client.high);
+    if (client) w_.Fixed(first.client.low);
+    if (first.time != 0) w_.Fixed(first.time);
+    w_.Varint(parts.size());
+    const bool lone_push = parts.size() == 1 && IsPushAlone(first);
+    Request start;
+    start.partition.index = UINT32_MAX;
+    start.request_id = first.request_id - 1;
+    start.client = first.client;
+    const Request* before = &start;
+    for (const Request& q : parts) {
+      Head(q, *before, lone_push ? 0 : q.inc);
+      before = &q;
+    }
+    for (const Request& q : parts) {
+      number_ = 0;
+      const size_t last = LastTable(q);
+      for (size_t i = 0; i < last; ++i) {
+        if (Takes(q.tables[i])) Table(q.tables[i], /*more=*/i + 1 < last);
+      }
+    }
+  }
+
+ private:
+  struct Known {
+    const TableRequest* table;
+    int64_t bound;
+  };
+
+  bool Takes(const TableRequest& t) const { return !push_only_ || !t.push_keys.empty(); }
+  // One past the last table that is written.
+  size_t LastTable(const Request& q) const {
+    size_t last = q.tables.size();
+    while (last > 0 && !Takes(q.tables[last - 1])) --last;
+    return last;
+  }
+  uint64_t AfterSeq(const Request& q) const { return push_only_ ? q.seq : q.after_seq; }
+
+  void Head(const Request& q, const Request& before, uint64_t inc) {
+    const uint64_t after_seq = AfterSeq(q);
+    const bool tables = LastTable(q) > 0;
+    const bool tell = q.tell && !push_only_;
+    uint8_t flags = 0;
+    if (q.partition.index != before.partition.index + 1) flags |= request::kPartition;
+    if (q.request_id != before.request_id + 1) flags |= request::kRequestId;
+    if (q.client.low != before.client.low) flags |= request::kOtherClient;
+    if (q.seq != 0) flags |= request::kSeq;
+    if (after_seq != q.seq) flags |= request::kAfterSeq;
+    if (tell) flags |= request::kTell;
+    if (inc != 0 && !push_only_) flags |= request::kKnowsInc;
+    if (tables) flags |= request::kTables;
+    w_.Fixed(flags);
+    if ((flags & request::kPartition) != 0) w_.Varint(Delta32(q.partition.index, before.partition.index));
+    if ((flags & request::kRequestId) != 0) w_.Varint(Delta32(q.request_id, before.request_id));
+    if ((flags & request::kOtherClient) != 0) w_.Varint(Delta(q.client.low, before.client.low));
+    const uint64_t newest = std::max(before.seq, AfterSeq(before));
+    if ((flags & request::kSeq) != 0) w_.Varint(Delta(q.seq, newest));
+    if ((flags & request::kAfterSeq) != 0) w_.Varint(Delta(after_seq, newest));
+    if (tell) w_.Varint(q.told_ack);
+    if ((flags & (request::kKnowsInc | request::kTables)) == 0) return;
+    EpochDigest digest((flags & request::kKnowsInc) != 0 ? inc : 0);
+    for (const TableRequest& t : q.tables) {
+      if (Takes(t)) digest.Add(t.table, t.epoch);
+    }
+    w_.Fixed(digest.value());
+  }
+
+  void Table(const TableRequest& t, bool more) {
+    const size_t begin = out_->size();
+    const int64_t bound = push_only_ ? kUnbounded : t.bound;
+    // Numbers only rise within a part. Most parts name the same tables in the same order.
+    uint32_t number = number_;
+    auto same = [&](const Known& known) {
+      const TableRequest& k = *known.table;
+      return k.table == t.table && k.update_floats == t.update_floats && known.bound == bound &&
+             k.push_format == t.push_format && k.row_format == t.row_format && k.block == t.block;
+    };
+    while (number < known_.size() && !same(known_[number])) ++number;
+    const bool is_new = number == known_.size();
+    uint8_t flags = 0;
+    if (is_new) flags |= request::kNew;
+    if (!is_new && number != number_) flags |= request::kNumber;
+    if (!t.push_keys.empty()) flags |= request::kPush;
+    if (!push_only_) {
+      if (!t.check_keys.empty()) flags |= request::kCheck;
+      if (!t.fetch_keys.empty()) flags |= request::kFetch;
+      if (!t.dropped.empty()) flags |= request::kDropped;
+      if (t.hold) flags |= request::kHold;
+    }
+    if (more) flags |= request::kMore;
+    w_.Fixed(flags);
+    if (is_new) {
+      known_.push_back({&t, bound});
+      w_.Fixed(t.table);
+      w_.Varint(t.update_floats);
+      w_.Varint(bound == kUnbounded ? 0 : static_cast<uint64_t>(bound) + 1);
+      const auto formats =
+          static_cast<uint8_t>(static_cast<uint8_t>(t.push_format) | static_cast<uint8_t>(t.row_format) << 4);
+      w_.Fixed(formats);
+      if (formats != 0) w_.Varint(t.block);
+    } else if ((flags & request::kNumber) != 0) {
+      w_.Varint(number);
+    }
+    number_ = number + 1;
+    size_t rows = 0;
+    if ((flags & request::kPush) != 0) {
+      w_.Varint(t.push_keys.size());
+      w_.KeyRun(t.push_keys);
+      for (uint32_t ticks : t.push_ticks) w_.Varint(ticks);
+      rows = out_->size();
+      PackRows(t.push_format, t.block, t.update_floats, t.push_updates.data(), t.push_keys.size(), &w_);
+      rows = out_->size() - rows;
+    }
+    if ((flags & request::kCheck) != 0) {
+      w_.Varint(t.check_keys.size());
+      w_.KeyRun(t.check_keys);
+      WriteClocks(t.check_clocks, &w_);
+    }
+    if ((flags & request::kFetch) != 0) {
+      w_.Varint(t.fetch_keys.size());
+      w_.KeyRun(t.fetch_keys);
+    }
+    if ((flags & request::kDropped) != 0) {
+      w_.Varint(t.dropped.size());
+      w_.KeyRun(t.dropped);
+    }
+    if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
+  }
+
+  const bool push_only_;
+  Bytes* const out_;
+  Writer w_;
+  Vector<TableBytes>* const sizes_;
+  Vector<Known> known_;
+  uint32_t number_ = 0;  // of the table before in this part, plus one
+};
+
+}  // namespace
+
+EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}
+
+void EpochDigest::Add(uint64_t table, uint64_t epoch) { digest_ = Mix64(Mix64(digest_ ^ table) ^ epoch); }
+
+bool IsPushAlone(const Request& q) {
+  return q.seq != 0 && q.after_seq <= q.seq && !q.tell &&
+         std::all_of(q.tables.begin(), q.tables.end(), [](const TableRequest& t) {
+           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
+                  !t.hold;
+         });
+}
+
+void EncodeParts(Span<const Request> parts, Bytes* out, Vector<TableBytes>* tables) {
+  RequestWriter(/*push_only=*/false, out, tables).Write(parts);
+}
+
+OutFrame EncodeFrame(Span<const Request> parts, Bytes buffer, Vector<TableBytes>* tables) {
+  OutFrame frame;
+  frame.bytes = std::move(buffer);
+  EncodeParts(parts, &frame.bytes, tables);
+  frame.parts.reserve(parts.size());
+  for (const Request& q : parts) {
+    frame.parts.push_back({q.partition.index, q.request_id});
+    frame.push = frame.push || q.seq != 0;
+  }
+  return frame;
+}
+
+void Encode(const Request& q, Bytes* out, Vector<TableBytes>* tables) {
+  EncodeParts(Span<const Request>(&q, 1), out, tables);
+}
+
+void EncodePush(const Request& q, Bytes* out) {
+  RequestWriter(/*push_only=*/true, out, nullptr).Write(Span<const Request>(&q, 1));
+}
+
+}  // namespace het

@@ -1,0 +1,37 @@
+// The bits of a request frame's flags (parts.h), for its encoder and its decoder.
+#ifndef HET_TF_CORE_WIRE_REQUEST_FLAGS_H_
+#define HET_TF_CORE_WIRE_REQUEST_FLAGS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace het::frame::request {
+
+// Of the frame.
+constexpr uint8_t kPushes = 1;
+constexpr uint8_t kClient = 2;
+constexpr uint8_t kTime = 4;
+constexpr uint8_t kManyParts = 8;
+constexpr uint8_t kFrameFlags = 15;
+// Of a part.
+constexpr uint8_t kPartition = 1;  // not the one after the part before
+constexpr uint8_t kRequestId = 2;  // the same
+constexpr uint8_t kOtherClient = 4;
+constexpr uint8_t kSeq = 8;
+constexpr uint8_t kAfterSeq = 16;  // not seq
+constexpr uint8_t kTell = 32;
+constexpr uint8_t kKnowsInc = 64;
+constexpr uint8_t kTables = 128;
+// Of a table.
+constexpr uint8_t kNew = 1;
+constexpr uint8_t kNumber = 2;  // not the one after the table before
+constexpr uint8_t kPush = 4;
+constexpr uint8_t kCheck = 8;
+constexpr uint8_t kFetch = 16;
+constexpr uint8_t kDropped = 32;
+constexpr uint8_t kHold = 64;
+constexpr uint8_t kMore = 128;
+
+}  // namespace het::frame::request
+
+#endif  // HET_TF_CORE_WIRE_REQUEST_FLAGS_H_
