@@ -292,7 +292,7 @@ TEST_F(DeviceEngine, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
     };
     engine.device()->FailAllocation(n);
     // Larger and larger: memory that a step has taken serves the next one.
-    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 700}, {30, 5000}}) {
+    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 300}, {30, 1500}}) {
       const Status status = train(first, size);
       if (status.ok()) continue;
       ++failed;
