@@ -5,7 +5,7 @@ if(HET_SANITIZE)
   add_library(het_core_plain STATIC ${core_sources})
   target_include_directories(het_core_plain PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(het_core_plain PUBLIC het_flags Boost::headers_only nlohmann_json::headers
-    Threads::Threads)
+    xxHash::headers Threads::Threads)
 endif()
 file(GLOB module_sources CONFIGURE_DEPENDS het_tf/ps/module/*.cc)
 # Both sides know how partitions' keys are named.

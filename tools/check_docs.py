@@ -1,7 +1,7 @@
 """Checks the Markdown files.
 
-Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not code) ends
-before column 100, and docs/errors.md quotes messages that the sources have.
+Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not
+code) ends before column 100, and docs/errors.md quotes messages that the sources have.
 """
 
 import re
@@ -14,7 +14,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 COLUMNS = 100
-MAKE = re.compile(r"(?:`|^\s*\$? ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
+MAKE = re.compile(r"(?:`|^\s*\$ ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
+MAKE_LINE = re.compile(r"^ *make ([a-z][a-z0-9-]*)", re.MULTILINE)
 
 
 def anchors(document: Path) -> set[str]:
@@ -25,8 +26,11 @@ def anchors(document: Path) -> set[str]:
 
 def long_lines(text: str) -> list[str]:
     """Lines of prose that pass COLUMNS; a word that is longer alone (a link) may."""
-    prose = (line for line in CODE.sub("", text).splitlines() if not line.lstrip().startswith(("|", "    ")))
-    return [line for line in prose if len(line) > COLUMNS and " " in line.lstrip("*-0123456789. ")]
+    lines = CODE.sub("", text).splitlines()
+    prose = (line for line in lines if not line.startswith("    ") and not line.lstrip().startswith("|"))
+    return [
+        line for line in prose if len(line) > COLUMNS and " " in re.sub("`[^`]*`", "", line).strip("*-. ")
+    ]
 
 
 def unsaid() -> list[str]:
@@ -36,6 +40,12 @@ def unsaid() -> list[str]:
     table = [line.split("|") for line in (ROOT / "docs/errors.md").read_text().splitlines()]
     quoted = [words for row in table if len(row) > 3 for words in re.findall(r"`([^`]*)`", row[2])]
     return [words for words in quoted if " " in words and words not in said]
+
+
+def made(text: str) -> list[str]:
+    """The targets of make that a document names: in prose as `make x`, in code as a line."""
+    code = "\n".join(CODE.findall(text))
+    return MAKE.findall(text) + MAKE_LINE.findall(code)
 
 
 def main() -> int:
@@ -56,7 +66,7 @@ def main() -> int:
             elif anchor and target.suffix == ".md" and anchor not in anchors(target):
                 faults.append(f"{name}: {link} has no heading for #{anchor}")
         faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
-        faults += [f"{name}: there is no `make {t}`" for t in MAKE.findall(text) if t not in targets]
+        faults += [f"{name}: there is no `make {t}`" for t in made(text) if t not in targets]
     print("\n".join(faults) or f"{len(documents)} documents: links and make targets exist")
     return bool(faults)
 

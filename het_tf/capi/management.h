@@ -74,7 +74,7 @@ HET_EXPORT int HetStoreInfo(const char* name_space);
 // Writes the new file `path` and syncs it; several calls at once are fine. What caches have not sent is not
 // in it: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables": {name:
 // [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
-// "header_crc32c", "tensors": {"NAME/keys": {"rows", "crc32c"}}, "tables": {name: {"rows", "removed"}}}.
+// "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
 // Compares a file with what a manifest says of it (the text of HetSaveRows); "": its structure alone.
 // InvalidArgument names file, tensor and bytes.
@@ -92,8 +92,6 @@ HET_EXPORT int HetLoadRows(const char* name_space, const char* path, const char*
 HET_EXPORT int HetLoadCommit(const char* name_space, const char* request);
 // Ends a load that has begun; tables stay loaded in part.
 HET_EXPORT int HetLoadAbort(const char* name_space);
-// *crc: of what it was the CRC-32C of (at first 0) and these bytes behind it.
-HET_EXPORT int HetCrc32c(const void* data, size_t size, int64_t* crc);
 
 // Forgets the namespace and its tables.
 HET_EXPORT int HetReset(const char* name_space);

@@ -3,7 +3,6 @@
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/capi/management.h"
-#include "het_tf/core/checkpoint/crc32c.h"
 #include "het_tf/core/checkpoint/row_reader.h"
 
 using het::Answer;
@@ -68,11 +67,4 @@ int HetLoadCommit(const char* name_space, const char* request) {
 
 int HetLoadAbort(const char* name_space) {
   return WithEngine(name_space, [](Engine& engine) { return engine.AbortLoad(); });
-}
-
-int HetCrc32c(const void* data, size_t size, int64_t* crc) {
-  return Answer([&] {
-    *crc = het::Crc32c(static_cast<uint32_t>(*crc), data, size);
-    return Status();
-  });
 }

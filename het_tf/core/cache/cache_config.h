@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/cache/sync_policy.h"
 #include "het_tf/core/row/row_format.h"
-#include "het_tf/core/wire/ids.h"
 
 namespace het {
 
@@ -22,23 +23,17 @@ struct CacheConfig {
   int64_t push_bound = 100;              // s_push: own ticks that may be unsent; kUnbounded
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
-  // How cached rows stay within pull_bound. "asked": their clocks are sent at every read. "told": the server
-  // remembers what this client holds and tells it what has moved past the bound (holdings.h).
+  // How cached rows stay within pull_bound. "asked": their clocks are sent at every read. "told":
+  // the server remembers what this client holds and tells it what has moved past the bound
+  // (holdings.h).
   std::string checks = "asked";
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
-  // Where nothing is checked, or kept, there is nothing to be told.
-  bool told() const { return checks == "told" && pull_bound != kUnbounded && capacity > 0; }
-  bool on_device() const { return device == "gpu"; }
-  // A row with more unsent ticks than this is pushed at the end of a step. From kEarlyPush on that is one
-  // less than the push bound: what may be unapplied is then sent one step before the bound asks for it, so
-  // nobody waits, and another worker's read, whose pull bound is as large, lets one such push pass and not
-  // none. Below kEarlyPush rows are pushed past the bound: there the more frequent pushes cost more rows than
-  // that saves, and at 1 the bound would hold nothing back at all. docs/benchmarks.md has the figures.
-  int64_t most_unsent() const {
-    return push_bound == kUnbounded || push_bound < kEarlyPush ? push_bound : push_bound - 1;
+  SyncPolicy sync() const {
+    // Where nothing is checked, or kept, there is nothing to be told.
+    return {pull_bound, push_bound, checks == "told" && pull_bound != kUnbounded && capacity > 0};
   }
-  static constexpr int64_t kEarlyPush = 4;
+  bool on_device() const { return device == "gpu"; }
 };
 
 }  // namespace het

@@ -1,52 +1,40 @@
 #include "het_tf/core/cache/eviction_policy.h"
 
-#include <cmath>
+#include <algorithm>
+
+#include "het_tf/core/cache/hit_watch.h"
+#include "het_tf/core/cache/line_lists.h"
 
 namespace het {
-
-void LineLists::PushFront(size_t list, uint32_t line) {
-  List& l = lists_[list];
-  links_[line] = Link{kNone, l.front};
-  (l.front == kNone ? l.back : links_[l.front].before) = line;
-  l.front = line;
-}
-
-void LineLists::Remove(size_t list, uint32_t line) {
-  List& l = lists_[list];
-  const Link link = links_[line];
-  (link.before == kNone ? l.front : links_[link.before].after) = link.after;
-  (link.after == kNone ? l.back : links_[link.after].before) = link.before;
-}
-
-void LineLists::Append(size_t to, size_t from) {
-  List& a = lists_[to];
-  List& b = lists_[from];
-  if (b.front == kNone) return;
-  if (a.back == kNone) {
-    a.front = b.front;
-  } else {
-    links_[a.back].after = b.front;
-    links_[b.front].before = a.back;
-  }
-  a.back = b.back;
-  b = List();
-}
-
-bool HitWatch::EndWindow() {
-  const double expected = share_ * static_cast<double>(uses_);
-  const double now = static_cast<double>(hits_) / static_cast<double>(uses_);
-  // Hits of so many uses spread by less than sqrt(expected).
-  const bool fell = static_cast<double>(hits_) < 0.75 * expected - 3 * std::sqrt(expected);
-  share_ = now > share_ ? now : fell ? 0.9 * share_ : share_ + (now - share_) / 8;
-  uses_ = hits_ = 0;
-  return fell;
-}
-
 namespace {
 
-class Lru : public EvictionPolicy {
+// A policy that keeps its lines in order of going: list 0 goes first, and of a list its back.
+class ListPolicy : public EvictionPolicy {
  public:
-  Lru() : EvictionPolicy(1) {}
+  explicit ListPolicy(size_t lists) : list_count_(lists), lists_(lists) {}
+
+  void Prefetch(uint32_t line) const override { lists_.Prefetch(line); }
+
+  void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
+               Vector<uint32_t>* victims) const override {
+    for (size_t list = 0; list < list_count_ && count > 0; ++list) {
+      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0;
+           line = lists_.before(line)) {
+        if (!may_go(line)) continue;
+        victims->push_back(line);
+        --count;
+      }
+    }
+  }
+
+ protected:
+  const size_t list_count_;
+  LineLists lists_;
+};
+
+class Lru : public ListPolicy {
+ public:
+  Lru() : ListPolicy(1) {}
   void Insert(uint32_t line) override {
     lists_.Reserve(line);
     lists_.PushFront(0, line);
@@ -59,10 +47,10 @@ class Lru : public EvictionPolicy {
 };
 
 // List f holds the lines that were touched f + 1 times, counted up to `cap`.
-class Frequency : public EvictionPolicy {
+class Frequency : public ListPolicy {
  public:
   Frequency(uint8_t cap, size_t capacity)
-      : EvictionPolicy(cap), age_every_(12 * std::max<size_t>(capacity, 64)), watch_(capacity) {}
+      : ListPolicy(cap), age_every_(12 * std::max<size_t>(capacity, 64)), watch_(capacity) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);

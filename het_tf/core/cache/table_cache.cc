@@ -1,51 +1,10 @@
 #include "het_tf/core/cache/table_cache.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
-
-AdmissionFilter::AdmissionFilter(uint32_t admit_after, size_t capacity)
-    : admit_after_(std::min<uint32_t>(admit_after, 255)),
-      counts_(admit_after > 1 ? std::max<size_t>(64, 8 * capacity) : 0) {}
-
-bool AdmissionFilter::Admit(uint64_t hash) {
-  if (counts_.empty()) return true;
-  // Two rows of the sketch in one array; the key's count is the smaller of its two.
-  uint8_t& a = counts_[((hash >> 32) * counts_.size()) >> 32];
-  uint8_t& b = counts_[((Mix64(hash) >> 32) * counts_.size()) >> 32];
-  const uint8_t seen = std::min(a, b);
-  if (a == seen && a < 255) ++a;
-  if (&a != &b && b == seen && b < 255) ++b;
-  // A quarter as many keys as cells between two ageings: with more, keys share cells and strangers are
-  // admitted.
-  if (++counted_ >= counts_.size() / 4) {
-    for (uint8_t& count : counts_) count /= 2;
-    counted_ = 0;
-  }
-  return seen + 1u >= admit_after_;
-}
-
-UpdatePool::~UpdatePool() {
-  for (float* chunk : chunks_) Release(chunk, kChunk * floats_ * sizeof(float), 64);
-}
-
-uint32_t UpdatePool::Take() {
-  if (free_.empty()) {
-    const size_t updates = (chunks_.size() + 1) * kChunk;
-    if (free_.capacity() < updates) free_.reserve(2 * updates);
-    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 4);
-    chunks_.push_back(static_cast<float*>(Allocate(kChunk * floats_ * sizeof(float), 64)));
-    const auto first = static_cast<uint32_t>((chunks_.size() - 1) * kChunk);
-    for (uint32_t i = kChunk; i > 0; --i) free_.push_back(first + i - 1);
-  }
-  const uint32_t update = free_.back();
-  free_.pop_back();
-  std::memset(data(update), 0, floats_ * sizeof(float));
-  return update;
-}
 
 TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device)
     : schema_(std::move(schema)),
@@ -84,7 +43,8 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
 
 void TableCache::SetInvalid(uint32_t line, bool invalid) {
   State& state = state_[line];
-  state.flags = static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~kHeld : state.flags & ~kInvalid);
+  state.flags =
+      static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~kSubscribed : state.flags & ~kInvalid);
 }
 
 void TableCache::MarkAhead(uint32_t line, bool fetched) {
@@ -105,14 +65,14 @@ void TableCache::Settle(uint32_t line) {
 }
 
 size_t TableCache::Unsent() const {
-  size_t keys = queued_;
+  size_t keys = queue_.size();
   for (uint32_t line = 0; line < lines_.end(); ++line) keys += lines_.live(line) && state_[line].pending > 0;
   return keys;
 }
 
 size_t TableCache::bytes() const {
   return lines_.bytes() + state_.capacity() * sizeof(State) + updates_.bytes() + admission_.bytes() +
-         queue_.capacity() * sizeof(Queued);
+         queue_.bytes();
 }
 
 size_t TableCache::Pinned() const {
@@ -208,9 +168,9 @@ uint32_t TableCache::Drop(uint32_t line) {
   }
   counters_.prefetch_unused += (state.flags & kUnused) != 0;
   ahead_lines_ -= (state.flags & kAhead) != 0;
-  if (state.flags & kHeld) {
+  if (state.flags & kSubscribed) {
     try {
-      let_go_.push_back(lines_.meta(line).key);
+      left_subscribed_.push_back(lines_.meta(line).key);
     } catch (const std::bad_alloc&) {  // the server goes on telling it, for nothing
     }
   }
@@ -227,14 +187,7 @@ void TableCache::Evict(uint32_t line) {
   State& state = state_[line];
   const Key key = lines_.meta(line).key;
   if (state.pending > 0) {
-    queue_index_[key] = static_cast<uint32_t>(queue_.size());
-    try {
-      queue_.push_back({key, state.pending, state.update});
-    } catch (...) {
-      queue_index_.erase(key);
-      throw;
-    }
-    ++queued_;
+    queue_.Push(key, state.pending, state.update);
     state.pending = 0;
     state.update = kNoUpdate;
   } else if (HasUnsent(line)) {
@@ -256,50 +209,25 @@ void TableCache::MakeRoom(size_t incoming) {
   }
   transient_.resize(kept);
   if (resident() + incoming <= config_.capacity) return;
-  victims_.clear();
+  Vector<uint32_t> victims;
   policy_->Victims(
-      resident() + incoming - config_.capacity, [&](uint32_t line) { return state_[line].pins == 0; },
-      &victims_);
-  for (uint32_t line : victims_) Evict(line);
-}
-
-const TableCache::Queued* TableCache::FindQueued(Key key) const {
-  const auto it = queue_index_.find(key);
-  return it == queue_index_.end() ? nullptr : &queue_[it->second];
+      resident() + incoming - config_.capacity, [this](uint32_t line) { return state_[line].pins == 0; },
+      &victims);
+  for (uint32_t line : victims) Evict(line);
 }
 
 void TableCache::Restore(uint32_t line, const Queued& queued) {
   State& state = state_[line];
   state.pending = queued.ticks;
   state.update = queued.update;
-  queue_index_.erase(queued.key);
-  queue_[static_cast<size_t>(&queued - queue_.data())].ticks = 0;
-  --queued_;
-  if (queued_ == 0) queue_.clear();
-}
-
-void TableCache::ReleaseQueued(Queued* queued) {
-  updates_.Give(queued->update);
-  queue_index_.erase(queued->key);
-  queued->ticks = 0;
-  --queued_;
-}
-
-void TableCache::CompactQueue() {
-  size_t kept = 0;
-  for (const Queued& queued : queue_) {
-    if (queued.ticks == 0) continue;
-    queue_index_[queued.key] = static_cast<uint32_t>(kept);
-    queue_[kept++] = queued;
-  }
-  queue_.resize(kept);
+  queue_.Remove(queued);
 }
 
 void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
                            Vector<uint32_t>* ticks, Vector<float>* wire) {
   const size_t floats = schema_->optimizer().wire_floats();
-  for (Queued& queued : queue_) {
-    if (queued.ticks == 0 || PartitionOf(lines_.Hash(queued.key), partitions) != partition) continue;
+  queue_.RemoveIf([&](const Queued& queued) {
+    if (PartitionOf(lines_.Hash(queued.key), partitions) != partition) return false;
     keys->push_back(queued.key);
     ticks->push_back(queued.ticks);
     float* const sent = AppendWire(updates_.data(queued.update), wire);
@@ -308,9 +236,9 @@ void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, 
       const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
       counters_.dropped_remainders += !std::equal(sent, sent + floats, all);
     }
-    ReleaseQueued(&queued);
-  }
-  CompactQueue();
+    updates_.Give(queued.update);
+    return true;
+  });
 }
 
 }  // namespace het

@@ -1,6 +1,6 @@
-// The cache of one table: lines with clocks, unsent updates, pins and an eviction policy. It executes; it
-// decides nothing but the order of eviction. What to fetch, check and push is the client's business
-// (client.h).
+// The cache of one table: lines with clocks, unsent updates, pins and an eviction policy. It
+// executes; it decides nothing but the order of eviction. What to fetch, check and push is the
+// client's business (client.h).
 //
 // A line is in one of these states, and moves along the arrows:
 //
@@ -8,79 +8,42 @@
 //   (absent) ────► clean (p = 0) ─────► dirty (p > 0, has an update) ─────► clean
 //                    │ Evict                │ Evict
 //                    ▼                      ▼
-//                 (absent)        write-back queue ──► pushed by the next write, or back by Insert + Restore
+//                 (absent)        WriteBackQueue ──► pushed by the next write, or Insert + Restore
 //
 //   transient   was not admitted, or had no room: it leaves as soon as it is not pinned
-//   invalid     its base is not to be trusted (the partition came to life again): its value is fetched
-//               anew, its update stays
-//   held        the server tells when it moves past the pull bound (holdings.h): it need not be checked. Who
-//               lets it go says so: LetGo().
-//   pinned      a running step uses it, or a prefetched batch holds it: it is no victim. Pins are counted.
-//   ahead       transient, and of a prefetched batch: the training lookup that reads it decides whether it is
-//               admitted, as if it had just been fetched
+//   invalid     its base is not to be trusted (the partition's incarnation changed): its value is
+//               fetched anew, its update stays
+//   subscribed  the server tells when it moves past the pull bound (store/holdings.h): it need not be
+//               checked. When it leaves, the server is to hear of it: left_subscribed()
+//   pinned      a running step uses it, or a prefetched batch holds it: it is no victim. Pins are
+//               counted.
+//   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
+//               whether it is admitted, as if it had just been fetched
 //
-// Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update rounded, and
-// the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So a clean line may have an
-// update, too. A row that leaves takes its remainder along and is rounded to 16 bits at the least; what that
-// leaves, and the remainder of a clean line, goes with the line, and is counted. TakeWhole leaves
-// nothing.
+// Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
+// rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
+// a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
+// to 16 bits at the least; what that leaves, and the remainder of a clean line, goes with the
+// line, and is counted. TakeWhole leaves nothing.
 //
-// Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of policy; a
-// dirty one, or one with a remainder, also its update, as wide as the row. Not thread-safe; the client that
-// owns it locks.
+// Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of
+// policy; a dirty one, or one with a remainder, also its update, as wide as the row. Not
+// thread-safe; the client that owns it locks.
 #ifndef HET_TF_CORE_CACHE_TABLE_CACHE_H_
 #define HET_TF_CORE_CACHE_TABLE_CACHE_H_
 
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
 
+#include "het_tf/core/cache/admission_filter.h"
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
+#include "het_tf/core/cache/update_pool.h"
+#include "het_tf/core/cache/write_back_queue.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
 
 namespace het {
-
-// Counts how often keys were asked for lately, in one byte a key or less: a count-min sketch that forgets.
-class AdmissionFilter {
- public:
-  AdmissionFilter(uint32_t admit_after, size_t capacity);
-  // Counts one step in which `hash` occurred; true when it has now occurred often enough to be cached.
-  bool Admit(uint64_t hash);
-  size_t bytes() const { return counts_.size(); }
-
- private:
-  uint32_t admit_after_;
-  size_t counted_ = 0;
-  Vector<uint8_t> counts_;
-};
-
-// Updates of equal width, handed out and taken back by number.
-class UpdatePool {
- public:
-  explicit UpdatePool(size_t floats) : floats_(floats) {}
-  ~UpdatePool();
-  UpdatePool(const UpdatePool&) = delete;
-  UpdatePool& operator=(const UpdatePool&) = delete;
-
-  // Zeros. Throws std::bad_alloc.
-  uint32_t Take();
-  void Give(uint32_t update) { free_.push_back(update); }
-  float* data(uint32_t update) { return chunks_[update / kChunk] + (update % kChunk) * floats_; }
-  size_t bytes() const { return chunks_.size() * kChunk * (floats_ * sizeof(float) + sizeof(uint32_t)); }
-
- private:
-  static constexpr uint32_t kChunk = 256;
-  size_t floats_;
-  Vector<float*> chunks_;
-  Vector<uint32_t> free_;  // always has room for every update
-};
-
-struct KeyHash {
-  using is_avalanching = void;
-  size_t operator()(Key key) const { return HashKey(key, 0); }
-};
 
 class DeviceLines;
 
@@ -103,7 +66,8 @@ class TableCache {
 
   // --- lines
 
-  // Adds a clean line with this base clock; its row is the caller's to fill in. Throws std::bad_alloc.
+  // Adds a clean line with this base clock; its row is the caller's to fill in. Throws
+  // std::bad_alloc.
   uint32_t Insert(Key key, uint64_t hash, Clock base, bool transient);
   void Touch(uint32_t line) {
     if (!(state_[line].flags & kTransient)) policy_->Touch(line);
@@ -114,10 +78,10 @@ class TableCache {
   void SetInvalid(uint32_t line, bool invalid);
   // Whether its row contains anything that was never sent: ticks, or a remainder.
   bool has_update(uint32_t line) const { return state_[line].update != kNoUpdate; }
-  bool held(uint32_t line) const { return (state_[line].flags & kHeld) != 0; }
-  void SetHeld(uint32_t line, bool held) {
+  bool subscribed(uint32_t line) const { return (state_[line].flags & kSubscribed) != 0; }
+  void SetSubscribed(uint32_t line, bool subscribed) {
     State& state = state_[line];
-    state.flags = static_cast<uint8_t>(held ? state.flags | kHeld : state.flags & ~kHeld);
+    state.flags = static_cast<uint8_t>(subscribed ? state.flags | kSubscribed : state.flags & ~kSubscribed);
   }
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
@@ -142,37 +106,35 @@ class TableCache {
   size_t Unsent() const;
   size_t bytes() const;
 
-  // Keys of held lines that have left since this was emptied. Where there was no memory, some are missing.
-  Vector<Key>& let_go() { return let_go_; }
+  // Keys of subscribed lines that have left since this was emptied. Where there was no memory, some are
+  // missing.
+  Vector<Key>& left_subscribed() { return left_subscribed_; }
 
   // --- updates
 
-  // The line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick cannot fail.
+  // The line's unsent update, made if there is none. Throws std::bad_alloc. After this, AddTick
+  // cannot fail.
   float* UpdateOf(uint32_t line);
   void AddTick(uint32_t line) { ++state_[line].pending; }
-  // Gives the update away, for a frame, and keeps the remainder: the base moves on by the ticks, since the
-  // row holds them already.
+  // Gives the update away, for a frame, and keeps the remainder: the base moves on by the ticks,
+  // since the row holds them already.
   void TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
   // The same, with nothing left behind.
   void TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
   // Whether TakeWhole has anything to give. An update of zeros is nothing.
   bool HasUnsent(uint32_t line);
-  // How rows travel: as the config says, but for rows of one number, which would hardly become smaller.
+  // How rows travel: as the config says, but for rows of one number, which would hardly become
+  // smaller.
   RowFormat row_format() const { return schema_->dim() > 1 ? config_.wire : RowFormat::kFloat32; }
   // And updates: alike, but what has no value in it has no integers.
   RowFormat push_format() const;
 
-  // --- eviction
-  struct Queued {
-    Key key;
-    uint32_t ticks;   // 0: taken back
-    uint32_t update;  // in the pool
-  };
-  // Lets lines go until `incoming` more fit, as far as pins allow; transient ones that are not pinned go in
-  // any case. Dirty ones move to the write-back queue. Throws std::bad_alloc.
+  // --- eviction Lets lines go until `incoming` more fit, as far as pins allow; transient ones
+  // that are not pinned go in any case. Dirty ones move to the write-back queue. Throws
+  // std::bad_alloc.
   void MakeRoom(size_t incoming);
-  // Drops a line and its update, whatever its state; a pinned one stays, invalid and clean. Returns the ticks
-  // that went with the update.
+  // Drops a line and its update, whatever its state; a pinned one stays, invalid and clean.
+  // Returns the ticks that went with the update.
   uint32_t Drop(uint32_t line);
   // fn(line) for every line; it may drop it.
   template <typename Fn>
@@ -183,26 +145,28 @@ class TableCache {
   }
 
   // --- the write-back queue
-  const Vector<Queued>& queue() const { return queue_; }
-  size_t queued() const { return queued_; }
+  using Queued = WriteBackQueue::Queued;
+  const Vector<Queued>& queue() const { return queue_.entries(); }
+  size_t queued() const { return queue_.size(); }
   // The queue's entry of key, or null.
-  const Queued* FindQueued(Key key) const;
+  const Queued* FindQueued(Key key) const { return queue_.Find(key); }
   float* queued_update(const Queued& queued) { return updates_.data(queued.update); }
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const Queued& queued);
-  // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is, else rounded.
+  // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is,
+  // else rounded.
   void TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
                  Vector<uint32_t>* ticks, Vector<float>* wire);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {
     uint64_t ticks = 0;
-    for (Queued& queued : queue_) {
-      if (queued.ticks == 0 || !drop(queued.key)) continue;
+    queue_.RemoveIf([&](const Queued& queued) {
+      if (!drop(queued.key)) return false;
       ticks += queued.ticks;
-      ReleaseQueued(&queued);
-    }
-    CompactQueue();
+      updates_.Give(queued.update);
+      return true;
+    });
     return ticks;
   }
 
@@ -211,7 +175,7 @@ class TableCache {
   static constexpr uint8_t kInvalid = 2;
   static constexpr uint8_t kAhead = 4;
   static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
-  static constexpr uint8_t kHeld = 16;
+  static constexpr uint8_t kSubscribed = 16;
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -222,8 +186,6 @@ class TableCache {
   };
 
   void Evict(uint32_t line);
-  void ReleaseQueued(Queued* queued);
-  void CompactQueue();
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
   // Has given the line's update away.
@@ -240,13 +202,8 @@ class TableCache {
   Vector<uint32_t> transient_;  // lines that were inserted as such; may name lines that are gone
   size_t transient_lines_ = 0;  // of the lines that are here
   size_t ahead_lines_ = 0;      // of these
-  Vector<Queued> queue_;
-  size_t queued_ = 0;  // entries of queue_ that were not taken back
-  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
-                            Allocator<std::pair<const Key, uint32_t>>>
-      queue_index_;  // into queue_
-  Vector<uint32_t> victims_;
-  Vector<Key> let_go_;
+  WriteBackQueue queue_;
+  Vector<Key> left_subscribed_;
   Counters counters_;
 };
 

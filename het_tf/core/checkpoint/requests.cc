@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/store/shard.h"
 
 namespace het {
@@ -99,13 +99,13 @@ std::string ToJson(const RowFileSummary& summary) {
   for (const auto& [t, column] : InOrder(summary.tables)) {
     const RowTable& table = summary.tables[t];
     tensors[table.TensorName(column)] = {{"rows", table.tensors[column].rows},
-                                         {"crc32c", Crc32cText(summary.crcs[t][column])}};
+                                         {"xxh3", Checksum::Text(summary.checksums[t][column])}};
   }
   for (const RowTable& table : summary.tables) {
     tables[table.name] = {{"rows", table.rows}, {"removed", table.removed}};
   }
   return Json({{"bytes", summary.bytes},
-               {"header_crc32c", Crc32cText(summary.header_crc)},
+               {"header_xxh3", Checksum::Text(summary.header_checksum)},
                {"tensors", tensors},
                {"tables", tables}})
       .dump();

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/base/bytes.h"
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/store/shard.h"
 
 namespace het {
@@ -44,7 +44,7 @@ Result<std::unique_ptr<RowReader>> RowReader::Open(const std::string& path) {
   }
   Bytes head(kLengthBytes + length);
   HET_RETURN_IF_ERROR(reader->file_.ReadAt(0, head.data(), head.size()));
-  reader->header_crc_ = Crc32c(0, head.data(), head.size());
+  reader->header_checksum_ = Checksum::Of(head.data(), head.size());
   auto tables = ParseRowHeader({head.data() + kLengthBytes, length}, reader->bytes_);
   if (!tables.ok()) return reader->Damaged(tables.status().message());
   reader->tables_ = std::move(tables.value());
@@ -90,12 +90,12 @@ Status RowReader::VerifyTensor(const RowTable& table, RowColumn column, const Js
   }
   Buffer<uint8_t> some;
   some.Resize(static_cast<size_t>(std::min(kVerifyBytes, tensor.bytes())));
-  uint32_t crc = 0;
+  Checksum checksum;
   bool bad_clock = false;
   for (uint64_t done = 0; done < tensor.bytes();) {
     const auto bytes = static_cast<size_t>(std::min(kVerifyBytes, tensor.bytes() - done));
     HET_RETURN_IF_ERROR(file_.ReadAt(tensor.begin + done, some.data(), bytes));
-    crc = Crc32c(crc, some.data(), bytes);
+    checksum.Add(some.data(), bytes);
     for (size_t at = 0; column == kClocksColumn && at < bytes; at += sizeof(Clock)) {
       Clock clock;
       std::memcpy(&clock, some.data() + at, sizeof(clock));
@@ -103,8 +103,9 @@ Status RowReader::VerifyTensor(const RowTable& table, RowColumn column, const Js
     }
     done += bytes;
   }
-  if (!Is(entry, "crc32c", Crc32cText(crc))) {
-    return Damaged(of + "has the CRC-32C " + Crc32cText(crc) + "; its manifest says " + ShownJson(entry));
+  const std::string found = Checksum::Text(checksum.value());
+  if (!Is(entry, "xxh3", found)) {
+    return Damaged(of + "has the checksum " + found + "; its manifest says " + ShownJson(entry));
   }
   return bad_clock ? Damaged(of + "has a clock out of range") : Status();
 }
@@ -117,9 +118,10 @@ Status RowReader::Verify(const Json& entry) const {
     return Damaged("it has " + std::to_string(bytes_) + " bytes; its manifest says " +
                    ShownJson(entry.value("bytes", Json())));
   }
-  if (!Is(entry, "header_crc32c", Crc32cText(header_crc_))) {
-    return Damaged("its header has the CRC-32C " + Crc32cText(header_crc_) + "; its manifest says " +
-                   ShownJson(entry.value("header_crc32c", Json())));
+  const std::string found = Checksum::Text(header_checksum_);
+  if (!Is(entry, "header_xxh3", found)) {
+    return Damaged("its header has the checksum " + found + "; its manifest says " +
+                   ShownJson(entry.value("header_xxh3", Json())));
   }
   const auto order = InOrder(tables_);
   const Json tensors = entry.value("tensors", Json());

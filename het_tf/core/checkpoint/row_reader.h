@@ -44,7 +44,7 @@ class RowReader {
 
   File file_;
   uint64_t bytes_ = 0;
-  uint32_t header_crc_ = 0;
+  uint64_t header_checksum_ = 0;
   std::vector<RowTable> tables_;
 };
 

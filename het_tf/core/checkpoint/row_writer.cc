@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "het_tf/core/checkpoint/crc32c.h"
-
 namespace het {
 namespace {
 
@@ -28,9 +26,8 @@ RowWriter::~RowWriter() {
 Status RowWriter::Write(size_t table, RowColumn column, uint64_t row, const void* data, uint64_t rows) {
   const RowTensor& tensor = tables_[table].tensors[column];
   if (!tensor.present || rows == 0) return Status();
-  uint32_t& crc = state_[table].crcs[column];
   const uint64_t bytes = rows * tensor.row_bytes;
-  crc = Crc32c(crc, data, bytes);
+  state_[table].checksums[column].Add(data, bytes);
   const uint64_t at = tensor.begin + row * tensor.row_bytes;
   HET_RETURN_IF_ERROR(file_.WriteAt(at, data, bytes));
   file_.StartWriting(at, bytes);
@@ -90,10 +87,13 @@ Result<RowFileSummary> RowWriter::Finish() {
   HET_RETURN_IF_ERROR(file_.Sync());
   RowFileSummary summary;
   const std::string head = LayOut(&tables_, head_bytes_);
-  summary.header_crc = Crc32c(0, head.data(), head.size());
+  summary.header_checksum = Checksum::Of(head.data(), head.size());
   summary.bytes = std::max<uint64_t>(head.size(), EndOf(tables_));
   summary.tables = tables_;
-  for (const State& state : state_) summary.crcs.push_back(state.crcs);
+  summary.checksums.resize(state_.size());
+  for (size_t t = 0; t < state_.size(); ++t) {
+    for (size_t c = 0; c < kRowColumns; ++c) summary.checksums[t][c] = state_[t].checksums[c].value();
+  }
   HET_RETURN_IF_ERROR(file_.Close());
   finished_ = true;
   return summary;

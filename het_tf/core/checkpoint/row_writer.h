@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/checkpoint/row_file.h"
 #include "het_tf/core/row/row_batch.h"
@@ -23,9 +24,9 @@ namespace het {
 // What a manifest says of a row file, but for its name and partitions.
 struct RowFileSummary {
   uint64_t bytes = 0;
-  uint32_t header_crc = 0;                              // of everything before the first tensor
-  std::vector<RowTable> tables;                         // as they are in the file
-  std::vector<std::array<uint32_t, kRowColumns>> crcs;  // of each table's tensors
+  uint64_t header_checksum = 0;                              // of everything before the first tensor
+  std::vector<RowTable> tables;                              // as they are in the file
+  std::vector<std::array<uint64_t, kRowColumns>> checksums;  // of each table's tensors
 };
 
 class RowWriter {
@@ -47,7 +48,7 @@ class RowWriter {
   struct State {
     uint64_t rows = 0;
     uint64_t removed = 0;
-    std::array<uint32_t, kRowColumns> crcs{};
+    std::array<Checksum, kRowColumns> checksums;
   };
 
   RowWriter(File file, std::vector<RowTable> tables)

@@ -1,17 +1,18 @@
-// What a client does for caches that are elsewhere than in its TableCaches: in the memory of a device
-// (core/device/abi.h). The cache on the device keeps rows, clocks and unsent updates; the client
-// keeps what the protocol needs between a device and the store: numbered frames, their resending, and what
-// they hold.
+// What a client does for caches that are elsewhere than in its TableCaches: in the memory of a
+// device (core/device/abi.h). The cache on the device keeps rows, clocks and unsent updates; the
+// client keeps what the protocol needs between a device and the store: numbered frames, their
+// resending, and what they hold.
 //
 //   wanted (keys, bases) ─► Client::ReadForDevice ─► rows with every own frame on top that the store did not
-//                                                     know; the device puts its unsent update on top of that
+//                                                     know; the device puts its unsent update on
+//                                                     top of that
 //   due, victims         ─► Client::PushForDevice ─► frames; Client::WaitForDevice: until they are applied
 //
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
 //
-// Order: rows of a read are installed before anything else of their table is pushed, and no row that the
-// answer has leaves to make room for another one of it: a row of an answer lacks what was pushed after it
-// came.
+// Order: rows of a read are installed before anything else of their table is pushed, and no row
+// that the answer has leaves to make room for another one of it: a row of an answer lacks what was
+// pushed after it came.
 #ifndef HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
 #define HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
 
@@ -34,7 +35,8 @@ struct DeviceRead {
     size_t n;
     const Key* keys;     // different ones, all of this partition
     const Clock* bases;  // kNoBase: fetch; else: check, and fetch if it is past the pull bound
-    // Out, n elements each; what they hold is good once the read has succeeded. The caller gives the room.
+    // Out, n elements each; what they hold is good once the read has succeeded. The caller gives
+    // the room.
     uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
     uint8_t* admit;  // may it enter the cache (CacheConfig::admit_after)? 0 in all but training reads
     Clock* clocks;   // the new base
@@ -56,12 +58,12 @@ struct DevicePush {
   Vector<Part> parts;  // in order: of two updates of one key the first one goes first
 };
 
-// A cache on a device, as the client sees it. Called with the engine's lock on the client held, in the middle
-// of any call of the client; must not call the client. What is called for may be put off until that call has
-// returned, but comes before rows of it are installed.
+// A cache on a device, as the client sees it. Called with the engine's lock on the client held, in
+// the middle of any call of the client; must not call the client. What is called for may be put
+// off until that call has returned, but comes before rows of it are installed.
 //
-// Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can, before Drop
-// returns: Client::Reload tells people how many there were.
+// Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can,
+// before Drop returns: Client::Reload tells people how many there were.
 class DeviceLines {
  public:
   virtual ~DeviceLines() = default;
@@ -72,8 +74,6 @@ class DeviceLines {
   virtual void DropKeys(Span<const Key> keys) = 0;
   // Rows without unsent updates go.
   virtual void DropClean() = 0;
-  // This process is a fork: what the device holds is the parent's, and the device is not to be touched.
-  virtual void Forsake() = 0;
 };
 
 }  // namespace het

@@ -1,20 +1,18 @@
 // The pushes to one partition that are not durable yet.
 //
-//   Append ──► unsent, sent ──── Acknowledge(seq) ───► applied, kept ──── ForgetThrough(seq) ───► gone
-//              (After: what the partition lacks)       (kept_bytes)
-//                    ▲                                      │
-//                    └────────── Rewind(seq) ◄──────────────┘   the partition lost what it had applied
+//   Append ──► unsent, sent ── Acknowledge(seq) ──► applied, kept ── ForgetThrough(seq) ──► gone
+//              (After: what it lacks)              (kept_bytes)
+//                    ▲                                  │
+//                    └────────── Rewind(seq) ◄──────────┘   the partition has lost it
 //
-// 1. Numbers. Frames have consecutive seq from 1 on, without gaps. A frame is sent again, unchanged, until it
-// is
-//    durable; the partition skips what it has applied and refuses a gap. Renumber begins again at 1, for a
-//    new client id.
-// 2. Reading one's own updates. A row as the partition had it after push `seq` lacks every later frame:
-// MergeOnto
-//    puts them on top, oldest first.
+// 1. Numbers. Frames have consecutive seq from 1 on, without gaps. A frame is sent again,
+//    unchanged, until it is durable; the partition skips what it has applied and refuses a gap.
+//    Renumber begins again at 1, for a new client id.
+// 2. Reading one's own updates. A row as the partition had it after push `seq` lacks every later
+//    frame: MergeOnto puts them on top, oldest first.
 //
-// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add throw
-// std::bad_alloc; then the log is as it was, or has one empty frame more. Not thread-safe.
+// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add
+// throw std::bad_alloc; then the log is as it was, or has one empty frame more. Not thread-safe.
 #ifndef HET_TF_CORE_CLIENT_PUSH_LOG_H_
 #define HET_TF_CORE_CLIENT_PUSH_LOG_H_
 
@@ -81,7 +79,8 @@ class PushLog {
     return std::any_of(frames_.begin() + IndexAfter(applied_), frames_.end(), matches);
   }
 
-  // The partition has applied everything up to `last_seq`. True: that is more than it was known to have.
+  // The partition has applied everything up to `last_seq`. True: that is more than it was known to
+  // have.
   bool Acknowledge(uint64_t last_seq);
   // The partition has applied nothing after `seq`, although it said so.
   void Rewind(uint64_t seq);
@@ -95,7 +94,8 @@ class PushLog {
   uint64_t MergeOnto(uint64_t table, Key key, uint64_t seq, float* row);
   // Ticks of key in frames that are not applied.
   uint64_t UnappliedTicks(uint64_t table, Key key);
-  // Updates of a table in frames that are not applied are taken out; returns their ticks. The frames stay.
+  // Updates of a table in frames that are not applied are taken out; returns their ticks. The
+  // frames stay.
   uint64_t DropUnapplied(uint64_t table);
   // Nothing of the table is left in any frame.
   void RemoveTable(uint64_t table);

@@ -50,7 +50,7 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     }
     HetDevUse use = {};
     use.table = table->handle;
-    use.push_bound = client_->cache(id)->config().most_unsent();
+    use.push_bound = client_->cache(id)->config().sync().most_unsent();
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -198,47 +198,74 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
   return NeverQuiet(batch->Subject());
 }
 
+void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const PartitionId& store) {
+  const size_t n = wanted.n, groups = uses * store.count;
+  group_of.resize(n);
+  begin.assign(groups + 1, 0);
+  const Layout layout(store);
+  for (size_t i = 0; i < n; ++i) {
+    group_of[i] = wanted.use[i] * store.count + layout.OfKey(wanted.keys[i]);
+    ++begin[group_of[i] + 1];
+  }
+  for (size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];
+  at.assign(begin.begin(), begin.end());
+  rows.resize(n);
+  for (size_t i = 0; i < n; ++i) rows[at[group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
+  // The device gives them in any order; the store, and which row leaves a full bucket, must not depend on it.
+  for (size_t g = 0; g < groups; ++g) {
+    std::sort(rows.begin() + static_cast<ptrdiff_t>(begin[g]),
+              rows.begin() + static_cast<ptrdiff_t>(begin[g + 1]),
+              [](const Row& x, const Row& y) { return x.key < y.key; });
+  }
+  keys.resize(n);
+  bases.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    keys[i] = rows[i].key;
+    bases[i] = rows[i].base;
+  }
+  clocks.resize(n);
+  came.assign(n, 0);
+  admit.assign(n, 0);
+  answers.reserve(uses);
+}
+
+void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
+  answers.clear();
+  for (uint32_t u = 0; u < tables.size(); ++u) {
+    const size_t first = begin[u * partitions], end = begin[(u + 1) * partitions];
+    const size_t width = tables[u]->schema().row_floats();
+    size_t to = first;
+    for (size_t i = first; i < end; ++i) {
+      if (!came[i]) continue;
+      if (to != i) {
+        keys[to] = keys[i];
+        clocks[to] = clocks[i];
+        admit[to] = admit[i];
+        std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
+      }
+      ++to;
+    }
+    if (to > first) {
+      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
+    }
+    floats += (end - first) * width;
+  }
+}
+
 Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
                            bool* went) {
   Fetched& f = *fetched_;
-  const Layout layout(store_);
-  const size_t n = wanted.n;
-  const size_t groups = batch->uses.size() * store_.count;
-  f.group_of.resize(n);
-  f.begin.assign(groups + 1, 0);
-  for (size_t i = 0; i < n; ++i) {
-    f.group_of[i] = wanted.use[i] * store_.count + layout.OfKey(wanted.keys[i]);
-    ++f.begin[f.group_of[i] + 1];
-  }
-  for (size_t g = 0; g < groups; ++g) f.begin[g + 1] += f.begin[g];
-  f.at.assign(f.begin.begin(), f.begin.end());
-  f.rows.resize(n);
-  for (size_t i = 0; i < n; ++i) f.rows[f.at[f.group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
-  f.keys.resize(n);
-  f.bases.resize(n);
-  f.clocks.resize(n);
-  f.came.assign(n, 0);
-  f.admit.assign(n, 0);
-
+  f.Sort(wanted, batch->uses.size(), store_);
   size_t floats = 0;
   DeviceRead read;
-  for (size_t g = 0; g < groups; ++g) {
+  for (size_t g = 0; g + 1 < f.begin.size(); ++g) {
     const size_t first = f.begin[g], rows = f.begin[g + 1] - first;
     if (rows == 0) continue;
-    // The device gives them in any order; the store, and who leaves a full bucket, must not depend on it.
-    std::sort(f.rows.begin() + static_cast<ptrdiff_t>(first),
-              f.rows.begin() + static_cast<ptrdiff_t>(first + rows),
-              [](const Fetched::Row& a, const Fetched::Row& b) { return a.key < b.key; });
-    for (size_t i = first; i < first + rows; ++i) {
-      f.keys[i] = f.rows[i].key;
-      f.bases[i] = f.rows[i].base;
-    }
     const TableSchema& schema = batch->tables[g / store_.count]->schema();
     floats += rows * schema.row_floats();
     read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
                           &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
   }
-  f.answers.reserve(batch->uses.size());
 
   // From here on `wanted` is no more.
   void* memory = nullptr;
@@ -252,28 +279,8 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
 
-  // The rows that came, table by table without gaps.
-  f.answers.clear();
-  at = static_cast<float*>(memory);
-  for (uint32_t u = 0; u < batch->uses.size(); ++u) {
-    const size_t first = f.begin[u * store_.count], end = f.begin[(u + 1) * store_.count];
-    const size_t width = batch->tables[u]->schema().row_floats();
-    size_t came = first;
-    for (size_t i = first; i < end; ++i) {
-      if (!f.came[i]) continue;
-      if (came != i) {
-        f.keys[came] = f.keys[i];
-        f.clocks[came] = f.clocks[i];
-        f.admit[came] = f.admit[i];
-        std::memcpy(at + (came - first) * width, at + (i - first) * width, width * sizeof(float));
-      }
-      ++came;
-    }
-    if (came > first) {
-      f.answers.push_back({u, came - first, &f.keys[first], &f.clocks[first], &f.admit[first], at});
-    }
-    at += (end - first) * width;
-  }
+  const Span<DeviceTable* const> tables(batch->tables.data(), batch->tables.size());
+  f.Pack(tables, store_.count, static_cast<float*>(memory));
   if (f.answers.empty()) return Status();
   HetDevExport victims = {};
   const int installed =
@@ -281,7 +288,7 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
                               static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
   if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
   if (training) calls_.Changed();
-  Gave(victims, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), true);
+  Gave(victims, tables, true);
   PushExports();
   return Status();
 }
@@ -297,7 +304,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
   if (batch.ids == 0) return Status();
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
-  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->link(p).fatal);
+  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->session(p).fatal());
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
   Place(step, &batch);
@@ -362,7 +369,7 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
     const uint32_t* const of_row = given.updates.ticks;
-    const int64_t bound = client_->cache(given.table->schema().id())->config().most_unsent();
+    const int64_t bound = client_->cache(given.table->schema().id())->config().sync().most_unsent();
     given.left = static_cast<uint64_t>(
         std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
   }

@@ -29,6 +29,12 @@ struct DeviceTables::Fetched {
     Key key;
     Clock base;
   };
+
+  // Takes over what is wanted. Throws std::bad_alloc.
+  void Sort(const HetDevWanted& wanted, size_t uses, const PartitionId& store);
+  // Lists the rows that came as answers, table by table without gaps. `floats`: all rows, in order.
+  void Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats);
+
   Vector<uint32_t> group_of;  // as the device gave them; group = use * partitions + partition
   Vector<size_t> begin;       // of each group, and the end
   Vector<size_t> at;

@@ -99,12 +99,6 @@ void DeviceTable::DropKeys(Span<const Key> keys) {
   }
 }
 
-void DeviceTable::Forsake() {
-  handle = nullptr;
-  counters = nullptr;
-  unsent_ = 0;
-}
-
 int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
                          bool* went) {
   auto forget = [&](int what, const uint8_t* partitions) {

@@ -36,7 +36,6 @@ class DeviceTable final : public DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override { clean_ = true; }
-  void Forsake() override;
 
   // Tells the device what has happened; a code of the library. *went: rows that were there may be gone. After
   // an error it remains to be told.
@@ -52,7 +51,7 @@ class DeviceTable final : public DeviceLines {
 
   // While the table is the client's.
   Counters* counters = nullptr;
-  HetDevTable* handle = nullptr;  // null: this process is a fork of the one that made it
+  HetDevTable* handle = nullptr;
   uint64_t absent = 0;            // keys that were fetched because they were not here
 
  private:

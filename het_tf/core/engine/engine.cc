@@ -275,10 +275,11 @@ Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
   bool any_cached = false;
   for (const TablePtr& table : call.tables) {
     if (table->options.on_device()) {
-      return Status(Code::kUnimplemented,
-                    "table '" + NameOf(table) +
-                        "' is cached in GPU memory; only rows that are cached in host memory can be "
-                        "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
+      return Status(
+          Code::kUnimplemented,
+          "table '" + NameOf(table) +
+              "' is cached in GPU memory; only rows that are cached in host memory can be "
+              "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     any_cached = any_cached || table->options.cache;
   }

@@ -6,8 +6,9 @@ namespace het {
 Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
   if (remote() && !options.cache) {
-    return InvalidArgument("table '" + spec.name +
-                           "' has no cache, and its store is a parameter server; give the layer cache=het_tf.Cache(rows=...)");
+    return InvalidArgument(
+        "table '" + spec.name +
+        "' has no cache, and its store is a parameter server; give the layer cache=het_tf.Cache(rows=...)");
   }
   const auto changes = catalog_.LockChanges();
   HET_ASSIGN_OR_RETURN(const TablePtr known, catalog_.FindEqual(*schema, options));

@@ -20,34 +20,76 @@ void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& t
   for (size_t i = 0; i < tasks; ++i) task(i);
 }
 
-}  // namespace
-
-struct BatchPlan::Chunk {
+// Ids of one feature that one task sorts.
+struct IdChunk {
   uint32_t feature;
   size_t begin;  // of the feature's ids
   size_t end;
-  size_t scratch;  // of partition_of_
+  size_t scratch;  // where its partitions are noted
 };
 
-void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
-                        ThreadPool* pool) {
-  const Layout layout(store);
-  const uint32_t partitions = layout.partitions();
-  tables_ = tables;
-  hash_seed_ = store.hash_seed;
-  total_ = 0;
-  groups_.assign(static_cast<size_t>(partitions) * tables, Group());
-
-  Vector<Chunk> chunks;
-  size_t ids = 0;
+Vector<IdChunk> ChunksOf(Span<const FeatureIds> features, size_t* ids) {
+  Vector<IdChunk> chunks;
+  *ids = 0;
   for (uint32_t f = 0; f < features.size(); ++f) {
     const size_t n = features[f].ids.size();
     for (size_t begin = 0; begin < n; begin += kChunkIds) {
       const size_t end = std::min(n, begin + kChunkIds);
-      chunks.push_back({f, begin, end, ids});
-      ids += end - begin;
+      chunks.push_back({f, begin, end, *ids});
+      *ids += end - begin;
     }
   }
+  return chunks;
+}
+
+// Notes the partition of every id of a chunk, and counts those of each that are no padding.
+void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const PartitionId& store,
+                uint16_t* partition_of, size_t* counts) {
+  const Key padding = feature.padding_id.value_or(0);
+  const bool has_padding = feature.padding_id.has_value();
+  const Layout layout(store);
+  std::fill_n(counts, store.count, 0);
+  for (size_t i = chunk.begin; i < chunk.end; ++i) {
+    const Key key = feature.ids[i];
+    const uint32_t p = layout.OfKey(key);
+    partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
+    counts[p] += !(has_padding && key == padding);
+  }
+}
+
+// Sets first and entries of the groups of partition p, which begin at `at`, and turns the counts of the
+// chunks into where each chunk's part of its group begins. counts: one every `stride`. Returns the end.
+size_t PlaceGroups(Span<const FeatureIds> features, const Vector<IdChunk>& chunks, uint32_t tables, size_t at,
+                   size_t stride, size_t* counts, BatchPlan::Group* groups) {
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    groups[features[chunks[c].feature].table].entries += counts[c * stride];
+  }
+  for (uint32_t t = 0; t < tables; ++t) {
+    groups[t].first = at;
+    at += groups[t].entries;
+    groups[t].uniques = groups[t].first;  // for the moment: where the next chunk's part begins
+  }
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    BatchPlan::Group& group = groups[features[chunks[c].feature].table];
+    const size_t count = counts[c * stride];
+    counts[c * stride] = group.uniques;
+    group.uniques += count;
+  }
+  for (uint32_t t = 0; t < tables; ++t) groups[t].uniques = 0;
+  return at;
+}
+
+}  // namespace
+
+void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+                        ThreadPool* pool) {
+  const uint32_t partitions = store.count;
+  tables_ = tables;
+  hash_seed_ = store.hash_seed;
+  total_ = 0;
+  groups_.assign(static_cast<size_t>(partitions) * tables, Group());
+  size_t ids = 0;
+  const Vector<IdChunk> chunks = ChunksOf(features, &ids);
   entries_.Resize(ids);
   inverse_.Resize(ids);
   entry_keys_.Resize(ids);
@@ -59,68 +101,24 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
   const size_t stride = (partitions + 7) / 8 * 8 + 8;
   offsets_.Resize(chunks.size() * stride);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
-
-  // Count.
   For(threads, chunks.size(), [&](size_t c) {
-    const Chunk& chunk = chunks[c];
-    const FeatureIds& feature = features[chunk.feature];
-    const Key padding = feature.padding_id.value_or(0);
-    const bool has_padding = feature.padding_id.has_value();
-    size_t* const counts = &offsets_[c * stride];
-    std::fill_n(counts, partitions, 0);
-    uint16_t* partition_of = partition_of_.data() + chunk.scratch;
-    for (size_t i = chunk.begin; i < chunk.end; ++i) {
-      const Key key = feature.ids[i];
-      const uint32_t p = layout.OfKey(key);
-      partition_of[i - chunk.begin] = static_cast<uint16_t>(p);
-      counts[p] += !(has_padding && key == padding);
-    }
+    CountChunk(features[chunks[c].feature], chunks[c], store, partition_of_.data() + chunks[c].scratch,
+               &offsets_[c * stride]);
   });
-
-  // Where each chunk's part of each group begins.
   size_t at = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
-    for (uint32_t t = 0; t < tables; ++t) {
-      Group& group = groups_[static_cast<size_t>(p) * tables + t];
-      group = Group{t, p, at, 0, 0, 0};
-    }
-    if (tables == 1) {
-      for (size_t c = 0; c < chunks.size(); ++c) {
-        const size_t count = offsets_[c * stride + p];
-        offsets_[c * stride + p] = at;
-        at += count;
-      }
-      groups_[p].entries = at - groups_[p].first;
-      continue;
-    }
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table].entries +=
-          offsets_[c * stride + p];
-    }
-    for (uint32_t t = 0; t < tables; ++t) {
-      Group& group = groups_[static_cast<size_t>(p) * tables + t];
-      group.first = at;
-      at += group.entries;
-      group.uniques = group.first;  // for the moment: where the next chunk's part begins
-    }
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      Group& group = groups_[static_cast<size_t>(p) * tables + features[chunks[c].feature].table];
-      const size_t count = offsets_[c * stride + p];
-      offsets_[c * stride + p] = group.uniques;
-      group.uniques += count;
-    }
+    Group* const groups = &groups_[static_cast<size_t>(p) * tables];
+    for (uint32_t t = 0; t < tables; ++t) groups[t] = Group{t, p, 0, 0, 0, 0};
+    at = PlaceGroups(features, chunks, tables, at, stride, offsets_.data() + p, groups);
   }
   total_ = at;
-  for (Group& group : groups_) group.uniques = 0;
-
-  // Scatter.
   For(threads, chunks.size(), [&](size_t c) {
-    const Chunk& chunk = chunks[c];
+    const IdChunk& chunk = chunks[c];
     const FeatureIds& feature = features[chunk.feature];
     const Key padding = feature.padding_id.value_or(0);
     const bool has_padding = feature.padding_id.has_value();
     size_t* const next = &offsets_[c * stride];
-    const uint16_t* partition_of = partition_of_.data() + chunk.scratch;
+    const uint16_t* const partition_of = partition_of_.data() + chunk.scratch;
     for (size_t i = chunk.begin; i < chunk.end; ++i) {
       const Key key = feature.ids[i];
       if (has_padding && key == padding) continue;

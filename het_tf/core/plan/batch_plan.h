@@ -74,7 +74,6 @@ class BatchPlan {
   void set_generation(const Group& g, uint64_t generation) { groups_[NumberOf(g)].generation = generation; }
 
  private:
-  struct Chunk;
   void Unique(Group* group);
 
   uint32_t tables_ = 0;

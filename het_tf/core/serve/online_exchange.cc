@@ -4,15 +4,14 @@
 #include <map>
 #include <utility>
 
-#include "het_tf/core/client/client.h"
+#include "het_tf/core/client/messages.h"
 #include "het_tf/core/wire/parts.h"
 
 namespace het::serve {
 namespace {
 
 constexpr double kPoll = 0.05;  // seconds
-constexpr double kFirstPause = 0.01;
-constexpr double kLongestPause = 0.2;
+constexpr BackoffConfig kPauses = {0.01, 0.2};
 
 const TableReply* Of(const Reply& reply, const OnlineTable& table) {
   const auto t = std::find_if(reply.tables.begin(), reply.tables.end(),
@@ -70,7 +69,7 @@ Status OnlineExchange::Converse(double until) {
     bool expects = false;
     for (Ask& ask : asks_) {
       if (ask.done) continue;
-      if (ask.request_id == 0 && now >= ask.not_before) Send(&ask);
+      if (ask.request_id == 0 && now >= ask.backoff.not_before()) Send(&ask);
       if (ask.request_id != 0 && now - ask.sent_at >= patience &&
           now - transport_->LastMoved(ask.partition) >= patience) {
         // Whoever is silent for so long may be gone without a word: there is time for another try.
@@ -80,7 +79,7 @@ Status OnlineExchange::Converse(double until) {
       if (ask.request_id != 0) {
         expects = true;
       } else {
-        wait = std::min(wait, std::max(1e-4, ask.not_before - now));
+        wait = std::min(wait, std::max(1e-4, ask.backoff.not_before() - now));
       }
     }
     events.clear();
@@ -265,17 +264,12 @@ void OnlineExchange::TakeRows(const Ask& ask, const Reply& reply) {
 
 void OnlineExchange::AskAnew(Ask* ask) {
   ask->request_id = 0;
-  ask->not_before = 0;
   for (size_t i : ask->questions) (*questions_)[i].check = false;
 }
 
 void OnlineExchange::Failed(Ask* ask, const std::string& reason) {
   ask->request_id = 0;
-  ask->reason = WithoutUpdates(reason);
-  ask->not_before =
-      clock_() +
-      std::min(kLongestPause, kFirstPause * static_cast<double>(1u << std::min<size_t>(ask->failures, 10)));
-  ++ask->failures;
+  ask->backoff.Failed(kPauses, clock_(), WithoutUpdates(reason), /*jitter=*/1);
 }
 
 Status OnlineExchange::TooLate(double began) {
@@ -284,9 +278,9 @@ Status OnlineExchange::TooLate(double began) {
   for (const Ask& ask : asks_) {
     if (ask.done) continue;
     const std::string where = transport_->Where(ask.partition);
-    const bool known = where.empty() || ask.reason.find(where) != std::string::npos;
-    all[{ask.reason.empty() ? "no answer" : ask.reason, known ? "" : " at " + where}].push_back(
-        ask.partition);
+    const std::string& reason = ask.backoff.reason();
+    const bool known = where.empty() || reason.find(where) != std::string::npos;
+    all[{reason.empty() ? "no answer" : reason, known ? "" : " at " + where}].push_back(ask.partition);
   }
   std::string text;
   for (const auto& [what, partitions] : all) {

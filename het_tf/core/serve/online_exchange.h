@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/client/backoff.h"
 #include "het_tf/core/serve/online_table.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
@@ -58,9 +59,7 @@ class OnlineExchange {
     std::vector<Section> sections;  // of the request that is on its way
     uint32_t request_id = 0;        // 0: none is
     double sent_at = 0;
-    double not_before = 0;
-    size_t failures = 0;
-    std::string reason;  // of the last failure
+    Backoff backoff;
     bool done = false;
   };
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "het_tf/core/base/steady_seconds.h"
-#include "het_tf/core/client/client.h"
+#include "het_tf/core/client/messages.h"
 #include "het_tf/core/serve/online_exchange.h"
 #include "het_tf/core/wire/layout.h"
 

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/serve/row_codec.h"
 
 namespace het::serve {
@@ -116,9 +116,9 @@ Status ServeFile::Check(uint64_t file_bytes) {
   if (h.version != kVersion) {
     return FailedPrecondition("the serving file " + path_ + " has version " + std::to_string(h.version) +
                               ", and this het_tf reads version " + std::to_string(kVersion) +
-                              "; load it with the het_tf that wrote it, or a newer one");
+                              "; export the model again, or load it with the het_tf that wrote it");
   }
-  if (h.header_bytes != sizeof(Header) || h.crc != Crc32c(0, &h, offsetof(Header, crc))) {
+  if (h.header_bytes != sizeof(Header) || h.checksum != Checksum::Of(&h, offsetof(Header, checksum))) {
     return Damaged("the checksum of its header is wrong");
   }
   if (h.file_bytes != file_bytes) {
@@ -137,7 +137,7 @@ Status ServeFile::Check(uint64_t file_bytes) {
     return Damaged("its header names parts that are not in it");
   }
   const std::string spec(reinterpret_cast<const char*>(map_ + h.spec_offset), h.spec_bytes);
-  if (Crc32c(0, spec.data(), spec.size()) != h.spec_crc) {
+  if (Checksum::Of(spec.data(), spec.size()) != h.spec_checksum) {
     return Damaged("the checksum of its table's spec is wrong");
   }
   auto parsed = ParseTableSpec(spec);
@@ -156,11 +156,11 @@ Status ServeFile::Verify() const {
     const char* what;
     const void* data;
     uint64_t bytes;
-    uint32_t crc;
-  } parts[] = {{"rows", rows_, header_.rows * header_.row_bytes, header_.rows_crc},
-               {"index", buckets_, header_.buckets * sizeof(Bucket), header_.buckets_crc}};
+    uint64_t checksum;
+  } parts[] = {{"rows", rows_, header_.rows * header_.row_bytes, header_.rows_checksum},
+               {"index", buckets_, header_.buckets * sizeof(Bucket), header_.buckets_checksum}};
   for (const auto& part : parts) {
-    if (Crc32c(0, part.data, part.bytes) != part.crc) {
+    if (Checksum::Of(part.data, part.bytes) != part.checksum) {
       return Damaged(std::string("the checksum of its ") + part.what + " is wrong");
     }
   }

@@ -26,7 +26,7 @@ namespace het::serve {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and mapped as they are");
 
 constexpr char kMagic[8] = {'H', 'E', 'T', 'S', 'E', 'R', 'V', 'E'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kAlign = 64;
 constexpr uint64_t kMaxRows = 0xfffffffe;  // row numbers have 32 bits
 constexpr uint32_t kMaxProbes = 1024;      // buckets that a search may look at
@@ -58,12 +58,12 @@ struct Header {
   uint64_t spec_bytes;
   uint64_t rows_offset;
   uint64_t buckets_offset;
-  uint8_t reserved[72];  // zeros
-  // CRC-32C of the sections, and of the header's bytes before the last one.
-  uint32_t spec_crc;
-  uint32_t rows_crc;
-  uint32_t buckets_crc;
-  uint32_t crc;
+  uint8_t reserved[56];  // zeros
+  // XXH3-64 of the sections, and of the header's bytes before the last one.
+  uint64_t spec_checksum;
+  uint64_t rows_checksum;
+  uint64_t buckets_checksum;
+  uint64_t checksum;
 };
 static_assert(sizeof(Header) == 192);
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "het_tf/core/checkpoint/crc32c.h"
 #include "het_tf/core/serve/row_codec.h"
 
 namespace het::serve {
@@ -77,7 +76,7 @@ Status ServeWriter::Begin() {
   }
   header_.spec_offset = offset_;
   header_.spec_bytes = spec.size();
-  header_.spec_crc = Crc32c(0, spec.data(), spec.size());
+  header_.spec_checksum = Checksum::Of(spec.data(), spec.size());
   HET_RETURN_IF_ERROR(Write(spec.data(), spec.size()));
   HET_RETURN_IF_ERROR(Pad());
   header_.rows_offset = offset_;
@@ -100,7 +99,7 @@ Status ServeWriter::Add(Span<const Key> keys, const float* rows, size_t stride) 
     const size_t at = buffer_.size();
     buffer_.resize(at + row_bytes);
     EncodeRow(options_.row_type, rows + i * stride, schema_->dim(), buffer_.data() + at);
-    header_.rows_crc = Crc32c(header_.rows_crc, buffer_.data() + at, row_bytes);
+    rows_.Add(buffer_.data() + at, row_bytes);
     offset_ += row_bytes;
     keys_.push_back(keys[i]);
     if (buffer_.size() >= kBufferBytes) HET_RETURN_IF_ERROR(Flush());
@@ -115,7 +114,8 @@ Status ServeWriter::Finish() {
   HET_RETURN_IF_ERROR(Flush());
   HET_RETURN_IF_ERROR(file_.Sync());
   header_.file_bytes = offset_;
-  header_.crc = Crc32c(0, &header_, offsetof(Header, crc));
+  header_.rows_checksum = rows_.value();
+  header_.checksum = Checksum::Of(&header_, offsetof(Header, checksum));
   HET_RETURN_IF_ERROR(file_.WriteAt(0, &header_, sizeof header_));
   HET_RETURN_IF_ERROR(file_.Sync());
   finished_ = true;
@@ -130,7 +130,7 @@ Status ServeWriter::WriteIndex() {
   }
   header_.buckets = buckets.size();
   header_.buckets_offset = offset_;
-  header_.buckets_crc = Crc32c(0, buckets.data(), buckets.size() * sizeof(Bucket));
+  header_.buckets_checksum = Checksum::Of(buckets.data(), buckets.size() * sizeof(Bucket));
   return Write(buckets.data(), buckets.size() * sizeof(Bucket));
 }
 

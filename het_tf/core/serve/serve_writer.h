@@ -18,6 +18,7 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/span.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/serve_format.h"
@@ -63,6 +64,7 @@ class ServeWriter {
   bool finished_ = false;
   uint64_t offset_ = 0;  // the end
   Header header_ = {};
+  Checksum rows_;  // of the rows so far
   Vector<Key> keys_;
   Vector<uint8_t> buffer_;  // what stands before the end and is not written yet
 };

@@ -1,7 +1,8 @@
 """manifest.json: what a checkpoint holds, and the checksums by which damage is seen.
 
 It is the last file that is written: a directory with a manifest is a complete checkpoint. Its own checksum is
-that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "crc32c".
+that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "xxh3". All are XXH3-64, 16 hex
+digits.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint.crc32c import crc32c
+import xxhash
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
-VERSION = 1
+VERSION = 2
 AGAIN = "; restore another checkpoint, or get this file again"
 
 
@@ -81,7 +82,7 @@ class Manifest:
 
     @property
     def dense(self) -> dict[str, Any] | None:
-        """The file of dense weights: "name", "bytes", "crc32c"; None without a model."""
+        """The file of dense weights: "name", "bytes", "xxh3"; None without a model."""
         return None if self.document["dense"] is None else dict(self.document["dense"])
 
     @property
@@ -108,15 +109,15 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def checksum(document: dict[str, Any]) -> str:
-    """Eight hex digits: the CRC-32C of the canonical JSON of a manifest."""
-    rest = {name: value for name, value in document.items() if name != "crc32c"}
+    """Of the canonical JSON of a manifest."""
+    rest = {name: value for name, value in document.items() if name != "xxh3"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return f"{crc32c(text.encode()):08x}"
+    return xxhash.xxh3_64_hexdigest(text.encode())
 
 
 def write(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Writes manifest.json, with its checksum, and waits until it is on disk. Returns what stands there."""
-    complete = {**document, "crc32c": checksum(document)}
+    complete = {**document, "xxh3": checksum(document)}
     path = directory / FILE
     with naming(path), path.open("xb") as out:
         out.write(json.dumps(complete, indent=1, allow_nan=False).encode() + b"\n")
@@ -158,15 +159,13 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
 def _check(document: Any, file: Path) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f'{file} is no manifest of het_tf: it has no "format": "{FORMAT}"')
-    version: Any = document.get("version")
-    if not _whole(version) or version < 1:
-        raise ValueError(f"{file} is damaged: version is {version!r}")
-    if version > VERSION:
+    version = document.get("version")
+    if version != VERSION:
         raise ValueError(
-            f"{file} has version {version}, and this het_tf reads versions up to {VERSION}; read it with the "
-            "het_tf that wrote it, or a newer one"
+            f"{file} has version {version!r}, and this het_tf reads version {VERSION}; read it with the "
+            "het_tf that wrote it"
         )
-    found, said = checksum(document), document.get("crc32c")
+    found, said = checksum(document), document.get("xxh3")
     if found != said:
         raise ValueError(f"{file} is damaged: its checksum is {found}, and it says {said!r}{AGAIN}")
     problem = _problem(document)
@@ -231,10 +230,10 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "name": _file_name,
         "bytes": _whole,
         "partitions": _list_of(_whole),
-        "header_crc32c": _text,
+        "header_xxh3": _text,
         "tensors": _object,
     },
-    "dense": {"name": _file_name, "bytes": _whole, "crc32c": _text},
+    "dense": {"name": _file_name, "bytes": _whole, "xxh3": _text},
 }
 
 

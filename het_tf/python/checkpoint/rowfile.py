@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from het_tf.python.checkpoint.crc32c import crc32c
+import xxhash
 
 FORMAT, VERSION = "het_tf rows", 1
 MAX_HEADER = 100_000_000  # the limit of the safetensors package, too
@@ -113,7 +112,7 @@ class TensorFile:
     Attributes:
         bytes: Of the file.
         metadata: `__metadata__` of its header.
-        header_crc32c: Of all bytes before the tensors, the eight of the length included.
+        header_xxh3: The checksum of all bytes before the tensors, the eight of the length included.
         tensors: By name, in the order of their bytes.
 
     Raises:
@@ -134,7 +133,7 @@ class TensorFile:
                 raise self.damaged(f"it has {self.bytes} bytes and claims a header of {length}")
             raw = file.read(length)
         self._data = 8 + length
-        self.header_crc32c = crc32c(raw, crc32c(start))
+        self.header_xxh3 = xxhash.xxh3_64_hexdigest(start + raw)
         header = self._parse(raw)
         self.metadata = header.pop("__metadata__", {})
         found = [self._tensor(name, entry) for name, entry in header.items()]

@@ -5,7 +5,7 @@
                           └► rows that the cache lacks are on their way; those that it has stay
 
 The op waits for nothing: not for the network, not for a lookup that waits for it. What a lookup returns does
-not depend on it, but for check_ahead (core/client/client_ahead.cc).
+not depend on it, but for check_ahead (core/client/look_ahead.h).
 """
 
 from __future__ import annotations

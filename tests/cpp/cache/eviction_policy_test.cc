@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
+#include "het_tf/core/cache/hit_watch.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -271,6 +273,36 @@ TEST(EvictionPolicy, UnknownNamesAreRefusedWithTheKnownOnes) {
   for (const char* word : {"arc", "lru", "lfu", "light_lfu"}) {
     EXPECT_NE(policy.status().message().find(word), std::string::npos) << policy.status().message();
   }
+}
+
+// A policy need not keep lists: one by next use, which a plan of the steps to come would know.
+TEST(EvictionPolicy, APolicyMayOrderItsLinesAsItLikes) {
+  class ByNextUse : public EvictionPolicy {
+   public:
+    void Insert(uint32_t line) override { next_use_[line] = (line * 7) % 10; }
+    void Touch(uint32_t line) override { next_use_[line] = 100; }
+    void Erase(uint32_t line) override { next_use_.erase(line); }
+    void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
+                 Vector<uint32_t>* victims) const override {
+      std::set<std::pair<uint32_t, uint32_t>, std::greater<>> latest;
+      for (const auto& [line, use] : next_use_) latest.insert({use, line});
+      for (const auto& [use, line] : latest) {
+        if (count == 0) return;
+        if (!may_go(line)) continue;
+        victims->push_back(line);
+        --count;
+      }
+    }
+
+   private:
+    std::map<uint32_t, uint32_t> next_use_;
+  };
+  ByNextUse policy;
+  for (uint32_t line = 0; line < 5; ++line) policy.Insert(line);  // used at 0, 7, 4, 1, 8
+  EXPECT_EQ(Victims(policy, 2), (std::vector<uint32_t>{4, 1}));
+  policy.Erase(4);
+  policy.Touch(3);
+  EXPECT_EQ(Victims(policy, 2), (std::vector<uint32_t>{3, 1}));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/checkpoint/row_reader.h"
 #include "het_tf/core/checkpoint/row_writer.h"
@@ -23,25 +23,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Crc32c, KnownAnswers) {  // RFC 3720, B.4
-  EXPECT_EQ(Crc32c(0, "123456789", 9), 0xe3069283u);
-  EXPECT_EQ(Crc32c(0, std::string(32, '\0').data(), 32), 0x8a9136aau);
-  EXPECT_EQ(Crc32c(0, std::string(32, '\xff').data(), 32), 0x62a8ab43u);
-  EXPECT_EQ(Crc32c(0, nullptr, 0), 0u);
-  EXPECT_EQ(Crc32cText(0x0a9136aa), "0a9136aa");
-}
-
-// The instruction in three runs, the tables, and any cut into two pieces agree.
-TEST(Crc32c, HoweverItIsComputed) {
-  std::mt19937_64 random(3);
-  std::string bytes(100000, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  for (size_t size : {0, 1, 7, 8, 9, 100, 4096, 12287, 12288, 12289, 24576, 50001, 100000}) {
-    const uint32_t crc = Crc32cPortable(0, bytes.data(), size);
-    EXPECT_EQ(Crc32c(0, bytes.data(), size), crc) << size;
-    const size_t cut = size == 0 ? 0 : random() % size;
-    EXPECT_EQ(Crc32c(Crc32c(0, bytes.data(), cut), bytes.data() + cut, size - cut), crc) << size;
-  }
+TEST(Checksum, IsXxh3OfAllPieces) {
+  EXPECT_EQ(Checksum::Of("", 0), 0x2d06800538d394c2u);  // xxHash's own test vector
+  EXPECT_EQ(Checksum().value(), 0x2d06800538d394c2u);
+  EXPECT_EQ(Checksum::Text(0x0a9136aa), "000000000a9136aa");
+  const std::string bytes(100000, 'x');
+  Checksum pieces;
+  pieces.Add(bytes.data(), 257);
+  pieces.Add(bytes.data() + 257, bytes.size() - 257);
+  EXPECT_EQ(pieces.value(), Checksum::Of(bytes.data(), bytes.size()));
 }
 
 RowTable Plan(const std::string& name, uint32_t dim, uint32_t slot_floats, uint64_t rows,
@@ -207,7 +197,7 @@ TEST_F(RowFileTest, AnotherManifestIsTold) {
     return Verify(other);
   };
   EXPECT_THAT(with("/bytes", 7).message(), HasSubstr("its manifest says 7"));
-  EXPECT_THAT(with("/header_crc32c", "00000000").message(), HasSubstr("its header has the CRC-32C"));
+  EXPECT_THAT(with("/header_xxh3", "00000000").message(), HasSubstr("its header has the checksum"));
   EXPECT_THAT(with("/tensors/a~1keys/rows", 6).message(), HasSubstr("tensor 'a/keys' (bytes "));
   EXPECT_THAT(with("/tensors/b~1keys", nullptr).message(), HasSubstr("its manifest names others"));
   EXPECT_THAT(with("/tensors", 5).message(), HasSubstr("its manifest names others"));

@@ -33,8 +33,8 @@ class PushLogTest : public ::testing::Test {
     }
   }
   float Merged(Key key, uint64_t seq, uint64_t* ticks) {
-    float row[2] = {0, 0};
-    *ticks = log_.MergeOnto(t_->id(), key, seq, row);
+    std::vector<float> row(t_->row_floats());
+    *ticks = log_.MergeOnto(t_->id(), key, seq, row.data());
     EXPECT_EQ(row[0], row[1]);
     return row[0];
   }

@@ -1,5 +1,5 @@
-// Refusals that come in another order than the requests: those of a partition on its way from one server to
-// another may be at both.
+// Refusals that come in another order than the requests: those of a partition on its way from one
+// server to another may be at both.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,7 +1,5 @@
 // What makes calls for a device fail, or its rows vanish: new lives and loads while a read is under way,
-// tables that go, forks, memory that ends.
-#include <sys/wait.h>
-#include <unistd.h>
+// tables that go, memory that ends.
 
 #include <string>
 
@@ -149,11 +147,11 @@ TEST_F(DeviceFailure, RowsThatGoAreToldToTheCache) {
 TEST_F(DeviceFailure, ReloadDropsEverything) {
   Make(Bounded(3));
   Train(0, {1, 2});
-  const ClientId before = link().client;
+  const ClientId before = session().client();
   client().Reload();
   toy().DoWhatWasPutOff();
   EXPECT_EQ(rows().size(), 0u);
-  EXPECT_FALSE(link().client == before);
+  EXPECT_FALSE(session().client() == before);
   EXPECT_EQ(counters().discarded_ticks, 2u);
   Abandon();
 }
@@ -170,49 +168,6 @@ TEST_F(DeviceFailure, RemovedWithFramesUnderWay) {
   EXPECT_FALSE(client().HasTable(At(0).first));
   EXPECT_EQ(client().PushForDevice(ticks.push).code(), Code::kFailedPrecondition);
   Abandon();
-}
-
-TEST_F(DeviceFailure, AForkHasNoDevice) {
-  WorldConfig config = Bounded(5);
-  config.tables = 2;
-  Make(config);
-  const Schema& ordinary = world().schema(1);
-  client().RemoveTable(ordinary->id());
-  ASSERT_TRUE(client().AddTable(ordinary, config.cache).ok());
-  Train(0, {1, 2});
-  const ClientId parent = link().client;
-  const pid_t child = fork();
-  if (child == 0) {
-    int wrong = 0;
-    Rows wanted(world().schema(0), {1});
-    Ticks ticks(world().schema(0), {1}, 1);
-    const Status check = client().CheckDevice(At(0).first);
-    wrong +=
-        check.code() != Code::kFailedPrecondition || check.message().find("'spawn'") == std::string::npos;
-    wrong += !toy().forsaken();
-    const size_t told = toy().told();
-    wrong += client().ReadForDevice(&wanted.read, true).code() != Code::kFailedPrecondition;
-    wrong += client().PushForDevice(ticks.push).code() != Code::kFailedPrecondition;
-    wrong += toy().AddTable(world().schema(0), config.cache).code() != Code::kFailedPrecondition;
-    client().ForgetTable(At(0).first);
-    client().ForgetClean();
-    wrong += toy().told() != told;
-    wrong += !client().WaitForDevice().ok() || !client().Flush().ok();
-    auto step = world().NewStep({{}, {1}});  // tables that are cached here go on
-    wrong += !client().Read(step->MakeRead(), 1).ok() ||
-             !client().Write(step->MakeWrite(1), 1, nullptr).ok() || !client().Flush().ok();
-    wrong += link().client == parent;
-    _exit(wrong);
-  }
-  ASSERT_GT(child, 0);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_FALSE(toy().forsaken());
-  EXPECT_TRUE(link().client == parent);
-  Train(0, {1, 2});
-  ASSERT_TRUE(world().Flush(0).ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
 // --- memory and refusals
@@ -248,32 +203,6 @@ TEST_F(DeviceFailure, APushForWhichThereIsNoMemoryChangesNothing) {
   ASSERT_TRUE(client().Flush().ok());
   for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 1);
   Abandon();
-}
-
-TEST_F(DeviceFailure, AReadForWhichThereIsNoMemoryCanBeDoneAgain) {
-  Make(Bounded(0));
-  std::vector<Key> keys;
-  for (Key key = 0; key < 100; ++key) keys.push_back(key);
-  int failures = 0;
-  for (size_t room = 0;; room += 256) {
-    Rows wanted(world().schema(0), keys);
-    bool done = false;
-    SetAllocLimit(AllocatedBytes() + room);
-    try {
-      done = client().ReadForDevice(&wanted.read, true).ok();
-    } catch (const std::bad_alloc&) {
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (done) {
-      for (uint8_t came : wanted.came) EXPECT_EQ(came, 1);
-      for (float value : wanted.rows) EXPECT_EQ(value, kInitial);
-      break;
-    }
-    ++failures;
-  }
-  EXPECT_GT(failures, 3);
-  Train(0, keys);
-  Drained();
 }
 
 // Updates have left the device: they are taken whatever the network says, and that is told by the wait.

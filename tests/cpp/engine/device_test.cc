@@ -1,6 +1,6 @@
 // Tables whose cache is on a device, through the engine: tokens, gradients, errors, memory that ends,
-// figures and files. Random calls: engine_device_schedules_test.cc; several workers:
-// engine_device_workers_test.cc. The device is the reference (device/reference.h), or the library that
+// figures and files. Random calls: device_schedules_test.cc; several workers:
+// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library that
 // HET_DEVICE_LIBRARY names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,10 +105,10 @@ TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
 }
 
 TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
-  for (int64_t bound : {CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush, CacheConfig::kEarlyPush + 3}) {
+  for (int64_t bound : {SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush, SyncPolicy::kEarlyPush + 3}) {
     const std::string name = "t" + std::to_string(bound);
     Create(name, 2, CacheOf("gpu", 100, 0, bound));
-    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    const int64_t due = bound < SyncPolicy::kEarlyPush ? bound + 1 : bound;
     for (int64_t tick = 1; tick <= 2 * due; ++tick) {
       ASSERT_TRUE(Train(&engine_, {{name, {1, 2}}}).ok());
       EXPECT_EQ(CacheStats(&engine_, name)["bound_push"], 2 * (tick / due)) << bound << ", tick " << tick;
@@ -292,7 +292,7 @@ TEST_F(DeviceEngine, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
     };
     engine.device()->FailAllocation(n);
     // Larger and larger: memory that a step has taken serves the next one.
-    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 700}, {30, 5000}}) {
+    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 300}, {30, 1500}}) {
       const Status status = train(first, size);
       if (status.ok()) continue;
       ++failed;

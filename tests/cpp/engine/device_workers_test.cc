@@ -15,8 +15,10 @@
 namespace het::testing {
 namespace {
 
+using DeviceWorkers = DeviceEngine;
+
 // Two workers at one store, one with its cache on the device and one without. A row's value is its ticks.
-TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
+TEST_F(DeviceWorkers, WorkersMissNoMoreThanTheBoundsAllow) {
   for (const auto& [pull, push] : {std::pair<int64_t, int64_t>(0, 0), {0, 3}, {2, 0}, {3, 2}}) {
     LocalService service(8, 0);
     std::vector<std::unique_ptr<Engine>> workers;
@@ -55,7 +57,7 @@ TEST_F(DeviceEngine, WorkersMissNoMoreThanTheBoundsAllow) {
 }
 
 // Its rows go while they are looked up: the store answers that the table is a new one.
-TEST_F(DeviceEngine, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
   for (const auto& [training, pull] :
        {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
     LocalService service(4, 0);
@@ -103,7 +105,7 @@ class LazyTransport : public LocalTransport {
   std::vector<OutFrame> frames_;
 };
 
-TEST_F(DeviceEngine, AStepEndsWhenWhatIsDueIsApplied) {
+TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
   for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
     LocalService service(8, 0);
     Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
@@ -146,7 +148,7 @@ class ClearingTransport : public LocalTransport {
 };
 
 // A flush takes its rows in turns; what the first one learns holds for what the later ones take.
-TEST_F(DeviceEngine, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
+TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
   LocalService service(4, 0);
   auto own = std::make_unique<ClearingTransport>(&service);
   ClearingTransport* const transport = own.get();

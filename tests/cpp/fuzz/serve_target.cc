@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/serve/serve_lookup.h"
 #include "het_tf/core/serve/serve_writer.h"
 #include "tests/cpp/fuzz/target.h"
@@ -43,9 +43,9 @@ void MakeChecksumsRight(Bytes *bytes) {
   Header header;
   std::memcpy(&header, bytes->data(), sizeof header);
   if (header.spec_offset <= bytes->size() && header.spec_bytes <= bytes->size() - header.spec_offset) {
-    header.spec_crc = Crc32c(0, bytes->data() + header.spec_offset, header.spec_bytes);
+    header.spec_checksum = Checksum::Of(bytes->data() + header.spec_offset, header.spec_bytes);
   }
-  header.crc = Crc32c(0, &header, offsetof(Header, crc));
+  header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
   std::memcpy(bytes->data(), &header, sizeof header);
 }
 

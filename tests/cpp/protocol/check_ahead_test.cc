@@ -2,7 +2,6 @@
 // the lookup then does without, and when it checks all the same.
 #include <gtest/gtest.h>
 
-#include "het_tf/core/base/alloc.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -189,48 +188,6 @@ TEST_F(CheckingAhead, WhatIsInvalidIsFetchedAhead) {
   Drained();
 }
 
-// Checks that are on their way become fetches, and memory ends meanwhile: the lookup asks for itself, and
-// waits for nothing that is lost. `late`: the checks are of rows that were on their way for another batch.
-TEST_F(CheckingAhead, MemoryEndsWhenAPartitionComesToLifeAgain) {
-  std::vector<Key> keys;
-  for (Key key = 1; key <= 40; ++key) keys.push_back(key);
-  for (const bool late : {false, true}) {
-    size_t ended = 0;
-    for (size_t room = 0; room < 6000; room += 32) {
-      MakeAhead(10);
-      Train(0, late ? std::vector<Key>{99} : keys);
-      net().HoldReplies(0, true);
-      if (late) {
-        Prefetch(keys);
-        Prefetch({keys.begin() + 1, keys.end()});
-      }
-      world().Restart(0, world().Snapshot(0), /*close=*/false);
-      if (!late) Prefetch(keys);
-      net().HoldReplies(0, false);
-      if (late) {
-        Settle();  // the rows, from before
-        net().HoldReplies(0, true);
-        Settle();  // their checks go out
-        net().HoldReplies(0, false);
-      }
-      SetAllocLimit(AllocatedBytes() + room);
-      try {
-        Settle();
-      } catch (const std::bad_alloc&) {
-        ++ended;
-      }
-      SetAllocLimit(SIZE_MAX);
-      const std::vector<Key> batch(keys.begin() + (late ? 1 : 0), keys.end());
-      auto step = world().NewStep({batch});
-      const Status status = world().Read(0, step.get());
-      ASSERT_TRUE(status.ok()) << late << ", " << room << " bytes: " << status.message();
-      ASSERT_TRUE(world().Write(0, step.get()).ok());
-      Drained();
-    }
-    EXPECT_GT(ended, 0u);
-  }
-}
-
 TEST_F(CheckingAhead, ARowOnItsWayForTheBatchBeforeIsCheckedWhenItIsHere) {
   MakeAhead(10);
   Read(0, {777}, /*training=*/false);  // a first request is answered with the table's epoch alone
@@ -255,7 +212,7 @@ TEST_F(CheckingAhead, ForgottenHoldingsAreAskedAboutAhead) {
   Make(config);
   Train(0, {1});
   Train(0, {1});
-  ASSERT_TRUE(cache()->held(cache()->lines().Find(1)));
+  ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(1)));
   world().service().WithPartition(0, [](Partition& partition) { partition.holdings().Clear(); });
   net().record = true;
   Prefetch({1, 5});

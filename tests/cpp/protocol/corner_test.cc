@@ -137,7 +137,8 @@ TEST_F(Corner, KeysOnTheLastShardOnly) {
   config.partitions = 4;
   Make(config);
   for (int i = 0; i < 4; ++i) Train(0, KeysOf(3, 20));
-  for (uint32_t p = 0; p < 3; ++p) EXPECT_EQ(world().client(0).link(p).inc, 0u) << "nothing to say to " << p;
+  for (uint32_t p = 0; p < 3; ++p)
+    EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "nothing to say to " << p;
   Drained();
 }
 
@@ -148,7 +149,7 @@ TEST_F(Corner, AShardWithNoKeys) {
   std::vector<Key> keys = KeysOf(0, 10);
   for (Key key : KeysOf(2, 10)) keys.push_back(key);
   for (int i = 0; i < 4; ++i) Train(0, keys);
-  EXPECT_EQ(world().client(0).link(1).inc, 0u);
+  EXPECT_EQ(world().client(0).session(1).incarnation(), 0u);
   Drained();
 }
 
@@ -207,10 +208,10 @@ TEST_F(Corner, AsymmetricBounds) {
 }
 
 TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
-  for (int64_t bound : {int64_t{0}, int64_t{1}, CacheConfig::kEarlyPush - 1, CacheConfig::kEarlyPush,
-                        CacheConfig::kEarlyPush + 7}) {
+  for (int64_t bound : {int64_t{0}, int64_t{1}, SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush,
+                        SyncPolicy::kEarlyPush + 7}) {
     Make(Bounded(bound));
-    const int64_t due = bound < CacheConfig::kEarlyPush ? bound + 1 : bound;
+    const int64_t due = bound < SyncPolicy::kEarlyPush ? bound + 1 : bound;
     for (int64_t tick = 1; tick <= 3 * due; ++tick) {
       Train(0, {1});
       EXPECT_EQ(world().ServerClock(At(1)), tick / due * due) << "bound " << bound << ", tick " << tick;
@@ -220,12 +221,12 @@ TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
 }
 
 TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
-  WorldConfig config = Bounded(CacheConfig::kEarlyPush);
+  WorldConfig config = Bounded(SyncPolicy::kEarlyPush);
   config.cache.pull_bound = kUnbounded;  // reads bring no answer
   config.client.deadline = 3;
   Make(config);
   Train(0, {1, 2});
-  for (int64_t tick = 2; tick < CacheConfig::kEarlyPush; ++tick) Train(0, {1});
+  for (int64_t tick = 2; tick < SyncPolicy::kEarlyPush; ++tick) Train(0, {1});
   net().HoldReplies(0, true);
   Train(0, {1});
   EXPECT_EQ(log().frames().size(), 1u);

@@ -1,8 +1,6 @@
 // Connections that break, frames that come twice, late or never, servers that refuse, forget or come back,
 // processes that fork.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/world/world_test.h"
@@ -198,31 +196,6 @@ TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   first.reset();
   second.reset();
   Abandon();  // the other client's ticks are not the oracle's
-}
-
-// A child is another client: a new id, empty caches, and nothing of the parent's unsent updates.
-TEST_F(Fault, Fork) {
-  Make(5);
-  Train(0, {1, 2});
-  auto step = Read(0, {1, 2});
-  const ClientId parent = link().client;
-  const pid_t child = fork();
-  if (child == 0) {
-    auto own = world().NewStep({{1, 2}});
-    Client& client = world().client(0);
-    const bool ok = client.Read(own->MakeRead(), world().NewToken()).ok() &&
-                    client.Write(own->MakeWrite(1), own->token, nullptr).ok() && client.Flush().ok();
-    // The parent's two ticks are unsent; this copy of the store has the child's alone.
-    _exit(ok && !(link().client == parent) && world().ServerClock(At(1)) == 1 ? 0 : 1);
-  }
-  ASSERT_GT(child, 0);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_TRUE(world().Write(0, step.get()).ok());
-  EXPECT_TRUE(link().client == parent);
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
     config.workers = 2;
     Make(config);
     for (int i = 0; i < 3; ++i) Train(0, {1, 2});
-    const ClientId before = link(0).client;
+    const ClientId before = session(0).client();
     world().now += kClientSeconds - 1;
     Train(1, {1});
     EXPECT_EQ(Clients(), 2u);
@@ -102,7 +102,7 @@ TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
     if (reads_first) Read(0, {1});
     Train(0, {1, 2});
     Train(0, {2});
-    EXPECT_FALSE(link(0).client == before);
+    EXPECT_FALSE(session(0).client() == before);
     EXPECT_EQ(Clients(), 2u);
     Drained();
   }
@@ -111,12 +111,12 @@ TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
 TEST_F(Growth, AClientThatPushesIsNotForgotten) {
   WorldConfig config = Bounded(0);
   Make(config);
-  const ClientId before = link(0).client;
+  const ClientId before = session(0).client();
   for (int i = 0; i < 5; ++i) {
     world().now += kClientSeconds - 1;
     Train(0, {1});
   }
-  EXPECT_TRUE(link(0).client == before);
+  EXPECT_TRUE(session(0).client() == before);
   Drained();
 }
 

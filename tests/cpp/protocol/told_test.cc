@@ -1,5 +1,5 @@
 // checks="told": the partition knows what a client holds and tells it what has moved (core/store/holdings.h).
-// What happens by chance is in protocol_test.cc, half of whose worlds are told.
+// What happens by chance is in schedules_test.cc, half of whose worlds are told.
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -288,7 +288,7 @@ TEST_F(Told, RowsThatWereNotAskedToBeHeldAreNot) {
   net(0).HoldReplies(0, false);
   while (!op->done()) world().client(0).Progress(0.05);
   ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
-  ASSERT_TRUE(cache()->held(cache()->lines().Find(2))) << "of table " << first;
+  ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(2))) << "of table " << first;
   Write(1, read(1, {{}, {1}}).get());
   EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 1);
   Drained();

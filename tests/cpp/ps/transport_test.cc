@@ -421,7 +421,7 @@ class ReplicaTest : public TransportTest {
   }
   size_t Kept() {
     size_t frames = 0;
-    for (uint32_t p = 0; p < kPartitions; ++p) frames += client_->link(p).log.frames().size();
+    for (uint32_t p = 0; p < kPartitions; ++p) frames += client_->session(p).log().frames().size();
     return frames;
   }
   void Settle() {

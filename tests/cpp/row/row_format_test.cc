@@ -12,10 +12,6 @@
 #include "het_tf/core/base/half.h"
 #include "tests/cpp/testing/random.h"
 
-#if defined(__F16C__) && defined(__AVX__)
-#include <immintrin.h>
-#endif
-
 namespace het {
 namespace {
 
@@ -141,24 +137,6 @@ Row Reference(RowFormat format, const Shape& shape, const Row& row, size_t down_
     ReferenceBlock(integers, at >= down_from, row.data() + at, shape.block, out.data() + at);
   }
   return out;
-}
-
-TEST(Half, IsWhatTheInstructionsDo) {
-#if defined(__F16C__) && defined(__AVX__)
-  for (uint32_t half = 0; half < 0x10000; ++half) {
-    const float value = FromHalf(static_cast<uint16_t>(half));
-    if (std::isnan(value)) continue;
-    ASSERT_EQ(FloatBits(value), FloatBits(_cvtsh_ss(static_cast<uint16_t>(half)))) << half;
-  }
-  Random r(3);
-  for (uint64_t i = 0; i < Scaled(200000); ++i) {
-    const float x = std::ldexp(static_cast<float>(r.Unit() - 0.5), static_cast<int>(r.Between(-30, 15)));
-    ASSERT_EQ(ToHalf(x), _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)) << x;
-    ASSERT_EQ(ToHalfDown(x), _cvtss_sh(x, _MM_FROUND_TO_ZERO)) << x;
-  }
-#else
-  GTEST_SKIP() << "built without F16C (HET_MARCH)";
-#endif
 }
 
 TEST(RowFormat, RoundingIsWhatItsDefinitionSays) {

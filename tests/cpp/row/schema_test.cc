@@ -78,21 +78,22 @@ TEST_P(BadSpec, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadSpec,
-    ::testing::Values(Bad{"{", "JSON"}, Bad{R"({"name": 3})", "JSON"}, Bad{R"({"name": "t", "dim": 0})", "dim"},
-                    Bad{R"({"name": "t", "dim": -1})", "-1"}, Bad{R"({"name": "t", "dim": 70000})", "70000"},
-                    Bad{R"({"name": "t", "dim": 6.5e28})", "dim is 6.5e+28"},
-                    Bad{R"({"name": "t", "dim": 2.0})", "dim is 2.0"},
-                    Bad{R"({"name": "t", "dim": 2, "seed": 1e30})", "seed is 1e+30"},
-                    Bad{R"({"name": "t", "dim": 2, "seed": -1})", "seed is -1"},
-                    Bad{R"({"name": "t", "dim": 2, "limits": {"ttl": 6.4e28}})", "ttl is 6.4e+28"},
-                    Bad{R"({"name": "t", "dim": 2, "limits": {"max_rows": -1}})", "max_rows is -1"},
-                    Bad{R"({"name": "", "dim": 2})", "empty"},
-                    Bad{R"({"name": "t", "dim": 2, "l2": -1})", "l2"},
-                    Bad{R"({"name": "t", "dim": 2, "max_norm": -1})", "max_norm"},
-                    Bad{R"({"name": "t", "dim": 2, "colour": 1})", "colour"},
-                    Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "adm"}})", "adm"},
-                    Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "ftrl"}, "max_norm": 1})", "ftrl"},
-                    Bad{R"({"name": "t", "dim": 2, "initializer": {"name": "zeroes"}})", "zeroes"}));
+    ::testing::Values(Bad{"{", "JSON"}, Bad{R"({"name": 3})", "JSON"},
+                      Bad{R"({"name": "t", "dim": 0})", "dim"}, Bad{R"({"name": "t", "dim": -1})", "-1"},
+                      Bad{R"({"name": "t", "dim": 70000})", "70000"},
+                      Bad{R"({"name": "t", "dim": 6.5e28})", "dim is 6.5e+28"},
+                      Bad{R"({"name": "t", "dim": 2.0})", "dim is 2.0"},
+                      Bad{R"({"name": "t", "dim": 2, "seed": 1e30})", "seed is 1e+30"},
+                      Bad{R"({"name": "t", "dim": 2, "seed": -1})", "seed is -1"},
+                      Bad{R"({"name": "t", "dim": 2, "limits": {"ttl": 6.4e28}})", "ttl is 6.4e+28"},
+                      Bad{R"({"name": "t", "dim": 2, "limits": {"max_rows": -1}})", "max_rows is -1"},
+                      Bad{R"({"name": "", "dim": 2})", "empty"},
+                      Bad{R"({"name": "t", "dim": 2, "l2": -1})", "l2"},
+                      Bad{R"({"name": "t", "dim": 2, "max_norm": -1})", "max_norm"},
+                      Bad{R"({"name": "t", "dim": 2, "colour": 1})", "colour"},
+                      Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "adm"}})", "adm"},
+                      Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "ftrl"}, "max_norm": 1})", "ftrl"},
+                      Bad{R"({"name": "t", "dim": 2, "initializer": {"name": "zeroes"}})", "zeroes"}));
 
 }  // namespace
 }  // namespace het

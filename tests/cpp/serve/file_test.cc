@@ -1,6 +1,4 @@
 // Serving files: what was written is read, and what is no serving file is refused.
-#include "het_tf/core/serve/serve_file.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,8 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "het_tf/core/checkpoint/crc32c.h"
+#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/serve/row_codec.h"
+#include "het_tf/core/serve/serve_file.h"
 #include "het_tf/core/serve/serve_lookup.h"
 #include "het_tf/core/serve/serve_writer.h"
 #include "tests/cpp/testing/random.h"
@@ -346,7 +345,7 @@ TEST_F(ServeFileTest, AHeaderThatLiesIsRefused) {
     Header header;
     std::memcpy(&header, bytes.data(), sizeof header);
     change(&header);
-    header.crc = Crc32c(0, &header, offsetof(Header, crc));
+    header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
     std::string changed = bytes;
     std::memcpy(changed.data(), &header, sizeof header);
     fs::remove(Path("lie"));

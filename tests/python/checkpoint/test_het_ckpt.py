@@ -454,8 +454,8 @@ def test_verify_sees_a_truncated_file(chain, keep):
 def test_a_manifest_that_is_damaged_newer_or_missing(chain):
     path = chain[2] / "manifest.json"
     document = manifest(chain[2])
-    seal(chain[2], {**document, "version": 2})
-    assert "has version 2" in het_ckpt("inspect", chain[2], status=1).err
+    seal(chain[2], {**document, "version": 3})
+    assert "has version 3" in het_ckpt("inspect", chain[2], status=1).err
     path.write_text(json.dumps({**document, "step": 10}))
     assert "its checksum is" in het_ckpt("verify", chain[2], status=1).err
     path.write_text(json.dumps(document)[:100])

@@ -100,7 +100,7 @@ def test_another_process_predicts_the_same(tmp_path):
     root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), str(root / "tests/python/lib")])
     subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, timeout=120,
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, timeout=600,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     found = np.load(tmp_path / "found.npz")

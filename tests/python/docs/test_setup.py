@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ROOT / "tools"
-BASICS = ("bash", "env", "grep", "mkdir", "tail", "tee", "cat", "dirname")
+BASICS = ("awk", "bash", "cat", "dirname", "env", "grep", "mkdir", "rm", "sed", "tail", "tee")
 
 
 @pytest.fixture

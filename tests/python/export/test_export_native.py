@@ -259,8 +259,8 @@ def test_what_is_no_serving_file(rng, tmp_path):
     (tmp_path / "cut.het").write_bytes(content[:-64])
     with pytest.raises(tf.errors.DataLossError, match=r"cut\.het is damaged.*copy it again"):
         raw([1], str(tmp_path / "cut.het"))
-    (tmp_path / "newer.het").write_bytes(content[:8] + b"\x02" + content[9:])
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"newer\.het has version 2"):
+    (tmp_path / "newer.het").write_bytes(content[:8] + b"\x03" + content[9:])
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"newer\.het has version 3"):
         raw([1], str(tmp_path / "newer.het"))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"rows of table 'item'.*table 'other'"):
         raw([1], str(path), table="other")

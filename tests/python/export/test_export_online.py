@@ -157,7 +157,7 @@ SERVE = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-import het_tf
+import het_tf.keras
 loaded = tf.saved_model.load(sys.argv[1])
 for line in sys.stdin:
     ids = np.array(json.loads(line))

@@ -134,10 +134,10 @@ def document(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
     file = {
         "name": "rows-00000-of-00001.safetensors", "bytes": 640, "partitions": [0],
-        "header_crc32c": "00000000", "tensors": {"item/keys": {"rows": 2, "crc32c": "00000000"}},
+        "header_xxh3": "00000000", "tensors": {"item/keys": {"rows": 2, "xxh3": "00000000"}},
     }  # fmt: skip
     return {
-        "format": manifest.FORMAT, "version": 1, "id": "a" * 32, "created": 1.5, "step": 7, "namespace": "n",
+        "format": manifest.FORMAT, "version": 2, "id": "a" * 32, "created": 1.5, "step": 7, "namespace": "n",
         "base": None, "store": {"partitions": 1, "hash_seed": "0"}, "tables": [table], "files": [file],
         "dense": None, **changes,
     }  # fmt: skip

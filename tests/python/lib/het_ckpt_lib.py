@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from cli_lib import Done, run
 
 from het_tf.python.checkpoint.cli import cli
-from het_tf.python.checkpoint.crc32c import crc32c
 
 Rows = dict[int, tuple[int, list[float], list[float], int, int]]
 PARTITIONS, SEED = 8, 0x9E3779B97F4A7C15
@@ -110,9 +110,9 @@ def write(
             "name": name,
             "bytes": len(head + body),
             "partitions": [int(one) for one in part],
-            "header_crc32c": f"{crc32c(head):08x}",
+            "header_xxh3": xxhash.xxh3_64_hexdigest(head),
             "tensors": {
-                name: {"rows": len(array), "crc32c": f"{crc32c(array.tobytes()):08x}"}
+                name: {"rows": len(array), "xxh3": xxhash.xxh3_64_hexdigest(array.tobytes())}
                 for name, array in tensors.items()
             },
         })  # fmt: skip
@@ -120,10 +120,10 @@ def write(
     if dense is not None:
         raw = b"".join(tensor_bytes(dense))
         (path / "dense.safetensors").write_bytes(raw)
-        dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "crc32c": f"{crc32c(raw):08x}"}
+        dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
     document = {
         "format": "het_tf checkpoint",
-        "version": 1,
+        "version": 2,
         "id": f"{abs(hash(str(path))):032x}",
         "created": 1_700_000_000.0,
         "step": step,
@@ -158,9 +158,9 @@ def manifest(path: Path) -> dict[str, Any]:
 
 def seal(path: Path, document: dict[str, Any]) -> None:
     """Writes the manifest with its checksum."""
-    document = {name: value for name, value in document.items() if name != "crc32c"}
+    document = {name: value for name, value in document.items() if name != "xxh3"}
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-    (path / "manifest.json").write_text(json.dumps({**document, "crc32c": f"{crc32c(canonical):08x}"}))
+    (path / "manifest.json").write_text(json.dumps({**document, "xxh3": xxhash.xxh3_64_hexdigest(canonical)}))
 
 
 def reseal_file(path: Path, number: int = 0) -> None:
@@ -170,11 +170,14 @@ def reseal_file(path: Path, number: int = 0) -> None:
     raw = (path / entry["name"]).read_bytes()
     length = 8 + int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8:length])
-    entry.update(bytes=len(raw), header_crc32c=f"{crc32c(raw[:length]):08x}", tensors={})
+    entry.update(bytes=len(raw), header_xxh3=xxhash.xxh3_64_hexdigest(raw[:length]), tensors={})
     for name, one in header.items():
         if name != "__metadata__":
             begin, end = (length + offset for offset in one["data_offsets"])
-            entry["tensors"][name] = {"rows": one["shape"][0], "crc32c": f"{crc32c(raw[begin:end]):08x}"}
+            entry["tensors"][name] = {
+                "rows": one["shape"][0],
+                "xxh3": xxhash.xxh3_64_hexdigest(raw[begin:end]),
+            }
     seal(path, document)
 
 

@@ -166,8 +166,7 @@ def test_deepfm_formula(fresh: np.random.Generator) -> None:
     np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("structure", ["parallel", "stacked"])
-@pytest.mark.parametrize("rank", [None, 2])
+@pytest.mark.parametrize(("structure", "rank"), [("parallel", None), ("stacked", 2)])
 def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | None) -> None:
     model, examples, numeric = trained(DCNv2, fresh, structure=structure, cross_rank=rank, cross_layers=2)
     x0 = np.concatenate([*Rows(model, "deep", TOY, examples).vectors(), numeric], axis=1)
@@ -185,7 +184,9 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
 # --- the embedding sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize(
+    "cls", [DeepFM, *(pytest.param(one, marks=pytest.mark.long) for one in (WideDeep, DCNv2))]
+)
 def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
     """With the same initial weights, SGD gives the same weights and rows."""
     examples = toy_examples(fresh, hashed=False)
@@ -308,7 +309,7 @@ def test_keras_tables_have_a_limit(fresh: np.random.Generator) -> None:
         DCNv2(Description("big", (Field("a", 2**40),)), embedding="keras")
 
 
-@pytest.mark.parametrize(("cls", "side"), [*((cls, "het") for cls in MODELS), (WideDeep, "keras")])
+@pytest.mark.parametrize(("cls", "side"), [(WideDeep, "het"), (DCNv2, "het"), (DeepFM, "keras")])
 def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -> None:
     """The label is a function of one field."""
     examples = toy_examples(fresh, 512)
@@ -323,10 +324,7 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any, side: str) -
     assert losses[0] < 0.8 and losses[-1] < 0.1
 
 
-@pytest.mark.parametrize(
-    ("cls", "policy"),
-    [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16"), (DCNv2, "mixed_bfloat16")],
-)
+@pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])
 def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> None:
     set_policy = getattr(keras, "config", None) or keras.mixed_precision
     getattr(set_policy, "set_dtype_policy", getattr(set_policy, "set_global_policy", None))(policy)

@@ -20,7 +20,7 @@ import het_tf
 pytestmark = redis_lib.MARKS
 
 
-# All optimizers at all bounds: protocol_test.cc and exactness_test.cc.
+# All optimizers at all bounds: tests/cpp/protocol/schedules_test.cc and engine/exactness_test.cc.
 @pytest.mark.parametrize(
     ("name", "staleness", "cache_rows"),
     [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSProp", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),

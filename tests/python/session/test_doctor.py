@@ -53,7 +53,7 @@ def test_reports_this_environment():
 
 def test_missing_plugin_is_named_with_its_remedy(tmp_path):
     found = doctor.check_plugin({}, tmp_path / "libhet_tf.so")
-    assert found.state == "missing" and found.fatal and "cmake --preset release" in found.remedy
+    assert found.state == "missing" and found.fatal and found.remedy == versions.build_command()
 
 
 def test_het_ps_needs_redis_py_and_is_no_need():

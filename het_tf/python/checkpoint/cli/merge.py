@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.cli.rowwriter import RowWriter
 from het_tf.python.checkpoint.cli.view import Group, View
-from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.rowfile import COLUMNS
 
@@ -139,13 +140,13 @@ def _write_file(
 
 
 def _copy(source: Path, target: Path, entry: dict[str, Any]) -> None:
-    crc = 0
+    checksum = xxhash.xxh3_64()
     with source.open("rb") as file, target.open("xb") as out:
         while chunk := file.read(8 << 20):
-            crc = crc32c(chunk, crc)
+            checksum.update(chunk)
             with manifests.naming(target):
                 out.write(chunk)
-    if f"{crc:08x}" != entry["crc32c"]:
+    if (found := checksum.hexdigest()) != entry["xxh3"]:
         raise ValueError(
-            f"{source} is damaged: its checksum is {crc:08x}, and the manifest says {entry['crc32c']}"
+            f"{source} is damaged: its checksum is {found}, and the manifest says {entry['xxh3']}"
         )

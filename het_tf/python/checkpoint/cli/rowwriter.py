@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.rowfile import COLUMNS, FORMAT, VERSION, Array, Tensor
 
 
@@ -43,10 +43,10 @@ class RowWriter:
         text += b" " * (-(8 + len(text)) % 64)
         start = len(text).to_bytes(8, "little") + text
         self._begin, self._bytes = len(start), len(start) + offset
-        self._header_crc = crc32c(start)
+        self._header_xxh3 = xxhash.xxh3_64_hexdigest(start)
         self._places = {tensor.name: tensor for tensor in self._tensors}
         self._written = dict.fromkeys(self._places, 0)
-        self._crcs = dict.fromkeys(self._places, 0)
+        self._checksums = {name: xxhash.xxh3_64() for name in self._places}
         with manifests.naming(path):
             self._file = path.open("xb")
             self._file.write(start)
@@ -64,7 +64,7 @@ class RowWriter:
             data = np.ascontiguousarray(array, tensor.dtype)
             if self._written[name] + len(data) > tensor.shape[0]:
                 raise RuntimeError(f"{self.path}: more than {tensor.shape[0]} rows for {name!r}")
-            self._crcs[name] = crc32c(data, self._crcs[name])
+            self._checksums[name].update(data.data)
             with manifests.naming(self.path):
                 self._file.seek(self._begin + tensor.begin + self._written[name] * tensor.entry_bytes)
                 self._file.write(data.reshape(-1).view(np.uint8).data)
@@ -84,9 +84,9 @@ class RowWriter:
         self.abandon()
         return {
             "bytes": self._bytes,
-            "header_crc32c": f"{self._header_crc:08x}",
+            "header_xxh3": self._header_xxh3,
             "tensors": {
-                name: {"rows": tensor.shape[0], "crc32c": f"{self._crcs[name]:08x}"}
+                name: {"rows": tensor.shape[0], "xxh3": self._checksums[name].hexdigest()}
                 for name, tensor in self._places.items()
             },
         }

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint.cli.view import Group, View, keys_of, partition_of
-from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.rowfile import Array, DamagedError, RowFile, TensorFile
 
@@ -98,7 +98,7 @@ def _row_file(
     file = RowFile(manifest.path / entry["name"])
     if file.bytes != entry["bytes"]:
         raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
-    if f"{file.header_crc32c:08x}" != entry["header_crc32c"]:
+    if file.header_xxh3 != entry["header_xxh3"]:
         raise file.damaged("its header is not the one that the manifest has the checksum of")
     if file.tensors.keys() != entry["tensors"].keys():
         raise file.damaged("its tensors are not those that the manifest names")
@@ -106,17 +106,18 @@ def _row_file(
         raise file.damaged(f"it has tables that the manifest has not: {', '.join(sorted(strange))}")
     advance(file.bytes - sum(tensor.bytes for tensor in file.tensors.values()))
     for name, tensor in file.tensors.items():
-        crc, look = 0, contents
+        checksum, look = xxhash.xxh3_64(), contents
         for block in file.tensor_blocks(name):
-            crc = crc32c(block, crc)
+            checksum.update(block.data)
             advance(block.nbytes)
             if look and (odd := _odd(file, name, block)):
                 faults.append(odd)
                 look = False  # once a tensor is enough
-        if entry["tensors"][name] != {"rows": tensor.shape[0], "crc32c": f"{crc:08x}"}:
+        found = checksum.hexdigest()
+        if entry["tensors"][name] != {"rows": tensor.shape[0], "xxh3": found}:
             raise file.damaged(
                 f"{name!r}, bytes {tensor.begin} to {tensor.begin + tensor.bytes}, has {tensor.shape[0]} rows"
-                f" and checksum {crc:08x}, and the manifest says {entry['tensors'][name]}"
+                f" and checksum {found}, and the manifest says {entry['tensors'][name]}"
             )
     store = manifest.document["store"]
     for table, of in file.tables.items():
@@ -171,10 +172,10 @@ def _dense(path: Path, entry: dict[str, Any], advance: Advance) -> None:
     file = TensorFile(path)
     if file.bytes != entry["bytes"]:
         raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
-    crc = 0
+    checksum = xxhash.xxh3_64()
     with path.open("rb") as opened:
         while chunk := opened.read(8 << 20):
-            crc = crc32c(chunk, crc)
+            checksum.update(chunk)
             advance(len(chunk))
-    if f"{crc:08x}" != entry["crc32c"]:
-        raise file.damaged(f"its checksum is {crc:08x}, and the manifest says {entry['crc32c']}")
+    if (found := checksum.hexdigest()) != entry["xxh3"]:
+        raise file.damaged(f"its checksum is {found}, and the manifest says {entry['xxh3']}")

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.checkpoint.rowfile import RowFile
 from het_tf.python.checkpoint.rows import FILES, read_tables, write_tables
 from het_tf.python.table.table import Table
@@ -98,7 +98,7 @@ def _renamed(directory: Path, target: Path, name: str) -> Path:
             out.write(start)
             shutil.copyfileobj(file, out, 1 << 20)
             entry["bytes"] = out.tell()
-        entry["header_crc32c"] = f"{crc32c(start):08x}"
+        entry["header_xxh3"] = xxhash.xxh3_64_hexdigest(start)
         entry["tensors"] = {_exchange(key, before, name): value for key, value in entry["tensors"].items()}
     manifests.write(target, document)
     return target

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.crc32c import crc32c
 from het_tf.python.layer import owner
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
@@ -131,17 +131,17 @@ def write(directory: Path, variables: list[Live]) -> dict[str, Any]:
     path = directory / FILE
     with manifests.naming(path), path.open("xb") as out:
         out.write(start)
-        crc = crc32c(start)
+        checksum = xxhash.xxh3_64(start)
         for live in variables:
             data = np.ascontiguousarray(_array(live.variable))
             raw = data.reshape(-1).view(np.uint8)
             if raw.size != _bytes(live.dtype, live.shape):
                 raise RuntimeError(f"variable {live.name!r} has changed its shape while it was saved")
             out.write(raw.data)
-            crc = crc32c(raw, crc)
+            checksum.update(raw.data)
         out.flush()
         os.fsync(out.fileno())
-    return {"name": FILE, "bytes": len(start) + begin, "crc32c": f"{crc:08x}"}
+    return {"name": FILE, "bytes": len(start) + begin, "xxh3": checksum.hexdigest()}
 
 
 def _array(variable: Any) -> Any:
@@ -170,12 +170,12 @@ def verify(path: Path, entry: dict[str, Any]) -> None:
                 f"{path} is damaged: it has {size} bytes, and the manifest says {entry['bytes']}"
                 f"{manifests.AGAIN}"
             )
-        crc = 0
+        checksum = xxhash.xxh3_64()
         while chunk := file.read(_CHUNK):
-            crc = crc32c(chunk, crc)
-    if f"{crc:08x}" != entry["crc32c"]:
+            checksum.update(chunk)
+    if (found := checksum.hexdigest()) != entry["xxh3"]:
         raise ValueError(
-            f"{path} is damaged: its checksum is {crc:08x}, and the manifest says {entry['crc32c']}"
+            f"{path} is damaged: its checksum is {found}, and the manifest says {entry['xxh3']}"
             f"{manifests.AGAIN}"
         )
 

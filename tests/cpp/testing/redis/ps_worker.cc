@@ -75,7 +75,7 @@ bool PsWorker::Succeeds(const Status& status, const char* what) {
 
 void PsWorker::Publish() {
   uint64_t pushes = 0;
-  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p) pushes += ps_.client().link(p).log.next_seq() - 1;
+  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p) pushes += ps_.client().session(p).log().next_seq() - 1;
   Mine().pushes = pushes;
   Mine().resends = ps_.client().Stats(ps_.schema().id()).resends;
   Mine().lost = ps_.client().Stats(ps_.schema().id()).lost_pushes;

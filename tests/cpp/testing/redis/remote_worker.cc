@@ -83,7 +83,7 @@ float RemoteWorker::Value(int64_t id) {
 uint64_t RemoteWorker::Counter(const std::string& name) {
   auto stats = engine_->Stats("t");
   EXPECT_TRUE(stats.ok()) << stats.status().message();
-  const std::string text = stats.ok() ? stats.value() : "";
+  const std::string text = stats.ok() ? ToJson(stats.value()) : "";
   const size_t at = text.find("\"" + name + "\":");
   EXPECT_NE(at, std::string::npos) << name << " in " << text;
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + name.size() + 3, nullptr, 10);

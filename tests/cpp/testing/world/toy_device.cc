@@ -29,7 +29,6 @@ struct ToyDevice::Table : DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override;
-  void Forsake() override { device->forsaken_ = true; }
 
   template <typename Fn>
   void DropRows(Fn goes) {
@@ -154,7 +153,7 @@ Status ToyDevice::Write(CachedWrite* write, uint64_t token) {
     ++row->ticks;
     ++Cache(table)->counters().ticks;
     const bool in_call = table.rows.count(part.keys[u]) == 0;
-    if (in_call || row->ticks > Cache(table)->config().most_unsent())
+    if (in_call || row->ticks > Cache(table)->config().sync().most_unsent())
       Leave(part.table, part.keys[u], row, &due);
   });
   ++applied_;

@@ -50,7 +50,6 @@ class ToyDevice {
   // A row of the cache or, where it has none, of the call; or null.
   Row* Find(const TableKey& key, uint64_t call);
   std::map<Key, Row>& rows(uint64_t table);
-  bool forsaken() const { return forsaken_; }
   size_t told() const { return told_; }  // by DeviceLines
   void DoWhatWasPutOff();
 
@@ -96,7 +95,6 @@ class ToyDevice {
   uint64_t stamp_ = 0;
   uint64_t applied_ = 0;  // writes
   size_t told_ = 0;
-  bool forsaken_ = false;
 };
 
 }  // namespace het::testing

@@ -27,10 +27,10 @@ void World::CheckConservation() {
       for (auto& [key, row] : device(w)->rows(schema->id())) found[{schema->id(), key}] += row.ticks;
     }
     for (uint32_t p = 0; p < service_.partitions(); ++p) {
-      const Link& link = client(w).link(p);
+      const Session& session = client(w).session(p);
       const uint64_t last =
-          service_.WithPartition(p, [&](Partition& partition) { return partition.LastSeq(link.client); });
-      for (const PushFrame& frame : link.log.frames()) {
+          service_.WithPartition(p, [&](Partition& partition) { return partition.LastSeq(session.client()); });
+      for (const PushFrame& frame : session.log().frames()) {
         if (frame.seq <= last) continue;
         for (const TablePush& push : frame.tables) {
           for (size_t i = 0; i < push.keys.size(); ++i)

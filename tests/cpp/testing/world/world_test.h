@@ -28,8 +28,8 @@ class WorldTest : public ::testing::Test {
   World& world() { return *world_; }
   FaultyTransport& net(size_t w = 0) { return world_->transport(w); }
   TableCache* cache(size_t w = 0) { return world_->client(w).cache(world_->schema(0)->id()); }
-  const Link& link(size_t w = 0) { return world_->client(w).link(0); }
-  const PushLog& log(size_t w = 0) { return link(w).log; }
+  const Session& session(size_t w = 0) { return world_->client(w).session(0); }
+  const PushLog& log(size_t w = 0) { return session(w).log(); }
   TableKey At(Key key) { return {world_->schema(0)->id(), key}; }
 
   std::unique_ptr<TestStep> Read(size_t w, const std::vector<Key>& keys, bool training = true);

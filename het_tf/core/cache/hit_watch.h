@@ -1,0 +1,39 @@
+#ifndef HET_TF_CORE_CACHE_HIT_WATCH_H_
+#define HET_TF_CORE_CACHE_HIT_WATCH_H_
+
+#include <algorithm>
+#include <cstddef>
+
+namespace het {
+
+// Tells when the share of hits falls: far below what it was, by more than chance explains. Then
+// what is cached is not what is used any more. In a steady stream it never does.
+//
+// Uses are counted in windows of whole reads: a read's hits come before its misses, so a part of a
+// read says nothing. A window is at least an eighth of the capacity, and what the share has been
+// follows it, upwards at once and downwards slowly.
+class HitWatch {
+ public:
+  explicit HitWatch(size_t capacity) : window_(std::max<size_t>(256, capacity / 8)) {}
+  // One use; true if the window that ended before it has fallen.
+  bool Count(bool hit) {
+    const bool fell = hit && missed_ && uses_ >= window_ && EndWindow();
+    missed_ = !hit;
+    ++uses_;
+    hits_ += hit;
+    return fell;
+  }
+
+ private:
+  bool EndWindow();
+
+  const size_t window_;
+  size_t uses_ = 0;
+  size_t hits_ = 0;
+  bool missed_ = false;  // the last use
+  double share_ = 0;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CACHE_HIT_WATCH_H_

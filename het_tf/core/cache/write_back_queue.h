@@ -1,0 +1,64 @@
+// Updates of rows that have left the cache, until they are pushed or their row comes back.
+#ifndef HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_
+#define HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <cstdint>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/hash.h"
+#include "het_tf/core/row/row_store.h"
+
+namespace het {
+
+struct KeyHash {
+  using is_avalanching = void;
+  size_t operator()(Key key) const { return HashKey(key, 0); }
+};
+
+class WriteBackQueue {
+ public:
+  struct Queued {
+    Key key;
+    uint32_t ticks;   // 0: no longer in the queue
+    uint32_t update;  // in the cache's UpdatePool
+  };
+
+  size_t size() const { return size_; }
+  // In the order in which they came; among them some that are no longer in the queue.
+  const Vector<Queued>& entries() const { return entries_; }
+  size_t bytes() const { return entries_.capacity() * sizeof(Queued); }
+  // Null: there is none. Good until the queue next changes.
+  const Queued* Find(Key key) const;
+
+  // Throws std::bad_alloc; then the queue is as it was.
+  void Push(Key key, uint32_t ticks, uint32_t update);
+  void Remove(const Queued& queued);
+  // Removes what take(queued) says, in order.
+  template <typename Fn>
+  void RemoveIf(Fn take) {
+    size_t kept = 0;
+    for (const Queued& queued : entries_) {
+      if (queued.ticks == 0) continue;
+      if (take(queued)) {
+        index_.erase(queued.key);
+        --size_;
+        continue;
+      }
+      index_[queued.key] = static_cast<uint32_t>(kept);
+      entries_[kept++] = queued;
+    }
+    entries_.resize(kept);
+  }
+
+ private:
+  Vector<Queued> entries_;
+  size_t size_ = 0;  // entries that are in the queue
+  boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
+                            Allocator<std::pair<const Key, uint32_t>>>
+      index_;  // into entries_
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_

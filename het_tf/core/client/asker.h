@@ -1,0 +1,53 @@
+// Turns the keys of one read into questions to partitions. All reads classify their keys here:
+//
+//   cached, bounded, subscribed, ...   what SyncPolicy::OnRead says: check, fetch, nothing, or trust
+//   on its way to a read ahead         waited for, and asked about once it is here (RowsOnWay)
+//   absent                             fetch
+//
+// Args of Key: the table's cache, the partition and key, and the line that has it or kNoRow. For
+// example a training read of keys 7 (cached, base 3) and 9 (absent) of partition 0 becomes one
+// PartitionRead with checks {7}, clocks {3} and fetches {9}.
+#ifndef HET_TF_CORE_CLIENT_ASKER_H_
+#define HET_TF_CORE_CLIENT_ASKER_H_
+
+#include <map>
+
+#include "het_tf/core/client/partition_read.h"
+#include "het_tf/core/client/rows_on_way.h"
+#include "het_tf/core/client/session.h"
+
+namespace het {
+
+class Asker {
+ public:
+  // Which cached rows are asked about.
+  enum class Cached { kAll, kInvalid, kNone };
+
+  // `waits`: keys that are on their way are waited for.
+  Asker(ReadOp* op, RowsOnWay* on_way, bool waits = true) : op_(op), on_way_(on_way), waits_(waits) {}
+
+  // Pins the line, or fetches the key.
+  void Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line, Cached which);
+  // Rows for a device, whose bases the caller gives. `training`: which of them may enter the cache.
+  void ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training);
+
+  // Hands all questions over; the read is done when they are answered.
+  void Ask(std::deque<Session>* sessions);
+
+ private:
+  void Absent(TableCache* cache, uint32_t partition, het::Key key);
+  TableRead* Table(TableCache* cache, uint32_t partition);
+  void AskAbout(TableCache* cache, uint32_t partition, uint32_t line);
+
+  ReadOp* const op_;
+  RowsOnWay* const on_way_;
+  const bool waits_;
+  std::map<uint32_t, PartitionReadPtr> by_partition_;
+  TableRead* last_ = nullptr;  // that a key was added to, of last_partition_
+  uint32_t last_partition_ = 0;
+  SyncPolicy sync_;  // of its table
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_ASKER_H_

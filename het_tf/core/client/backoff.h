@@ -1,0 +1,48 @@
+// Pauses after failures: doubled with each one in a row, and between half and all of that, so that
+// clients that failed together do not come back together.
+#ifndef HET_TF_CORE_CLIENT_BACKOFF_H_
+#define HET_TF_CORE_CLIENT_BACKOFF_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+namespace het {
+
+struct BackoffConfig {
+  double first = 0.01;  // seconds
+  double most = 1;
+};
+
+class Backoff {
+ public:
+  // `jitter`: in [0, 1).
+  void Failed(const BackoffConfig& config, double now, const std::string& reason, double jitter) {
+    if (failures_ == 0) since_ = now;
+    const double pause =
+        std::min(config.most, config.first * static_cast<double>(1u << std::min<size_t>(failures_, 10)));
+    ++failures_;
+    not_before_ = now + pause * (0.5 + jitter / 2);
+    reason_ = reason;
+  }
+  void Succeeded() {
+    failures_ = 0;
+    not_before_ = 0;
+    reason_.clear();
+  }
+
+  bool failing() const { return failures_ > 0; }
+  double not_before() const { return not_before_; }
+  double since() const { return since_; }
+  const std::string& reason() const { return reason_; }  // of the last failure
+
+ private:
+  size_t failures_ = 0;  // in a row
+  double since_ = 0;
+  double not_before_ = 0;
+  std::string reason_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_BACKOFF_H_

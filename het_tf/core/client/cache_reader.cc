@@ -1,0 +1,107 @@
+#include "het_tf/core/client/cache_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "het_tf/core/client/asker.h"
+#include "het_tf/core/client/row_sink.h"
+
+namespace het {
+namespace {
+
+// Lines ahead of the one in work whose memory is asked for.
+constexpr size_t kLinesAhead = 12;
+
+}  // namespace
+
+std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t token) {
+  auto op = std::make_unique<ReadOp>();
+  op->read = read;
+  op->token = token;
+  for (const CachedRead::Part& part : read->parts) {
+    const TableCache& cache = tables_->at(part.table);
+    if (cache.device() == nullptr) continue;
+    op->error = FailedPrecondition("table '" + cache.schema().spec().name +
+                                   "' is cached on a device; use ReadForDevice and PushForDevice");
+  }
+  if (!op->error.ok()) return op;
+  op->checked = ahead_->Checked(read);
+  if (token != 0) {
+    op->sink = std::make_unique<LineSink>(op.get(), pushes_);
+  } else {
+    op->sink = std::make_unique<PrivateSink>(op.get());
+  }
+  Classify(op.get());
+  return op;
+}
+
+void CacheReader::Classify(ReadOp* op) {
+  Asker asker(op, ahead_->rows_on_way());
+  for (CachedRead::Part& part : op->read->parts) {
+    op->pins.Reserve(part.uniques);
+    TableCache& cache = tables_->at(part.table);
+    cache.lines().FindBatch(part.keys, part.hashes, part.uniques, part.rows);
+    const bool checked = op->checked && cache.config().sync().ChecksAhead();
+    for (size_t u = 0; u < part.uniques; ++u) {
+      const size_t next = u + kLinesAhead;
+      if (next < part.uniques && part.rows[next] != kNoRow) {
+        cache.PrefetchState(part.rows[next]);
+        if (op->token != 0) cache.PrefetchTouch(part.rows[next]);
+      }
+      asker.Key(&cache, part.partition, part.keys[u], part.rows[u],
+                checked ? Asker::Cached::kInvalid : Asker::Cached::kAll);
+    }
+    if (op->token == 0) continue;
+    cache.counters().reads += part.uniques;
+    cache.counters().hits +=
+        part.uniques - static_cast<size_t>(std::count(part.rows, part.rows + part.uniques, kNoRow));
+  }
+  asker.Ask(&exchange_->sessions());
+  for (const CachedRead::Part& part : op->read->parts) {
+    ahead_->Use(&tables_->at(part.table), op->token, Span<const uint32_t>(part.rows, part.uniques));
+  }
+}
+
+Status CacheReader::Finish(ReadOp* op) {
+  op->Detach();
+  op->sink.reset();
+  if (!op->error.ok() || op->open_parts > 0) {
+    op->pins.Release();
+    return op->error.ok() ? Status(Code::kCancelled, "the read was abandoned") : op->error;
+  }
+  if (op->read == nullptr) return Status();  // for a device
+  FillIn(op);
+  if (op->token == 0) {
+    op->pins.Release();
+  } else {
+    pins_->Add(op->token, &op->pins);
+  }
+  ahead_->Finished(*op);
+  return Status();
+}
+
+void CacheReader::FillIn(ReadOp* op) {
+  for (CachedRead::Part& part : op->read->parts) {
+    TableCache& cache = tables_->at(part.table);
+    const RowStore& lines = cache.lines();
+    for (size_t u = 0; u < part.uniques; ++u) {
+      uint32_t& line = part.rows[u];
+      if (line == kNoRow) line = lines.Find(part.keys[u], part.hashes[u]);
+      if (line != kNoRow) {
+        part.values[u] = lines.data(line);
+        continue;
+      }
+      auto& own = op->read->private_rows;
+      own.push_back(std::move(op->fetched.find({&cache, part.keys[u]})->second));
+      part.values[u] = own.back().data();
+    }
+  }
+}
+
+Status CacheReader::Await(ReadOp* op) {
+  const Status waited = waiter_->Until([op] { return op->done(); }, "a lookup");
+  if (!waited.ok() && op->error.ok()) op->error = waited;
+  return Finish(op);
+}
+
+}  // namespace het

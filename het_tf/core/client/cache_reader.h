@@ -1,0 +1,48 @@
+// A lookup, from keys to rows: what is cached is pinned, the rest is asked for (Asker), and when all
+// answers have come the rows are the caller's.
+//
+//   Begin ─► ReadOp, on its way ─► Await ─► Finish: lines and values of every key
+#ifndef HET_TF_CORE_CLIENT_CACHE_READER_H_
+#define HET_TF_CORE_CLIENT_CACHE_READER_H_
+
+#include <memory>
+
+#include "het_tf/core/client/cached_rows.h"
+#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/exchange.h"
+#include "het_tf/core/client/look_ahead.h"
+#include "het_tf/core/client/partition_read.h"
+#include "het_tf/core/client/push_builder.h"
+#include "het_tf/core/client/token_pins.h"
+#include "het_tf/core/client/waiter.h"
+
+namespace het {
+
+class CacheReader {
+ public:
+  CacheReader(const CachedTables* tables, Exchange* exchange, PushBuilder* pushes, LookAhead* ahead,
+              TokenPins* pins, Waiter* waiter)
+      : tables_(tables), exchange_(exchange), pushes_(pushes), ahead_(ahead), pins_(pins), waiter_(waiter) {}
+
+  // Throws std::bad_alloc; then there is no read.
+  std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t token);
+  // Until the read is done, of any kind; then Finish.
+  Status Await(ReadOp* op);
+  // Fills in rows and values, or returns the error; one that is not done is abandoned.
+  Status Finish(ReadOp* op);
+
+ private:
+  void Classify(ReadOp* op);
+  void FillIn(ReadOp* op);
+
+  const CachedTables* const tables_;
+  Exchange* const exchange_;
+  PushBuilder* const pushes_;
+  LookAhead* const ahead_;
+  TokenPins* const pins_;
+  Waiter* const waiter_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_CACHE_READER_H_

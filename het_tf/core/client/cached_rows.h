@@ -1,0 +1,51 @@
+// What a lookup reads from a client, and what a gradient writes: the unique keys of a step, by
+// table and partition.
+#ifndef HET_TF_CORE_CLIENT_CACHED_ROWS_H_
+#define HET_TF_CORE_CLIENT_CACHED_ROWS_H_
+
+#include <cstdint>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/row/row_store.h"
+
+namespace het {
+
+struct CachedRead {
+  // Arrays have `uniques` elements.
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t uniques;
+    const Key* keys;
+    const uint64_t* hashes;
+    uint32_t* rows;        // out, for a training read: lines
+    const float** values;  // out: good until the next call on the client
+  };
+  Vector<Part> parts;
+  uint64_t kind = 0;  // the same for all reads of one layer; 0: no ReadAhead is about it
+  // For ReadAhead: rows that are cached are checked, too, and the lookup does without checks if at
+  // most so many training reads of its kind came in between. 0: the lookup checks.
+  uint32_t check_ahead = 0;
+  uint64_t batch = 0;                  // which keys it has, once that was asked for
+  Vector<const float*> values;         // room for the parts' values
+  Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
+};
+
+struct CachedWrite {
+  struct Part {
+    uint64_t table;
+    uint32_t partition;
+    size_t uniques;
+    const Key* keys;
+    const uint64_t* hashes;
+    uint32_t* rows;          // lines, as the read left them; checked
+    float* sums;             // dim floats a key; used up
+    const uint8_t* touched;  // 0: this key gets no tick
+    float learning_rate;
+  };
+  Vector<Part> parts;  // in order of partition
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_CACHED_ROWS_H_

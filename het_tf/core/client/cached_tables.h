@@ -1,0 +1,52 @@
+// The caches of a client, by table, and which partition a key is of.
+#ifndef HET_TF_CORE_CLIENT_CACHED_TABLES_H_
+#define HET_TF_CORE_CLIENT_CACHED_TABLES_H_
+
+#include <map>
+#include <memory>
+
+#include "het_tf/core/cache/table_cache.h"
+#include "het_tf/core/wire/layout.h"
+
+namespace het {
+
+class CachedTables {
+ public:
+  CachedTables(uint32_t partitions, uint64_t hash_seed)
+      : layout_(partitions, hash_seed), hash_seed_(hash_seed) {}
+
+  uint32_t partitions() const { return layout_.partitions(); }
+  // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
+  void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
+    caches_[schema->id()] = std::make_unique<TableCache>(schema, config, hash_seed_, lines);
+  }
+  void Remove(uint64_t table) { caches_.erase(table); }
+  // Null: there is none.
+  TableCache* Find(uint64_t table) const {
+    const auto found = caches_.find(table);
+    return found == caches_.end() ? nullptr : found->second.get();
+  }
+  TableCache& at(uint64_t table) const { return *caches_.at(table); }
+  // In order of their ids.
+  auto begin() const { return caches_.begin(); }
+  auto end() const { return caches_.end(); }
+  bool empty() const { return caches_.empty(); }
+
+  uint32_t PartitionOf(const TableCache& cache, Key key) const { return layout_.Of(cache.lines().Hash(key)); }
+  // fn(line) for every line of the partition; it may drop it.
+  template <typename Fn>
+  void ForEachLine(TableCache* cache, uint32_t partition, Fn fn) const {
+    cache->ForEachLine([&](uint32_t line) {
+      if (PartitionOf(*cache, cache->lines().meta(line).key) == partition) fn(line);
+    });
+  }
+
+ private:
+  const Layout layout_;
+  const uint64_t hash_seed_;
+  std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_CACHED_TABLES_H_

@@ -1,0 +1,41 @@
+// How a client talks to its store, and how long it keeps what it has pushed.
+#ifndef HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_
+#define HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace het {
+
+constexpr double kNoticeSeconds = 5;
+
+// When an applied push is durable, so that it need not be kept.
+enum class Durability { kApplied, kReplicated, kCheckpoint };
+
+struct ClientConfig {
+  double request_timeout = 10;  // seconds without a byte until an unanswered request counts as lost
+  double deadline = 60;         // seconds without progress until a call gives up
+  // A flush sends frames of at most about so many bytes.
+  size_t max_frame_bytes = size_t{16} << 20;
+  // A store that is out of memory fails the call at once: for a store that shares this process's
+  // memory.
+  bool fail_out_of_memory = false;
+  double first_backoff = 0.01;
+  double max_backoff = 1;
+  Durability durability = Durability::kApplied;
+  uint32_t min_replicas = 1;      // kReplicated: so many hold a push that is durable
+  double replica_interval = 0.1;  // kReplicated: seconds between two questions to the replicas
+  // Applied frames that are kept take at most so much, and a step's worth more. Beyond it,
+  // kReplicated waits for the replicas, and kCheckpoint forgets the oldest ones.
+  size_t keep_bytes = size_t{256} << 20;
+  // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
+  enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
+  // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
+  std::function<void(const std::string&)> notice;
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_

@@ -1,0 +1,142 @@
+// What sessions want to say, gathered into frames.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "het_tf/core/client/exchange.h"
+
+namespace het {
+namespace {
+
+// A frame brings rows of about so many bytes, both ways together; a part with more goes alone.
+// Answers are made whole before they travel: several smaller frames keep both sides busy, and the
+// heads of a frame of this size are nothing beside its rows.
+constexpr size_t kFrameRowBytes = size_t{64} << 10;
+
+}  // namespace
+
+void Exchange::Pump() {
+  struct Gathered {
+    std::vector<Outgoing> parts;
+    size_t bytes = 0;
+  };
+  for (bool more = true; more;) {
+    more = false;
+    std::map<uint32_t, Gathered> shards;
+    for (Session& session : sessions_) {
+      Outgoing next{&session, {}};
+      if (!session.Next(transport_->Now(), &next.what)) continue;
+      more = true;
+      const size_t bytes = RowBytes(next.what);
+      if (bytes >= kFrameRowBytes || session.goes_alone()) {
+        Send({next});
+        continue;
+      }
+      Gathered& gathered = shards[transport_->ShardOf(session.partition())];
+      if (gathered.bytes + bytes > kFrameRowBytes) {
+        Send(gathered.parts);
+        gathered = Gathered();
+      }
+      gathered.parts.push_back(std::move(next));
+      gathered.bytes += bytes;
+    }
+    for (const auto& [shard, gathered] : shards) Send(gathered.parts);
+  }
+}
+
+// Of updates in it and of rows that it surely brings.
+size_t Exchange::RowBytes(const Session::Outgoing& what) const {
+  size_t bytes = 0;
+  if (what.frame != nullptr) {
+    for (const TablePush& push : what.frame->tables) {
+      bytes += push.keys.size() * LeastRowBytes(tables_->at(push.schema->id()).push_format(),
+                                                push.schema->dim(), push.schema->optimizer().wire_floats());
+    }
+  }
+  if (what.read != nullptr) {
+    for (const TableRead& asked : what.read->tables) {
+      const TableSchema& schema = asked.cache->schema();
+      bytes +=
+          asked.fetches.size() * LeastRowBytes(asked.cache->row_format(), schema.dim(), schema.row_floats());
+    }
+  }
+  return bytes;
+}
+
+TableRequest* Exchange::TableOf(const Session& session, uint64_t table, Request* request) const {
+  for (TableRequest& t : request->tables) {
+    if (t.table == table) return &t;
+  }
+  const TableCache& cache = tables_->at(table);
+  TableRequest& t = request->tables.emplace_back();
+  t.table = table;
+  t.epoch = session.epoch(table);
+  t.push_format = cache.push_format();
+  t.row_format = cache.row_format();
+  t.block = static_cast<uint32_t>(cache.schema().dim());
+  t.update_floats = static_cast<uint32_t>(cache.schema().optimizer().wire_floats());
+  t.bound = cache.config().pull_bound;
+  return &t;
+}
+
+void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
+  const auto& [session, what] = sending;
+  if (what.read != nullptr) Subscriptions::Recheck(what.read.get());
+  session->FillIn(what, request);
+  request->request_id = next_request_id_++;
+  request->partition = transport_->id(session->partition());
+  if (what.frame != nullptr) {
+    for (const TablePush& push : what.frame->tables) {
+      if (push.keys.empty()) continue;
+      TableRequest* const t = TableOf(*session, push.schema->id(), request);
+      t->push_keys = push.keys;
+      t->push_ticks = push.ticks;
+      t->push_updates = push.wire;
+    }
+  }
+  if (what.read == nullptr) return;
+  for (const TableRead& asked : what.read->tables) {
+    TableRequest* const t = TableOf(*session, asked.cache->schema().id(), request);
+    t->check_keys = asked.checks;
+    t->check_clocks = asked.clocks;
+    t->fetch_keys = asked.fetches;
+  }
+  subscriptions_->FillIn(*session, what.read.get(), request);
+}
+
+// One frame.
+void Exchange::Send(const std::vector<Outgoing>& parts) {
+  std::vector<Request> requests(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
+  Vector<TableBytes> tables;
+  OutFrame frame = EncodeFrame({requests.data(), requests.size()}, transport_->Buffer(0), &tables);
+  CountRequests(parts, requests, tables, frame.bytes.size());
+  const double now = transport_->Now();
+  transport_->Send(std::move(frame));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Session* const session = parts[i].session;
+    session->Sent(parts[i].what, requests[i], requests[0].request_id, now,
+                  transport_->Connection(session->partition()));
+  }
+}
+
+void Exchange::CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
+                             const Vector<TableBytes>& tables, size_t bytes) const {
+  for (const TableBytes& size : tables) bytes -= size.all;  // heads are left
+  size_t at = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const PushFrame* const frame = parts[i].what.frame;
+    const bool again = frame != nullptr && parts[i].session->WasSent(*frame);
+    for (const TableRequest& t : requests[i].tables) {
+      Counters& counters = tables_->at(t.table).counters();
+      ++counters.requests;
+      counters.resends += again && !t.push_keys.empty();
+      counters.checks += t.check_keys.size();
+      counters.row_bytes_out += tables[at].rows;
+      counters.metadata_bytes_out += tables[at].all - tables[at].rows + (at == 0 ? bytes : 0);
+      ++at;
+    }
+  }
+}
+
+}  // namespace het

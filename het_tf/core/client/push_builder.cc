@@ -1,0 +1,164 @@
+#include "het_tf/core/client/push_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace het {
+
+PushFrame* PushBuilder::NewFrame(uint32_t partition) {
+  PushFrame* const frame = (*sessions_)[partition].log().Append(next_frame_);
+  ++next_frame_;
+  return frame;
+}
+
+TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows) {
+  if (*frame == nullptr) *frame = NewFrame(partition);
+  return (*frame)->Add(cache.shared_schema(), rows);
+}
+
+void PushBuilder::Due(const CachedWrite& write) {
+  PushFrame* frame = nullptr;
+  uint32_t frame_of = 0;
+  for (const CachedWrite::Part& part : write.parts) {
+    TableCache& cache = tables_->at(part.table);
+    const SyncPolicy sync = cache.config().sync();
+    if (!sync.bounds_pushes()) continue;
+    auto due = [&](size_t u) { return part.touched[u] && sync.PushNow(cache.pending(part.rows[u])); };
+    size_t rows = 0;
+    for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
+    if (rows == 0) continue;
+    // Parts are in order of partition: one frame each.
+    if (frame != nullptr && frame_of != part.partition) frame = nullptr;
+    frame_of = part.partition;
+    TablePush* const push = Add(part.partition, &frame, cache, rows);
+    for (size_t u = 0; u < part.uniques; ++u) {
+      if (!due(u)) continue;
+      push->keys.push_back(part.keys[u]);
+      cache.TakeUpdate(part.rows[u], &push->ticks, &push->wire);
+    }
+    cache.counters().bound_push += rows;
+  }
+}
+
+void PushBuilder::Queues(bool whole) {
+  const uint32_t partitions = tables_->partitions();
+  const bool any = std::any_of(tables_->begin(), tables_->end(),
+                               [](const auto& table) { return table.second->queued() > 0; });
+  if (!any) return;
+  Vector<size_t> rows(partitions);
+  std::vector<PushFrame*> frames(partitions, nullptr);
+  for (const auto& [table, cache] : *tables_) {
+    if (cache->queued() == 0) continue;
+    std::fill(rows.begin(), rows.end(), 0);
+    for (const TableCache::Queued& queued : cache->queue()) {
+      if (queued.ticks > 0) ++rows[tables_->PartitionOf(*cache, queued.key)];
+    }
+    for (uint32_t p = 0; p < partitions; ++p) {
+      if (rows[p] == 0) continue;
+      TablePush* const push = Add(p, &frames[p], *cache, rows[p]);
+      cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire);
+      cache->counters().evict_push += rows[p];
+    }
+  }
+}
+
+void PushBuilder::Everything() {
+  for (const auto& [table, cache] : *tables_) Dirty(cache.get());
+  Queues(/*whole=*/true);
+}
+
+void PushBuilder::Dirty(TableCache* cache) {
+  const size_t row_bytes = sizeof(Key) + cache->schema().optimizer().wire_floats() * sizeof(float);
+  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
+  std::vector<Vector<uint32_t>> dirty(tables_->partitions());
+  cache->ForEachLine([&](uint32_t line) {
+    if (cache->HasUnsent(line))
+      dirty[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
+  });
+  for (uint32_t p = 0; p < dirty.size(); ++p) {
+    for (size_t begin = 0; begin < dirty[p].size(); begin += fit) {
+      const size_t rows = std::min(fit, dirty[p].size() - begin);
+      PushFrame* frame = nullptr;
+      TablePush* const push = Add(p, &frame, *cache, rows);
+      for (size_t i = begin; i < begin + rows; ++i) {
+        push->keys.push_back(cache->lines().meta(dirty[p][i]).key);
+        cache->TakeWhole(dirty[p][i], &push->ticks, &push->wire);
+      }
+      cache->counters().bound_push += rows;
+    }
+  }
+}
+
+void PushBuilder::Trim() {
+  bool full = false;
+  for (const auto& [table, cache] : *tables_) {
+    cache->MakeRoom(0);
+    full = full || cache->queued() > cache->config().write_back_rows;
+  }
+  if (full) Queues();
+}
+
+// --- updates that left a device
+
+std::vector<uint32_t> PushBuilder::OfDevice(const DevicePush& push) {
+  Vector<DeviceFrames> made(tables_->partitions());
+  for (const DevicePush::Part& part : push.parts) Sort(part, tables_->at(part.table), &made);
+  std::vector<uint32_t> partitions;
+  // If memory ends in here, numbered frames stay empty, and that changes nothing.
+  std::vector<std::pair<PushFrame*, PushFrame*>> numbered;
+  for (uint32_t p = 0; p < made.size(); ++p) {
+    if (!made[p].frames.empty()) partitions.push_back(p);
+    for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(p), &frame);
+  }
+  for (auto& [frame, content] : numbered) frame->tables.swap(content->tables);
+  for (const DevicePush::Part& part : push.parts) {
+    Counters& counters = tables_->at(part.table).counters();
+    (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
+  }
+  return partitions;
+}
+
+// Adds the rows of a part to the frames of their partitions.
+void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
+                       Vector<DeviceFrames>* made) const {
+  const auto partitions = static_cast<uint32_t>(made->size());
+  const Optimizer& optimizer = cache.schema().optimizer();
+  const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
+
+  Vector<uint32_t> partition_of(part.n);
+  Vector<size_t> end(partitions);
+  for (size_t i = 0; i < part.n; ++i) {
+    partition_of[i] = tables_->PartitionOf(cache, part.keys[i]);
+    ++end[partition_of[i]];
+  }
+  size_t sum = 0;
+  for (size_t& count : end) count = std::exchange(sum, sum + count);
+  Vector<uint32_t> order(part.n);
+  for (uint32_t i = 0; i < part.n; ++i) order[end[partition_of[i]]++] = i;
+
+  size_t next = 0;
+  for (uint32_t p = 0; p < partitions; ++p) {
+    auto& [frames, bytes] = (*made)[p];
+    while (next < end[p]) {
+      // A key has one place in a frame: more of the same table begins another.
+      if (frames.empty() || frames.back().Of(cache.schema().id()) != nullptr ||
+          bytes + row_bytes > max_frame_bytes_) {
+        frames.emplace_back();
+        bytes = 0;
+      }
+      const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
+      const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
+      TablePush& push = *frames.back().Add(cache.shared_schema(), rows);
+      for (const size_t stop = next + rows; next < stop; ++next) {
+        const uint32_t i = order[next];
+        push.keys.push_back(part.keys[i]);
+        push.ticks.push_back(part.ticks[i]);
+        const float* update = part.updates + i * optimizer.row_floats();
+        push.wire.insert(push.wire.end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
+      }
+      bytes += rows * row_bytes;
+    }
+  }
+}
+
+}  // namespace het

@@ -1,0 +1,196 @@
+// The conversation with one partition: what may be asked next, and what an answer means. It knows
+// no cache, no socket and no clock: the caller says what time it is, sends what Next gives, and
+// does what a Verdict says.
+//
+//   Ask(read), log().Append ──► Next(now) ──► Sent ──► outstanding ──► OnReply ──► Verdict
+//                                 ▲                        │
+//                                 └──────── OnFailure ◄────┘  refused, timed out, closed
+//
+// 1. Order. Frames go out in the order of their numbers, and a read goes with the last of them, or
+//    after it: it must see every own push. After a failure nothing is sent until a pause is over
+//    and nothing is on its way; then everything is sent again that was not applied.
+// 2. Incarnations. A partition that restarts, moves or is promoted has another incarnation. Bases
+//    from before are worth nothing then (Verdict::new_incarnation); what it had acknowledged and
+//    does not have any more is sent again from the log as far as it is kept. Answers of an earlier
+//    incarnation are late and dropped, unless nothing else was on its way: then two servers have
+//    changed places and back.
+// 3. Identity. The partition knows pushes by client id and number. Where its numbers can no longer
+//    be met (it forgot this client, or lost pushes that are not kept) what is left goes on under a
+//    new id, numbered from 1.
+// 4. Epochs. A table that was loaded or cleared has another epoch: the partition refuses the
+//    request and says the new one.
+//
+// Not thread-safe. Throws std::bad_alloc where it adds.
+#ifndef HET_TF_CORE_CLIENT_SESSION_H_
+#define HET_TF_CORE_CLIENT_SESSION_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/backoff.h"
+#include "het_tf/core/client/partition_read.h"
+#include "het_tf/core/client/push_log.h"
+#include "het_tf/core/wire/reply.h"
+#include "het_tf/core/wire/request.h"
+
+namespace het {
+
+// What follows from a reply, in the order in which it is to be done.
+struct Verdict {
+  // Bases of all rows of the partition are invalid; `unanswered` reads, whose answers would be
+  // about the old ones, are then asked again.
+  bool new_incarnation = false;
+  std::vector<PartitionReadPtr> unanswered;
+  // Acknowledged pushes that the partition has lost: not kept here, and kept and sent again.
+  uint64_t lost = 0;
+  uint64_t repaired = 0;
+  bool new_identity = false;
+  bool progress = false;  // more pushes are applied
+  // Tables that were loaded or cleared, or that are gone, and ticks that the log dropped with them.
+  struct Table {
+    uint64_t table;
+    uint64_t dropped_ticks;
+  };
+  std::vector<Table> reloaded;
+  std::vector<Table> gone;
+  bool pushes_refused = false;  // `gone`: some of the pushes were not applied
+
+  enum Answer {
+    kNothing,   // to a push alone, or to a read that nobody waits for
+    kRows,      // the reply's rows are what the read asked for, or it does not fit
+    kAskAgain,  // the read is to be asked again
+    kRefused,   // the read has failed: a table is gone, or Session::fatal()
+  } answer = kNothing;
+  std::string failure;  // if not empty: OnFailure is to be called
+};
+
+class Session {
+ public:
+  struct Config {
+    BackoffConfig backoff;
+    bool keep_applied = false;   // the caller says when applied frames are durable: ForgetThrough
+    bool discard_unsent = true;  // updates of a table that was loaded meanwhile are dropped
+    double forgotten_after =
+        0;  // a partition that does not know a client silent for so long has forgotten it
+    std::function<ClientId()> new_id;
+  };
+  // One request that may go out; null: no such part.
+  struct Outgoing {
+    const PushFrame* frame = nullptr;
+    PartitionReadPtr read;
+  };
+  // One that is on its way.
+  struct Outstanding {
+    uint32_t request_id = 0;
+    uint32_t frame = 0;     // the request_id of the first part of its frame
+    PartitionReadPtr read;  // null: a push alone
+    double sent_at = 0;
+    bool after_silence = false;  // nothing else was on its way: the answer is the state now
+    uint64_t first_table = 0;    // bears the bytes of the answer's head
+    uint64_t first_push = 0;     // seq of a push that was never sent before; else 0
+    uint64_t connection = 0;     // that it was sent over
+    uint64_t incarnation = 0;    // that it said it knows
+    ClientId client;             // the answer says what the partition has of this one
+    bool subscribes = false;     // the answer names subscribed rows that have moved
+  };
+
+  Session(uint32_t partition, ClientId client, const Config* config)
+      : config_(config), partition_(partition), client_(client) {}
+
+  uint32_t partition() const { return partition_; }
+  const ClientId& client() const { return client_; }
+  uint64_t incarnation() const { return known_.incarnation; }
+  PushLog& log() { return log_; }
+  const PushLog& log() const { return log_; }
+  const Backoff& backoff() const { return backoff_; }
+  // Not OK: the partition refuses what this client is; nothing more is sent.
+  const Status& fatal() const { return fatal_; }
+  // Requests go alone: a server did not find the partition behind another's part.
+  bool goes_alone() const { return alone_ || backoff_.failing(); }
+  // Newest seq that the connection *connection has certainly written; 0: none.
+  uint64_t Written(uint64_t* connection) const;
+  // The newest answer with notifications of which all was taken in.
+  uint32_t notified() const { return known_.notified; }
+  void SetNotified(uint32_t notified) { known_.notified = notified; }
+
+  const std::deque<Outstanding>& outstanding() const { return outstanding_; }
+  bool waits() const { return !waiting_.empty(); }
+  // Something is on its way, or could go out.
+  bool busy() const { return log_.unapplied() || !outstanding_.empty() || waits(); }
+
+  // --- out
+
+  void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
+  // The next request, if one may go out now. Nothing changes by asking, until it is sent.
+  bool Next(double now, Outgoing* next);
+  // What the session says in the request: client, seq, after_seq, incarnation, told_ack.
+  void FillIn(const Outgoing& sending, Request* request) const;
+  // 0: not known yet.
+  uint64_t epoch(uint64_t table) const;
+  void ForgetEpoch(uint64_t table) { known_.epochs.erase(table); }
+  // The frame was sent before.
+  bool WasSent(const PushFrame& frame) const { return frame.seq <= sent_.ever; }
+  void Sent(const Outgoing& sent, const Request& request, uint32_t frame, double now, uint64_t connection);
+
+  // --- in
+
+  // Null: the request was given up, or is answered already.
+  const Outstanding* Find(uint32_t request_id) const;
+  // Takes one that Find has found off: it was answered or refused.
+  Outstanding Take(const Outstanding* request);
+  Verdict OnReply(const Outstanding& request, const Reply& reply, double now);
+  // Returns reads that have to be asked again, which are those on their way if the connection is
+  // lost.
+  std::vector<PartitionReadPtr> OnFailure(const std::string& reason, bool connection_lost, double now,
+                                          double jitter);
+  // Begins anew with an empty log, as another client.
+  void StartOver();
+
+ private:
+  // What the partition has said of itself.
+  struct Known {
+    uint64_t incarnation = 0;             // 0: nothing heard yet
+    std::set<uint64_t> past;              // earlier incarnations
+    std::map<uint64_t, uint64_t> epochs;  // by table
+    uint32_t notified = 0;
+  };
+  // How far pushes went out.
+  struct Progress {
+    uint64_t through = 0;  // newest seq since the last failure
+    uint64_t ever = 0;     // newest seq
+    uint64_t written = 0;  // newest seq that `written_on` has certainly carried
+    uint64_t written_on = 0;
+    double applied_at = 0;  // when the partition last said that a push was applied
+  };
+
+  bool Late(const Outstanding& request, uint64_t incarnation) const;
+  void Acknowledge(uint64_t last_seq, double now, Verdict* verdict);
+  void OnNewIncarnation(uint64_t last_seq, double now, Verdict* verdict);
+  void OnForgotten(Verdict* verdict);
+  void OnEpochs(const Reply& reply, Verdict* verdict);
+  void OnGone(const Reply& reply, Verdict* verdict);
+  Verdict::Answer OnOk(const Outstanding& request, const Reply& reply, double now, Verdict* verdict);
+  void Renumber();
+
+  const Config* const config_;
+  const uint32_t partition_;
+  ClientId client_;
+  Known known_;
+  PushLog log_;
+  Progress sent_;
+  std::deque<Outstanding> outstanding_;
+  std::deque<PartitionReadPtr> waiting_;
+  Backoff backoff_;
+  Status fatal_;
+  bool resend_ = false;  // once nothing is on its way: everything that was not applied
+  bool fresh_ = false;   // the next request is the first after a silence
+  bool alone_ = false;   // until one is refused, and so says where the partition is
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CLIENT_SESSION_H_

@@ -1,0 +1,181 @@
+#include "het_tf/core/client/asker.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+
+#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/row_sink.h"
+
+namespace het {
+namespace {
+
+class AskerTest : public ::testing::Test {
+ protected:
+  AskerTest() {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = 2;
+    schema_ = TableSchema::Create(spec).value();
+    Cache(CacheConfig());
+    for (uint32_t p = 0; p < 2; ++p) sessions_.emplace_back(p, ClientId(), &config_);
+    Train(&op_, 1);
+  }
+  void Cache(const CacheConfig& config) {
+    tables_.Add(schema_, config);
+    cache_ = tables_.Find(schema_->id());
+  }
+  static void Train(ReadOp* op, uint64_t token) {
+    op->token = token;
+    op->sink = std::make_unique<LineSink>(op, nullptr);
+  }
+  uint32_t Line(Key key, Clock base) {
+    return cache_->Insert(key, cache_->lines().Hash(key), base, /*transient=*/false);
+  }
+  // What partition 0 is asked about the table; of a read of this one key.
+  TableRead AskedFor(Key key, uint32_t line, Asker::Cached which = Asker::Cached::kAll) {
+    Asker asker(&op_, &on_way_);
+    const size_t before = op_.parts.size();
+    asker.Key(cache_, 0, key, line, which);
+    asker.Ask(&sessions_);
+    return op_.parts.size() == before ? TableRead{cache_} : op_.parts.back()->tables.at(0);
+  }
+
+  Schema schema_;
+  CachedTables tables_{2, 5};
+  TableCache* cache_ = nullptr;
+  Session::Config config_;
+  std::deque<Session> sessions_;
+  RowsOnWay on_way_;
+  ReadOp op_;
+};
+
+TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndPinned) {
+  const TableRead asked = AskedFor(7, Line(7, 3));
+  EXPECT_EQ(asked.checks, Vector<Key>({7}));
+  EXPECT_EQ(asked.clocks, Vector<Clock>({3}));
+  EXPECT_TRUE(asked.fetches.empty());
+  EXPECT_EQ(cache_->Pinned(), 1u);
+  EXPECT_EQ(op_.open_parts, 1u);
+  EXPECT_TRUE(sessions_[0].waits());
+  EXPECT_FALSE(sessions_[1].waits());
+}
+
+TEST_F(AskerTest, AnAbsentRowIsFetched) {
+  EXPECT_EQ(AskedFor(7, kNoRow).fetches, Vector<Key>({7}));
+  EXPECT_EQ(cache_->Pinned(), 0u);
+}
+
+TEST_F(AskerTest, AnInvalidRowIsFetched) {
+  const uint32_t line = Line(7, 3);
+  cache_->SetInvalid(line, true);
+  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
+  EXPECT_EQ(AskedFor(7, line, Asker::Cached::kInvalid).fetches, Vector<Key>({7}));
+}
+
+TEST_F(AskerTest, WhatWasCheckedAheadIsNotAskedAgain) {
+  const uint32_t line = Line(7, 3);
+  EXPECT_TRUE(AskedFor(7, line, Asker::Cached::kInvalid).empty());
+  EXPECT_TRUE(AskedFor(7, line, Asker::Cached::kNone).empty());
+  EXPECT_EQ(op_.open_parts, 0u);
+  EXPECT_EQ(cache_->Pinned(), 1u) << "all the same";
+}
+
+TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
+  CacheConfig config;
+  config.pull_bound = kUnbounded;
+  Cache(config);
+  EXPECT_TRUE(AskedFor(7, Line(7, 3)).empty());
+  EXPECT_TRUE(op_.done());
+}
+
+TEST_F(AskerTest, ASubscribedRowIsTrusted) {
+  CacheConfig config;
+  config.checks = "told";
+  Cache(config);
+  const uint32_t line = Line(7, 3);
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u);
+  cache_->SetSubscribed(line, true);
+  const TableRead asked = AskedFor(7, line);
+  EXPECT_EQ(asked.trusted, Vector<uint32_t>({line}));
+  EXPECT_TRUE(asked.checks.empty());
+}
+
+TEST_F(AskerTest, TheEndOfAReadLetsGoOfEverything) {
+  const uint32_t line = Line(7, 3);
+  PartitionReadPtr part;
+  {
+    ReadOp op;
+    Train(&op, 2);
+    Asker asker(&op, &on_way_);
+    asker.Key(cache_, 0, 7, line, Asker::Cached::kAll);
+    asker.Ask(&sessions_);
+    part = op.parts.at(0);
+    EXPECT_TRUE(part->wanted());
+  }
+  EXPECT_FALSE(part->wanted());
+  EXPECT_EQ(cache_->Pinned(), 0u);
+}
+
+// A row that a read ahead has on its way is not fetched twice.
+TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
+  ReadOp ahead;
+  ahead.ahead = true;
+  Train(&ahead, ~uint64_t{0});
+  Asker first(&ahead, &on_way_);
+  first.Key(cache_, 0, 7, kNoRow, Asker::Cached::kNone);
+  first.Ask(&sessions_);
+  Asker second(&op_, &on_way_);
+  second.Key(cache_, 0, 7, kNoRow, Asker::Cached::kAll);
+  second.Key(cache_, 0, 8, kNoRow, Asker::Cached::kAll);
+  second.Ask(&sessions_);
+  EXPECT_EQ(op_.open_parts, 2u) << "8 is fetched; 7 is waited for";
+  EXPECT_EQ(cache_->counters().prefetch_late, 1u);
+  EXPECT_FALSE(on_way_.TakeReady()) << "not yet";
+  ahead.parts[0]->op = nullptr;  // answered
+  const auto late = on_way_.TakeReady();
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->ask->op, &op_);
+  EXPECT_EQ(late->ask->tables.at(0).fetches, Vector<Key>({7}));
+  on_way_.Remove(*ahead.parts[0]);
+  ReadOp third;
+  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7)) << "it is here";
+}
+
+TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
+  ReadOp ahead;
+  ahead.ahead = true;
+  Train(&ahead, ~uint64_t{0});
+  Asker first(&ahead, &on_way_);
+  first.Key(cache_, 0, 7, kNoRow, Asker::Cached::kNone);
+  first.Ask(&sessions_);
+  Asker second(&op_, &on_way_);
+  second.Key(cache_, 0, 7, kNoRow, Asker::Cached::kAll);
+  op_.Detach();
+  ahead.parts[0]->op = nullptr;
+  EXPECT_FALSE(on_way_.TakeReady());
+}
+
+TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {
+  const Key keys[] = {1, 2, 3};
+  const Clock bases[] = {5, kNoBase, 0};
+  uint8_t came[3] = {9, 9, 9}, admit[3] = {9, 9, 9};
+  Clock clocks[3];
+  float rows[6];
+  DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, clocks, rows};
+  Asker asker(&op_, &on_way_);
+  asker.ForDevice(cache_, &part, /*training=*/true);
+  asker.Ask(&sessions_);
+  const TableRead& asked = op_.parts.at(0)->tables.at(0);
+  EXPECT_EQ(asked.checks, Vector<Key>({1, 3}));
+  EXPECT_EQ(asked.clocks, Vector<Clock>({5, 0}));
+  EXPECT_EQ(asked.check_at, Vector<uint32_t>({0, 2}));
+  EXPECT_EQ(asked.fetches, Vector<Key>({2}));
+  EXPECT_EQ(asked.fetch_at, Vector<uint32_t>({1}));
+  EXPECT_EQ(came[0] + came[1] + came[2], 0);
+  EXPECT_TRUE(sessions_[1].waits());
+}
+
+}  // namespace
+}  // namespace het

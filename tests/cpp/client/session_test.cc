@@ -1,0 +1,478 @@
+// The conversation with one partition, played without a partition, a cache or a clock.
+#include "het_tf/core/client/session.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/row_sink.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het {
+namespace {
+
+constexpr uint64_t kIncarnation = 70;
+
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = 2;
+    schema_ = TableSchema::Create(spec).value();
+    config_.forgotten_after = 1000;
+    config_.new_id = [this] { return ClientId{1, ++newest_id_}; };
+  }
+  void Keep() { config_.keep_applied = true; }
+
+  void Push(uint32_t ticks = 1) {
+    TablePush* const push = session_.log().Append(++number_)->Add(schema_, 1);
+    push->keys.push_back(7);
+    push->ticks.push_back(ticks);
+    push->wire.insert(push->wire.end(), schema_->optimizer().wire_floats(), 1.0f);
+  }
+  PartitionReadPtr Ask() {
+    auto read = std::make_shared<PartitionRead>();
+    read->op = &op_;
+    session_.Ask(read);
+    return read;
+  }
+  // Sends the next request, if one may go out, and returns what it says.
+  std::optional<Request> Send(uint64_t connection = 1) {
+    Session::Outgoing next;
+    if (!session_.Next(now_, &next)) return std::nullopt;
+    Request request;
+    session_.FillIn(next, &request);
+    request.request_id = ++request_id_;
+    read_ = next.read;
+    session_.Sent(next, request, request.request_id, now_, connection);
+    return request;
+  }
+  static Reply Answer(FrameStatus status, uint64_t last_seq, uint64_t incarnation = kIncarnation) {
+    Reply reply;
+    reply.status = status;
+    reply.last_seq = last_seq;
+    reply.inc = incarnation;
+    return reply;
+  }
+  Verdict Hear(const Request& request, const Reply& reply) {
+    const Session::Outstanding* const found = session_.Find(request.request_id);
+    EXPECT_NE(found, nullptr);
+    return session_.OnReply(session_.Take(found), reply, now_);
+  }
+  // Pushes so many frames, which are applied.
+  void Applied(int frames) {
+    for (int i = 0; i < frames; ++i) Push();
+    for (int i = 0; i < frames; ++i) {
+      const auto request = Send();
+      ASSERT_TRUE(request);
+      EXPECT_TRUE(Hear(*request, Answer(FrameStatus::kOk, request->seq)).progress);
+    }
+  }
+
+  Session::Config config_;
+  uint64_t newest_id_ = 1;
+  Session session_{3, ClientId{1, 1}, &config_};
+  ReadOp op_;
+  PartitionReadPtr read_;  // of the request that was sent last
+  Schema schema_;
+  uint64_t number_ = 0;
+  uint32_t request_id_ = 0;
+  double now_ = 1;
+};
+
+TEST_F(SessionTest, AReadGoesWithTheLastPush) {
+  EXPECT_FALSE(Send());
+  Push();
+  Push();
+  const PartitionReadPtr read = Ask();
+  const auto first = Send();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->seq, 1u);
+  EXPECT_EQ(first->after_seq, 1u);
+  EXPECT_EQ(read_, nullptr);
+  const auto second = Send();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->seq, 2u);
+  EXPECT_EQ(second->after_seq, 2u);
+  EXPECT_EQ(read_, read);
+  EXPECT_FALSE(Send());
+  EXPECT_EQ(session_.outstanding().size(), 2u);
+}
+
+TEST_F(SessionTest, AReadThatNobodyWaitsForIsNotSent) {
+  const PartitionReadPtr read = Ask();
+  read->op = nullptr;
+  EXPECT_FALSE(Send());
+  EXPECT_FALSE(session_.busy());
+}
+
+TEST_F(SessionTest, AnOrdinaryAnswer) {
+  Push();
+  Ask();
+  const auto request = Send(4);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->inc, 0u);
+  const Verdict verdict = Hear(*request, Answer(FrameStatus::kOk, 1));
+  EXPECT_EQ(verdict.answer, Verdict::kRows);
+  EXPECT_TRUE(verdict.progress);
+  EXPECT_FALSE(verdict.new_incarnation);
+  EXPECT_EQ(session_.incarnation(), kIncarnation);
+  EXPECT_TRUE(session_.log().frames().empty()) << "applied is durable here";
+  uint64_t connection = 0;
+  EXPECT_EQ(session_.Written(&connection), 1u);
+  EXPECT_EQ(connection, 4u);
+  Ask();
+  EXPECT_EQ(Send()->inc, kIncarnation);
+}
+
+TEST_F(SessionTest, AfterAFailureAllIsSentAgainInOrderOnceNothingIsOnItsWay) {
+  Push();
+  Push();
+  const auto first = Send(), second = Send();
+  EXPECT_EQ(session_.OnFailure("busy", /*connection_lost=*/false, now_, 0).size(), 0u);
+  EXPECT_FALSE(Send()) << "the pause";
+  now_ = session_.backoff().not_before();
+  EXPECT_FALSE(Send()) << "both requests are still on their way";
+  Hear(*first, Answer(FrameStatus::kBusy, 0));
+  now_ = session_.backoff().not_before();
+  EXPECT_FALSE(Send());
+  Hear(*second, Answer(FrameStatus::kBusy, 0));
+  now_ = session_.backoff().not_before();
+  EXPECT_EQ(Send()->seq, 1u);
+  EXPECT_EQ(Send()->seq, 2u);
+}
+
+TEST_F(SessionTest, ALostConnectionGivesItsReadsBack) {
+  const PartitionReadPtr read = Ask();
+  const auto request = Send();
+  const auto again = session_.OnFailure("closed", /*connection_lost=*/true, now_, 0);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0], read);
+  EXPECT_EQ(session_.Find(request->request_id), nullptr) << "its answer is late";
+  EXPECT_EQ(session_.backoff().reason(), "closed");
+}
+
+TEST_F(SessionTest, PausesDouble) {
+  std::vector<double> pauses;
+  for (int i = 0; i < 9; ++i) {
+    static_cast<void>(session_.OnFailure("no", false, now_, 0.999999));
+    pauses.push_back(session_.backoff().not_before() - now_);
+  }
+  EXPECT_NEAR(pauses[0], config_.backoff.first, 1e-6);
+  EXPECT_NEAR(pauses[3], 8 * config_.backoff.first, 1e-6);
+  EXPECT_NEAR(pauses[8], config_.backoff.most, 1e-6);
+  EXPECT_EQ(session_.backoff().since(), now_);
+}
+
+TEST_F(SessionTest, AGapIsRewound) {
+  Push();
+  Push();
+  Send();
+  const auto second = Send();
+  EXPECT_EQ(Hear(*second, Answer(FrameStatus::kGap, 0)).answer, Verdict::kAskAgain);
+  EXPECT_FALSE(Send()) << "the first is still on its way";
+  static_cast<void>(session_.Take(&session_.outstanding().front()));
+  EXPECT_EQ(Send()->seq, 1u);
+}
+
+// --- incarnations
+
+TEST_F(SessionTest, ANewIncarnationThatHasEverything) {
+  Applied(2);
+  const PartitionReadPtr first = Ask();
+  const auto a = Send();
+  const PartitionReadPtr second = Ask();
+  const auto b = Send();
+  const Verdict verdict = Hear(*a, Answer(FrameStatus::kOk, 2, 71));
+  EXPECT_TRUE(verdict.new_incarnation);
+  EXPECT_EQ(verdict.answer, Verdict::kAskAgain) << "its rows answer a question about old bases";
+  EXPECT_EQ(verdict.unanswered, std::vector<PartitionReadPtr>({second}));
+  EXPECT_EQ(verdict.lost + verdict.repaired, 0u);
+  EXPECT_FALSE(verdict.new_identity);
+  EXPECT_EQ(Hear(*b, Answer(FrameStatus::kOk, 2, 71)).answer, Verdict::kNothing);
+}
+
+TEST_F(SessionTest, WhatAnEarlierIncarnationAnswersIsLate) {
+  Applied(1);
+  Ask();
+  const auto a = Send();
+  Ask();
+  const auto b = Send();
+  Hear(*a, Answer(FrameStatus::kOk, 1, 71));
+  const Verdict late = Hear(*b, Answer(FrameStatus::kOk, 1, kIncarnation));
+  EXPECT_FALSE(late.new_incarnation);
+  EXPECT_EQ(session_.incarnation(), 71u);
+  // Asked when nothing else was on its way, it is the partition's state.
+  Ask();
+  const auto c = Send();
+  EXPECT_TRUE(Hear(*c, Answer(FrameStatus::kOk, 1, kIncarnation)).new_incarnation);
+  EXPECT_EQ(session_.incarnation(), kIncarnation);
+}
+
+TEST_F(SessionTest, LostPushesThatAreKeptAreSentAgain) {
+  Keep();
+  Applied(3);
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 1, 71));
+  EXPECT_EQ(verdict.lost, 0u);
+  EXPECT_EQ(verdict.repaired, 2u);
+  EXPECT_FALSE(verdict.new_identity);
+  EXPECT_EQ(Send()->seq, 2u);
+  EXPECT_EQ(Send()->seq, 3u);
+}
+
+TEST_F(SessionTest, AfterPushesThatAreNotKeptWhatIsLeftHasAnotherIdentity) {
+  Keep();
+  Applied(3);
+  session_.log().ForgetThrough(2);
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 0, 71));
+  EXPECT_EQ(verdict.lost, 2u);
+  EXPECT_EQ(verdict.repaired, 1u);
+  EXPECT_TRUE(verdict.new_identity);
+  const auto request = Send();
+  EXPECT_EQ(request->seq, 1u);
+  EXPECT_TRUE(request->client == (ClientId{1, 2}));
+}
+
+TEST_F(SessionTest, AnswersToTheOldIdentityAcknowledgeNothing) {
+  Keep();
+  Applied(3);
+  session_.log().ForgetThrough(3);
+  Ask();
+  const auto a = Send();
+  Push();
+  const auto b = Send();
+  EXPECT_TRUE(Hear(*a, Answer(FrameStatus::kGap, 0, 71)).new_identity);
+  const Verdict verdict = Hear(*b, Answer(FrameStatus::kOk, 4, 71));
+  EXPECT_FALSE(verdict.progress);
+  EXPECT_EQ(session_.log().applied(), 0u);
+}
+
+TEST_F(SessionTest, APartitionThatForgotASilentClientHasLostNothing) {
+  Keep();
+  Applied(2);
+  now_ += config_.forgotten_after;
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 0, 71));
+  EXPECT_EQ(verdict.lost + verdict.repaired, 0u);
+  EXPECT_TRUE(verdict.new_identity);
+  EXPECT_TRUE(session_.log().frames().empty());
+}
+
+// --- tables
+
+TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
+  Push(5);
+  Reply epoch = Answer(FrameStatus::kEpoch, 0);
+  epoch.tables.resize(1);
+  epoch.tables[0].table = schema_->id();
+  epoch.tables[0].epoch = 11;
+  EXPECT_TRUE(Hear(*Send(), epoch).reloaded.empty());
+  EXPECT_EQ(session_.epoch(schema_->id()), 11u);
+  epoch.tables[0].epoch = 12;
+  const Verdict verdict = Hear(*Send(), epoch);
+  ASSERT_EQ(verdict.reloaded.size(), 1u);
+  EXPECT_EQ(verdict.reloaded[0].dropped_ticks, 5u);
+  EXPECT_EQ(Send()->seq, 1u) << "empty, but there is no gap";
+}
+
+TEST_F(SessionTest, UpdatesOfAReloadedTableMayBeKept) {
+  config_.discard_unsent = false;
+  Push(5);
+  Reply epoch = Answer(FrameStatus::kEpoch, 0);
+  epoch.tables.resize(1);
+  epoch.tables[0].table = schema_->id();
+  for (uint64_t of : {11, 12}) {
+    epoch.tables[0].epoch = of;
+    Hear(*Send(), epoch);
+  }
+  EXPECT_EQ(session_.log().UnappliedTicks(schema_->id(), 7), 5u);
+}
+
+TEST_F(SessionTest, ATableThatIsGone) {
+  Push(5);
+  Ask();
+  Reply gone = Answer(FrameStatus::kNoTable, 0);
+  gone.tables.resize(1);
+  gone.tables[0].table = schema_->id();
+  const Verdict verdict = Hear(*Send(), gone);
+  EXPECT_EQ(verdict.answer, Verdict::kRefused);
+  EXPECT_TRUE(verdict.pushes_refused);
+  ASSERT_EQ(verdict.gone.size(), 1u);
+  EXPECT_EQ(verdict.gone[0].dropped_ticks, 5u);
+  EXPECT_TRUE(session_.fatal().ok());
+  EXPECT_EQ(Send()->seq, 1u);
+}
+
+// --- refusals
+
+TEST_F(SessionTest, AWrongPartitionIsRefusedForGood) {
+  Ask();
+  Reply wrong = Answer(FrameStatus::kWrongPartition, 0);
+  wrong.message = "another hash";
+  EXPECT_EQ(Hear(*Send(), wrong).answer, Verdict::kRefused);
+  EXPECT_NE(session_.fatal().message().find("partition 3 refuses this client: another hash"),
+            std::string::npos);
+  Ask();
+  EXPECT_FALSE(Send());
+}
+
+TEST_F(SessionTest, APartElsewhereGoesAloneUntilARefusalSaysWhere) {
+  Ask();
+  EXPECT_EQ(Hear(*Send(), Answer(FrameStatus::kElsewhere, 0)).answer, Verdict::kAskAgain);
+  EXPECT_TRUE(session_.goes_alone());
+  static_cast<void>(session_.OnFailure("it moves", false, now_, 0));
+  now_ = session_.backoff().not_before();
+  Ask();
+  Hear(*Send(), Answer(FrameStatus::kOk, 0));
+  EXPECT_FALSE(session_.goes_alone());
+}
+
+TEST_F(SessionTest, AStoreWithoutMemoryIsAFailureAndAcknowledges) {
+  Push();
+  Push();
+  const auto first = Send();
+  const Verdict verdict = Hear(*first, Answer(FrameStatus::kOutOfMemory, 1));
+  EXPECT_EQ(verdict.failure, kStoreOutOfMemory);
+  EXPECT_EQ(verdict.answer, Verdict::kAskAgain);
+  EXPECT_EQ(session_.log().applied(), 1u);
+}
+
+// --- answers that come in another order
+
+TEST_F(SessionTest, RowsFromBeforeForgottenPushesAreAskedForAgain) {
+  Applied(1);
+  Ask();
+  const auto old = Send();
+  Push();
+  const auto push = Send();
+  Hear(*push, Answer(FrameStatus::kOk, 2));
+  EXPECT_EQ(Hear(*old, Answer(FrameStatus::kOk, 1)).answer, Verdict::kAskAgain);
+}
+
+TEST_F(SessionTest, RowsFromBeforeKeptPushesCanBeBroughtUpToDate) {
+  Keep();
+  Applied(1);
+  Ask();
+  const auto old = Send();
+  Push();
+  const auto push = Send();
+  Hear(*push, Answer(FrameStatus::kOk, 2));
+  EXPECT_EQ(Hear(*old, Answer(FrameStatus::kOk, 1)).answer, Verdict::kRows);
+}
+
+TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
+  for (const bool reset : {false, true}) {
+    session_.SetNotified(5);
+    Ask();
+    Session::Outgoing next;
+    ASSERT_TRUE(session_.Next(now_, &next));
+    Request request;
+    session_.FillIn(next, &request);
+    request.request_id = ++request_id_;
+    request.tell = true;
+    session_.Sent(next, request, request.request_id, now_, 1);
+    Reply reply = Answer(FrameStatus::kOk, 0);
+    reply.told = 5;
+    reply.told_reset = reset;
+    EXPECT_EQ(Hear(request, reply).answer, reset ? Verdict::kRows : Verdict::kAskAgain);
+  }
+}
+
+// --- a partition that says anything
+
+// Whatever is answered, in whatever order: frames keep their numbers, each read is at one place or
+// was given back, and a partition that answers in earnest at last gets everything.
+TEST_F(SessionTest, AnyRepliesInAnyOrder) {
+  testing::Random random(1);
+  for (int round = 0; round < 300; ++round) {
+    config_.keep_applied = random.Chance(0.5);
+    Session session(3, ClientId{1, 1}, &config_);
+    std::vector<Request> on_way;
+    size_t reads = 0, answered = 0;
+    auto again = [&](PartitionReadPtr read) {
+      if (read != nullptr) session.Ask(std::move(read));
+    };
+    auto settle = [&](const Session::Outstanding& request, const Verdict& verdict) {
+      for (const PartitionReadPtr& read : verdict.unanswered) again(read);
+      if (verdict.answer == Verdict::kAskAgain) again(request.read);
+      const bool ends = verdict.answer == Verdict::kRows || verdict.answer == Verdict::kRefused;
+      answered += request.read != nullptr && ends;
+    };
+    auto send = [&] {
+      Session::Outgoing next;
+      if (!session.Next(now_, &next)) return false;
+      Request request;
+      session.FillIn(next, &request);
+      request.request_id = ++request_id_;
+      EXPECT_LE(request.seq, request.after_seq);
+      EXPECT_LT(request.after_seq, session.log().next_seq());
+      session.Sent(next, request, request.request_id, now_, 1);
+      on_way.push_back(request);
+      return true;
+    };
+    for (int step = 0; step < 60 && session.fatal().ok(); ++step) {
+      now_ += 0.3;
+      const uint64_t what = random.Below(6);
+      if (what == 0) session.log().Append(++number_);
+      if (what == 1) {
+        auto read = std::make_shared<PartitionRead>();
+        read->op = &op_;
+        session.Ask(read);
+        ++reads;
+      }
+      if (what == 2 || what == 3) send();
+      if (what == 4 && random.Chance(0.3)) {
+        for (PartitionReadPtr& read : session.OnFailure("closed", random.Chance(0.5), now_, 0.5)) again(read);
+      }
+      if (what == 5 && !on_way.empty()) {
+        const size_t i = random.Below(on_way.size());
+        const Session::Outstanding* const found = session.Find(on_way[i].request_id);
+        on_way.erase(on_way.begin() + static_cast<ptrdiff_t>(i));
+        if (found == nullptr) continue;
+        const auto status = static_cast<FrameStatus>(random.Chance(0.5) ? 0 : random.Below(4));
+        const Reply reply = Answer(status, random.Below(session.log().next_seq() + 2), 70 + random.Below(3));
+        const Session::Outstanding request = session.Take(found);
+        settle(request, session.OnReply(request, reply, now_));
+      }
+      uint64_t seq = 0;
+      for (const PushFrame& frame : session.log().frames()) {
+        ASSERT_TRUE(seq == 0 || frame.seq == seq + 1);
+        seq = frame.seq;
+      }
+      ASSERT_LT(session.log().applied(), session.log().next_seq());
+      ASSERT_LE(session.log().durable(), session.log().applied());
+    }
+    // An earnest partition: it has what was applied, and applies the next.
+    for (PartitionReadPtr& read : session.OnFailure("closed", true, now_, 0.5)) again(read);
+    uint64_t last_seq = session.log().applied();
+    const ClientId known = session.client();
+    for (int tries = 0; tries < 1000 && session.busy(); ++tries) {
+      now_ += 2;
+      while (send()) {
+      }
+      ASSERT_FALSE(session.outstanding().empty());
+      const Session::Outstanding request = session.Take(&session.outstanding().front());
+      ASSERT_TRUE(session.client() == known);
+      const Request said = *std::find_if(on_way.begin(), on_way.end(), [&](const Request& each) {
+        return each.request_id == request.request_id;
+      });
+      if (said.seq == last_seq + 1) ++last_seq;
+      const bool gap = said.after_seq > last_seq || said.seq > last_seq;
+      const uint64_t incarnation = session.incarnation() == 0 ? kIncarnation : session.incarnation();
+      settle(request,
+             session.OnReply(
+                 request, Answer(gap ? FrameStatus::kGap : FrameStatus::kOk, last_seq, incarnation), now_));
+    }
+    ASSERT_FALSE(session.busy()) << round;
+    ASSERT_EQ(answered, reads) << round;
+  }
+}
+
+}  // namespace
+}  // namespace het

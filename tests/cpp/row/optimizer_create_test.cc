@@ -1,0 +1,119 @@
+// What an optimizer refuses, and how its rows are laid out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/row/optimizer.h"
+
+namespace het::optimizer_create_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Row = std::vector<float>;
+
+std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, size_t dim) {
+  auto made = Optimizer::Create(spec, dim);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? std::move(made.value()) : nullptr;
+}
+
+std::string Refusal(const OptimizerSpec& spec, size_t dim = 4) {
+  auto made = Optimizer::Create(spec, dim);
+  EXPECT_FALSE(made.ok()) << spec.name;
+  EXPECT_EQ(made.status().code(), Code::kInvalidArgument);
+  return made.status().message();
+}
+
+TEST(OptimizerCreate, UnknownNameListsTheKnown) {
+  EXPECT_THAT(Refusal({"adamw", {}}),
+              AllOf(HasSubstr("'adamw'"),
+                    HasSubstr("sgd, momentum, rmsprop, adam, adagrad, row_wise_adagrad, ftrl")));
+}
+
+TEST(OptimizerCreate, UnknownParameterListsTheKnown) {
+  EXPECT_THAT(Refusal({"adam", {{"rho", 0.5}}}),
+              AllOf(HasSubstr("'rho'"), HasSubstr("0.5"), HasSubstr("beta_1, beta_2, epsilon")));
+  EXPECT_THAT(Refusal({"sgd", {{"momentum", 0.9}}}), AllOf(HasSubstr("'momentum'"), HasSubstr("takes none")));
+}
+
+TEST(OptimizerCreate, ValueOutOfRangeNamesParameterValueAndRange) {
+  EXPECT_THAT(Refusal({"adam", {{"beta_1", 1.0}}}),
+              AllOf(HasSubstr("'beta_1'"), HasSubstr("is 1;"), HasSubstr("from 0 to 0.9999999")));
+  EXPECT_THAT(Refusal({"momentum", {{"nesterov", 0.5}}}),
+              AllOf(HasSubstr("'nesterov'"), HasSubstr("0 or 1")));
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (double bad : {-1.0, nan, inf, -inf}) {
+    for (const auto& [name, param] :
+         std::vector<std::pair<std::string, std::string>>{{"momentum", "momentum"},
+                                                          {"momentum", "nesterov"},
+                                                          {"rmsprop", "rho"},
+                                                          {"rmsprop", "epsilon"},
+                                                          {"adam", "beta_2"},
+                                                          {"adam", "epsilon"},
+                                                          {"adagrad", "epsilon"},
+                                                          {"adagrad", "initial_accumulator"},
+                                                          {"row_wise_adagrad", "initial_accumulator"},
+                                                          {"ftrl", "l1"},
+                                                          {"ftrl", "l2"},
+                                                          {"ftrl", "beta"},
+                                                          {"ftrl", "l2_shrinkage"},
+                                                          {"ftrl", "initial_accumulator"}}) {
+      EXPECT_THAT(Refusal({name, {{param, bad}}}), HasSubstr("'" + param + "'"));
+    }
+  }
+  EXPECT_THAT(Refusal({"adagrad", {{"epsilon", 0.0}}}), HasSubstr("'epsilon' is 0;"));  // else 0 / 0
+}
+
+TEST(OptimizerCreate, DimZero) { EXPECT_THAT(Refusal({"adam", {}}, 0), HasSubstr("dim is 0")); }
+
+TEST(OptimizerCreate, EveryNameHasDefaults) {
+  for (const std::string& name : Optimizer::Names()) EXPECT_NE(Make({name, {}}, 3), nullptr) << name;
+}
+
+struct Shape {
+  std::string name;
+  size_t row_floats, wire_begin;  // at dim 5
+};
+
+TEST(OptimizerLayout, RowsUpdatesAndInitialSlots) {
+  for (const Shape& shape : std::vector<Shape>{{"sgd", 5, 0},
+                                               {"momentum", 10, 0},
+                                               {"rmsprop", 10, 0},
+                                               {"adam", 16, 0},
+                                               {"adagrad", 10, 0},
+                                               {"row_wise_adagrad", 6, 0},
+                                               {"ftrl", 16, 5}}) {
+    const auto optimizer = Make({shape.name, {}}, 5);
+    EXPECT_EQ(optimizer->dim(), 5u);
+    EXPECT_EQ(optimizer->row_floats(), shape.row_floats) << shape.name;
+    EXPECT_EQ(optimizer->wire_begin(), shape.wire_begin) << shape.name;
+    EXPECT_EQ(optimizer->wire_floats(), shape.row_floats - shape.wire_begin) << shape.name;
+    Row row(shape.row_floats, 7.0f);
+    optimizer->InitSlots(row.data());
+    for (size_t i = 0; i < 5; ++i) EXPECT_EQ(row[i], 7.0f) << "InitSlots wrote the value";
+    size_t at = 5;
+    for (size_t slot = 0; slot < optimizer->slots().size(); ++slot) {
+      for (size_t i = 0; i < optimizer->slot_floats(slot); ++i) {
+        EXPECT_EQ(row[at++], optimizer->slots()[slot].initial) << shape.name;
+      }
+    }
+    EXPECT_EQ(at, shape.row_floats);
+  }
+}
+
+TEST(OptimizerLayout, InitialAccumulatorIsAParameter) {
+  for (const char* name : {"adagrad", "row_wise_adagrad"}) {
+    EXPECT_EQ(Make({name, {}}, 2)->slots()[0].initial, 0.1f);
+    EXPECT_EQ(Make({name, {{"initial_accumulator", 0.5}}}, 2)->slots()[0].initial, 0.5f);
+  }
+  EXPECT_EQ(Make({"ftrl", {{"initial_accumulator", 0.5}}}, 2)->slots()[1].initial, 0.5f);
+}
+
+}  // namespace
+}  // namespace het::optimizer_create_test
