@@ -93,19 +93,21 @@ void RedisTransport::Send(OutFrame frame) {
   if (full || !server->held.empty()) {
     server->held.push_back(std::move(frame));
   } else {
-    SendNow(server, std::move(frame));
+    Enqueue(server, std::move(frame));
+    Write(server);
   }
 }
 
 void RedisTransport::SendHeld(Server* server) {
-  while (!server->held.empty() && server->owed_bytes < kWindowBytes && !server->connection->closed()) {
-    OutFrame frame = std::move(server->held.front());
-    server->held.pop_front();
-    SendNow(server, std::move(frame));
+  if (server->held.empty() || server->connection->closed()) return;
+  // One write for all: small writes would cost both sides more than the frames.
+  for (; !server->held.empty() && server->owed_bytes < kWindowBytes; server->held.pop_front()) {
+    Enqueue(server, std::move(server->held.front()));
   }
+  Write(server);
 }
 
-void RedisTransport::SendNow(Server* server, OutFrame frame) {
+void RedisTransport::Enqueue(Server* server, OutFrame frame) {
   const uint32_t partition = frame.parts[0].partition;
   if (asked_.count(partition) != 0) {
     server->connection->Enqueue({"ASKING"});
@@ -115,6 +117,9 @@ void RedisTransport::SendNow(Server* server, OutFrame frame) {
   server->owed.push_back(
       {Owed::kFrame, std::move(frame.parts), {}, !frame.push, frame.push ? 0 : server->pull_bytes});
   server->owed_bytes += server->owed.back().bytes;
+}
+
+void RedisTransport::Write(Server* server) {
   server->connection->Write();
   if (server->connection->closed()) Lost(server);
 }
@@ -240,8 +245,7 @@ void RedisTransport::AskReplicas(const std::vector<Mark>& marks, uint32_t replic
     server->connection->Enqueue(
         {"WAIT", std::to_string(replicas), std::to_string(std::max(1, static_cast<int>(seconds * 1000)))});
     server->owed.push_back({Owed::kWait, {}, std::move(of_server)});
-    server->connection->Write();
-    if (server->connection->closed()) Lost(server);
+    Write(server);
   }
 }
 

@@ -87,8 +87,9 @@ class RedisTransport : public Transport {
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
   Server* ServerAt(const ServerNode& node);
-  void SendNow(Server* server, OutFrame frame);
+  void Enqueue(Server* server, OutFrame frame);
   void SendHeld(Server* server);
+  void Write(Server* server);
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
