@@ -96,6 +96,7 @@ class TableCache {
   void Settle(uint32_t line);
 
   // For loops over lines. What is known of a line will be used soon; then its row and update, for a tick.
+  static constexpr size_t kLinesAhead = 12;  // the line in work is so many behind
   void PrefetchState(uint32_t line) const { __builtin_prefetch(&state_[line], 1); }
   void PrefetchTouch(uint32_t line) const { policy_->Prefetch(line); }
   void PrefetchTick(uint32_t line);

@@ -7,12 +7,6 @@
 #include "het_tf/core/client/row_sink.h"
 
 namespace het {
-namespace {
-
-// Lines ahead of the one in work whose memory is asked for.
-constexpr size_t kLinesAhead = 12;
-
-}  // namespace
 
 std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t token) {
   auto op = std::make_unique<ReadOp>();
@@ -43,7 +37,7 @@ void CacheReader::Classify(ReadOp* op) {
     cache.lines().FindBatch(part.keys, part.hashes, part.uniques, part.rows);
     const bool checked = op->checked && cache.config().sync().ChecksAhead();
     for (size_t u = 0; u < part.uniques; ++u) {
-      const size_t next = u + kLinesAhead;
+      const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.rows[next] != kNoRow) {
         cache.PrefetchState(part.rows[next]);
         if (op->token != 0) cache.PrefetchTouch(part.rows[next]);

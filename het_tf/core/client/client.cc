@@ -9,8 +9,6 @@ namespace {
 
 // Fewer keys are ticked before a second thread has woken up.
 constexpr size_t kParallelKeys = 4096;
-// Lines ahead of the one in work whose memory is asked for.
-constexpr size_t kLinesAhead = 12;
 
 }  // namespace
 
@@ -179,7 +177,7 @@ void Client::Tick(CachedWrite* write, ThreadPool* pool) {
     TableCache& cache = tables_.at(part.table);
     const TableSchema& schema = cache.schema();
     for (size_t u = 0; u < part.uniques; ++u) {
-      const size_t next = u + kLinesAhead;
+      const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchTick(part.rows[next]);
       if (!part.touched[u]) continue;
       const uint32_t line = part.rows[u];
@@ -205,7 +203,7 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
     for (size_t u = 0; u < part.uniques; ++u) {
-      const size_t next = u + kLinesAhead;
+      const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchState(part.rows[next]);
       if (part.touched[u]) cache.UpdateOf(part.rows[u]);
     }
