@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ import xxhash
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
 VERSION = 2
+_CHUNK = 8 << 20  # bytes that are read at a time
 AGAIN = "; restore another checkpoint, or get this file again"
 
 
@@ -106,6 +107,44 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def require(path: Path) -> None:
+    """Raises FileNotFoundError unless a file that a manifest names is there."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing, and the manifest of the checkpoint names it; copy all of the checkpoint "
+            "again, or restore another one"
+        )
+
+
+def verify(path: Path, entry: dict[str, Any], advance: Callable[[int], None] = lambda _: None) -> None:
+    """Checks size and checksum of the file of dense weights.
+
+    Args:
+      path: The file.
+      entry: What the manifest says of it.
+      advance: Told how many bytes more were read.
+
+    Raises:
+      FileNotFoundError: There is no such file.
+      ValueError: It is damaged.
+    """
+    require(path)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["bytes"]:
+            raise ValueError(
+                f"{path} is damaged: it has {size} bytes, and the manifest says {entry['bytes']}{AGAIN}"
+            )
+        checksum = xxhash.xxh3_64()
+        while chunk := file.read(_CHUNK):
+            checksum.update(chunk)
+            advance(len(chunk))
+    if (found := checksum.hexdigest()) != entry["xxh3"]:
+        raise ValueError(
+            f"{path} is damaged: its checksum is {found}, and the manifest says {entry['xxh3']}{AGAIN}"
+        )
 
 
 def checksum(document: dict[str, Any]) -> str:

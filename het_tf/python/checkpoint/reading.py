@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Progress
@@ -97,11 +98,7 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
 
     def verify(one: tuple[Path, dict[str, Any]]) -> None:
         path, entry = one
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing, and the manifest of the checkpoint names it; copy all of the checkpoint "
-                "again, or restore another one"
-            )
+        manifests.require(path)
         native.call("HetVerifyRows", str(path), json.dumps(entry))
 
     in_parallel(verify, files)

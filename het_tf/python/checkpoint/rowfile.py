@@ -1,6 +1,6 @@
-"""Reads row files, the safetensors files of a checkpoint, with numpy alone: no TensorFlow, no plugin.
+"""Reads row files, the safetensors files of a checkpoint, without TensorFlow and without the plugin.
 
-A row file is eight bytes of little-endian header length, a JSON header, then the tensors without holes. Table
+The package safetensors checks that a header fits its file; here is what makes the file one of rows. Table
 `item` has `item/keys` and `item/clocks` int64 [N], `item/values` float32 [N, D], `item/slots` float32 [N, S]
 (absent if S = 0), `item/last_used` uint32 [N] and `item/counts` uint16 [N]; in an increment also
 `item/removed` int64 [R]. Every table of a file holds the partitions that the manifest names for the file.
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import xxhash
+from safetensors import SafetensorError, safe_open
 
 FORMAT, VERSION = "het_tf rows", 1
-MAX_HEADER = 100_000_000  # the limit of the safetensors package, too
 _MAX_FLOATS = 1 << 20  # of a value, and of slots; far above what a table can have
 BLOCK_BYTES = 8 << 20  # what `blocks` and checksums read at a time
 
 # Types of the safetensors format -> those of numpy; it has no bfloat16.
-_DTYPES = {
+DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
     "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
 }  # fmt: skip
@@ -62,7 +62,7 @@ class Tensor:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Its type in numpy; of BF16 the bits, as uint16."""
-        return np.dtype(_DTYPES[self.code])
+        return np.dtype(DTYPES[self.code])
 
     @property
     def entry_bytes(self) -> int:
@@ -73,6 +73,29 @@ class Tensor:
     def bytes(self) -> int:
         """Of all its elements."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+def layout(shapes: dict[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, dict[str, Tensor]]:
+    """The head of a new row file, and where its tensors will be.
+
+    Args:
+        shapes: Type and shape of each tensor, by name and in the order of the file.
+
+    Returns:
+        All bytes before the first tensor, and the tensors.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": FORMAT, "version": str(VERSION)}}
+    end = 0
+    for name, (code, shape) in shapes.items():
+        begin, end = end, end + Tensor(name, code, shape, 0).bytes
+        header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    start = len(text).to_bytes(8, "little") + text
+    return start, {
+        name: Tensor(name, code, shape, len(start) + header[name]["data_offsets"][0])
+        for name, (code, shape) in shapes.items()
+    }
 
 
 @dataclass
@@ -104,7 +127,7 @@ class TableRows:
 
 
 class TensorFile:
-    """An open safetensors file whose header was checked. Tensors are read when they are asked for.
+    """A safetensors file whose header fits it. Tensors are read when they are asked for.
 
     Args:
         path: Of the file.
@@ -124,91 +147,50 @@ class TensorFile:
         self.path = Path(path)
         with self.path.open("rb") as file:
             self.bytes = file.seek(0, 2)
+            try:
+                with safe_open(self.path, framework="np") as opened:
+                    self.metadata: dict[str, str] = opened.metadata() or {}
+                    found = [(name, opened.get_slice(name)) for name in opened.offset_keys()]
+            except SafetensorError as error:
+                what = f"its {self.bytes} bytes are no whole safetensors file ({error})"
+                raise self.damaged(what) from None
             file.seek(0)
             start = file.read(8)
-            if len(start) < 8:
-                raise self.damaged(f"it has {self.bytes} bytes")
-            length = int.from_bytes(start, "little")
-            if not 2 <= length <= min(self.bytes - 8, MAX_HEADER):
-                raise self.damaged(f"it has {self.bytes} bytes and claims a header of {length}")
-            raw = file.read(length)
-        self._data = 8 + length
-        self.header_xxh3 = xxhash.xxh3_64_hexdigest(start + raw)
-        header = self._parse(raw)
-        self.metadata = header.pop("__metadata__", {})
-        found = [self._tensor(name, entry) for name, entry in header.items()]
-        self.tensors = {tensor.name: tensor for tensor in self._in_order(found)}
+            head = start + file.read(int.from_bytes(start, "little"))
+        self.header_xxh3 = xxhash.xxh3_64_hexdigest(head)
+        self.tensors: dict[str, Tensor] = {}
+        begin = len(head)
+        for name, slices in found:  # which lie behind one another without holes
+            code = slices.get_dtype()
+            if code not in DTYPES:
+                raise self.damaged(f"{name!r} is {code}; het_tf reads {', '.join(DTYPES)}")
+            self.tensors[name] = Tensor(name, code, tuple(slices.get_shape()), begin)
+            begin += self.tensors[name].bytes
 
     def tensor_blocks(self, name: str, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
         """A tensor in pieces along its first dimension, some megabytes each."""
-        tensor = self.tensors[name]
-        step = max(1, block_bytes // max(tensor.entry_bytes, 1))
-        with self.path.open("rb", buffering=0) as file:
-            for begin in range(0, tensor.shape[0], step):
-                yield self._read(file, tensor, begin, min(step, tensor.shape[0] - begin))
+        for block in self._blocks({name: self.tensors[name]}, block_bytes):
+            yield block[name]
+
+    def _blocks(self, tensors: dict[str, Tensor], block_bytes: int) -> Iterator[dict[str, Array]]:
+        """Pieces of tensors of one length, the caller's own."""
+        step = max(1, block_bytes // max(sum(tensor.entry_bytes for tensor in tensors.values()), 1))
+        length = max(tensor.shape[0] for tensor in tensors.values())
+        with self.path.open("rb") as file:
+            for begin in range(0, length, step):
+                count = min(step, length - begin)
+                yield {name: self._read(file, tensor, begin, count) for name, tensor in tensors.items()}
 
     def _read(self, file: Any, tensor: Tensor, begin: int, count: int) -> Array:
         out: Array = np.empty((count, *tensor.shape[1:]), tensor.dtype)
-        target = memoryview(out.reshape(-1).view(np.uint8).data)
         file.seek(tensor.begin + begin * tensor.entry_bytes)
-        filled = 0
-        while filled < len(target):
-            n = file.readinto(target[filled:])
-            if not n:
-                raise self.damaged(f"it has become shorter while {tensor.name!r} was read")
-            filled += n
+        if file.readinto(out.reshape(-1).view(np.uint8).data) < out.nbytes:
+            raise self.damaged(f"it has become shorter while {tensor.name!r} was read")
         return out
 
     def damaged(self, what: str) -> DamagedError:
         """The error that says so of this file."""
         return DamagedError(f"{self.path} is damaged: {what}")
-
-    def _parse(self, raw: bytes) -> dict[str, Any]:
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len({name for name, _ in pairs}) != len(pairs):
-                raise ValueError("it has a name twice")
-            return dict(pairs)
-
-        try:
-            header = json.loads(raw.decode(), object_pairs_hook=once)
-        except (ValueError, RecursionError) as error:  # ValueError: of JSON, or of UTF-8
-            raise self.damaged(f"its header is not JSON ({error})") from None
-        if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
-            raise self.damaged("its header is not that of a safetensors file")
-        return header
-
-    def _tensor(self, name: str, entry: Any) -> Tensor:
-        def is_list(value: Any) -> bool:
-            return isinstance(value, list) and all(type(one) is int and 0 <= one < 1 << 63 for one in value)
-
-        if (
-            not isinstance(entry, dict)
-            or not isinstance(entry.get("dtype"), str)
-            or entry["dtype"] not in _DTYPES
-            or not is_list(entry.get("shape"))
-            or not is_list(entry.get("data_offsets"))
-            or len(entry["data_offsets"]) != 2
-        ):
-            raise self.damaged(f"its header says of {name!r}: {_short(entry)}")
-        begin, end = entry["data_offsets"]
-        tensor = Tensor(name, entry["dtype"], tuple(entry["shape"]), self._data + begin)
-        if end - begin != tensor.bytes:
-            raise self.damaged(
-                f"{name!r} has {tensor.bytes} bytes by its shape and {end - begin} by its offsets"
-            )
-        return tensor
-
-    def _in_order(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Sorted by their bytes, which have neither holes nor overlaps and end with the file."""
-        tensors = sorted(tensors, key=lambda one: (one.begin, one.bytes))
-        at = self._data
-        for tensor in tensors:
-            if tensor.begin != at:
-                raise self.damaged(f"{tensor.name!r} begins at byte {tensor.begin}, and not at {at}")
-            at += tensor.bytes
-        if at != self.bytes:
-            raise self.damaged(f"its header speaks of {at} bytes, and it has {self.bytes}")
-        return tensors
 
 
 class RowFile(TensorFile):
@@ -270,26 +252,15 @@ class RowFile(TensorFile):
             columns: Some of COLUMNS, without "removed". Slots are left out where the table has none.
             block_bytes: What one block holds, roughly.
 
-        Yields:
+        Returns:
             Arrays of equal length by column, the caller's own.
         """
         of = self.tables[table]
         wanted = {name: of.columns[name] for name in columns if name in of.columns}
-        step = max(1, block_bytes // max(sum(tensor.entry_bytes for tensor in wanted.values()), 1))
-        with self.path.open("rb", buffering=0) as file:
-            for begin in range(0, of.rows, step):
-                n = min(step, of.rows - begin)
-                yield {name: self._read(file, tensor, begin, n) for name, tensor in wanted.items()}
+        return self._blocks(wanted, block_bytes)
 
     def removed(self, table: str) -> npt.NDArray[np.int64]:
         """The keys that this file removes from a table, int64 [R]."""
-        tensor = self.tables[table].columns.get("removed")
-        if tensor is None:
+        if "removed" not in self.tables[table].columns:
             return np.empty(0, np.int64)
-        with self.path.open("rb", buffering=0) as file:
-            return self._read(file, tensor, 0, tensor.shape[0])
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) < 100 else text[:100] + "..."
+        return np.concatenate([np.empty(0, np.int64), *self.tensor_blocks(f"{table}/removed")])

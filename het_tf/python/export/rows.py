@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checkpoint.rowfile import RowFile
 from het_tf.python.session import native
 from het_tf.python.table.config import TableConfig
 
-_TYPES = {"I64": np.int64, "F32": np.float32, "U32": np.uint32, "U16": np.uint16}
+_COLUMNS = ("keys", "values", "last_used", "counts")
 _CHUNK = 1 << 16  # rows copied at a time
 
 
@@ -84,7 +85,8 @@ class Source:
         request = {"tables": [self.table.name], "partitions": list(range(store["partitions"])), "since": None}
         try:
             native.call("HetSaveRows", self.namespace, str(path), json.dumps(request))
-            columns = _map(path, self.table.name)
+            file = RowFile(path)
+            columns = {name: file.column(self.table.name, name) for name in _COLUMNS}
         finally:
             path.unlink(missing_ok=True)  # what is mapped stays until it is let go
         keys, values = columns["keys"], columns["values"]
@@ -102,21 +104,3 @@ class Source:
         if self.filter.max_age is not None:
             keep &= columns["last_used"] >= self.filter.now - self.filter.max_age
         return keep
-
-
-def _map(path: Path, table: str) -> dict[str, npt.NDArray[Any]]:
-    """The columns of a table in a row file, mapped."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-    if path.stat().st_size == 8 + size:
-        data = np.empty(0, np.uint8)  # no rows at all, and nothing can be mapped
-    else:
-        data = np.memmap(path, np.uint8, "r", 8 + size)
-    return {
-        name.removeprefix(f"{table}/"): data[slice(*tensor["data_offsets"])]
-        .view(_TYPES[tensor["dtype"]])
-        .reshape(tensor["shape"])
-        for name, tensor in header.items()
-        if name.startswith(f"{table}/")
-    }

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.checkpoint import manifest
 from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
@@ -42,7 +43,7 @@ def values(model, part=None):
 
 def restore(place, entry, model, strict=True):
     path = place / entry["name"]
-    dense.verify(path, entry)
+    manifest.verify(path, entry)
     dense.assign(path, dense.match(path, dense.read_header(path), model, strict))
 
 
@@ -80,7 +81,9 @@ def test_the_file_is_plain_safetensors(tmp_path):
     assert len(content) == entry["bytes"]
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    assert header.pop("__metadata__") == {"format": "het_tf dense", "version": "1"} and length % 64 == 56
+    metadata = header.pop("__metadata__")
+    assert metadata.pop("order") == json.dumps([one.name for one in dense.variables_of(model)])
+    assert metadata == {"format": "het_tf dense", "version": "1"} and length % 8 == 0
     ends = sorted(one["data_offsets"][1] for one in header.values())
     assert ends[-1] == len(content) - 8 - length, "no holes"
     begin, end = header["model/dense/kernel"]["data_offsets"]

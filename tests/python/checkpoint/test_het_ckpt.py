@@ -28,6 +28,7 @@ from het_ckpt_lib import (
     tensor_bytes,
     write,
 )  # fmt: skip
+from safetensors.numpy import load_file
 
 import het_tf
 from het_tf.python.checkpoint.cli import convert, view
@@ -397,10 +398,9 @@ def test_to_parquet_without_pyarrow(chain, tmp_path, monkeypatch):
 
 
 def test_the_safetensors_package_reads_row_files(chain, tmp_path):
-    numpy = pytest.importorskip("safetensors.numpy", reason="safetensors is missing")
     het_ckpt("merge", tmp_path / "full", chain[2])  # written by het-ckpt, where the others are by this test
     for path in [*chain[0].glob("rows*"), *(tmp_path / "full").glob("rows*")]:
-        theirs = numpy.load_file(path)
+        theirs = load_file(path)
         ours = RowFile(path)
         assert theirs.keys() == ours.tensors.keys()
         for name, tensor in theirs.items():
@@ -565,29 +565,25 @@ def header(change: dict[str, Any] | None = None, metadata: Any = None) -> dict[s
 
 SIZE = 16 + 16 + 24 + 8 + 4
 BAD_HEADERS = [
-    ({"item/clocks": {"data_offsets": [8, 24]}}, "begins at byte"),
-    ({"item/clocks": {"data_offsets": [0, 16]}}, "begins at byte"),
-    ({"item/values": {"data_offsets": [32, 48]}}, "24 bytes by its shape and 16 by its offsets"),
-    ({"item/values": {"shape": [2, 1 << 62]}}, "bytes by its shape"),
-    ({"item/values": {"shape": [-2, -3]}}, "its header says of 'item/values'"),
-    ({"item/values": {"shape": [2.0, 3]}}, "its header says of 'item/values'"),
-    ({"item/values": {"shape": [True, 6]}}, "its header says of 'item/values'"),
-    ({"item/values": {"shape": 6}}, "its header says of 'item/values'"),
+    ({"item/clocks": {"data_offsets": [8, 24]}}, "no whole safetensors file"),
+    ({"item/clocks": {"data_offsets": [0, 16]}}, "no whole safetensors file"),
+    ({"item/values": {"data_offsets": [32, 48]}}, "no whole safetensors file"),
+    ({"item/values": {"shape": [2, 1 << 62]}}, "no whole safetensors file"),
+    ({"item/values": {"shape": [-2, -3]}}, "no whole safetensors file"),
+    ({"item/values": {"shape": 6}}, "no whole safetensors file"),
     ({"item/values": {"shape": [6]}}, "is no column of a table"),
     ({"item/values": {"shape": [1, 6]}}, "2 keys and 1 values"),
     ({"item/values": {"dtype": "I32"}}, "is no column of a table"),
-    ({"item/values": {"dtype": "F99"}}, "its header says of 'item/values'"),
-    ({"item/values": {"dtype": ["F32"]}}, "its header says of 'item/values'"),
-    ({"item/values": {"data_offsets": [56, 32]}}, "by its offsets"),
-    ({"item/values": {"data_offsets": [32]}}, "its header says of 'item/values'"),
-    ({"item/values": {"data_offsets": [32, 1 << 70]}}, "its header says of 'item/values'"),
-    ({"item/values": 7}, "its header says of 'item/values'"),
-    ({"item/counts": None}, "its header speaks of"),
+    ({"item/values": {"dtype": "F99"}}, "no whole safetensors file"),
+    ({"item/values": {"dtype": "F4", "shape": [2, 24]}}, "'item/values' is F4; het_tf reads F64"),
+    ({"item/values": {"data_offsets": [32, 1 << 70]}}, "no whole safetensors file"),
+    ({"item/values": 7}, "no whole safetensors file"),
+    ({"item/counts": None}, "no whole safetensors file"),
     ({"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
     ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
     (
         {"item/slots": {"dtype": "F32", "shape": [2, 9], "data_offsets": [SIZE, SIZE + 72]}},
-        "its header speaks of",
+        "no whole safetensors file",
     ),
     (
         {"x/keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
@@ -609,21 +605,20 @@ def test_headers_that_do_not_fit(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "it has 0 bytes"),
-        (b"\1\2\3", "it has 3 bytes"),
-        (b"\xff" * 8 + b"{}", "claims a header of 18446744073709551615"),
-        ((1 << 30).to_bytes(8, "little") + b"{}", "claims a header of 1073741824"),
-        ((0).to_bytes(8, "little"), "claims a header of 0"),
-        ((2).to_bytes(8, "little") + b"{]", "not JSON"),
-        ((2).to_bytes(8, "little") + b"\xff\xfe", "not JSON"),
-        ((2).to_bytes(8, "little") + b"[]", "not that of a safetensors file"),
-        ((100_000).to_bytes(8, "little") + b"[" * 100_000, "not JSON"),
-        (pack({"__metadata__": 5}), "not that of a safetensors file"),
+        (b"", "its 0 bytes are no whole safetensors file"),
+        (b"\1\2\3", "its 3 bytes are"),
+        (b"\xff" * 8 + b"{}", "its 10 bytes are"),
+        ((1 << 30).to_bytes(8, "little") + b"{}", "its 10 bytes are"),
+        ((0).to_bytes(8, "little"), "its 8 bytes are"),
+        ((2).to_bytes(8, "little") + b"{]", "no whole safetensors file"),
+        ((2).to_bytes(8, "little") + b"\xff\xfe", "no whole safetensors file"),
+        ((2).to_bytes(8, "little") + b"[]", "no whole safetensors file"),
+        ((100_000).to_bytes(8, "little") + b"[" * 100_000, "no whole safetensors file"),
+        (pack({"__metadata__": 5}), "no whole safetensors file"),
         (pack({}), "no row file"),
         (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "no row file"),
         (pack(header(metadata={"format": "het_tf rows", "version": "2"})) + bytes(SIZE), "of version '2'"),
         (pack(header(metadata={"format": "het_tf rows"})) + bytes(SIZE), "of version None"),
-        ((20).to_bytes(8, "little") + b'{"a":{},"a":{}}     ', "a name twice"),
     ],
 )  # fmt: skip
 def test_files_that_are_none(tmp_path, raw, message):

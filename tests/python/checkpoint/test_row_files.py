@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import redis_lib
+from safetensors.numpy import load_file
 
 import het_tf
 from het_tf.python.session import native
@@ -87,12 +88,11 @@ def test_there_and_back(tmp_path):
 
 
 def test_the_safetensors_package_reads_it(tmp_path):
-    safetensors = pytest.importorskip("safetensors.numpy")
     declare()
     fill()
     before = rows()
     for entry in save(tmp_path / "one", groups=1):
-        tensors = safetensors.load_file(entry)
+        tensors = load_file(entry)
         order = np.argsort(tensors["item/keys"])
         np.testing.assert_array_equal(tensors["item/keys"][order], before["item"]["ids"])
         np.testing.assert_array_equal(tensors["item/values"][order], before["item"]["rows"][:, :7])

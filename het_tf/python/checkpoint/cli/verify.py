@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 
 from het_tf.python.checkpoint import directory
+from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.cli.view import Group, View, keys_of, partition_of
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.rowfile import Array, DamagedError, RowFile, TensorFile
@@ -47,9 +48,11 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
             whole &= not found
         faults += _totals(manifest, counted) if whole else []
         if manifest.dense:
+            path = manifest.path / manifest.dense["name"]
             try:
-                _dense(manifest.path / manifest.dense["name"], manifest.dense, advance)
-            except (DamagedError, OSError) as error:
+                manifests.verify(path, manifest.dense, advance)
+                TensorFile(path)
+            except (ValueError, OSError) as error:
                 faults.append(_line(error))
     return faults
 
@@ -166,16 +169,3 @@ def _totals(manifest: Manifest, counted: dict[str, list[int]]) -> list[str]:
         for rows, removed in [counted[name]]
         if (rows, removed) != (of["rows"], of["removed"])
     ]
-
-
-def _dense(path: Path, entry: dict[str, Any], advance: Advance) -> None:
-    file = TensorFile(path)
-    if file.bytes != entry["bytes"]:
-        raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
-    checksum = xxhash.xxh3_64()
-    with path.open("rb") as opened:
-        while chunk := opened.read(8 << 20):
-            checksum.update(chunk)
-            advance(len(chunk))
-    if (found := checksum.hexdigest()) != entry["xxh3"]:
-        raise file.damaged(f"its checksum is {found}, and the manifest says {entry['xxh3']}")

@@ -7,7 +7,6 @@ table of another name, the name is exchanged in it.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import xxhash
 
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.rowfile import RowFile
+from het_tf.python.checkpoint.rowfile import RowFile, layout
 from het_tf.python.checkpoint.rows import FILES, read_tables, write_tables
 from het_tf.python.table.table import Table
 
@@ -90,12 +89,11 @@ def _renamed(directory: Path, target: Path, name: str) -> Path:
     before = table["name"]
     table["name"] = table["spec"]["name"] = name
     for entry in document["files"]:
+        tensors = list(RowFile(directory / entry["name"]).tensors.values())
+        start, _ = layout({_exchange(one.name, before, name): (one.code, one.shape) for one in tensors})
         with (directory / entry["name"]).open("rb") as file, (target / entry["name"]).open("xb") as out:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            text = json.dumps({_exchange(key, before, name): value for key, value in header.items()}).encode()
-            text += b" " * (-(8 + len(text)) % 64)
-            start = len(text).to_bytes(8, "little") + text
             out.write(start)
+            file.seek(tensors[0].begin)
             shutil.copyfileobj(file, out, 1 << 20)
             entry["bytes"] = out.tell()
         entry["header_xxh3"] = xxhash.xxh3_64_hexdigest(start)

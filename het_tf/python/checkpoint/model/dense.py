@@ -1,8 +1,9 @@
 """dense.safetensors: the weights of a Keras model that are no tables, and the state of its optimizer.
 
-A plain safetensors file; the name of a tensor is the path of its variable. Variables are written and read one
-at a time. Restoring goes by name; where the names differ only in the numbers that Keras counts up for a model
-that is built twice in a process ("dense" and "dense_1"), by order.
+A plain safetensors file; the name of a tensor is the path of its variable. While it is written, its bytes
+are in memory; variables are read one at a time. Restoring goes by name; where the names differ only in the
+numbers that Keras counts up for a model that is built twice in a process ("dense" and "dense_1"), by the
+order of the variables, which the header's metadata has.
 """
 
 from __future__ import annotations
@@ -17,35 +18,30 @@ from typing import Any
 
 import numpy as np
 import xxhash
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint.rowfile import DTYPES, TensorFile
 from het_tf.python.layer import owner
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
 FILE = "dense.safetensors"
-_CHUNK = 16 << 20  # bytes that are read at a time
-_MAX_HEADER = 100 << 20  # as the safetensors package has it
-# TensorFlow's name of a type -> that of safetensors.
-_TYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-    "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
-    "bool": "BOOL",
-}  # fmt: skip
-_NAMES = {there: here for here, there in _TYPES.items()}
+# Type of the safetensors format -> TensorFlow's name of it, and back.
+_NAMES = {code: np.dtype(kind).name for code, kind in DTYPES.items()} | {"BF16": "bfloat16"}
+_TYPES = {name: code for code, name in _NAMES.items()}
 _PARTS = ("model", "optimizer")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable in the file: "model" or "optimizer", its name there, its type, and where its bytes are."""
+    """One variable in the file: "model" or "optimizer", its name there, its type and its shape."""
 
     part: str
     name: str
     dtype: str
     shape: tuple[int, ...]
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -115,111 +111,32 @@ def _unique(name: str, seen: set[str]) -> str:
 
 def write(directory: Path, variables: list[Live]) -> dict[str, Any]:
     """Writes the file and waits until it is on disk. Returns its entry of the manifest."""
-    header: dict[str, Any] = {"__metadata__": {"format": "het_tf dense", "version": "1"}}
-    begin = 0
-    for live in variables:
-        end = begin + _bytes(live.dtype, live.shape)
-        header[live.name] = {
-            "dtype": _TYPES[live.dtype],
-            "shape": list(live.shape),
-            "data_offsets": [begin, end],
-        }
-        begin = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % 64)
-    start = len(text).to_bytes(8, "little") + text
+    arrays = {live.name: np.asarray(tf.convert_to_tensor(live.variable)) for live in variables}
+    order = json.dumps([live.name for live in variables])
+    raw = save(arrays, {"format": "het_tf dense", "version": "1", "order": order})
     path = directory / FILE
     with manifests.naming(path), path.open("xb") as out:
-        out.write(start)
-        checksum = xxhash.xxh3_64(start)
-        for live in variables:
-            data = np.ascontiguousarray(_array(live.variable))
-            raw = data.reshape(-1).view(np.uint8)
-            if raw.size != _bytes(live.dtype, live.shape):
-                raise RuntimeError(f"variable {live.name!r} has changed its shape while it was saved")
-            out.write(raw.data)
-            checksum.update(raw.data)
+        out.write(raw)
         out.flush()
         os.fsync(out.fileno())
-    return {"name": FILE, "bytes": len(start) + begin, "xxh3": checksum.hexdigest()}
-
-
-def _array(variable: Any) -> Any:
-    return tf.convert_to_tensor(variable).numpy()
-
-
-def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * int(tf.as_dtype(dtype).size)
-
-
-def verify(path: Path, entry: dict[str, Any]) -> None:
-    """Checks size and checksum.
-
-    Args:
-      path: The file.
-      entry: What the manifest says of it.
-
-    Raises:
-      FileNotFoundError: There is no such file.
-      ValueError: It is damaged.
-    """
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != entry["bytes"]:
-            raise ValueError(
-                f"{path} is damaged: it has {size} bytes, and the manifest says {entry['bytes']}"
-                f"{manifests.AGAIN}"
-            )
-        checksum = xxhash.xxh3_64()
-        while chunk := file.read(_CHUNK):
-            checksum.update(chunk)
-    if (found := checksum.hexdigest()) != entry["xxh3"]:
-        raise ValueError(
-            f"{path} is damaged: its checksum is {found}, and the manifest says {entry['xxh3']}"
-            f"{manifests.AGAIN}"
-        )
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing, and the manifest of the checkpoint names it") from None
+    return {"name": FILE, "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
 
 
 def read_header(path: Path) -> list[Entry]:
-    """What is in the file, in the order of its bytes; `begin` and `end` count from the beginning of the file.
+    """What is in the file, in the order in which it was given to `write`.
 
     Raises:
       FileNotFoundError: There is no such file.
-      ValueError: It is no safetensors file, or one of other variables than het_tf writes.
+      ValueError: It is damaged, or no file of `write`.
     """
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(size - 8, _MAX_HEADER):
-            raise ValueError(f"{path} is damaged: its header has {length} bytes, and the file {size}")
-        try:
-            header = json.loads(file.read(length))
-            header.pop("__metadata__", None)
-            entries = [_entry(name, one, 8 + length) for name, one in header.items()]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is damaged: its header is not that of safetensors ({error})") from None
-    entries.sort(key=lambda one: one.begin)
-    place = 8 + length
-    for one in entries:
-        if one.begin != place or one.end - one.begin != _bytes(one.dtype, one.shape):
-            raise ValueError(f"{path} is damaged: the bytes of {one.name!r} are not where they should be")
-        place = one.end
-    if place != size:
-        raise ValueError(f"{path} is damaged: its variables end at {place} bytes, and the file at {size}")
-    return entries
-
-
-def _entry(name: str, one: dict[str, Any], start: int) -> Entry:
-    begin, end = (start + int(offset) for offset in one["data_offsets"])
-    shape = tuple(int(length) for length in one["shape"])
-    return Entry(name.partition("/")[0], name, _NAMES[one["dtype"]], shape, begin, end)
+    manifests.require(path)
+    file = TensorFile(path)
+    try:
+        names = json.loads(file.metadata["order"])
+        found = [file.tensors.pop(name) for name in names]
+    except (KeyError, TypeError, ValueError):
+        raise file.damaged("its header has no order of its variables") from None
+    return [Entry(one.name.partition("/")[0], one.name, _NAMES[one.code], one.shape) for one in found]
 
 
 def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tuple[Entry, Live]]:
@@ -282,8 +199,6 @@ def _missing(text: str, side: list[Any], found: list[tuple[Entry, Live]], which:
 
 def assign(path: Path, pairs: list[tuple[Entry, Live]]) -> None:
     """Gives the variables of a model their values, one after the other."""
-    with _opened(path) as file:
+    with safe_open(path, framework="np") as file:
         for entry, live in pairs:
-            file.seek(entry.begin)
-            raw = np.fromfile(file, np.uint8, entry.end - entry.begin)
-            live.variable.assign(raw.view(tf.as_dtype(entry.dtype).as_numpy_dtype).reshape(entry.shape))
+            live.variable.assign(file.get_tensor(entry.name))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint import directory as directories
+from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint import reading
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
@@ -102,7 +103,7 @@ def restore(
     def verify() -> None:
         reading.verify_files([(part.path, part.entry) for part in ranks.share(loads.parts)])
         if pairs is not None and ranks.rank == 0:
-            dense.verify(target / chain[-1].dense["name"], chain[-1].dense)
+            manifests.verify(target / chain[-1].dense["name"], chain[-1].dense)
 
     ranks.together("verify its share of the files", verify)
     with Progress(progress and ranks.rank == 0, f"restoring {target.name}", loads.size // ranks.size) as bar:
@@ -143,6 +144,6 @@ def verify(path: str | os.PathLike[str]) -> Manifest:
         reading.verify_files([(Path(one.path) / file["name"], file) for file in one.files])
         if one.dense is not None:
             file = one.path / one.dense["name"]
-            dense.verify(file, one.dense)
+            manifests.verify(file, one.dense)
             dense.read_header(file)
     return chain[-1]
