@@ -52,7 +52,7 @@ class DeviceTable final : public DeviceLines {
   // While the table is the client's.
   Counters* counters = nullptr;
   HetDevTable* handle = nullptr;
-  uint64_t absent = 0;            // keys that were fetched because they were not here
+  uint64_t absent = 0;  // keys that were fetched because they were not here
 
  private:
   void Discard(uint64_t ticks);
