@@ -21,7 +21,7 @@ fi
 read -r wall user system < <(tail -n 1 "$log.time")
 rm "$log.time"
 # pytest's last line, or the lines of GoogleTest's programs.
-tests=$(sed -nE 's/^=+ .*[^0-9]?([0-9]+) passed.* in [0-9.]+s.*/\1/p' "$log" | tail -n 1)
+tests=$(sed -nE 's/^(.*[^0-9])?([0-9]+) passed.* in [0-9.]+s.*/\2/p' "$log" | tail -n 1)
 [ -n "$tests" ] || tests=$(sed -nE 's/^([0-9]+: )?\[  PASSED  \] ([0-9]+) tests?\.$/\2/p' "$log" |
   awk '{ sum += $1 } END { if (sum) print sum }')
 printf '%s\t%s\t%s\t%s\t%s\n' "$name" "${tests:--}" "$wall" "$(awk "BEGIN { print $user + $system }")" "$status" \
