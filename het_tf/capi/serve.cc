@@ -5,6 +5,7 @@
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/row/row_batch.h"
+#include "het_tf/core/row/schema_json.h"
 #include "het_tf/core/serve/row_codec.h"
 #include "het_tf/core/serve/serve_file.h"
 #include "het_tf/core/serve/serve_writer.h"

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/row/schema_json.h"
 #include "het_tf/core/store/shard.h"
 
 namespace het {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -74,11 +73,6 @@ using Schema = std::shared_ptr<const TableSchema>;
 
 // The inverse of ToJson; a missing field has its default, an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);
-
-// The same where the JSON is part of another one, as an object.
-nlohmann::json SpecAsJson(const TableSpec& spec);
-nlohmann::json LimitsAsJson(const TableLimits& limits);
-Result<TableSpec> SpecOfJson(const nlohmann::json& json);
 
 }  // namespace het
 

@@ -1,9 +1,7 @@
-// A table's spec as JSON, and back. Apart from schema.cc, so that what runs optimizers alone needs no JSON
-// (tools/gpu_check.sh builds that with a compiler and nothing else).
+#include "het_tf/core/row/schema_json.h"
+
 #include <nlohmann/json.hpp>
 #include <string>
-
-#include "het_tf/core/row/schema.h"
 
 namespace het {
 namespace {
