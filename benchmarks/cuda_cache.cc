@@ -2,7 +2,7 @@
 // memory could do? Everything goes through the C ABI (core/device/abi.h), so what is measured is
 // what the engine gets, waits for the host included.
 //
-//   cuda_cache LIBRARY [--rows N] [--batch N] [--repeats N] [--json FILE]
+//   cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] [--json FILE]
 //
 //   lookup         all of `batch` different keys are there: probe and gather
 //   install+evict  `batch` new rows enter full buckets, and as many dirty ones leave
@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct Sizes {
   uint64_t rows = 0;  // of a table; 0: what memory allows, at most 2^24
   uint64_t batch = 0;
   int repeats = 20;
+  std::string only;  // the part to measure; empty: all
 };
 
 struct Line {
@@ -78,10 +80,14 @@ class Bench {
     std::printf("%-30s %4s %5s %10s %-9s %6s %6s %8s %6s %10s\n", "", "dim", "load", "measured", "", "goal",
                 "of it", "bytes", "share", "wall, us");
     const std::pair<uint32_t, double> goals[] = {{16, 6.0}, {32, 5.5}, {64, 4.5}, {128, 2.8}};
-    for (const auto& [dim, goal] : goals) Lookups(dim, goal);
-    InstallAndEvict(32);
-    for (const auto& [dim, goal] : goals) Apply(dim);
-    Steps();
+    for (const auto& [dim, goal] : goals) {
+      if (Measured("lookup")) Lookups(dim, goal);
+    }
+    if (Measured("install")) InstallAndEvict(32);
+    for (const auto& [dim, goal] : goals) {
+      if (Measured("apply")) Apply(dim);
+    }
+    if (Measured("step")) Steps();
   }
 
   void WriteJson(const std::string& path) const {
@@ -114,6 +120,8 @@ class Bench {
   }
 
  private:
+  bool Measured(const char* part) const { return sizes_.only.empty() || sizes_.only == part; }
+
   uint64_t Rows(uint32_t dim, bool keep_updates) const {
     if (sizes_.rows != 0) return sizes_.rows;
     if (!cuda_) return 1 << 14;
@@ -363,7 +371,9 @@ class Bench {
 }  // namespace het::bench
 
 int main(int argc, char** argv) {
-  const char* usage = "usage: cuda_cache LIBRARY [--rows N] [--batch N] [--repeats N] [--json FILE]\n";
+  const char* usage =
+      "usage: cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] "
+      "[--json FILE]\n";
   if (argc < 2 || argc % 2 != 0) {
     std::fprintf(stderr, "%s", usage);
     return 2;
@@ -375,6 +385,13 @@ int main(int argc, char** argv) {
     if (name == "--json") {
       json = argv[i + 1];
       continue;
+    }
+    if (name == "--only") {
+      sizes.only = argv[i + 1];
+      const std::set<std::string> parts = {"lookup", "install", "apply", "step"};
+      if (parts.count(sizes.only) == 1) continue;
+      std::fprintf(stderr, "--only %s: there are lookup, install, apply and step\n%s", argv[i + 1], usage);
+      return 2;
     }
     const uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
     if (value == 0 || (name != "--rows" && name != "--batch" && name != "--repeats")) {

@@ -94,10 +94,11 @@ class Block {
   int device_ = 0;
 };
 
-// Blocks that a call takes pieces of; one block after the first few calls.
+// Blocks that a call takes pieces of; from the second of equal calls on, one block.
 struct Arena {
   std::vector<Block> blocks;
-  size_t used = 0;  // of the last block
+  size_t used = 0;   // of the last block
+  size_t least = 0;  // size of the next block
 };
 
 }  // namespace het::dev

@@ -13,7 +13,7 @@ HET_DEV void ForgetRow(const TableView& table, int what, uint64_t row, uint64_t*
   Slot& slot = static_cast<Slot*>(table.slots)[row];
   uint8_t* digest = static_cast<uint8_t*>(table.digests) + row;
   if (what == HET_DEV_INVALIDATE) {
-    AtomicStore(&slot.flags, static_cast<uint8_t>(Slot::kInvalid));
+    AtomicOr(&slot.used, kInvalid);
     return;
   }
   if (what == HET_DEV_DROP_CLEAN && AtomicLoad(&slot.ticks) > 0) return;
@@ -143,10 +143,10 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
       context->Wait();
     }
     state->found = 1;
-    state->invalid = (slot->flags & Slot::kInvalid) != 0 ? 1 : 0;
+    state->invalid = (slot->used & kInvalid) != 0 ? 1 : 0;
     state->base = slot->base;
     state->ticks = slot->ticks;
     state->stamp = slot->stamp;
-    state->frequency = slot->frequency;
+    state->frequency = FrequencyOf(slot->used);
   });
 }

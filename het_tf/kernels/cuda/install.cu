@@ -84,7 +84,7 @@ struct PlaceKernel {
         slot.key = key;
         slot.base = base;
         slot.stamp = use.stamp;
-        slot.frequency = 1;
+        slot.used = kOneUse;
         *ref.slot = slot;
         if ((row & kOfCall) == 0) {
           static_cast<uint8_t*>(table.digests)[row] = DigestOf(HashKey(key, table.hash_seed));
@@ -97,7 +97,7 @@ struct PlaceKernel {
     if (ticks > 0 && ref.update != nullptr) MergeOnto(tile, table, ref.update, ticks, ref);
     tile.Once([&] {
       ref.slot->base = base;
-      ref.slot->flags &= static_cast<uint8_t>(~Slot::kInvalid);
+      ref.slot->used &= ~kInvalid;
     });
   }
 };

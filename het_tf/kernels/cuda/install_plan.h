@@ -47,7 +47,7 @@ HET_DEV Score ScoreOf(const UseView& use, const Slot& slot) {
   if (slot.stamp >= use.pinned_from) {
     score.high = kStays;
   } else {
-    const uint64_t frequency = use.table.policy == HET_DEV_LRU ? 0 : slot.frequency;
+    const uint64_t frequency = use.table.policy == HET_DEV_LRU ? 0 : FrequencyOf(slot.used);
     score.high = frequency << 32 | slot.stamp;
   }
   return score;

@@ -12,16 +12,17 @@ namespace {
 // What a use of a table met: different keys. Kept in stripes, each in lines of 128 bytes of its own, so that
 // not all of the device adds to one number.
 enum Met : uint32_t { kAbsent, kInTable, kInCall, kMetKinds };
-constexpr uint32_t kStripes = 16;
+constexpr uint32_t kStripes = 256;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
 constexpr uint16_t kMostOfLfu = 65535;
 constexpr uint16_t kMostOfLightLfu = 8;
 
-HET_DEV void UseRow(Slot* slot, const UseView& use) {
-  slot->stamp = use.stamp;
+// Slot::used after a lookup that found `used` there.
+HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool training) {
   const uint16_t most = use.table.policy == HET_DEV_LIGHT_LFU ? kMostOfLightLfu : kMostOfLfu;
-  if (slot->frequency < most) ++slot->frequency;
+  const uint64_t more = training && FrequencyOf(used) < most ? kOneUse : 0;
+  return (used & ~kVisitBits) + more + visit;
 }
 
 HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
@@ -60,16 +61,19 @@ struct LookupKernel {
       return;
     }
     const RowRef ref = RowAt(batch, p.use, row);
-    const bool invalid = (ref.slot->flags & Slot::kInvalid) != 0;
+    const uint64_t used = AtomicLoad(&ref.slot->used);
+    const bool invalid = (used & kInvalid) != 0;
     const bool look = invalid || use.check != 0;
     if (!look && out != nullptr) tile.Copy(out, ref.value, use.table.dim);
     tile.Once([&] {
       *left = look ? 1 : 0;
-      // Read first: of a hot row, all occurrences but the first few find it visited, and no atomic is needed.
-      if (AtomicLoad(&ref.slot->visit) == batch.visit) return;
-      if (AtomicExchange(&ref.slot->visit, batch.visit) == batch.visit) return;
+      // Of a hot row, all occurrences but the first few find it visited, and no atomic is needed. Those make
+      // the same word of the same old one, so it does not matter which of them is the first.
+      if (VisitOf(used) == batch.visit) return;
+      const uint64_t next = Used(used, batch.visit, use, training != 0);
+      if (VisitOf(AtomicExchange(&ref.slot->used, next)) == batch.visit) return;
       Count(position, p.use, (row & kOfCall) != 0 ? kInCall : kInTable);
-      if (training != 0) UseRow(ref.slot, use);
+      if (training != 0) ref.slot->stamp = use.stamp;
       if (look) AppendWanted(wanted, p.use, p.key, invalid ? HET_DEV_NO_BASE : ref.slot->base);
     });
   }

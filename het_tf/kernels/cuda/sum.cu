@@ -14,8 +14,7 @@
 // pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
 // float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
 // puts about 10 kernels, fills and copies on the stream beside the 5 to 7 of the sort, and HetDevTick 3 where
-// nothing is due: at 1.5 us each they cost such a step more than its bytes. None of this has been measured on
-// a GPU.
+// nothing is due: they cost such a step more than its bytes: docs/gpu.md.
 #include <string>
 #include <vector>
 

@@ -65,7 +65,7 @@ struct ProbeKernel {
     uint64_t place = batch.places;
     if (!p.padding) {
       const uint64_t row = Find(tile, batch, p.use, p.key);
-      if (row == kNowhere || (RowAt(batch, p.use, row).slot->flags & Slot::kInvalid) != 0) {
+      if (row == kNowhere || (RowAt(batch, p.use, row).slot->used & kInvalid) != 0) {
         place = kNowhere;
       } else if ((row & kOfCall) != 0) {
         place = use.first_place + table.buckets * kBucketSlots + (row & ~kOfCall);

@@ -88,7 +88,7 @@ struct HalveKernel {
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t bucket) const {
     Slot* slots = static_cast<Slot*>(table.slots) + bucket * kBucketSlots;
-    tile.ForEach(kBucketSlots, [&](uint64_t i) { slots[i].frequency /= 2; });
+    tile.ForEach(kBucketSlots, [&](uint64_t i) { slots[i].used = HalfUsed(slots[i].used); });
   }
 };
 
@@ -100,7 +100,7 @@ struct ClearVisitsKernel {
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t item) const {
     tile.ForEach(kBucketSlots, [&](uint64_t i) {
-      if (item * kBucketSlots + i < n) static_cast<Slot*>(slots)[item * kBucketSlots + i].visit = 0;
+      if (item * kBucketSlots + i < n) static_cast<Slot*>(slots)[item * kBucketSlots + i].used &= ~kVisitBits;
     });
   }
 };
@@ -121,7 +121,7 @@ struct CountKernel {
     tile.ForEach(kBucketSlots, [&](uint64_t i) {
       if ((rows >> i & 1) == 0) return;
       if (slots[i].ticks > 0) AtomicAdd(&count[1], uint64_t{1});
-      if ((slots[i].flags & Slot::kInvalid) != 0) AtomicAdd(&count[2], uint64_t{1});
+      if ((slots[i].used & kInvalid) != 0) AtomicAdd(&count[2], uint64_t{1});
     });
   }
 };

@@ -197,6 +197,20 @@ TEST_F(DeviceMemoryTest, TakesUpdatesInOrderOfKeys) {
   EXPECT_EQ(State().rows, 5u) << "rows stay";
 }
 
+TEST_F(DeviceMemoryTest, EqualCallsAllocateNothing) {
+  AddTable(SgdTable("t", 32, 4));
+  for (const int64_t ids : {10000, 20000, 50000}) {
+    Keys keys;
+    for (int64_t key = 0; key < ids; ++key) keys.push_back(key);
+    SetBatch({{keys}});
+    Wanted wanted;
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(TryLookup(1, &wanted), HET_DEV_OK) << HetDevError();
+    HetDevFailAllocation(context_, 1);
+    EXPECT_EQ(TryLookup(1, &wanted), HET_DEV_OK) << ids << " ids: " << HetDevError();
+    HetDevFailAllocation(context_, 0);
+  }
+}
+
 TEST_F(DeviceMemoryTest, TakeWithoutMemoryLeavesUpdates) {
   AddTable(SgdTable("t", 4096, 128));
   for (int64_t from = 0; from < 3000; from += 100) {  // steps that need less memory than HetDevTake
