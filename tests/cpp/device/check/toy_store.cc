@@ -35,10 +35,14 @@ ToyStore::ToyStore(const HetDevTableConfig& config, uint64_t seed, bool whole)
     case HET_DEV_RMSPROP:
       slots_ = {{d, d, Rule::kEma, f(p[0]), 0}};
       break;
-    case HET_DEV_ADAM:
-      slots_ = {
-          {d, d, Rule::kEma, f(p[0]), 0}, {2 * d, d, Rule::kEma, f(p[1]), 0}, {3 * d, 1, Rule::kAdd, 0, 0}};
+    case HET_DEV_ADAM: {
+      // Powers of beta are in a table up to step 65535: rows that are young, near its end, and far beyond.
+      const float steps[] = {0, 0, 65530, 1802000};
+      slots_ = {{d, d, Rule::kEma, f(p[0]), 0},
+                {2 * d, d, Rule::kEma, f(p[1]), 0},
+                {3 * d, 1, Rule::kAdd, 0, steps[seed % 4]}};
       break;
+    }
     case HET_DEV_ADAGRAD:
       slots_ = {{d, d, Rule::kAdd, 0, f(p[0])}};
       break;
