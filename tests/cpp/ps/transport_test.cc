@@ -372,37 +372,6 @@ TEST_F(TransportTest, MoreAnswersThanQuestions) {
   for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
 }
 
-// Long strings are read in place, and what comes with their ends is not lost.
-TEST_F(TransportTest, AnswersOfAnyLengthInOneStream) {
-  FakeServer server(&service_);
-  server.SetScript([](const FakeServer::Command& command) -> std::string {
-    const size_t size = std::stoul(command.words[1]);
-    if (command.words[0] == "NUMBER") return ":" + command.words[1];
-    return "$" + command.words[1] + "\r\n" + std::string(size, static_cast<char>('a' + size % 26));
-  });
-  BytePool pool;
-  RedisConnection connection(server.address().nodes[0], "", "", &pool);
-  std::vector<std::vector<std::string>> commands;
-  Random r(1);
-  for (int i = 0; i < 200; ++i) {
-    const size_t most = r.Chance(0.5) ? 100 : r.Chance(0.85) ? 3 * RedisConnection::kDirectBytes : 2000000;
-    commands.push_back({r.Chance(0.3) ? "NUMBER" : "STRING", std::to_string(r.Below(most))});
-  }
-  std::vector<RedisReply> replies;
-  const Status status = connection.Ask(commands, 60, &replies);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(replies.size(), commands.size());
-  for (size_t i = 0; i < replies.size(); ++i) {
-    const size_t size = std::stoul(commands[i][1]);
-    if (commands[i][0] == "NUMBER") {
-      EXPECT_EQ(replies[i].integer, static_cast<int64_t>(size)) << i;
-    } else {
-      EXPECT_TRUE(replies[i].text() == std::string(size, static_cast<char>('a' + size % 26))) << i;
-    }
-    pool.Give(std::move(replies[i].bytes));
-  }
-}
-
 // --- replicas
 
 class ReplicaTest : public TransportTest {

@@ -97,38 +97,6 @@ TEST_F(RedisCheckpoint, AnyShapeIntoAnyOther) {
   for (size_t t = 0; t < schemas.size(); ++t) EXPECT_EQ(RowsOf(&again, *schemas[t]), wanted[t]);
 }
 
-TEST_F(RedisCheckpoint, IncrementsHoldWhatChanged) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
-  const auto store = Open("x", 4, 9);
-  ASSERT_TRUE(store->CreateTable(schema).ok());
-  const auto assign = [&](Key key, float value) {
-    const std::vector<float> row(schema->row_floats(), value);
-    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
-  };
-  const auto remove = [&](std::vector<Key> keys) { ASSERT_TRUE(store->Remove(*schema, keys).ok()); };
-  for (Key key = 0; key < 100; ++key) assign(key, 1);
-  std::vector<std::string> chain = Save(store.get(), In("base"), {{schema}});
-  assign(5, 2);
-  assign(200, 2);
-  remove({7, 8});
-  assign(8, 3);  // came back
-  const auto paths = Save(store.get(), In("inc"), {{schema, true, chain}});
-  uint64_t rows = 0, removed = 0;
-  for (const std::string& path : paths) {
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    rows += file.value()->tables()[0].rows;
-    removed += file.value()->tables()[0].removed;
-  }
-  EXPECT_EQ(rows, 3u);
-  EXPECT_EQ(removed, 1u);
-  chain.insert(chain.end(), paths.begin(), paths.end());
-  const auto next = Open("y", 2, 10);
-  ASSERT_TRUE(next->CreateTable(schema).ok());
-  Load(next.get(), chain, schema);
-  EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(store.get(), *schema));
-}
-
 TEST_F(RedisCheckpoint, LimitsStay) {
   TableLimits limits;
   limits.max_rows = 5000;

@@ -391,12 +391,5 @@ TEST(RowFormat, ManyRowsOneBehindTheOther) {
   }
 }
 
-TEST(RowFormat, Names) {
-  for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
-  const Status refused = ParseRowFormat("bfloat16").status();
-  EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
-  EXPECT_NE(refused.message().find("'float16' or 'int8'"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace het

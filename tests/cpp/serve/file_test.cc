@@ -273,29 +273,6 @@ TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
   EXPECT_EQ(OpenServeFiles(), before);
 }
 
-TEST_F(ServeFileTest, ManyThreadsReadOneFile) {
-  const Schema schema = MakeSchema(4);
-  std::vector<Key> keys(5000);
-  std::vector<float> rows(keys.size() * 4);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    keys[i / 4] = static_cast<Key>(i / 4 * 3);
-    rows[i] = static_cast<float>(i / 4 * 3);
-  }
-  Write(Path("rows"), schema, keys, rows);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      Random r(static_cast<uint64_t>(t));
-      for (int i = 0; i < 50; ++i) {
-        const auto file = Open(Path("rows"));
-        const Key key = r.Between(0, 4999) * 3;
-        ASSERT_EQ(Read(*file, {key})[3], static_cast<float>(key));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // --- what is no serving file
 
 TEST_F(ServeFileTest, EveryTruncationIsRefused) {

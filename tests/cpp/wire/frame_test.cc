@@ -415,37 +415,6 @@ TEST(Frame, HeadsOfManyPartsAreSmall) {
   EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 20) << "two tables, counts aside";
 }
 
-// Rows that stand elsewhere make the same frame as rows that the reply has.
-TEST(Frame, StoredRowsAreRows) {
-  for (uint32_t floats : {0u, 1u, 16u}) {
-    Reply reply;
-    reply.tables.resize(2);
-    Reply stored = reply;
-    std::vector<float> rows(3 * floats);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
-    for (Reply* r : {&reply, &stored}) {
-      TableReply& t = r->tables[0];
-      t.row_floats = floats;
-      t.refreshed = {4};
-      t.refreshed_clocks = {9};
-      t.fetched_clocks = {2, 0, 3};
-    }
-    for (size_t row : {2u, 0u, 1u}) {
-      const float* begin = rows.data() + row * floats;
-      reply.tables[0].rows.insert(reply.tables[0].rows.end(), begin, begin + floats);
-      stored.tables[0].stored_rows.push_back(begin);
-    }
-    Bytes expected;
-    Bytes bytes;
-    Encode(reply, &expected);
-    Encode(stored, &bytes);
-    EXPECT_EQ(bytes, expected) << floats;
-    Reply decoded;
-    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &decoded).ok());
-    EXPECT_EQ(decoded.tables[0].rows, reply.tables[0].rows);
-  }
-}
-
 // An answer rounds, and a push does not: it has been rounded by who keeps the rest.
 TEST(Frame, RowsInAFormatTakeTheirBytes) {
   const Vector<float> row = {1.1f, 2.2f, 3.3f, 4.4f, 5.5f};
@@ -533,19 +502,6 @@ TEST(Frame, SortedDenseKeysTakeFewBytes) {
   EXPECT_LE(bytes.size(), 6 * 10000u);
 }
 
-TEST(Frame, ATableWithNothingToDo) {
-  Request q;
-  q.tables.resize(3);
-  Bytes bytes;
-  Encode(q, &bytes);
-  Request p;
-  EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &p).ok());
-  Reply reply;
-  reply.tables.resize(3);
-  Encode(reply, &bytes);
-  EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
-}
-
 TEST(Frame, AnotherVersionSaysWhatToDo) {
   Bytes bytes;
   Encode(Request(), &bytes);
@@ -567,13 +523,6 @@ TEST(Frame, ARequestIsNoReply) {
   Encode(Request(), &bytes);
   Reply reply;
   EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
-}
-
-TEST(Frame, ZigZagIsABijection) {
-  for (int64_t v : kSpecial) EXPECT_EQ(UnZigZag(ZigZag(v)), v);
-  EXPECT_EQ(ZigZag(0), 0u);
-  EXPECT_EQ(ZigZag(-1), 1u);
-  EXPECT_EQ(ZigZag(1), 2u);
 }
 
 TEST(Frame, LagBuckets) {

@@ -34,7 +34,6 @@ from het_tf.python.checkpoint.cli.rowwriter import RowWriter
 from het_tf.python.checkpoint.rowfile import RowFile
 
 ROOT = Path(het_tf.__file__).parents[1]
-NAN = float("nan")
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
 
 

@@ -176,15 +176,6 @@ def test_string_ids(rng, tmp_path):
     assert np.abs(got).max() > 0.05  # rows that were assigned, not only initial ones
 
 
-def test_ids_of_every_magnitude(rng, tmp_path):
-    model = one_table(initializer=het_tf.initializers.Uniform(-1, 1))
-    ids = np.array([0, -1, 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1])
-    lib.fill("item", ids[::2], rng)
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    got = lib.serve(tmp_path / "1")(ids=ids)["ids"]
-    np.testing.assert_array_equal(got, model({"ids": tf.constant(ids)})["ids"].numpy())
-
-
 # --- signatures ---------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from het_tf.python.session import native, settings
 keras = tf.keras
 KERAS_3 = native.KERAS_3
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
-keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 
 SGD = het_tf.optimizers.SGD
 
@@ -239,11 +238,6 @@ def test_config_of_an_embedding(optimizer):
     assert copy.get_config() == layer.get_config()
     assert type(copy.table_config.optimizer) is type(optimizer)
     assert copy.table_config.spec == layer.table_config.spec
-
-
-def test_config_of_a_variable_rate_is_its_value():
-    layer = het_tf.keras.Embedding(4, name="e", optimizer=SGD(tf.Variable(0.25)))
-    assert layer.get_config()["features"]["tables"]["e"]["optimizer"]["learning_rate"] == 0.25
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")

@@ -75,18 +75,6 @@ def test_inputs_of_every_kind_are_accepted():
     assert len(list(elsewhere)) == 2
 
 
-def test_a_model_of_het_tf():
-    from het_tf.python.data.examples import Description, Field
-
-    description = Description("two", categorical=(Field("a", 50), Field("b", 50)))
-    model = het_tf.models.DeepFM(description, embedding_dim=2, hidden_units=(4,), name="m")
-    dataset = tf.data.Dataset.from_tensor_slices(({"a": ids(), "b": ids(seed=1)}, ids() % 2)).batch(4)
-    assert len(list(het_tf.prefetch(dataset, model))) == 3
-    keras_side = het_tf.models.DeepFM(description, embedding="keras", hidden_units=(4,), name="k")
-    with pytest.raises(ValueError, match="looks no rows of het_tf up"):
-        het_tf.prefetch(dataset, keras_side)
-
-
 def test_training_in_this_process_is_the_same():
     found = []
     for prefetched in (False, True):
