@@ -157,7 +157,7 @@ TEST_F(RowFileTest, FewerRowsThanPlanned) {
   EXPECT_EQ(reader.value()->Find("b").value()->removed, 3u);
 }
 
-TEST_F(RowFileTest, EveryTruncationIsToldAndSoIsEveryByteTooMuch) {
+TEST_F(RowFileTest, TruncatedAndExtendedFilesAreReported) {
   const auto entry =
       nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
   const std::string bytes = Bytes();
@@ -172,7 +172,7 @@ TEST_F(RowFileTest, EveryTruncationIsToldAndSoIsEveryByteTooMuch) {
   EXPECT_EQ(Verify(nullptr).code(), Code::kInvalidArgument);
 }
 
-TEST_F(RowFileTest, EveryFlippedBitIsTold) {
+TEST_F(RowFileTest, FlippedBitIsReported) {
   const auto entry =
       nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
   const std::string bytes = Bytes();
@@ -189,7 +189,7 @@ TEST_F(RowFileTest, EveryFlippedBitIsTold) {
   EXPECT_TRUE(Verify(nullptr).ok()) << "the structure is as it was";
 }
 
-TEST_F(RowFileTest, AnotherManifestIsTold) {
+TEST_F(RowFileTest, OtherManifestIsReported) {
   const nlohmann::json entry = nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5)}, {5})));
   const auto with = [&](const char* pointer, nlohmann::json value) {
     nlohmann::json other = entry;
@@ -205,7 +205,7 @@ TEST_F(RowFileTest, AnotherManifestIsTold) {
   EXPECT_EQ(Verify(nlohmann::json::object()).code(), Code::kInvalidArgument);
 }
 
-TEST_F(RowFileTest, HeadersThatLie) {
+TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   Write({Plan("a", 2, 1, 5)}, {5});
   const std::string bytes = Bytes();
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -251,7 +251,7 @@ TEST_F(RowFileTest, AnUnfinishedFileGoes) {
   EXPECT_EQ(RowReader::Open(path()).status().code(), Code::kNotFound);
 }
 
-TEST_F(RowFileTest, AFullDiskIsTold) {
+TEST_F(RowFileTest, FullDiskIsReported) {
   // The nearest that every machine has: no file grows beyond the limit.
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

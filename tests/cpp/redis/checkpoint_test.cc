@@ -1,5 +1,4 @@
-// Tables at Redis into row files and back: other numbers of partitions, this process, workers with warm
-// caches, servers that refuse.
+// Tables at Redis into row files and back: limits, the log, workers with warm caches, servers that refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,49 +52,6 @@ class RedisCheckpoint : public ::testing::Test {
   std::unique_ptr<RedisServer> server_;
   TempFolder folder_;
 };
-
-TEST_F(RedisCheckpoint, AnyShapeIntoAnyOther) {
-  const std::vector<Schema> schemas = {MakeSchema("a", 7, "adam"), MakeSchema("b \"ü\"/keys", 1, "sgd"),
-                                       MakeSchema("empty", 3, "adagrad")};
-  LocalService service(4, 5, [] { return 1000; });
-  LocalStore embedded(&service);
-  for (const Schema& schema : schemas) ASSERT_TRUE(embedded.CreateTable(schema).ok());
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 3000; ++i) {
-    const auto key = static_cast<Key>(i % 3 == 0 ? random() : random() % 500);
-    const std::vector<float> row(schemas[i % 2]->row_floats(), static_cast<float>(i));
-    ASSERT_TRUE(embedded.Assign(*schemas[i % 2], Span<const Key>(&key, 1), row.data(), true).ok());
-  }
-  std::vector<StoredRows> wanted;
-  for (const Schema& schema : schemas) wanted.push_back(RowsOf(&embedded, *schema));
-
-  const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
-  std::vector<std::string> paths = Save(&embedded, In("embedded"), all);
-  for (const uint32_t partitions : {4, 2, 8}) {
-    const std::string name = std::to_string(partitions);
-    const auto store = Open(name, partitions, 31 * partitions);
-    ASSERT_EQ(store->partitions(), partitions);
-    for (const Schema& schema : schemas) ASSERT_TRUE(store->CreateTable(schema).ok());
-    const Key gone = 123456;
-    const std::vector<float> row(schemas[0]->row_floats(), 1);
-    ASSERT_TRUE(store->Assign(*schemas[0], Span<const Key>(&gone, 1), row.data(), true).ok());
-    const auto before = store->State(*schemas[0]).value();
-    for (const Schema& schema : schemas) Load(store.get(), paths, schema, 4321);
-    for (size_t t = 0; t < schemas.size(); ++t)
-      EXPECT_EQ(RowsOf(store.get(), *schemas[t], 1000), wanted[t]) << name;
-    const auto after = store->State(*schemas[0]).value();
-    EXPECT_EQ(after.clock_floor, 4321);
-    EXPECT_EQ(std::accumulate(after.rows.begin(), after.rows.end(), uint64_t{0}), wanted[0].size());
-    ASSERT_EQ(after.epochs.size(), partitions);
-    for (uint32_t p = 0; p < partitions; ++p) EXPECT_NE(after.epochs[p], before.epochs[p]);
-    paths = Save(store.get(), In(name), all);
-  }
-  LocalService back(16, 0);
-  LocalStore again(&back);
-  for (const Schema& schema : schemas) ASSERT_TRUE(again.CreateTable(schema).ok());
-  for (const Schema& schema : schemas) Load(&again, paths, schema);
-  for (size_t t = 0; t < schemas.size(); ++t) EXPECT_EQ(RowsOf(&again, *schemas[t]), wanted[t]);
-}
 
 TEST_F(RedisCheckpoint, LimitsStay) {
   TableLimits limits;

@@ -246,7 +246,7 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
 
 // The server's memory ends in the midst of a push: the frame says so, the row is as it was, and the server
 // lives.
-TEST_F(RedisModuleTest, MemoryThatEndsIsAFrame) {
+TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   Start();
   store().AddTable(MakeSpec("wide", 4096, "sgd"), 1003);
   store().Push(1);

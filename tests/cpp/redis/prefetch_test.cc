@@ -25,7 +25,7 @@ class RedisPrefetchTest : public ::testing::Test {
 };
 
 // Stats takes in no answers, so the thread did.
-TEST_F(RedisPrefetchTest, RowsComeBetweenCalls) {
+TEST_F(RedisPrefetchTest, PrefetchedRowsArriveInTheBackground) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 0);
   ASSERT_TRUE(worker.ok());
@@ -40,7 +40,7 @@ TEST_F(RedisPrefetchTest, RowsComeBetweenCalls) {
 
 // A step waits for the server, with the client in its hands. A prefetch does not wait for the step, and is
 // started when the step is done.
-TEST_F(RedisPrefetchTest, NobodyWaitsForAStepThatWaits) {
+TEST_F(RedisPrefetchTest, PrefetchDoesNotWaitForBlockedStep) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 0);
   ASSERT_TRUE(worker.ok());

@@ -141,34 +141,6 @@ TEST(Initializer, AnElementDoesNotDependOnTheWidth) {
   }
 }
 
-struct Moments {
-  double mean = 0, variance = 0, fourth = 0, low = 1e30, high = -1e30;
-  double neighbours = 0;  // correlation of an element with the next, of a row with the next key's
-};
-
-Moments Measure(const Initializer& initializer, size_t dim, Key keys) {
-  Moments m;
-  std::vector<double> all;
-  for (Key key = 0; key < keys; ++key) {
-    for (float x : Fill(initializer, key, dim)) all.push_back(x);
-  }
-  for (double x : all) m.mean += x / static_cast<double>(all.size());
-  for (double x : all) {
-    const double d = (x - m.mean) * (x - m.mean);
-    m.variance += d / static_cast<double>(all.size());
-    m.fourth += d * d / static_cast<double>(all.size());
-    m.low = std::min(m.low, x);
-    m.high = std::max(m.high, x);
-  }
-  double next = 0, below = 0;
-  for (size_t i = 0; i + dim < all.size(); ++i) {
-    next += (all[i] - m.mean) * (all[i + 1] - m.mean);
-    below += (all[i] - m.mean) * (all[i + dim] - m.mean);
-  }
-  m.neighbours = std::max(std::fabs(next), std::fabs(below)) / static_cast<double>(all.size()) / m.variance;
-  return m;
-}
-
 TEST(Initializer, ScaledDividesByTheRootOfDim) {
   EXPECT_EQ(Fill(Make({"scaled_uniform", 2, 0}, 1, 2, 16), 3, 16),
             Fill(Make({"uniform", -0.5, 0.5}, 1, 2, 16), 3, 16));

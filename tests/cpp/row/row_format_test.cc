@@ -176,7 +176,7 @@ TEST(RowFormat, ASecondRoundingChangesNothing) {
   }
 }
 
-TEST(RowFormat, WhatIsLeftIsExactAndSmall) {
+TEST(RowFormat, RemainderIsExactAndSmall) {
   Random r(4);
   for (uint64_t i = 0; i < Scaled(3000); ++i) {
     const Shape shape = RandomShape(&r);
@@ -351,19 +351,6 @@ TEST(RowFormat, DamagedBytesAreRefused) {
   EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
 }
 
-TEST(RowFormat, ACountOfRowsThatCannotBeThereTakesNoMemory) {
-  const Bytes bytes(100, 1);
-  for (RowFormat format : kFormats) {
-    Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
-    Vector<float> rows;
-    EXPECT_FALSE(UnpackRows(format, 16, 17, SIZE_MAX / 8, &reader, &rows));
-    EXPECT_EQ(rows.capacity(), 0u);
-  }
-  Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
-  Vector<float> rows;
-  EXPECT_FALSE(UnpackRows(RowFormat::kInt8, 0, 17, 1, &reader, &rows));  // blocks of nothing
-}
-
 TEST(RowFormat, ManyRowsOneBehindTheOther) {
   Random r(9);
   const Shape shape{16, 33};
@@ -389,6 +376,13 @@ TEST(RowFormat, ManyRowsOneBehindTheOther) {
       EXPECT_EQ(Row(rounded.data() + i * 33, rounded.data() + (i + 1) * 33), Round(format, shape, row));
     }
   }
+}
+
+TEST(RowFormat, Names) {
+  for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
+  const Status refused = ParseRowFormat("bfloat16").status();
+  EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
+  EXPECT_NE(refused.message().find("'float16' or 'int8'"), std::string::npos);
 }
 
 }  // namespace

@@ -314,7 +314,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
 }
 
 // The header's checksum keeps out accidents; whoever writes a right one meets the other checks.
-TEST_F(ServeFileTest, AHeaderThatLiesIsRefused) {
+TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
   const std::string bytes = Bytes(path);
@@ -360,7 +360,7 @@ TEST_F(ServeFileTest, AHeaderThatLiesIsRefused) {
   }
 }
 
-TEST_F(ServeFileTest, AnIndexThatLiesIsMetByTheLookup) {
+TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
   std::string bytes = Bytes(path);

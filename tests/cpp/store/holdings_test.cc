@@ -1,5 +1,5 @@
-// What a partition believes its clients hold (core/store/holdings.h): each rule by itself. The random schedules
-// with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
+// What a partition believes its clients hold (core/store/holdings.h): each rule by itself. The random
+// schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
 #include "het_tf/core/store/holdings.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, ARowIsToldOnceItHasMovedPastTheBound) {
+TEST_F(HoldingsTest, RowPastTheBoundIsNotified) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
@@ -72,7 +72,7 @@ TEST_F(HoldingsTest, ARowIsToldOnceItHasMovedPastTheBound) {
   EXPECT_EQ(Ask(kAnn, moved.number + 1).told, Told());
 }
 
-TEST_F(HoldingsTest, AnAnswerThatWasNotTakenInIsTold) {
+TEST_F(HoldingsTest, UnacknowledgedNotificationIsRepeated) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kBound + 1);
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
@@ -83,7 +83,7 @@ TEST_F(HoldingsTest, AnAnswerThatWasNotTakenInIsTold) {
   EXPECT_EQ(Ask(kAnn, third.number).told.size(), 0u);
 }
 
-TEST_F(HoldingsTest, WhatMovesAgainBetweenAnswerAndAcknowledgementIsToldAgain) {
+TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNotifiedAgain) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   const Answer told = Ask(kAnn, ack);
@@ -105,7 +105,7 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
 }
 
-TEST_F(HoldingsTest, WhatWasLetGoIsNotTold) {
+TEST_F(HoldingsTest, DroppedRowIsNotNotified) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   const Answer second = Ask(kAnn, first.number, {}, {1, 5});
   EXPECT_EQ(holdings_.held(), 1u);
@@ -116,7 +116,7 @@ TEST_F(HoldingsTest, WhatWasLetGoIsNotTold) {
 }
 
 // The client fetches a row twice at once, lets the first copy go, and says so before the second has come.
-TEST_F(HoldingsTest, LettingGoDoesNotReachWhatIsOnItsWay) {
+TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
   const uint32_t second = Ask(kAnn, ack, {1}).number;
@@ -126,7 +126,7 @@ TEST_F(HoldingsTest, LettingGoDoesNotReachWhatIsOnItsWay) {
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.
-TEST_F(HoldingsTest, AFetchThatIsLostRaisesNothing) {
+TEST_F(HoldingsTest, LostFetchDoesNotRaiseTheBase) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound);
   Ask(kAnn, ack, {1});
@@ -134,14 +134,14 @@ TEST_F(HoldingsTest, AFetchThatIsLostRaisesNothing) {
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
 }
 
-TEST_F(HoldingsTest, AFetchThatIsLostDoesNotStandForTelling) {
+TEST_F(HoldingsTest, LostFetchIsNoNotification) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, 100);
   EXPECT_EQ(Ask(kAnn, ack, {1}).told, Told()) << "the answer has the row anyway";
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
 }
 
-TEST_F(HoldingsTest, AnAcknowledgementOfSomethingElseResets) {
+TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   EXPECT_FALSE(Ask(kAnn, ack).reset);
   EXPECT_TRUE(Ask(kAnn, 0).reset);
@@ -171,7 +171,7 @@ TEST_F(HoldingsTest, AnotherBoundOrEpochResets) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-TEST_F(HoldingsTest, ARequestFromAConnectionThatWasGivenUpChangesNothing) {
+TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
   const uint32_t old = ++request_;
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   const Answer ghost = AskAs(kAnn, old, ack, {3}, {1});
@@ -193,7 +193,7 @@ TEST_F(HoldingsTest, RequestNumbersMayWrap) {
   }
 }
 
-TEST_F(HoldingsTest, ARowThatIsRemovedIsTold) {
+TEST_F(HoldingsTest, RemovedRowIsNotified) {
   g_ = {{1, 5}, {2, 0}};
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   g_[1] = 0;
@@ -205,7 +205,7 @@ TEST_F(HoldingsTest, ARowThatIsRemovedIsTold) {
   EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
 }
 
-TEST_F(HoldingsTest, BeyondTheLimitTheSilentClientIsForgotten) {
+TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
   holdings_.set_limit(4);
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1, 2}).number;
@@ -219,7 +219,7 @@ TEST_F(HoldingsTest, BeyondTheLimitTheSilentClientIsForgotten) {
   EXPECT_EQ(holdings_.held(), 4u);
 }
 
-TEST_F(HoldingsTest, OneClientBeyondTheLimitBeginsAnew) {
+TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
   holdings_.set_limit(4);
   Answer answer = Ask(kAnn, 0, {1, 2, 3});
   answer = Ask(kAnn, answer.number, {4, 5});
@@ -241,7 +241,7 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
 }
 
 // The look for clients that left comes with the very request of one that was silent for as long.
-TEST_F(HoldingsTest, AClientThatIsBackAfterALongSilenceIsHeldOrReset) {
+TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;

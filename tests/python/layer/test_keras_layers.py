@@ -87,23 +87,13 @@ def test_fit_evaluate_predict(make, eagerly):
 
 def test_one_op_serves_all_features():
     layer = collection()
-    run = tf.function(lambda ids: layer(ids, training=False))
-    graph = run.get_concrete_function(
-        {
-            name: tf.TensorSpec(shape, tf.int64)
-            for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
-        }
-    ).graph
-    assert [op.type for op in graph.get_operations()].count("HetLookup") == 1
-    assert {
-        name: rows.shape.as_list()
-        for name, rows in run.get_concrete_function(
-            {
-                name: tf.TensorSpec(shape, tf.int64)
-                for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
-            }
-        ).structured_outputs.items()
-    } == {"item": [None, 4], "history": [None, 4], "user": [None, 2, 3]}
+    shapes = {"item": [None], "history": [None, 5], "user": [None, 2]}
+    function = tf.function(lambda ids: layer(ids, training=False)).get_concrete_function(
+        {name: tf.TensorSpec(shape, tf.int64) for name, shape in shapes.items()}
+    )
+    assert [op.type for op in function.graph.get_operations()].count("HetLookup") == 1
+    rows = {name: rows.shape.as_list() for name, rows in function.structured_outputs.items()}
+    assert rows == {"item": [None, 4], "history": [None, 4], "user": [None, 2, 3]}
 
 
 def test_structures_and_extra_keys():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import redis_lib
@@ -158,14 +156,6 @@ def stats(name="t"):
     return het_tf.table(name).stats()["cache"]
 
 
-def eventually(condition):
-    for _ in range(600):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def model_of(layer, width):
     inputs = tf.keras.Input((width,), dtype="int64")
     rows = tf.keras.layers.Flatten()(layer(inputs))
@@ -194,32 +184,3 @@ class TestAtAServer:
             assert (stats()["prefetched"] > 0) == prefetched
         for what in ("ids", "clocks", "rows"):
             np.testing.assert_array_equal(found[0][what], found[1][what])
-
-    def test_rows_are_there_before_the_lookup_asks(self, server):
-        het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(staleness=None, rows=100))
-        iterator = iter(het_tf.prefetch(batches(np.arange(12)), layer))
-        x = next(iterator)
-        # The pipeline has the second batch ready by then, and nothing was looked up yet.
-        assert eventually(lambda: stats()["prefetched"] == 8)
-        requests = stats()["requests"]
-        layer(x, training=True)
-        found = stats()
-        assert found["hits"] == found["reads"] == 4
-        assert found["requests"] - requests <= 1, "nothing but the prefetch of the third batch"
-        assert found["prefetch_late"] == 0
-
-    def test_keras_fit_does_without_checks_at_its_lookups(self, server):
-        het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(staleness=100, rows=1000))
-        model = model_of(layer, 3)
-        dataset = batches(ids(2000, 3, high=40), np.ones((2000, 1), np.float32), size=20)
-        model.fit(dataset, verbose=0)
-        requests = {}
-        for check_ahead in (False, True):
-            before = stats()["requests"]
-            model.fit(het_tf.prefetch(dataset, layer, check_ahead=check_ahead), verbose=0)
-            requests[check_ahead] = stats()["requests"] - before
-        # Every row is cached: a request a step, of the lookup or of the prefetch, and pushes of some.
-        assert requests[False] >= 100
-        assert requests[True] <= requests[False] + 5
