@@ -260,18 +260,6 @@ TEST_F(PartitionTest, TruncatedAndExtendedFrames) {
   EXPECT_EQ(Handle(q).status, FrameStatus::kOk);
 }
 
-// A frame of another version is refused, as a copy too, and the answer says which.
-TEST_F(PartitionTest, FramesOfAnotherVersionAreRefused) {
-  Bytes frame;
-  Encode(Push(1, {4, 2}), &frame);
-  frame[4] = 1;
-  const Bytes before = State();
-  const Reply reply = HandleBytes(Span<const uint8_t>(frame.data(), frame.size()));
-  EXPECT_EQ(reply.status, FrameStatus::kBadFrame);
-  EXPECT_EQ(reply.message, "frame version 1; this side speaks version 2: upgrade the older side");
-  EXPECT_EQ(State(), before);
-}
-
 TEST_F(PartitionTest, ForgedCountsAllocateNothing) {
   Bytes frame;
   const Request q = Push(1, {1});

@@ -264,6 +264,7 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
     [
         ({}, "one of max_age .* and pull_bound"),
         ({"max_age": 1.0, "pull_bound": 1}, "one of max_age .* and pull_bound"),
+        ({"max_age": -1}, "max_age is -1"),
         ({"pull_bound": -1}, "pull_bound is -1"),
         ({"pull_bound": 0.5}, "pull_bound is 0.5"),
         ({"pull_bound": 0, "cache_rows": -1}, "cache_rows is -1"),
