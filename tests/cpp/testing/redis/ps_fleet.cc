@@ -130,7 +130,8 @@ void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {
       sum += made.sum;
       EXPECT_LE(there, made.begun) << "ticks of worker " << w << ", key " << key;
       if (w == dead) {
-        EXPECT_LE(made.done - there, config_.cache.push_bound) << "key " << key << ": more than s_push is lost";
+        EXPECT_LE(made.done - there, config_.cache.push_bound)
+            << "key " << key << ": more than s_push is lost";
       } else {
         *lost += made.begun - there;
       }

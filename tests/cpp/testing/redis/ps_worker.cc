@@ -75,7 +75,8 @@ bool PsWorker::Succeeds(const Status& status, const char* what) {
 
 void PsWorker::Publish() {
   uint64_t pushes = 0;
-  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p) pushes += ps_.client().session(p).log().next_seq() - 1;
+  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p)
+    pushes += ps_.client().session(p).log().next_seq() - 1;
   Mine().pushes = pushes;
   Mine().resends = ps_.client().Stats(ps_.schema().id()).resends;
   Mine().lost = ps_.client().Stats(ps_.schema().id()).lost_pushes;
@@ -189,7 +190,8 @@ void PsWorker::CheckRow(Key key, const float* value, const Before& before) {
   Ledger::Raise(&ledger_->largest, unseen);
   if (config_.losses != PsWorkerConfig::kNone) return;
   const int64_t behind = before.foreign_at_server - Foreign(value);
-  if (config_.cache.pull_bound != kUnbounded && before.foreign_at_server >= 0 && behind > config_.cache.pull_bound) {
+  if (config_.cache.pull_bound != kUnbounded && before.foreign_at_server >= 0 &&
+      behind > config_.cache.pull_bound) {
     error("I2: the row lacks " + std::to_string(behind) + " foreign ticks that the server had");
   }
   if (config_.bound() == kUnbounded) return;

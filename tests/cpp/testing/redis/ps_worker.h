@@ -11,8 +11,8 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
-#include "tests/cpp/testing/redis/ledger.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/redis/ledger.h"
 #include "tests/cpp/testing/test_step.h"
 
 namespace het::testing {
