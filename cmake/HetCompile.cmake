@@ -54,10 +54,8 @@ if(HET_SANITIZE)
 endif()
 
 # het_unity(TARGET): where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled as one file. By folder and
-# not by number: a new file changes nothing about which names of anonymous namespaces must differ. ALONE: files
-# (a regular expression) whose names are those of a neighbour.
+# not by number: a new file changes nothing about which names of anonymous namespaces must differ.
 function(het_unity target)
-  cmake_parse_arguments(arg "" "ALONE" "" ${ARGN})
   if(NOT CMAKE_UNITY_BUILD)
     return()
   endif()
@@ -67,8 +65,5 @@ function(het_unity target)
     get_filename_component(folder "${source}" DIRECTORY)
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}")
-    if(arg_ALONE AND source MATCHES "${arg_ALONE}")
-      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    endif()
   endforeach()
 endfunction()

@@ -3,6 +3,7 @@ set(module_core het_core)
 if(HET_SANITIZE)
   set(module_core het_core_plain)
   add_library(het_core_plain STATIC ${core_sources})
+  het_unity(het_core_plain)
   target_include_directories(het_core_plain PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(het_core_plain PUBLIC het_flags Boost::headers_only nlohmann_json::headers
     xxHash::headers Threads::Threads)

@@ -149,7 +149,7 @@ Result<std::string> Fleet::Stats() {
     for (size_t t = 0; t < schemas_.size(); ++t) {
       auto stats = engines_[w]->Stats(schemas_[t]->spec().name);
       if (!stats.ok()) return stats.status();
-      json += (t == 0 ? "" : ",") + stats.value();
+      json += (t == 0 ? "" : ",") + ToJson(stats.value());
     }
     json += "]";
   }

@@ -38,17 +38,6 @@ TEST_F(DeviceClient, ChecksAndFetchesOfAllTablesAreOneRequestAPartition) {
   EXPECT_EQ(counters().update_pull, 0u);
 }
 
-TEST_F(DeviceClient, NothingWantedSendsNothing) {
-  Make(Bounded(0));
-  Train(0, {});
-  Rows none(world().schema(0), {});
-  EXPECT_TRUE(client().ReadForDevice(&none.read, true).ok());
-  DevicePush empty;
-  EXPECT_TRUE(client().PushForDevice(empty).ok());
-  EXPECT_TRUE(client().WaitForDevice().ok());
-  EXPECT_EQ(net().served(), 0u);
-}
-
 TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
@@ -110,7 +99,7 @@ TEST_F(DeviceClient, MixesWithOrdinaryTables) {
 
 // The answer is held up, and meanwhile the key is pushed: the answer lacks that push. Another answer came
 // before the push, and its row lies with the caller.
-TEST_F(DeviceClient, APushBetweenAReadAndItsEnd) {
+TEST_F(DeviceClient, PushDuringRead) {
   for (bool answered : {false, true}) {
     SCOPED_TRACE(answered);
     Make(Bounded(kUnbounded));
@@ -217,7 +206,7 @@ TEST_F(DeviceClient, OnlyFinitePushBoundsAreWaitedFor) {
   }
 }
 
-TEST_F(DeviceClient, OfItsOwnStepOnlyRowsPastTheirBoundAreWaitedFor) {
+TEST_F(DeviceClient, OwnStepWaitsOnlyForRowsPastTheBound) {
   for (uint32_t own : {4u, 5u}) {
     WorldConfig config = Bounded(4);
     config.client.deadline = 3;
@@ -236,17 +225,6 @@ TEST_F(DeviceClient, OfItsOwnStepOnlyRowsPastTheirBoundAreWaitedFor) {
     EXPECT_EQ(world().ServerClock(At(1)), own);
     Abandon();
   }
-}
-
-TEST_F(DeviceClient, FramesAreKeptWithinTheirRoom) {
-  WorldConfig config = Bounded(0);
-  config.client.durability = Durability::kCheckpoint;
-  config.client.keep_bytes = 2000;
-  Make(config);
-  for (int i = 0; i < 60; ++i) Train(0, {1, 2});
-  EXPECT_LE(log().kept_bytes(), 2000u);
-  EXPECT_GT(counters().dropped_pushes, 0u);
-  Drained();
 }
 
 TEST_F(DeviceClient, AKeyIsAdmittedOnceAStep) {

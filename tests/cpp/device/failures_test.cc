@@ -14,7 +14,7 @@ using DeviceFailure = DeviceTest;
 // --- a read under way when the partition comes to life again, or its table is loaded
 
 // Two reads of one partition; of the second one, the answers tell that the first one's are of another life.
-TEST_F(DeviceFailure, ANewLifeWhileARowIsWithTheCaller) {
+TEST_F(DeviceFailure, IncarnationChangesDuringRead) {
   for (bool keep : {true, false}) {
     for (bool cleared : {false, true}) {
       SCOPED_TRACE(std::string(keep ? "keep" : "discard") + (cleared ? ", cleared" : ", reborn"));
@@ -64,24 +64,6 @@ TEST_F(DeviceFailure, ANewLifeWhileARowIsWithTheCaller) {
   }
 }
 
-TEST_F(DeviceFailure, UnsentUpdatesOfATableThatWasCleared) {
-  for (bool keep : {true, false}) {
-    WorldConfig config = Bounded(3);
-    config.partitions = 2;
-    config.client.on_reload = keep ? ClientConfig::kKeep : ClientConfig::kDiscard;
-    Make(config);
-    for (int i = 0; i < 6; ++i) Train(0, {1, 2, 3, 4});  // four applied, two unsent
-    world().service().ClearTable(At(1).first);
-    auto step = world().NewStep({{1, 2, 3, 4}});
-    ASSERT_TRUE(toy().Read(step->MakeRead(), world().NewToken()).ok());
-    EXPECT_EQ(step->Value(At(1).first, 1)[0], keep ? kInitial - 2 : kInitial);
-    EXPECT_EQ(counters().discarded_ticks, keep ? 0u : 8u);
-    ASSERT_TRUE(toy().Flush().ok());
-    for (Key key : {1, 2, 3, 4}) EXPECT_EQ(world().ServerClock(At(key)), keep ? 2 : 0);
-    Abandon();
-  }
-}
-
 TEST_F(DeviceFailure, ATableThatIsGone) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
@@ -105,7 +87,7 @@ TEST_F(DeviceFailure, ATableThatIsGone) {
 
 // --- behind the cache's back
 
-TEST_F(DeviceFailure, RowsThatGoAreToldToTheCache) {
+TEST_F(DeviceFailure, InvalidatedRowsReachTheCache) {
   WorldConfig config = Bounded(3);
   config.partitions = 2;
   Make(config);

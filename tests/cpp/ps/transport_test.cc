@@ -1,5 +1,7 @@
 // The client over the wire, against a server that does what the test says: refusals in the middle of a
 // pipeline, redirects, a slow link, answers about replicas. Nothing is lost, and nothing is applied twice.
+#include "tests/cpp/ps/transport.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,82 +12,12 @@
 
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/ps/client/redis_store.h"
-#include "het_tf/ps/client/redis_transport.h"
-#include "het_tf/ps/keyspace.h"
-#include "tests/cpp/testing/redis/fake_server.h"
 #include "tests/cpp/testing/random.h"
-#include "tests/cpp/testing/test_step.h"
 
 namespace het::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-class TransportTest : public ::testing::Test {
- protected:
-  static constexpr uint32_t kPartitions = 3;
-  static constexpr uint32_t kDim = 4;
-
-  TransportTest() : service_(kPartitions, 7), keys_(PartitionKeys("", kPartitions)) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"zeros", 0, 0};
-    schema_ = TableSchema::Create(spec).value();
-    EXPECT_TRUE(service_.CreateTable(schema_).ok());
-  }
-
-  // A client of `server`; with a push bound that nobody waits for, frames pile up in the pipeline.
-  void Connect(const FakeServer& server, ClientConfig config = ClientConfig(), int64_t bound = kUnbounded) {
-    RedisCluster cluster(server.address());
-    ASSERT_TRUE(cluster.Refresh(5).ok());
-    transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
-    config.notice = [this](const std::string& text) { notices_.push_back(text); };
-    client_ = std::make_unique<Client>(transport_.get(), config);
-    CacheConfig cache;
-    cache.pull_bound = kUnbounded;
-    cache.push_bound = bound;
-    cache.capacity = bound == kUnbounded ? 0 : 100000;
-    cache.write_back_rows = 0;  // what leaves the cache goes into a frame at once
-    ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
-  }
-  Status Train(const std::vector<Key>& keys) {
-    TestStep step;
-    step.Add(*schema_, service_.id(0), keys);
-    step.token = ++token_;
-    HET_RETURN_IF_ERROR(client_->Read(step.MakeRead(), step.token));
-    for (auto& [where, part] : step.parts()) part.sums.assign(part.sums.size(), -1);
-    HET_RETURN_IF_ERROR(client_->Write(step.MakeWrite(1), step.token, &pool_));
-    for (Key key : keys) ++expected_[key];
-    return Status();
-  }
-  void ExpectExact() {
-    const Status flushed = client_->Flush();
-    ASSERT_TRUE(flushed.ok()) << flushed.message();
-    for (auto& [key, ticks] : expected_) {
-      const uint64_t hash = HashKey(key, 7);
-      service_.WithPartition(PartitionOf(hash, kPartitions), [&, k = key, t = ticks](Partition& partition) {
-        const RowStore& rows = partition.Find(schema_->id())->rows();
-        const uint32_t row = rows.Find(k, hash);
-        ASSERT_NE(row, kNoRow) << k;
-        EXPECT_EQ(rows.meta(row).clock, t) << k;
-        EXPECT_EQ(rows.data(row)[0], static_cast<float>(t)) << k;
-      });
-    }
-  }
-  uint64_t Resends() { return client_->Stats(schema_->id()).resends; }
-
-  ThreadPool pool_{1};
-  LocalService service_;
-  const std::vector<std::string> keys_;
-  Schema schema_;
-  std::unique_ptr<RedisTransport> transport_;
-  std::unique_ptr<Client> client_;
-  std::map<Key, int64_t> expected_;
-  std::vector<std::string> notices_;
-  uint64_t token_ = 0;
-};
 
 // A table is dropped at all partitions of a server at once, also where another worker has been here before.
 TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
@@ -293,7 +225,7 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
 
 // A server that does not find partitions behind another's key, wherever they are: each goes alone from then
 // on.
-TEST_F(TransportTest, AServerThatFindsOnlyTheKeyOfTheCommand) {
+TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
   FakeServer server(&service_);
   Connect(server, ClientConfig(), 0);
   server.SetGone({1, 2});
@@ -372,147 +304,7 @@ TEST_F(TransportTest, MoreAnswersThanQuestions) {
   for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
 }
 
-// Long strings are read in place, and what comes with their ends is not lost.
-TEST_F(TransportTest, AnswersOfAnyLengthInOneStream) {
-  FakeServer server(&service_);
-  server.SetScript([](const FakeServer::Command& command) -> std::string {
-    const size_t size = std::stoul(command.words[1]);
-    if (command.words[0] == "NUMBER") return ":" + command.words[1];
-    return "$" + command.words[1] + "\r\n" + std::string(size, static_cast<char>('a' + size % 26));
-  });
-  BytePool pool;
-  RedisConnection connection(server.address().nodes[0], "", "", &pool);
-  std::vector<std::vector<std::string>> commands;
-  Random r(1);
-  for (int i = 0; i < 200; ++i) {
-    const size_t most = r.Chance(0.5) ? 100 : r.Chance(0.85) ? 3 * RedisConnection::kDirectBytes : 2000000;
-    commands.push_back({r.Chance(0.3) ? "NUMBER" : "STRING", std::to_string(r.Below(most))});
-  }
-  std::vector<RedisReply> replies;
-  const Status status = connection.Ask(commands, 60, &replies);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(replies.size(), commands.size());
-  for (size_t i = 0; i < replies.size(); ++i) {
-    const size_t size = std::stoul(commands[i][1]);
-    if (commands[i][0] == "NUMBER") {
-      EXPECT_EQ(replies[i].integer, static_cast<int64_t>(size)) << i;
-    } else {
-      EXPECT_TRUE(replies[i].text() == std::string(size, static_cast<char>('a' + size % 26))) << i;
-    }
-    pool.Give(std::move(replies[i].bytes));
-  }
-}
-
 // --- replicas
-
-class ReplicaTest : public TransportTest {
- protected:
-  void Connect(FakeServer* server, ClientConfig config = ClientConfig()) {
-    server->SetScript([this](const FakeServer::Command& command) -> std::string {
-      if (command.words[0] != "WAIT") return "";
-      std::lock_guard<std::mutex> lock(mutex_);
-      last_wait_ = command.words[1] + " " + command.words[2];
-      return answer_;
-    });
-    config.durability = Durability::kReplicated;
-    config.min_replicas = 2;
-    config.replica_interval = 0;
-    TransportTest::Connect(*server, config, 0);
-  }
-  size_t Kept() {
-    size_t frames = 0;
-    for (uint32_t p = 0; p < kPartitions; ++p) frames += client_->session(p).log().frames().size();
-    return frames;
-  }
-  void Settle() {
-    for (int i = 0; i < 50; ++i) client_->Progress(0.01);
-  }
-
-  void Answer(const std::string& answer) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    answer_ = answer;
-  }
-  std::string LastWait() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return last_wait_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string answer_;
-  std::string last_wait_;
-};
-
-TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
-  FakeServer server(&service_);
-  Answer(":1");
-  Connect(&server);
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
-  Settle();
-  EXPECT_EQ(Kept(), 9u) << "one replica of two is not enough";
-  EXPECT_TRUE(client_->Busy());
-  Answer(":2");
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
-  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
-  EXPECT_EQ(Kept(), 0u);
-  EXPECT_FALSE(client_->Busy());
-  EXPECT_EQ(LastWait(), "2 20") << "replicas, milliseconds";
-  ExpectExact();
-}
-
-TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
-  FakeServer server(&service_);
-  Answer(":1");
-  ClientConfig config;
-  config.keep_bytes = 2000;
-  config.deadline = 3;  // replicas are asked once a second at least
-  Connect(&server, config);
-  Status status;
-  for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_THAT(status.message(),
-              HasSubstr("at " + server.endpoint() + ": pushes are with 1 of 2 replicas, since"));
-  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
-  for (Key key = 1; key <= 8; ++key) ++expected_[key];
-  Answer(":2");
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
-  ExpectExact();
-}
-
-// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
-// until a push is redirected: no reason to fail a step.
-TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
-  FakeServer server(&service_);
-  Answer(
-      "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
-      "replica is configured to be writable (which is not the default) writes to replicas are just local.");
-  Connect(&server);
-  for (int i = 0; i < 10; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-  Answer("-LOADING Redis is loading the dataset in memory");
-  for (int i = 0; i < 10; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-  EXPECT_EQ(Kept(), 20u * kPartitions);
-  Answer(":2");
-  for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
-  EXPECT_EQ(Kept(), 0u);
-  ExpectExact();
-}
-
-TEST_F(ReplicaTest, AQuestionThatIsForbiddenIsAnError) {
-  FakeServer server(&service_);
-  Answer("-NOPERM this user has no permissions to run the 'wait' command");
-  Connect(&server);
-  Status status;
-  for (int i = 0; i < 500000 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("NOPERM"));
-  EXPECT_THAT(status.message(), HasSubstr("WAIT: grant it"));
-}
 
 }  // namespace
 }  // namespace het::testing

@@ -64,33 +64,5 @@ TEST_F(RedisBounds, EveryBoundHolds) {
   }
 }
 
-TEST_F(RedisBounds, BoundsOfTheirOwnForPullAndPush) {
-  Hold(Config(3, 0, 10, "lru", 12), 1);
-  Hold(Config(3, 10, 0, "lru", 12), 2);
-  Hold(Config(2, 3, kUnbounded, "lru", 12), 1);
-  Hold(Config(2, kUnbounded, 3, "lru", 0), 1);
-}
-
-// What a wrong bound looks like, so that the checks above mean something.
-TEST_F(RedisBounds, AFalseBoundIsNoticed) {
-  struct Lie {
-    int64_t pull, push, told_pull, told_push;
-  };
-  for (const Lie& lie : {Lie{kUnbounded, kUnbounded, 10, 10}, Lie{30, 0, 3, 0}, Lie{0, 30, 0, 3}}) {
-    RedisShards servers(1);
-    PsWorkerConfig config = Config(2, lie.pull, lie.push, "lru", 100);
-    config.steps = 400;  // under a sanitizer too: it is seen when ticks get as far
-    config.told_pull = lie.told_pull;
-    config.told_push = lie.told_push;
-    PsFleet fleet(config, &servers);
-    fleet.Start();
-    fleet.Await([] { return false; });
-    EXPECT_GT(fleet.ledger().errors, 0);
-    const std::string error = fleet.ledger().FirstError();
-    EXPECT_TRUE(error.rfind("I1: ", 0) == 0 || error.rfind("I2: ", 0) == 0 || error.rfind("I3: ", 0) == 0)
-        << error;
-  }
-}
-
 }  // namespace
 }  // namespace het::testing

@@ -1,5 +1,4 @@
-// Tables at Redis into row files and back: other numbers of partitions, this process, workers with warm
-// caches, servers that refuse.
+// Tables at Redis into row files and back: limits, the log, workers with warm caches, servers that refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,81 +52,6 @@ class RedisCheckpoint : public ::testing::Test {
   std::unique_ptr<RedisServer> server_;
   TempFolder folder_;
 };
-
-TEST_F(RedisCheckpoint, AnyShapeIntoAnyOther) {
-  const std::vector<Schema> schemas = {MakeSchema("a", 7, "adam"), MakeSchema("b \"ü\"/keys", 1, "sgd"),
-                                       MakeSchema("empty", 3, "adagrad")};
-  LocalService service(4, 5, [] { return 1000; });
-  LocalStore embedded(&service);
-  for (const Schema& schema : schemas) ASSERT_TRUE(embedded.CreateTable(schema).ok());
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 3000; ++i) {
-    const auto key = static_cast<Key>(i % 3 == 0 ? random() : random() % 500);
-    const std::vector<float> row(schemas[i % 2]->row_floats(), static_cast<float>(i));
-    ASSERT_TRUE(embedded.Assign(*schemas[i % 2], Span<const Key>(&key, 1), row.data(), true).ok());
-  }
-  std::vector<StoredRows> wanted;
-  for (const Schema& schema : schemas) wanted.push_back(RowsOf(&embedded, *schema));
-
-  const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
-  std::vector<std::string> paths = Save(&embedded, In("embedded"), all);
-  for (const uint32_t partitions : {4, 2, 8}) {
-    const std::string name = std::to_string(partitions);
-    const auto store = Open(name, partitions, 31 * partitions);
-    ASSERT_EQ(store->partitions(), partitions);
-    for (const Schema& schema : schemas) ASSERT_TRUE(store->CreateTable(schema).ok());
-    const Key gone = 123456;
-    const std::vector<float> row(schemas[0]->row_floats(), 1);
-    ASSERT_TRUE(store->Assign(*schemas[0], Span<const Key>(&gone, 1), row.data(), true).ok());
-    const auto before = store->State(*schemas[0]).value();
-    for (const Schema& schema : schemas) Load(store.get(), paths, schema, 4321);
-    for (size_t t = 0; t < schemas.size(); ++t)
-      EXPECT_EQ(RowsOf(store.get(), *schemas[t], 1000), wanted[t]) << name;
-    const auto after = store->State(*schemas[0]).value();
-    EXPECT_EQ(after.clock_floor, 4321);
-    EXPECT_EQ(std::accumulate(after.rows.begin(), after.rows.end(), uint64_t{0}), wanted[0].size());
-    ASSERT_EQ(after.epochs.size(), partitions);
-    for (uint32_t p = 0; p < partitions; ++p) EXPECT_NE(after.epochs[p], before.epochs[p]);
-    paths = Save(store.get(), In(name), all);
-  }
-  LocalService back(16, 0);
-  LocalStore again(&back);
-  for (const Schema& schema : schemas) ASSERT_TRUE(again.CreateTable(schema).ok());
-  for (const Schema& schema : schemas) Load(&again, paths, schema);
-  for (size_t t = 0; t < schemas.size(); ++t) EXPECT_EQ(RowsOf(&again, *schemas[t]), wanted[t]);
-}
-
-TEST_F(RedisCheckpoint, IncrementsHoldWhatChanged) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
-  const auto store = Open("x", 4, 9);
-  ASSERT_TRUE(store->CreateTable(schema).ok());
-  const auto assign = [&](Key key, float value) {
-    const std::vector<float> row(schema->row_floats(), value);
-    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
-  };
-  const auto remove = [&](std::vector<Key> keys) { ASSERT_TRUE(store->Remove(*schema, keys).ok()); };
-  for (Key key = 0; key < 100; ++key) assign(key, 1);
-  std::vector<std::string> chain = Save(store.get(), In("base"), {{schema}});
-  assign(5, 2);
-  assign(200, 2);
-  remove({7, 8});
-  assign(8, 3);  // came back
-  const auto paths = Save(store.get(), In("inc"), {{schema, true, chain}});
-  uint64_t rows = 0, removed = 0;
-  for (const std::string& path : paths) {
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    rows += file.value()->tables()[0].rows;
-    removed += file.value()->tables()[0].removed;
-  }
-  EXPECT_EQ(rows, 3u);
-  EXPECT_EQ(removed, 1u);
-  chain.insert(chain.end(), paths.begin(), paths.end());
-  const auto next = Open("y", 2, 10);
-  ASSERT_TRUE(next->CreateTable(schema).ok());
-  Load(next.get(), chain, schema);
-  EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(store.get(), *schema));
-}
 
 TEST_F(RedisCheckpoint, LimitsStay) {
   TableLimits limits;

@@ -84,7 +84,7 @@ TEST_F(FailoverTest, ReplicatedLosesNothing) {
 
 // Two servers change places and back, as for an upgrade. Nothing is lost, nobody restarts, and the first
 // one's partitions are those that they were.
-TEST_F(FailoverTest, ThereAndBackAgain) {
+TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
   Start();
   ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
   const std::string address = link();
@@ -168,7 +168,7 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
 
 // --- between calls
 
-TEST_F(RedisClientTest, RefusedPushesAreSentAgainWithoutACall) {
+TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
   ASSERT_TRUE(worker.ok());
@@ -181,7 +181,7 @@ TEST_F(RedisClientTest, RefusedPushesAreSentAgainWithoutACall) {
   EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; })) << "no call was made";
 }
 
-TEST_F(RedisClientTest, ARestartInBetweenNeedsNoCallEither) {
+TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
   RedisServer server({"--appendonly", "yes", "--appendfsync", "always"});
   RemoteWorker worker(AddressOf(server), ClientConfig(), 1000000, 0);
   ASSERT_TRUE(worker.ok());

@@ -58,57 +58,6 @@ TEST_F(RedisFaults, EightKillsInFifteenHundredPushes) {
   std::printf("  %lu pushes, 8 kills, %lu sent again\n", Pushes(&fleet), Resends(&fleet));
 }
 
-// The server refuses in the middle of the pipeline, each time for another reason, and then no more.
-TEST_F(RedisFaults, RefusalsInMidPipeline) {
-  RedisServer::Arguments settings = WritesThrough();
-  for (const char* word : {"--key-load-delay", "600"}) settings.push_back(word);  // microseconds
-  RedisShards servers(1, settings);
-  RedisServer& server = servers[0];
-  PsFleet fleet(Config(2, 2), &servers);
-  fleet.Start();
-  const auto refusals = [&](const std::string& error) -> int64_t {
-    const std::string text = server.Command({"INFO", "errorstats"}).text;
-    const std::string field = "errorstat_" + error + ":count=";
-    const size_t at = text.find(field);
-    return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + field.size());
-  };
-  const auto refused = [&](const std::string& error) {
-    const int64_t before = refusals(error);
-    fleet.Await([&] { return refusals(error) >= before + 6; });
-    EXPECT_GE(refusals(error), 6) << error;
-  };
-  for (int i = 0; i < 3; ++i) {
-    fleet.AwaitPushes(100);
-    ASSERT_TRUE(server.Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
-    refused("OOM");
-    ASSERT_TRUE(server.Command({"CONFIG", "SET", "maxmemory", "0"}).ok());
-
-    fleet.AwaitPushes(100);
-    ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
-    refused("NOREPLICAS");
-    ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "0"}).ok());
-  }
-  // A snapshot that cannot be written: its name is taken by a directory.
-  const std::string snapshot = server.dir() + "/dump.rdb";
-  ASSERT_TRUE(server.Command({"CONFIG", "SET", "save", "3600 1000000"}).ok());
-  std::filesystem::create_directory(snapshot);
-  server.Command({"BGSAVE"});
-  refused("MISCONF");
-  std::filesystem::remove(snapshot);
-  server.Command({"BGSAVE"});
-  ASSERT_TRUE(server.Await("persistence", "rdb_last_bgsave_status:ok"));
-
-  fleet.AwaitPushes(600);
-  ASSERT_TRUE(server.Restart()) << server.Log();  // it answers LOADING for a second
-  const std::string calls = server.Command({"INFO", "commandstats"}).text;
-  EXPECT_THAT(calls, ::testing::ContainsRegex("cmdstat_het\\.(step|read):[^\n]*rejected_calls=[1-9]"));
-
-  fleet.AwaitPushes(100);
-  fleet.CheckServer();
-  fleet.Finish();
-  fleet.CheckConserved();
-}
-
 // One of two servers stands still for longer than every time-out: requests are sent again on other
 // connections while their first bytes still wait in the stopped server's socket.
 TEST_F(RedisFaults, AStoppedServer) {
@@ -250,20 +199,6 @@ TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
   PsFleet fleet(config, &servers);
   Run(&fleet, &servers, 1, kIsCutOff);
   fleet.CheckConserved();
-}
-
-TEST_F(RedisFailover, FramesThatAreNotKeptAreCountedAsLost) {
-  RedisShards servers(2, WritesThrough(), /*replicas=*/2);
-  PsWorkerConfig config = Config(2, 2);
-  config.losses = PsWorkerConfig::kLost;
-  PsFleet fleet(config, &servers);
-  Run(&fleet, &servers, 2, kIsCutOff);
-  int64_t ticks = 0;
-  fleet.CheckNothingDoubled(&ticks);
-  const uint64_t pushes = fleet.ledger().Sum(&Ledger::Worker::lost);
-  EXPECT_GT(ticks, 0);
-  EXPECT_GT(pushes, 0u);
-  std::printf("  3 failovers lost %ld ticks in %lu pushes\n", ticks, pushes);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ TEST_F(RedisGrowthTest, ALoaderThatDiedDoesNotBlockForEver) {
   EXPECT_NE(server().Log().find("job-8 gave up loading p"), std::string::npos);
 }
 
-TEST_F(RedisGrowthTest, SettingsAndSizesThatHurtAreToldOnce) {
+TEST_F(RedisGrowthTest, BadSettingsAndLargeKeysAreLoggedOnce) {
   Start({"--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--proto-max-bulk-len", "2mb",
          "--client-query-buffer-limit", "64mb"});
   for (const char* remedy : {"proto-max-bulk-len 4gb", "client-query-buffer-limit 4gb",

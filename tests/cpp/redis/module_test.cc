@@ -94,24 +94,6 @@ TEST_F(RedisModuleTest, AnswersAsAPartitionDoes) {
   EXPECT_EQ(store().ServerRows("p", "1"), store().ModelRows());
 }
 
-TEST_F(RedisModuleTest, ADuplicateIsSkippedAndAGapRefused) {
-  Start();
-  store().Push(5);
-  const std::string before = store().Digest();
-  const Reply duplicate = store().Handle("HET.STEP", store().NewRequest(5));
-  EXPECT_EQ(duplicate.status, FrameStatus::kOk);
-  EXPECT_EQ(duplicate.last_seq, 5u);
-  EXPECT_FALSE(duplicate.tables[0].fetched_clocks.empty());
-  for (uint64_t seq : {uint64_t{7}, UINT64_MAX}) {
-    const Reply gap = store().Handle("HET.STEP", store().NewRequest(seq));
-    EXPECT_EQ(gap.status, FrameStatus::kGap);
-    EXPECT_EQ(gap.last_seq, 5u);
-  }
-  EXPECT_EQ(store().Digest(), before);
-  EXPECT_EQ(server().Info("het", "het_pushes_applied"), 5);
-  EXPECT_EQ(server().Info("het", "het_refused_gap"), 2);
-}
-
 TEST_F(RedisModuleTest, BadBytesChangeNothing) {
   Start();
   store().Push(5);
@@ -264,7 +246,7 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
 
 // The server's memory ends in the midst of a push: the frame says so, the row is as it was, and the server
 // lives.
-TEST_F(RedisModuleTest, MemoryThatEndsIsAFrame) {
+TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   Start();
   store().AddTable(MakeSpec("wide", 4096, "sgd"), 1003);
   store().Push(1);

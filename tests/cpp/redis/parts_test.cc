@@ -83,7 +83,7 @@ TEST_F(RedisParts, EveryPartIsDoneAtItsKeyAndInTheLog) {
   EXPECT_TRUE(Command({"HET.READ", keys_[0], Frame(4)}).StartsWith("HETERR the frame has a push part"));
 }
 
-TEST_F(RedisParts, OneIsNotHereAndOneLoads) {
+TEST_F(RedisParts, MissingAndLoadingPartitionsInOneFrame) {
   Begin();
   Ask("HET.STEP", keys_[0], Frame(1));
   Command({"DEL", keys_[2]});
@@ -114,7 +114,7 @@ TEST_F(RedisParts, KeysThatDoNotFit) {
 }
 
 // A user who may use the key of the command may not reach its neighbours by it.
-TEST_F(RedisParts, KeysThatAUserMayNotUse) {
+TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
   Begin();
   const auto as = [&](const std::vector<std::string>& patterns) {
     RedisServer::Arguments setuser = {"ACL", "SETUSER",   "u",         "reset", "on",
@@ -167,7 +167,7 @@ TEST_F(RedisParts, AScriptAndATransaction) {
 }
 
 // No partition of the namespace has such a number; neither is it the one at the key without a name.
-TEST_F(RedisParts, NumbersOfNoPartition) {
+TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   Begin();
   Command({"HET.TABLE", "", "CREATE", "7", "8", "9"});
   Command({"HET.TABLE", "", "ADD", schema_->ToJson(), std::to_string(kEpoch)});
@@ -186,7 +186,7 @@ TEST_F(RedisParts, NumbersOfNoPartition) {
 }
 
 // A server without room stays as it is: what it believes of its clients goes first.
-TEST_F(RedisParts, NothingIsHeldWithoutRoom) {
+TEST_F(RedisParts, SubscriptionsNeedMemory) {
   Begin();
   Request q;
   q.partition = {0, kParts, 9};

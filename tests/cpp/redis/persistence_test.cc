@@ -70,27 +70,6 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
   EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "another one at each birth";
 }
 
-TEST_F(RedisPersistenceTest, ADamagedDumpIsRefusedOrHolds) {
-  Start({"--rdbcompression", "no", "--sanitize-dump-payload", "no"});
-  store().Push(20);
-  const std::string dump = Command({"DUMP", "p"}).text;
-  // The server's checksum would find it all first.
-  ASSERT_TRUE(Command({"DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", "1"}).ok());
-  Random random(5);
-  int refused = 0;
-  const uint64_t mutations = std::max<uint64_t>(200, Scaled(500));  // fewer find too little
-  for (uint64_t i = 0; i < mutations; ++i) {
-    std::string damaged = dump;
-    damaged[random.Below(damaged.size() - 10)] ^= static_cast<char>(1 << random.Below(8));
-    refused += Command({"RESTORE", "damaged", "0", damaged, "REPLACE"}).error();
-    Command({"HET.SCAN", "damaged", "0"});
-    ASSERT_EQ(Command({"PING"}).text, "PONG") << "mutation " << i << "\n" << server().Log();
-  }
-  EXPECT_GT(refused, static_cast<int>(mutations / 50));
-  EXPECT_NE(server().Log().find("het: damaged chunk"), std::string::npos) << server().Log();
-  store().ExpectEqual();
-}
-
 TEST_F(RedisPersistenceTest, LogKillAndRestart) {
   Start({"--appendonly", "yes", "--appendfsync", "always"});
   ExpectToComeBack([&] {

@@ -25,7 +25,7 @@ class RedisPrefetchTest : public ::testing::Test {
 };
 
 // Stats takes in no answers, so the thread did.
-TEST_F(RedisPrefetchTest, RowsComeBetweenCalls) {
+TEST_F(RedisPrefetchTest, PrefetchedRowsArriveInTheBackground) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 0);
   ASSERT_TRUE(worker.ok());
@@ -40,7 +40,7 @@ TEST_F(RedisPrefetchTest, RowsComeBetweenCalls) {
 
 // A step waits for the server, with the client in its hands. A prefetch does not wait for the step, and is
 // started when the step is done.
-TEST_F(RedisPrefetchTest, NobodyWaitsForAStepThatWaits) {
+TEST_F(RedisPrefetchTest, PrefetchDoesNotWaitForBlockedStep) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 0);
   ASSERT_TRUE(worker.ok());
@@ -61,23 +61,6 @@ TEST_F(RedisPrefetchTest, NobodyWaitsForAStepThatWaits) {
   trainer.join();
   EXPECT_TRUE(Eventually([&] { return worker.Counter("prefetched") == 10; }));
   EXPECT_EQ(worker.Value(1), 2);
-}
-
-// More than the queue takes, while the client is busy: the rest is the lookups' to fetch.
-TEST_F(RedisPrefetchTest, TheQueueIsBounded) {
-  RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 0);
-  ASSERT_TRUE(worker.ok());
-  worker.Train({1});
-  ASSERT_TRUE(server.Command({"CLIENT", "PAUSE", "60000", "WRITE"}).ok());
-  std::thread trainer([&] { worker.Train({1}); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  for (int64_t id = 100; id < 400; ++id) Prefetch(&worker, {id});
-  ASSERT_TRUE(server.Command({"CLIENT", "UNPAUSE"}).ok());
-  trainer.join();
-  for (int64_t id = 100; id < 400; ++id) worker.Train({id});
-  EXPECT_LE(worker.Counter("prefetched"), 300u);
-  EXPECT_EQ(worker.Value(399), 1);
 }
 
 TEST_F(RedisPrefetchTest, ThreadsThatTrainReadAndPrefetch) {
@@ -106,7 +89,7 @@ TEST_F(RedisPrefetchTest, ThreadsThatTrainReadAndPrefetch) {
 }
 
 // A server that is gone: prefetches say nothing, the lookup does, and with the server back all goes on.
-TEST_F(RedisPrefetchTest, TroubleIsTheLookupsToTell) {
+TEST_F(RedisPrefetchTest, PrefetchErrorIsReportedByLookup) {
   RedisServer server(RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
   ClientConfig config;
   config.request_timeout = 1;

@@ -141,82 +141,11 @@ TEST(Initializer, AnElementDoesNotDependOnTheWidth) {
   }
 }
 
-struct Moments {
-  double mean = 0, variance = 0, fourth = 0, low = 1e30, high = -1e30;
-  double neighbours = 0;  // correlation of an element with the next, of a row with the next key's
-};
-
-Moments Measure(const Initializer& initializer, size_t dim, Key keys) {
-  Moments m;
-  std::vector<double> all;
-  for (Key key = 0; key < keys; ++key) {
-    for (float x : Fill(initializer, key, dim)) all.push_back(x);
-  }
-  for (double x : all) m.mean += x / static_cast<double>(all.size());
-  for (double x : all) {
-    const double d = (x - m.mean) * (x - m.mean);
-    m.variance += d / static_cast<double>(all.size());
-    m.fourth += d * d / static_cast<double>(all.size());
-    m.low = std::min(m.low, x);
-    m.high = std::max(m.high, x);
-  }
-  double next = 0, below = 0;
-  for (size_t i = 0; i + dim < all.size(); ++i) {
-    next += (all[i] - m.mean) * (all[i + 1] - m.mean);
-    below += (all[i] - m.mean) * (all[i + dim] - m.mean);
-  }
-  m.neighbours = std::max(std::fabs(next), std::fabs(below)) / static_cast<double>(all.size()) / m.variance;
-  return m;
-}
-
-// 400 000 draws: five standard errors of each moment.
-TEST(Initializer, UniformHasItsMoments) {
-  const Moments m = Measure(Make({"uniform", -1, 3}), 8, 50000);
-  EXPECT_NEAR(m.mean, 1, 0.01);
-  EXPECT_NEAR(m.variance, 16.0 / 12, 0.01);
-  EXPECT_GE(m.low, -1);
-  EXPECT_LT(m.high, 3);
-  EXPECT_LT(m.low, -0.999);
-  EXPECT_GT(m.high, 2.999);
-  EXPECT_LT(m.neighbours, 0.008);
-}
-
-TEST(Initializer, NormalHasItsMoments) {
-  const Moments m = Measure(Make({"normal", 1, 2}), 8, 50000);
-  EXPECT_NEAR(m.mean, 1, 0.016);
-  EXPECT_NEAR(m.variance, 4, 0.045);
-  EXPECT_NEAR(m.fourth / (m.variance * m.variance), 3, 0.04);
-  EXPECT_GT(m.high, 1 + 2 * 4.0);
-  EXPECT_LT(m.neighbours, 0.008);
-}
-
-TEST(Initializer, TruncatedNormalHasItsMoments) {
-  const Moments m = Measure(Make({"truncated_normal", 1, 2}), 8, 50000);
-  EXPECT_NEAR(m.mean, 1, 0.014);
-  EXPECT_NEAR(m.variance, 4 * 0.7737413, 0.025);  // 1 - 4 phi(2) / (Phi(2) - Phi(-2))
-  EXPECT_GE(m.low, 1 - 4.0);
-  EXPECT_LE(m.high, 1 + 4.0);
-  EXPECT_GT(m.high, 1 + 3.99);
-}
-
 TEST(Initializer, ScaledDividesByTheRootOfDim) {
   EXPECT_EQ(Fill(Make({"scaled_uniform", 2, 0}, 1, 2, 16), 3, 16),
             Fill(Make({"uniform", -0.5, 0.5}, 1, 2, 16), 3, 16));
   EXPECT_EQ(Fill(Make({"scaled_normal", 2, 0}, 1, 2, 16), 3, 16),
             Fill(Make({"normal", 0, 0.5}, 1, 2, 16), 3, 16));
-}
-
-// The distribution at the draws, by its own inverse: Phi from erfc, in double.
-TEST(Initializer, NormalIsTheQuantileOfTheUniformDraw) {
-  const Initializer uniform = Make({"uniform", 0, 1}), normal = Make({"normal", 0, 1});
-  for (Key key = 0; key < 20000; ++key) {
-    const Row u = Fill(uniform, key, 8), x = Fill(normal, key, 8);
-    for (size_t i = 0; i < 8; ++i) {
-      const double phi = 0.5 * std::erfc(-static_cast<double>(x[i]) / std::sqrt(2.0));
-      ASSERT_NEAR(phi, u[i], 1.5e-7) << "key " << key << " element "
-                                     << i;  // the uniform keeps 24 of 32 bits: 6e-8
-    }
-  }
 }
 
 TEST(Initializer, UniformNeverReachesTheOpenEnd) {

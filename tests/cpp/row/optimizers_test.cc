@@ -31,19 +31,6 @@ TEST(Momentum, DecaysByAnyNumberOfTicks) {
   }
 }
 
-TEST(Sgd, TwoWorkersAreExactOnIntegers) {
-  const auto optimizer = Make({"sgd", {}}, 3);
-  Row row = {1, 2, 3}, update(3);
-  optimizer->Identity(update.data());
-  const Row g = {2, -4, 6};
-  for (int tick = 0; tick < 2; ++tick) {
-    Row other = row;
-    optimizer->Apply(0.5f, g.data(), other.data(), update.data());
-  }
-  optimizer->MergeInto(update.data(), 2, row.data());
-  EXPECT_EQ(row, (Row{-1, 6, -3}));
-}
-
 // Around the ends of its table (18 014 corrections at 0.999, the most at 0.99999), and far beyond.
 TEST(Adam, BiasCorrectionAtAnyStep) {
   for (double beta_2 : {0.0, 0.99, 0.999, 0.99999}) {
@@ -57,28 +44,6 @@ TEST(Adam, BiasCorrectionAtAnyStep) {
       const double expected = -correction * 0.1 / (std::sqrt(1 - beta_2) + 1e-7);
       EXPECT_NEAR(row[0], expected, 1e-6 * std::fabs(expected)) << "beta_2 " << beta_2 << " step " << t;
     }
-  }
-}
-
-TEST(RowWiseAdagrad, IsAdagradAtDimOne) {
-  const auto one = Make({"row_wise_adagrad", {}}, 1), all = Make({"adagrad", {}}, 1);
-  Row x = {0.5f, 0.1f}, y = x;
-  for (float g : {1.0f, -0.3f, 0.0f, 2.0f}) {
-    one->Apply(0.1f, &g, x.data(), nullptr);
-    all->Apply(0.1f, &g, y.data(), nullptr);
-    EXPECT_FLOAT_EQ(x[0], y[0]);
-    EXPECT_EQ(x[1], y[1]);
-  }
-}
-
-TEST(RowWiseAdagrad, MeanSquareCountsEveryElementOnce) {
-  for (size_t dim = 1; dim <= 40; ++dim) {
-    const auto optimizer = Make({"row_wise_adagrad", {{"initial_accumulator", 0}}}, dim);
-    Row row(dim + 1, 0.0f), g(dim);
-    double sum = 0;
-    for (size_t i = 0; i < dim; ++i) sum += std::pow(g[i] = static_cast<float>(i + 1), 2);
-    optimizer->Apply(0.1f, g.data(), row.data(), nullptr);
-    EXPECT_FLOAT_EQ(row[dim], static_cast<float>(sum / static_cast<double>(dim))) << dim;
   }
 }
 

@@ -176,7 +176,7 @@ TEST(RowFormat, ASecondRoundingChangesNothing) {
   }
 }
 
-TEST(RowFormat, WhatIsLeftIsExactAndSmall) {
+TEST(RowFormat, RemainderIsExactAndSmall) {
   Random r(4);
   for (uint64_t i = 0; i < Scaled(3000); ++i) {
     const Shape shape = RandomShape(&r);
@@ -349,19 +349,6 @@ TEST(RowFormat, DamagedBytesAreRefused) {
   EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
   instead[1] = 255;
   EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
-}
-
-TEST(RowFormat, ACountOfRowsThatCannotBeThereTakesNoMemory) {
-  const Bytes bytes(100, 1);
-  for (RowFormat format : kFormats) {
-    Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
-    Vector<float> rows;
-    EXPECT_FALSE(UnpackRows(format, 16, 17, SIZE_MAX / 8, &reader, &rows));
-    EXPECT_EQ(rows.capacity(), 0u);
-  }
-  Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
-  Vector<float> rows;
-  EXPECT_FALSE(UnpackRows(RowFormat::kInt8, 0, 17, 1, &reader, &rows));  // blocks of nothing
 }
 
 TEST(RowFormat, ManyRowsOneBehindTheOther) {

@@ -273,29 +273,6 @@ TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
   EXPECT_EQ(OpenServeFiles(), before);
 }
 
-TEST_F(ServeFileTest, ManyThreadsReadOneFile) {
-  const Schema schema = MakeSchema(4);
-  std::vector<Key> keys(5000);
-  std::vector<float> rows(keys.size() * 4);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    keys[i / 4] = static_cast<Key>(i / 4 * 3);
-    rows[i] = static_cast<float>(i / 4 * 3);
-  }
-  Write(Path("rows"), schema, keys, rows);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      Random r(static_cast<uint64_t>(t));
-      for (int i = 0; i < 50; ++i) {
-        const auto file = Open(Path("rows"));
-        const Key key = r.Between(0, 4999) * 3;
-        ASSERT_EQ(Read(*file, {key})[3], static_cast<float>(key));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // --- what is no serving file
 
 TEST_F(ServeFileTest, EveryTruncationIsRefused) {
@@ -337,7 +314,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
 }
 
 // The header's checksum keeps out accidents; whoever writes a right one meets the other checks.
-TEST_F(ServeFileTest, AHeaderThatLiesIsRefused) {
+TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
   const std::string bytes = Bytes(path);
@@ -383,7 +360,7 @@ TEST_F(ServeFileTest, AHeaderThatLiesIsRefused) {
   }
 }
 
-TEST_F(ServeFileTest, AnIndexThatLiesIsMetByTheLookup) {
+TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
   std::string bytes = Bytes(path);

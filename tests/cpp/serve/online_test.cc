@@ -2,165 +2,15 @@
 // silence. Time is the transport's own; no test waits for it.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "het_tf/core/serve/online_reader.h"
-#include "het_tf/core/serve/online_spec.h"
-#include "het_tf/core/store/local_store.h"
-#include "het_tf/core/store/local_transport.h"
-#include "tests/cpp/testing/world/faulty_transport.h"
-#include "tests/cpp/testing/random.h"
+#include "tests/cpp/serve/live.h"
 
 namespace het::serve {
 namespace {
-
-using het::testing::Faults;
-using het::testing::FaultyTransport;
-using het::testing::Random;
-using het::testing::Scaled;
-
-constexpr uint32_t kDim = 2;
-
-Schema MakeSchema(const std::string& name) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = kDim;
-  spec.optimizer.name = "adam";  // with slots, which nobody here wants
-  spec.initializer = {"uniform", -1, 1};
-  return TableSchema::Create(spec).value();
-}
-
-// Runs `before_poll`, once, when a call waits for its answers.
-class HookedTransport : public FaultyTransport {
- public:
-  using FaultyTransport::FaultyTransport;
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    if (before_poll && polls_++ == 1) std::exchange(before_poll, nullptr)();
-    return FaultyTransport::Poll(seconds, events);
-  }
-  void RunWhileACallWaits(std::function<void()> hook) {
-    before_poll = std::move(hook);
-    polls_ = 0;
-  }
-
- private:
-  std::function<void()> before_poll;
-  int polls_ = 0;
-};
-
-// The embedded store as one that is read from elsewhere.
-class Store : public OnlineStore {
- public:
-  explicit Store(LocalService* service) : service_(service) {}
-
-  uint32_t partitions() const override { return service_->partitions(); }
-  uint64_t hash_seed() const override { return service_->hash_seed(); }
-  std::string Where() const override { return "the test's store"; }
-  Result<std::unique_ptr<Transport>> Connect() override {
-    if (!faulty) return std::unique_ptr<Transport>(std::make_unique<LocalTransport>(service_));
-    auto made = std::make_unique<HookedTransport>(service_, 3);
-    transport = made.get();
-    return std::unique_ptr<Transport>(std::move(made));
-  }
-  Result<TableSpec> Find(const std::string& table) override {
-    if (tables.count(table) == 0) return Status(Code::kNotFound, "there is no table '" + table + "'");
-    return tables.at(table)->spec();
-  }
-
-  std::map<std::string, Schema> tables;
-  bool faulty = true;
-  HookedTransport* transport = nullptr;
-
- private:
-  LocalService* const service_;
-};
-
-// A store that is trained, and a reader.
-class Live {
- public:
-  explicit Live(const OnlineConfig& config, uint32_t partitions = 3, bool faulty = true)
-      : service(partitions, 11), trained(&service) {
-    auto made = std::make_unique<Store>(&service);
-    store = made.get();
-    store->faulty = faulty;
-    for (const char* name : {"a", "b"}) {
-      schemas.push_back(MakeSchema(name));
-      store->tables[name] = schemas.back();
-      EXPECT_TRUE(trained.CreateTable(schemas.back()).ok());
-    }
-    const auto clock = [this] { return store->transport == nullptr ? 0.0 : store->transport->Now(); };
-    reader = std::make_unique<OnlineReader>(
-        std::move(made), config, [this](const std::string& text) { notices.push_back(text); },
-        faulty ? OnlineReader::Clock(clock) : nullptr);
-    for (const Schema& schema : schemas) {
-      auto table = reader->FindTable(schema);
-      EXPECT_TRUE(table.ok()) << table.status().message();
-      tables.push_back(table.value());
-    }
-  }
-
-  // One tick: the row's value becomes (version, -version).
-  void Train(size_t table, Key key, float version) {
-    const float row[kDim] = {version, -version};
-    ASSERT_TRUE(trained.Assign(*schemas[table], {&key, 1}, row, false).ok());
-  }
-  Status Read(size_t table, const std::vector<Key>& ids, std::vector<float>* out) {
-    out->assign(ids.size() * kDim, -1e9f);
-    const OnlineRead read{tables[table], {ids.data(), ids.size()}, padding, out->data()};
-    return reader->Lookup({&read, 1});
-  }
-  float ReadOne(size_t table, Key key) {
-    std::vector<float> out;
-    const Status status = Read(table, {key}, &out);
-    EXPECT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(out[0] == -out[1] || Initial(table, key) == out[0]) << "half of one row, half of another";
-    return out[0];
-  }
-  float Initial(size_t table, Key key) const {
-    float row[kDim];
-    schemas[table]->InitValue(key, row);
-    return row[0];
-  }
-  void Pass(double seconds) { store->transport->Sleep(seconds); }
-  const OnlineCounters& counters() const { return reader->counters(); }
-  uint32_t PartitionOfKey(Key key) const {
-    return PartitionOf(HashKey(key, service.hash_seed()), service.partitions());
-  }
-  Bytes Snapshot(uint32_t p) {
-    Bytes bytes;
-    service.WithPartition(p, [&](Partition& partition) { partition.Serialize(&bytes); });
-    return bytes;
-  }
-  void Restart(uint32_t p, const Bytes& bytes) {
-    ASSERT_TRUE(service.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())).ok());
-    if (store->transport != nullptr) store->transport->PartitionMoved(p);
-  }
-
-  LocalService service;
-  LocalStore trained;
-  Store* store;
-  std::vector<Schema> schemas;
-  std::unique_ptr<OnlineReader> reader;
-  std::vector<OnlineTable*> tables;
-  std::vector<std::string> notices;
-  std::optional<Key> padding;
-};
-
-OnlineConfig MaxAge(double seconds) {
-  OnlineConfig config;
-  config.max_age = seconds;
-  return config;
-}
-OnlineConfig PullBound(int64_t ticks) {
-  OnlineConfig config;
-  config.pull_bound = ticks;
-  return config;
-}
 
 TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
   Live live(MaxAge(10));
@@ -183,31 +33,6 @@ TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
   EXPECT_EQ(live.ReadOne(0, 5), 2);
   live.Pass(2);
   EXPECT_EQ(live.ReadOne(0, 5), 3);
-}
-
-// A row's age counts from when it was asked for, not from when the answer came.
-TEST(OnlineReader, AnAnswerOnItsWayGrowsOld) {
-  OnlineConfig config = MaxAge(10);
-  config.deadline = 100;
-  Live live(config, 1);
-  live.Train(0, 5, 1);
-  ASSERT_EQ(live.ReadOne(0, 6), live.Initial(0, 6));
-  live.store->transport->HoldRepliesFor(0, 8);
-  EXPECT_EQ(live.ReadOne(0, 5), 1);
-  live.Train(0, 5, 2);
-  live.Pass(3);
-  EXPECT_EQ(live.ReadOne(0, 5), 2);
-}
-
-TEST(OnlineReader, PullBoundIsCheckedAtEveryRead) {
-  Live live(PullBound(2));
-  EXPECT_EQ(live.ReadOne(0, 5), live.Initial(0, 5));
-  live.Train(0, 5, 1);
-  live.Train(0, 5, 2);
-  EXPECT_EQ(live.ReadOne(0, 5), live.Initial(0, 5));
-  live.Train(0, 5, 3);
-  EXPECT_EQ(live.ReadOne(0, 5), 3);
-  EXPECT_EQ(live.counters().fresh, 0u);
 }
 
 TEST(OnlineReader, DuplicatesPaddingAndEmptyBatches) {
@@ -303,18 +128,6 @@ TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
   EXPECT_EQ(live.ReadOne(1, 3), 5);
 }
 
-// The trap: the store comes back from an older state and is trained to the very clock that the cache has.
-TEST(OnlineReader, APartitionThatLostTicksIsReadAnew) {
-  Live live(PullBound(0), 1);
-  live.Train(0, 5, 1);
-  const Bytes older = live.Snapshot(0);
-  live.Train(0, 5, 2);
-  ASSERT_EQ(live.ReadOne(0, 5), 2);
-  live.Restart(0, older);
-  live.Train(0, 5, 3);
-  EXPECT_EQ(live.ReadOne(0, 5), 3);
-}
-
 // The same by a hair: the answer is on its way while the table is loaded and another call hears of it.
 TEST(OnlineReader, AnAnswerFromBeforeALoadIsNotKept) {
   Live live(PullBound(0), 1);
@@ -344,7 +157,7 @@ TEST(OnlineReader, ADroppedTableIsAnError) {
   EXPECT_NE(status.message().find("'a'"), std::string::npos) << status.message();
 }
 
-TEST(OnlineReader, TablesAreComparedAndNeverMade) {
+TEST(OnlineReader, TableSpecsAreComparedNotCreated) {
   Live live(PullBound(0));
   TableSpec other = live.schemas[0]->spec();
   other.seed = 99;
@@ -353,7 +166,7 @@ TEST(OnlineReader, TablesAreComparedAndNeverMade) {
   other = live.schemas[0]->spec();
   other.optimizer.name = "sgd";  // no matter to who reads
   EXPECT_TRUE(live.reader->FindTable(TableSchema::Create(other).value()).ok());
-  refused = live.reader->FindTable(MakeSchema("c"));
+  refused = live.reader->FindTable(TableOfTheStore("c"));
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
   EXPECT_NE(refused.status().message().find("never makes a table"), std::string::npos);
 }
@@ -386,7 +199,7 @@ TEST(OnlineReader, NoAnswerIsAnErrorAtTheDeadline) {
   EXPECT_EQ(live.ReadOne(0, 5), 2);
 }
 
-TEST(OnlineReader, StaleRowsAreServedIfAskedForAndNeverInSilence) {
+TEST(OnlineReader, StaleOkServesOldRowsAndReportsThem) {
   OnlineConfig config = MaxAge(10);
   config.deadline = 3;
   config.stale_ok = true;
@@ -434,120 +247,6 @@ TEST(OnlineReader, RefusalsSilenceAndLostConnectionsAreAskedAgain) {
   EXPECT_EQ(live.ReadOne(0, 5), 1);
 }
 
-// --- by chance
-
-// What was the store's row of a key, and since when.
-struct History {
-  struct Since {
-    double time;
-    float version;
-  };
-  std::vector<Since> rows;     // all that there ever were, in order
-  std::vector<float> lineage;  // the versions that the row of today goes back to, oldest first
-};
-
-TEST(OnlineReader, BoundsHoldWhateverHappens) {
-  for (uint64_t seed = 1; seed <= Scaled(60); ++seed) {
-    Random r(seed);
-    const bool seconds = r.Chance(0.5);
-    const double max_age = r.Pick<double>({0.001, 1, 20});
-    const int64_t bound = r.Pick<int64_t>({0, 1, 3});
-    OnlineConfig config = seconds ? MaxAge(max_age) : PullBound(bound);
-    config.cache_rows = r.Pick<size_t>({0, 64, 1000});
-    config.deadline = 1000;
-    Live live(config, static_cast<uint32_t>(r.Between(1, 5)));
-    std::map<std::pair<size_t, Key>, History> histories;
-    float version = 0;
-    ASSERT_EQ(live.ReadOne(0, 1 << 20), live.Initial(0, 1 << 20));  // there is a transport
-    FaultyTransport& network = *live.store->transport;
-    network.faults = Faults::Some(r.Pick<double>({0, 0.01, 0.1}));
-    network.faults.out_of_memory = 0;
-    const auto now = [&] { return network.Now(); };
-    const auto history = [&](size_t table, Key key) -> History& {
-      History& of = histories[{table, key}];
-      if (of.rows.empty()) {
-        of.rows.push_back({-1e9, live.Initial(table, key)});
-        of.lineage.push_back(live.Initial(table, key));
-      }
-      return of;
-    };
-    struct Saved {
-      Bytes bytes;
-      std::map<std::pair<size_t, Key>, std::vector<float>> lineages;
-    };
-    std::map<uint32_t, Saved> saved;
-    for (int step = 0; step < 200; ++step) {
-      if (r.Chance(0.5)) {
-        for (uint64_t n = r.Below(8); n > 0; --n) {
-          const size_t table = r.Below(2);
-          const Key key = r.Between(0, 30);
-          live.Train(table, key, ++version);
-          History& of = history(table, key);
-          of.rows.push_back({now(), version});
-          of.lineage.push_back(version);
-        }
-      }
-      if (r.Chance(0.2)) live.Pass(r.Unit() * max_age * 2);
-      if (r.Chance(0.05)) {
-        const auto p = static_cast<uint32_t>(r.Below(live.service.partitions()));
-        saved[p].bytes = live.Snapshot(p);
-        saved[p].lineages.clear();
-        for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) == p) saved[p].lineages[where] = of.lineage;
-        }
-      }
-      if (!saved.empty() && r.Chance(0.05)) {  // a partition comes back as it was
-        const auto& [p, old] = *std::next(saved.begin(), static_cast<ptrdiff_t>(r.Below(saved.size())));
-        live.Restart(p, old.bytes);
-        for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) != p) continue;
-          const auto lineage = old.lineages.find(where);
-          of.lineage = lineage == old.lineages.end()
-                           ? std::vector<float>{live.Initial(where.first, where.second)}
-                           : lineage->second;
-          of.rows.push_back({now(), of.lineage.back()});
-        }
-      }
-      if (r.Chance(0.02)) {  // a table is emptied
-        const size_t table = r.Below(2);
-        ASSERT_TRUE(live.trained.ClearTable(*live.schemas[table]).ok());
-        saved.clear();
-        for (auto& [where, of] : histories) {
-          if (where.first != table) continue;
-          of.lineage = {live.Initial(table, where.second)};
-          of.rows.push_back({now(), of.lineage.back()});
-        }
-      }
-      const size_t table = r.Below(2);
-      std::vector<Key> ids(r.Below(20));
-      for (Key& key : ids) key = r.Between(0, 30);
-      const double began = now();
-      std::vector<float> out;
-      const Status status = live.Read(table, ids, &out);
-      ASSERT_TRUE(status.ok()) << status.message();
-      for (size_t i = 0; i < ids.size(); ++i) {
-        const History& of = history(table, ids[i]);
-        const float got = out[i * kDim];
-        bool fine = false;
-        if (seconds) {
-          for (size_t v = 0; v < of.rows.size(); ++v) {
-            const double until = v + 1 < of.rows.size() ? of.rows[v + 1].time : 1e18;
-            fine = fine || (of.rows[v].version == got && until >= began - max_age);
-          }
-        } else {
-          const size_t allowed = std::min<size_t>(of.lineage.size(), static_cast<size_t>(bound) + 1);
-          for (size_t v = of.lineage.size() - allowed; v < of.lineage.size(); ++v) {
-            fine = fine || of.lineage[v] == got;
-          }
-        }
-        ASSERT_TRUE(fine) << "seed " << seed << ", step " << step << ": table " << table << ", key " << ids[i]
-                          << " reads " << got << ", the store has " << of.lineage.back();
-      }
-    }
-    EXPECT_EQ(live.counters().stale, 0u);
-  }
-}
-
 // Threads that read and a store that is trained: no row is torn. For ThreadSanitizer above all.
 TEST(OnlineReader, ManyThreadsRead) {
   OnlineConfig config = MaxAge(1e-6);
@@ -589,39 +288,6 @@ TEST(OnlineReader, ManyThreadsRead) {
 }
 
 // --- options
-
-TEST(OnlineSpec, SaysWhatIsWrong) {
-  const auto error = [](const std::string& text) { return ParseOnlineSpec(text).status().message(); };
-  auto fine = ParseOnlineSpec(R"({"ps": "unix:///x", "max_age": 1.5, "cache_rows": 7, "stale_ok": true,
-                                  "deadline": 0.5, "connections": 2})");
-  ASSERT_TRUE(fine.ok()) << fine.status().message();
-  EXPECT_EQ(fine.value().ps, "unix:///x");
-  EXPECT_EQ(fine.value().config.max_age, 1.5);
-  EXPECT_FALSE(fine.value().config.pull_bound.has_value());
-  EXPECT_EQ(fine.value().config.cache_rows, 7u);
-  EXPECT_TRUE(fine.value().config.stale_ok);
-  EXPECT_EQ(fine.value().config.deadline, 0.5);
-  EXPECT_EQ(fine.value().config.connections, 2u);
-  for (const auto& [text, named] : std::vector<std::pair<std::string, std::string>>{
-           {"", "not valid JSON"},
-           {"[]", "object"},
-           {R"({"max_age": 1})", "ps"},
-           {R"({"ps": ""})", "ps is"},
-           {R"({"ps": "unix:///x"})", "one of max_age"},
-           {R"({"ps": "unix:///x", "max_age": 1, "pull_bound": 1})", "one of max_age"},
-           {R"({"ps": "unix:///x", "max_age": -1})", "max_age is -1"},
-           {R"({"ps": "unix:///x", "max_age": "1"})", "max_age is"},
-           {R"({"ps": "unix:///x", "pull_bound": 1.5})", "pull_bound is 1.5"},
-           {R"({"ps": "unix:///x", "pull_bound": -1})", "pull_bound is -1"},
-           {R"({"ps": "unix:///x", "max_age": 1, "cache_rows": -1})", "cache_rows is -1"},
-           {R"({"ps": "unix:///x", "max_age": 1, "stale_ok": 1})", "stale_ok is 1"},
-           {R"({"ps": "unix:///x", "max_age": 1, "deadline": 0})", "deadline is 0"},
-           {R"({"ps": "unix:///x", "max_age": 1, "connections": 0})", "connections is 0"},
-           {R"({"ps": "unix:///x", "max_age": 1, "speed": 1})", "'speed'"},
-       }) {
-    EXPECT_NE(error(text).find(named), std::string::npos) << text << ": " << error(text);
-  }
-}
 
 }  // namespace
 }  // namespace het::serve

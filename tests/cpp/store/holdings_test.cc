@@ -1,18 +1,14 @@
-// What a partition believes its clients hold (core/store/holdings.h): each rule by itself, and then a small
-// world in which answers are lost, left unread, asked twice and overtaken, against clients that know what
-// they hold.
+// What a partition believes its clients hold (core/store/holdings.h): each rule by itself. The random
+// schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
 #include "het_tf/core/store/holdings.h"
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <map>
 #include <set>
-#include <string>
 #include <vector>
 
-#include "het_tf/core/store/shard.h"
-#include "tests/cpp/testing/random.h"
+#include "het_tf/core/base/alloc.h"
 
 namespace het::testing {
 namespace {
@@ -60,7 +56,7 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, ARowIsToldOnceItHasMovedPastTheBound) {
+TEST_F(HoldingsTest, RowPastTheBoundIsNotified) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
@@ -76,7 +72,7 @@ TEST_F(HoldingsTest, ARowIsToldOnceItHasMovedPastTheBound) {
   EXPECT_EQ(Ask(kAnn, moved.number + 1).told, Told());
 }
 
-TEST_F(HoldingsTest, AnAnswerThatWasNotTakenInIsTold) {
+TEST_F(HoldingsTest, UnacknowledgedNotificationIsRepeated) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kBound + 1);
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
@@ -87,7 +83,7 @@ TEST_F(HoldingsTest, AnAnswerThatWasNotTakenInIsTold) {
   EXPECT_EQ(Ask(kAnn, third.number).told.size(), 0u);
 }
 
-TEST_F(HoldingsTest, WhatMovesAgainBetweenAnswerAndAcknowledgementIsToldAgain) {
+TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNotifiedAgain) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   const Answer told = Ask(kAnn, ack);
@@ -109,7 +105,7 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
 }
 
-TEST_F(HoldingsTest, WhatWasLetGoIsNotTold) {
+TEST_F(HoldingsTest, DroppedRowIsNotNotified) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   const Answer second = Ask(kAnn, first.number, {}, {1, 5});
   EXPECT_EQ(holdings_.held(), 1u);
@@ -120,7 +116,7 @@ TEST_F(HoldingsTest, WhatWasLetGoIsNotTold) {
 }
 
 // The client fetches a row twice at once, lets the first copy go, and says so before the second has come.
-TEST_F(HoldingsTest, LettingGoDoesNotReachWhatIsOnItsWay) {
+TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
   const uint32_t second = Ask(kAnn, ack, {1}).number;
@@ -130,7 +126,7 @@ TEST_F(HoldingsTest, LettingGoDoesNotReachWhatIsOnItsWay) {
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.
-TEST_F(HoldingsTest, AFetchThatIsLostRaisesNothing) {
+TEST_F(HoldingsTest, LostFetchDoesNotRaiseTheBase) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound);
   Ask(kAnn, ack, {1});
@@ -138,14 +134,14 @@ TEST_F(HoldingsTest, AFetchThatIsLostRaisesNothing) {
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
 }
 
-TEST_F(HoldingsTest, AFetchThatIsLostDoesNotStandForTelling) {
+TEST_F(HoldingsTest, LostFetchIsNoNotification) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, 100);
   EXPECT_EQ(Ask(kAnn, ack, {1}).told, Told()) << "the answer has the row anyway";
   EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
 }
 
-TEST_F(HoldingsTest, AnAcknowledgementOfSomethingElseResets) {
+TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   EXPECT_FALSE(Ask(kAnn, ack).reset);
   EXPECT_TRUE(Ask(kAnn, 0).reset);
@@ -175,7 +171,7 @@ TEST_F(HoldingsTest, AnotherBoundOrEpochResets) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-TEST_F(HoldingsTest, ARequestFromAConnectionThatWasGivenUpChangesNothing) {
+TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
   const uint32_t old = ++request_;
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   const Answer ghost = AskAs(kAnn, old, ack, {3}, {1});
@@ -197,7 +193,7 @@ TEST_F(HoldingsTest, RequestNumbersMayWrap) {
   }
 }
 
-TEST_F(HoldingsTest, ARowThatIsRemovedIsTold) {
+TEST_F(HoldingsTest, RemovedRowIsNotified) {
   g_ = {{1, 5}, {2, 0}};
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   g_[1] = 0;
@@ -209,7 +205,7 @@ TEST_F(HoldingsTest, ARowThatIsRemovedIsTold) {
   EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
 }
 
-TEST_F(HoldingsTest, BeyondTheLimitTheSilentClientIsForgotten) {
+TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
   holdings_.set_limit(4);
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1, 2}).number;
@@ -223,7 +219,7 @@ TEST_F(HoldingsTest, BeyondTheLimitTheSilentClientIsForgotten) {
   EXPECT_EQ(holdings_.held(), 4u);
 }
 
-TEST_F(HoldingsTest, OneClientBeyondTheLimitBeginsAnew) {
+TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
   holdings_.set_limit(4);
   Answer answer = Ask(kAnn, 0, {1, 2, 3});
   answer = Ask(kAnn, answer.number, {4, 5});
@@ -245,7 +241,7 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
 }
 
 // The look for clients that left comes with the very request of one that was silent for as long.
-TEST_F(HoldingsTest, AClientThatIsBackAfterALongSilenceIsHeldOrReset) {
+TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;
@@ -301,320 +297,6 @@ TEST_F(HoldingsTest, OutOfMemoryForgets) {
   SetAllocLimit(SIZE_MAX);
   EXPECT_EQ(holdings_.clients(), 0u);
   EXPECT_TRUE(Ask(kAnn, ack).reset);
-}
-
-// --- a small world
-
-// A server with clocks and no rows, and clients that are what core/client/client.h is to holdings: they say
-// what they hold, take answers in whole or not at all, and lose connections.
-class SmallWorld {
- public:
-  SmallWorld(uint64_t seed, int clients) : random_(seed) {
-    holdings_.set_limit(random_.Pick<size_t>({6, 20, 1000}));
-    bound_ = random_.Pick<int64_t>({0, 1, 3, 10});
-    for (int c = 0; c < clients; ++c) {
-      clients_.emplace_back();
-      clients_.back().id = {seed, static_cast<uint64_t>(c)};
-    }
-  }
-
-  std::string Run(int steps) {
-    for (int i = 0; i < steps && error_.empty(); ++i) Step();
-    return error_;
-  }
-  uint64_t trusted() const { return trusted_; }
-  uint64_t told() const { return holdings_.told(); }
-
- private:
-  struct Line {
-    Clock base;
-    bool held;
-    int pins;
-  };
-  struct Request {
-    uint32_t id = 0;
-    uint32_t ack = 0;
-    bool tell = false;
-    uint64_t push = 0;  // its number; 0: none
-    std::map<Key, uint32_t> ticks;
-    std::vector<Key> dropped;
-    std::map<Key, Clock> checks;
-    std::set<Key> fetches;
-    std::set<Key> trusted;
-  };
-  struct Answer {
-    Request request;
-    uint32_t number = 0;
-    bool reset = false;
-    uint64_t applied = 0;
-    std::map<Key, Clock> rows;  // told, refreshed, fetched
-    std::set<Key> told;
-    std::map<Key, Clock> server;  // as it was
-  };
-  struct Client {
-    ClientId id;
-    uint32_t told = 0;
-    uint32_t next_request = 1;
-    uint64_t pushes = 0;   // made
-    uint64_t applied = 0;  // at the server
-    std::map<uint64_t, std::map<Key, uint32_t>> frames;
-    std::map<Key, Line> lines;
-    std::set<Key> let_go;
-    std::deque<Request> out;
-    std::deque<Answer> in;
-    std::deque<Request> ghosts;
-  };
-
-  Clock At(Key key) {
-    const auto row = rows_.find(key);
-    return row == rows_.end() ? 0 : row->second;
-  }
-  bool Stale(Clock g, Clock base) const { return g < base || g - base > bound_; }
-  Clock OwnAfter(const Client& c, Key key, uint64_t applied) {
-    Clock sum = 0;
-    for (auto frame = c.frames.upper_bound(applied); frame != c.frames.end(); ++frame) {
-      const auto at = frame->second.find(key);
-      if (at != frame->second.end()) sum += at->second;
-    }
-    return sum;
-  }
-
-  void Send(Client* c, Request request) {
-    request.id = c->next_request++;
-    if (request.tell) {
-      request.ack = c->told;
-      for (Key key : c->let_go) {
-        const auto line = c->lines.find(key);
-        if (line == c->lines.end() || !line->second.held) request.dropped.push_back(key);
-      }
-      c->let_go.clear();
-      // What was trusted when the read began need not be any more.
-      for (auto key = request.trusted.begin(); key != request.trusted.end();) {
-        const Line& line = c->lines.at(*key);
-        if (!line.held) request.checks[*key] = line.base;
-        key = line.held ? std::next(key) : request.trusted.erase(key);
-      }
-    }
-    c->out.push_back(std::move(request));
-  }
-  void Read(Client* c, const std::set<Key>& keys) {
-    Request request;
-    request.tell = true;
-    for (Key key : keys) {
-      const auto line = c->lines.find(key);
-      if (line == c->lines.end()) {
-        request.fetches.insert(key);
-        continue;
-      }
-      ++line->second.pins;
-      if (line->second.held) {
-        request.trusted.insert(key);
-      } else {
-        request.checks[key] = line->second.base;
-      }
-    }
-    Send(c, std::move(request));
-  }
-  void Push(Client* c, const std::set<Key>& keys) {
-    Request request;
-    request.push = ++c->pushes;
-    for (Key key : keys) {
-      const auto ticks = static_cast<uint32_t>(1 + random_.Below(3));
-      request.ticks[key] = ticks;
-      const auto line = c->lines.find(key);
-      if (line != c->lines.end()) line->second.base += ticks;
-    }
-    c->frames[request.push] = request.ticks;
-    Send(c, std::move(request));
-  }
-  void LetGo(Client* c, Key key) {
-    const auto line = c->lines.find(key);
-    if (line == c->lines.end() || line->second.pins > 0) return;
-    if (line->second.held) c->let_go.insert(key);
-    c->lines.erase(line);
-  }
-
-  Answer Serve(Client* c, const Request& request) {
-    Answer answer;
-    answer.request = request;
-    if (request.push == c->applied + 1) {
-      ++c->applied;
-      Vector<Key> keys;
-      Vector<uint32_t> ticks;
-      for (auto [key, n] : request.ticks) {
-        if (rows_.count(key) == 0) rows_[key] = floor_ == 0 ? 0 : floor_ + Shard::kBirthGap;
-        rows_[key] += n;
-        keys.push_back(key);
-        ticks.push_back(n);
-      }
-      holdings_.Pushed(c->id, kTable, keys, ticks, [&](size_t i) { return rows_[keys[i]]; });
-    }
-    answer.applied = c->applied;
-    if (request.tell) {
-      Holdings::Turn turn =
-          holdings_.Begin(c->id, request.id, request.ack,
-                          {{kTable, 1, bound_, request.checks.size() + request.fetches.size()}});
-      turn.Drop(kTable, Vector<Key>(request.dropped.begin(), request.dropped.end()));
-      for (auto [key, clock] : request.checks) {
-        if (Stale(At(key), clock)) answer.rows[key] = At(key);
-        turn.Hold(kTable, key, Stale(At(key), clock) ? At(key) : clock);
-      }
-      for (Key key : request.fetches) {
-        answer.rows[key] = At(key);
-        turn.Hold(kTable, key, At(key));
-      }
-      turn.Tell(kTable, [&](Key key) {
-        answer.told.insert(key);
-        return answer.rows[key] = At(key);
-      });
-      answer.number = turn.number();
-      answer.reset = turn.reset();
-      if (holdings_.held() > holdings_.limit()) error_ = "more is held than the limit allows";
-    }
-    answer.server = rows_;
-    return answer;
-  }
-  void Unpin(Client* c, const Request& request) {
-    auto unpin = [c](Key key) {
-      const auto line = c->lines.find(key);
-      if (line != c->lines.end() && line->second.pins > 0) --line->second.pins;
-    };
-    for (Key key : request.trusted) unpin(key);
-    for (auto& [key, clock] : request.checks) unpin(key);
-  }
-  void Receive(Client* c, const Answer& answer) {
-    const Request& request = answer.request;
-    for (auto frame = c->frames.begin(); frame != c->frames.end() && frame->first <= answer.applied;)
-      frame = c->frames.erase(frame);
-    if (!request.tell) return;
-    if (random_.Chance(0.1)) return Unpin(c, request);  // the read was given up
-    if (answer.reset) {
-      for (auto& [key, line] : c->lines) line.held = false;
-    }
-    auto install = [&](Key key, Clock clock) {
-      c->lines[key].base = clock + OwnAfter(*c, key, answer.applied);
-    };
-    for (auto& [key, clock] : answer.rows) {
-      const auto line = c->lines.find(key);
-      if (line == c->lines.end() && request.fetches.count(key) == 0) {
-        c->let_go.insert(key);  // told in vain
-      } else {
-        install(key, clock);
-      }
-    }
-    if (answer.number != 0) {
-      for (auto& [key, clock] : request.checks) c->lines.at(key).held = true;
-      for (Key key : request.fetches) c->lines.at(key).held = true;
-      c->told = answer.number;
-    }
-    std::set<Key> again;
-    for (Key key : request.trusted) {
-      const Line& line = c->lines.at(key);
-      if (!line.held) {
-        again.insert(key);
-        continue;
-      }
-      ++trusted_;
-      const auto row = answer.server.find(key);
-      const Clock g = row == answer.server.end() ? 0 : row->second;
-      const Clock base = line.base - OwnAfter(*c, key, answer.applied);
-      if (Stale(g, base)) {
-        error_ = "key " + std::to_string(key) + " is held at " + std::to_string(base) +
-                 ", the server's was " + std::to_string(g) + ", bound " + std::to_string(bound_);
-      }
-    }
-    Unpin(c, request);
-    for (Key key : request.fetches) {
-      if (random_.Chance(0.2)) LetGo(c, key);
-    }
-    if (!again.empty()) Read(c, again);
-  }
-  void Cut(Client* c) {
-    for (Answer& answer : c->in) c->out.push_front(answer.request);
-    std::deque<Request> lost;
-    lost.swap(c->out);
-    c->in.clear();
-    std::sort(lost.begin(), lost.end(), [](const Request& a, const Request& b) { return a.id < b.id; });
-    for (const Request& request : lost) {
-      if (random_.Chance(0.5)) c->ghosts.push_back(request);
-    }
-    // Pushes that were not applied first, in their order; then the reads, with new numbers.
-    for (auto frame = c->frames.upper_bound(c->applied); frame != c->frames.end(); ++frame) {
-      Request push;
-      push.push = frame->first;
-      push.ticks = frame->second;
-      Send(c, std::move(push));
-    }
-    for (Request& request : lost) {
-      if (!request.tell) continue;
-      Request again;
-      again.tell = true;
-      again.fetches = request.fetches;
-      again.trusted = request.trusted;
-      for (auto& [key, clock] : request.checks) again.checks[key] = c->lines.at(key).base;
-      Send(c, std::move(again));
-    }
-  }
-
-  void Step() {
-    Client* c = &clients_[random_.Below(clients_.size())];
-    std::set<Key> keys;
-    for (uint64_t n = 1 + random_.Below(4); n > 0; --n) keys.insert(random_.Between(0, 9));
-    const uint64_t what = random_.Below(100);
-    if (what < 20) {
-      Read(c, keys);
-    } else if (what < 35) {
-      Push(c, keys);
-    } else if (what < 60) {
-      if (c->out.empty()) return;
-      c->in.push_back(Serve(c, c->out.front()));
-      if (random_.Chance(0.05)) Serve(c, c->out.front());
-      c->out.pop_front();
-    } else if (what < 85) {
-      if (c->in.empty()) return;
-      const Answer answer = std::move(c->in.front());
-      c->in.pop_front();
-      Receive(c, answer);
-    } else if (what < 92) {
-      for (Key key : keys) LetGo(c, key);
-    } else if (what < 94) {
-      Cut(c);
-    } else if (what < 97) {
-      if (c->ghosts.empty()) return;
-      Serve(c, c->ghosts.front());
-      c->ghosts.pop_front();
-    } else if (what < 99) {
-      const Key key = *keys.begin();
-      if (rows_.count(key) == 0) return;
-      floor_ = std::max(floor_, rows_[key]);
-      rows_.erase(key);
-      holdings_.Removed(kTable, key);
-    } else if (random_.Chance(0.2)) {
-      holdings_.Clear();
-    }
-  }
-
-  Random random_;
-  Holdings holdings_;
-  int64_t bound_ = 0;
-  Clock floor_ = 0;
-  std::map<Key, Clock> rows_;
-  std::vector<Client> clients_;
-  uint64_t trusted_ = 0;
-  std::string error_;
-};
-
-TEST(HoldingsWorld, WhatIsTrustedIsWithinTheBound) {
-  uint64_t trusted = 0;
-  uint64_t told = 0;
-  for (uint64_t seed = 1; seed <= Scaled(2000); ++seed) {
-    SmallWorld world(seed, 1 + static_cast<int>(seed % 3));
-    ASSERT_EQ(world.Run(400), "") << "seed " << seed;
-    trusted += world.trusted();
-    told += world.told();
-  }
-  EXPECT_GT(trusted, 100u * Scaled(100));
-  EXPECT_GT(told, 10u * Scaled(100));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Tables of the embedded store into row files and back: other shapes, increments, what is refused.
+#include "het_tf/core/store/local_store.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <set>
 
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/shard.h"
 #include "tests/cpp/testing/stored_rows.h"
 #include "tests/cpp/testing/temp_folder.h"

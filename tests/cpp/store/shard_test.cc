@@ -79,7 +79,7 @@ TEST_F(ShardTest, RareRowsGoEarlier) {
   EXPECT_EQ(Sweep(kNow + 100).ttl, 2u);
 }
 
-TEST_F(ShardTest, ALimitDoesNotReachBack) {
+TEST_F(ShardTest, LimitCountsFromWhenItWasSet) {
   TableLimits limits;
   Make(limits);
   Tick(1, kNow);
@@ -90,7 +90,7 @@ TEST_F(ShardTest, ALimitDoesNotReachBack) {
   EXPECT_EQ(Sweep(kNow + 1100).ttl, 1u);
 }
 
-TEST_F(ShardTest, TheLeastRecentlyUsedOfAFewMakesRoom) {
+TEST_F(ShardTest, MaxRowsSweepsLeastRecentlyUsedOfSample) {
   TableLimits limits;
   limits.max_rows = 1000;
   Make(limits);
@@ -119,7 +119,7 @@ TEST_F(ShardTest, APartitionHoldsItsShare) {
   EXPECT_EQ(shard_->rows().size(), 1u);
 }
 
-TEST_F(ShardTest, AStepLooksAtItsBudgetAndGoesOn) {
+TEST_F(ShardTest, SweepStopsAtItsBudget) {
   TableLimits limits;
   limits.ttl = 1;
   Make(limits);
@@ -153,7 +153,7 @@ TEST_F(ShardTest, MemoryOfRowsThatWentIsUsedAgain) {
   EXPECT_TRUE(Has(1));
 }
 
-TEST_F(ShardTest, ANewRowIsFarAboveAnyThatWent) {
+TEST_F(ShardTest, RecreatedRowStartsAboveTheClockFloor) {
   Make(TableLimits());
   Tick(1, kNow);
   EXPECT_EQ(ClockOf(1), 1) << "nothing went yet";

@@ -9,7 +9,6 @@ from checkpoint_lib import fit, layer, model, same, tables, train, weights
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.checkpoint import rowfile
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -54,24 +53,6 @@ def test_a_table_behind_a_cache_is_saved_with_what_it_holds_back(tmp_path):
     same(tables(), saved)
     ids = saved["t"]["ids"]
     np.testing.assert_array_equal(make()(ids, training=False), het_tf.table("t").lookup(ids))
-
-
-def test_numpy_alone_reads_the_files(tmp_path):
-    train(layer("item", 4, "Adam"))
-    path = checkpoint.save(tmp_path)
-    manifest = checkpoint.read_manifest(path)
-    read = [rowfile.RowFile(path / file["name"]) for file in manifest.files]
-    assert [one.bytes for one in read] == [file["bytes"] for file in manifest.files]
-    names = {"ids": "keys", "clocks": "clocks", "last_used": "last_used", "counts": "counts"}
-    expected = tables()["item"]
-    found = {
-        column: np.concatenate([one.column("item", name) for one in read]) for column, name in names.items()
-    }
-    found["rows"] = np.concatenate(
-        [np.concatenate([one.column("item", name) for name in ("values", "slots")], axis=1) for one in read]
-    )
-    order = np.argsort(found["ids"])
-    same({"item": {column: value[order] for column, value in found.items()}}, {"item": expected})
 
 
 def test_namespaces_are_apart(tmp_path):

@@ -105,19 +105,6 @@ def test_a_damaged_file_is_named_and_nothing_changes(saved, which, harm, error, 
     checkpoint.restore(path, made)
 
 
-def test_paths_that_are_none(saved, tmp_path):
-    path, made = saved
-    refused(FileNotFoundError, "there is no checkpoint", path.parent / "nowhere", made)
-    (path.parent / "file").write_text("x")
-    refused(NotADirectoryError, "is a file", path.parent / "file", made)
-    with (
-        unchanged(made, path.parent),
-        pytest.raises(NotADirectoryError, match="file is a file; give a directory"),
-    ):
-        checkpoint.save(path.parent / "file" / "below", made)
-    checkpoint.save(tmp_path / "made" / "for" / "it", made)
-
-
 # --- disks -------------------------------------------------------------------------------------------------
 
 

@@ -230,27 +230,6 @@ def test_damage_is_noticed_before_anything_is_assigned(tmp_path):
     same(values(model), before)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"[]",
-        b'{"a": 3}',
-        b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
-        b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}',
-        b'{"a": {"dtype": "X9", "shape": [1], "data_offsets": [0, 4]}}',
-        b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}}',
-        b'{"a": {"dtype": "F32", "shape": "1", "data_offsets": [0]}}',
-        b"{}",
-        b"\xff\xff",
-    ],
-)
-def test_a_header_that_is_none_is_refused(tmp_path, header):
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(ValueError, match="is damaged"):
-        dense.read_header(path)
-
-
 def test_a_write_that_fails_leaves_an_error_with_the_files_name(tmp_path):
     (tmp_path / dense.FILE).write_text("precious")
     with pytest.raises(FileExistsError, match=r"dense\.safetensors"):

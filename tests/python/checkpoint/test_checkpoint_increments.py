@@ -145,17 +145,3 @@ def test_since_must_be_a_checkpoint_of_the_directory(tmp_path):
         with pytest.raises(ValueError, match="is of the namespace '', not of 'n'"):
             checkpoint.save(tmp_path / "a", since=path)
     assert files(tmp_path) == before
-
-
-def test_a_base_that_is_missing_is_an_error_and_changes_nothing(tmp_path):
-    made = layer("t")
-    train(made, end=3)
-    first = checkpoint.save(tmp_path)
-    step(made, [1], 5)
-    checkpoint.save(tmp_path, since=first)
-    first.rename(tmp_path / "away")
-    train(made, 4, 5)
-    before = tables()
-    with pytest.raises(FileNotFoundError, match=r"holds what has changed since ckpt-00000001, .* is missing"):
-        checkpoint.restore(tmp_path)
-    same(tables(), before)

@@ -8,11 +8,9 @@ import checkpoint_lib
 import numpy as np
 import pytest
 from het_ckpt_lib import het_ckpt
-from safetensors.numpy import load_file
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.checkpoint.rowfile import RowFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
@@ -71,41 +69,3 @@ def test_a_merged_checkpoint_restores_as_the_chain_does(tmp_path):
     checkpoint_lib.fit(model, 20, 22)
     checkpoint.restore(last, model)
     checkpoint_lib.same(checkpoint_lib.tables(), after)
-
-
-def test_merged_increments_are_an_increment(tmp_path):
-    model, paths = saved(tmp_path / "run")
-    expected = checkpoint_lib.tables()
-    het_ckpt("merge", tmp_path / "run/ckpt-00000009", paths[2], paths[1])
-    assert checkpoint.read_manifest(tmp_path / "run/ckpt-00000009").base["name"] == paths[0].name
-    checkpoint_lib.fit(model, 20, 22)
-    checkpoint.restore(tmp_path / "run/ckpt-00000009", model)
-    checkpoint_lib.same(checkpoint_lib.tables(), expected)
-
-
-def test_the_safetensors_package_reads_what_the_plugin_writes(tmp_path):
-    _, paths = saved(tmp_path / "run")
-    keys = 0
-    for path in [one for place in paths for one in place.glob("*.safetensors")]:
-        theirs = load_file(path)
-        if path.name.startswith("rows"):
-            ours = RowFile(path)
-            assert theirs.keys() == ours.tensors.keys()
-            for name, tensor in theirs.items():
-                np.testing.assert_array_equal(tensor, ours.column(*name.rsplit("/", 1)))
-            keys += len(theirs["item/keys"])
-        else:
-            assert {one.shape for one in theirs.values()}
-    assert keys == sum(one.rows for one in map(checkpoint.read_manifest, paths))
-
-
-@pytest.mark.parametrize("file", ["rows-00003", "dense", "manifest"])
-def test_het_ckpt_and_the_plugin_see_the_same_damage(tmp_path, file):
-    model, paths = saved(tmp_path / "run")
-    (path,) = paths[0].glob(f"{file}*")
-    raw = bytearray(path.read_bytes())
-    raw[-3] ^= 1
-    path.write_bytes(raw)
-    with pytest.raises(ValueError, match=file):
-        checkpoint.restore(paths[0], model)
-    assert file in het_ckpt("verify", paths[2], status=1).err

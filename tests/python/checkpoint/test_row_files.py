@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import redis_lib
 from safetensors.numpy import load_file
 
 import het_tf
@@ -52,39 +51,11 @@ def save(directory, groups=2):
     return entries
 
 
-def load(entries, floors=None):
-    for path, entry in entries.items():
-        native.call("HetVerifyRows", path, entry)
-    native.call("HetLoadBegin", "", json.dumps({"loader": "test", "seconds": 60}))
-    for name in NAMES:
-        native.call("HetLoadClear", "", name)
-    for path in entries:
-        request = {"tables": {name: {"to": name, "slots": True} for name in NAMES}}
-        native.call("HetLoadRows", "", path, json.dumps(request))
-    commit = {"clock_floors": floors or {}, "applies": {"item": 17}}
-    native.call("HetLoadCommit", "", json.dumps(commit))
-
-
 def assert_same(got, wanted):
     for name in NAMES:
         assert len(wanted[name]["ids"]) > 0
         for column, values in wanted[name].items():
             np.testing.assert_array_equal(got[name][column], values, err_msg=f"{name} {column}")
-
-
-def test_there_and_back(tmp_path):
-    declare()
-    fill()
-    before, epochs = rows(), info()["tables"]["item"]["epochs"]
-    entries = save(tmp_path / "one")
-    het_tf.table("item").assign([5], np.full((1, 7), 9.0))
-    het_tf.table("item").clear()
-    load(entries, floors={"item": 77})
-    assert_same(rows(), before)
-    after = info()
-    assert after["tables"]["item"]["clock_floor"] == 77
-    assert after["tables"]["item"]["applies"] == 17
-    assert not set(after["tables"]["item"]["epochs"]) & set(epochs)
 
 
 def test_the_safetensors_package_reads_it(tmp_path):
@@ -97,25 +68,6 @@ def test_the_safetensors_package_reads_it(tmp_path):
         np.testing.assert_array_equal(tensors["item/keys"][order], before["item"]["ids"])
         np.testing.assert_array_equal(tensors["item/values"][order], before["item"]["rows"][:, :7])
         np.testing.assert_array_equal(tensors["item/slots"][order], before["item"]["rows"][:, 7:])
-
-
-@pytest.mark.slow
-def test_from_this_process_to_a_server_and_back(tmp_path, server):
-    declare()
-    fill()
-    before = rows()
-    entries = save(tmp_path / "one", groups=3)
-    het_tf.reset()
-    het_tf.init(ps=server.address)
-    declare(cache={"capacity": 100})
-    load(entries, floors={"item": 99})
-    assert_same(rows(), before)
-    assert info()["tables"]["item"]["clock_floor"] == 99
-    again = save(tmp_path / "two", groups=5)
-    redis_lib.leave()
-    declare()
-    load(again)
-    assert_same(rows(), before)
 
 
 def test_what_is_refused(tmp_path):

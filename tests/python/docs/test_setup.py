@@ -124,12 +124,3 @@ def test_second_make_does_no_setup_work():
         cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "make_venv.sh" not in done.stdout
-
-
-def test_documents_name_only_what_exists():
-    if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        pytest.skip("not a git clone")
-    done = subprocess.run(
-        [sys.executable, TOOLS / "check_docs.py"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stdout

@@ -19,13 +19,6 @@ pytestmark = [
 keras = tf.keras
 
 
-def one_table(name="item", dim=4, **kwargs):
-    """A model of one input and one table."""
-    config = het_tf.TableConfig(name, dim, **kwargs)
-    ids = keras.Input((), dtype="int64", name="ids")
-    return lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
-
-
 # --- the same numbers ---------------------------------------------------------------------------------------
 
 
@@ -42,28 +35,8 @@ def test_predictions_are_those_of_the_training_model(name, format, exported):
     assert format == "native" or "ResourceGather" in ops
 
 
-def test_activations_are_those_of_the_training_model(rng, tmp_path):
-    config = het_tf.TableConfig("item", 16)
-    ids = keras.Input((), dtype="int64", name="ids")
-    rows = het_tf.keras.EmbeddingCollection({"ids": het_tf.FeatureConfig(config)})({"ids": ids})["ids"]
-    curves = ["sigmoid", "tanh", "elu", "selu", "gelu", "swish", "softplus", "exponential", "relu"]
-    outputs = [keras.layers.Dense(9, curve, name=curve)(rows) for curve in curves]
-    outputs.append(keras.layers.Dense(1, "sigmoid", name="click")(keras.layers.Concatenate()(outputs)))
-    model = keras.Model(ids, [rows, *outputs])
-    het_tf.table("item").assign(np.arange(50), rng.normal(0, 2, (50, 16)).astype(np.float32))
-    sample = tf.constant(rng.integers(0, 60, 64))
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    got = lib.serve(tmp_path / "1")(ids=sample)
-    wanted = signatures.outputs_of(model, model(sample, training=False))
-    assert sorted(got) == sorted(wanted) and len(got) == len(curves) + 2
-    for name, one in got.items():
-        lib.assert_predicts(one, wanted[name])
-    (rows,) = (one for one in got.values() if one.shape[1] == 16)
-    np.testing.assert_array_equal(rows, het_tf.table("item").lookup(sample.numpy()))
-
-
 def test_the_export_is_a_moment(rng, tmp_path):
-    model = one_table()
+    model = lib.one_table()
     lib.fill("item", [1, 2, 3], rng)
     before = model({"ids": tf.constant([1, 2, 9])})["ids"].numpy()
     het_tf.export(model, tmp_path / "1", verbose=False)
@@ -176,15 +149,6 @@ def test_string_ids(rng, tmp_path):
     assert np.abs(got).max() > 0.05  # rows that were assigned, not only initial ones
 
 
-def test_ids_of_every_magnitude(rng, tmp_path):
-    model = one_table(initializer=het_tf.initializers.Uniform(-1, 1))
-    ids = np.array([0, -1, 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1])
-    lib.fill("item", ids[::2], rng)
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    got = lib.serve(tmp_path / "1")(ids=ids)["ids"]
-    np.testing.assert_array_equal(got, model({"ids": tf.constant(ids)})["ids"].numpy())
-
-
 # --- signatures ---------------------------------------------------------------------------------------------
 
 
@@ -218,7 +182,7 @@ def test_lists_sequentials_and_output_names(rng, tmp_path):
 
 
 def test_signatures_of_the_users(rng, tmp_path):
-    model = one_table()
+    model = lib.one_table()
     lib.fill("item", [1, 2], rng)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
@@ -261,7 +225,7 @@ def test_signatures_of_the_users(rng, tmp_path):
 )
 def test_bad_signatures(given, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        het_tf.export(one_table(), tmp_path / "1", signatures=given)
+        het_tf.export(lib.one_table(), tmp_path / "1", signatures=given)
     assert not list(tmp_path.iterdir())
 
 

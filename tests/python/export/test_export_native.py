@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from pathlib import Path
@@ -122,20 +121,6 @@ def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
     assert report.tables[0].bytes == 200 * {"float16": 16, "bfloat16": 16, "int8": 12}[rows]
 
 
-def test_filters_leave_rows_out(rng, tmp_path):
-    model = item_model()
-    table = het_tf.table("item")
-    fill("item", np.arange(10), rng)
-    fill("item", np.arange(4), rng)
-    report = export(model, tmp_path / "m", min_count=2, unknown="zeros")
-    assert (report.tables[0].rows, report.tables[0].dropped) == (4, 6)
-    want = table.lookup(np.arange(10))
-    want[4:] = 0
-    np.testing.assert_array_equal(serve(tmp_path / "m")(id=np.arange(10))["id"], want)
-    report = export(model, tmp_path / "all", max_age=3600.0)
-    assert (report.tables[0].rows, report.tables[0].dropped) == (10, 0)
-
-
 # --- where it runs ------------------------------------------------------------------------------------------
 
 
@@ -175,29 +160,6 @@ def test_a_new_export_at_the_old_path(rng, tmp_path):
     export(model, tmp_path / "m", overwrite=True)
     np.testing.assert_array_equal(serve(tmp_path / "m")(id=np.arange(4))["id"], second)
     np.testing.assert_array_equal(old(id=np.arange(4))["id"], first)
-
-
-def test_files_are_shared_and_closed(rng, tmp_path):
-    """A file is mapped once, however many nodes read it, and closed when the last one is gone."""
-    path = write(tmp_path / "rows.het", rng)
-    before = native.open_files()
-
-    def session() -> Any:
-        graph = tf.Graph()
-        with graph.as_default():
-            made = [raw([1, 2], path) for _ in range(3)]
-        return tf.compat.v1.Session(graph=graph), made
-
-    first, second = session(), session()
-    for running, nodes in (first, second):
-        assert len({tuple(rows.ravel()) for rows in running.run(nodes)}) == 1
-    assert native.open_files() == before + 1
-    first[0].close()
-    assert native.open_files() == before + 1
-    second[0].close()
-    del first, second, running, nodes
-    gc.collect()
-    assert native.open_files() == before
 
 
 # --- the op -------------------------------------------------------------------------------------------------

@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
-from export_lib import assert_predicts, tensors, toy_examples, trained
 
 import het_tf
 from het_tf.python.export import online
-from het_tf.python.models import DeepFM
 from het_tf.python.ps import conf
 
 pytestmark = [
@@ -102,36 +100,6 @@ def test_predictions_follow_training(server: Any, tmp_path: Path) -> None:
     after = stats()
     assert after["refreshed"] == before["refreshed"] and after["fetched"] == before["fetched"]
     assert after["confirmed"] == before["confirmed"] + len(IDS)
-
-
-@pytest.mark.parametrize(("options", "steps"), [({"pull_bound": 2}, 2), ({"max_age": 1e6}, 9)])
-def test_rows_may_be_as_far_behind_as_was_asked_for(
-    options: dict[str, Any], steps: int, server: Any, tmp_path: Path
-) -> None:
-    connected(server)
-    model = make_model()
-    het_tf.export(model, tmp_path / "m", format="online", verbose=False, **options)
-    loaded = tf.saved_model.load(str(tmp_path / "m"))
-    first = answer(loaded)
-    for _ in range(steps):
-        step(model)
-    assert_equal(answer(loaded), first)
-    if "pull_bound" in options:
-        step(model)
-        assert_equal(answer(loaded), wanted(model))
-    else:
-        assert stats()["fresh"] > 0 and stats()["confirmed"] == 0
-
-
-def test_predictions_are_those_of_the_training_model(server: Any, tmp_path: Path) -> None:
-    connected(server)
-    rng = np.random.default_rng(0)
-    model = trained(DeepFM, rng, cache=het_tf.Cache(staleness=0))
-    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
-    loaded = tf.saved_model.load(str(tmp_path / "m"))
-    inputs = tensors(toy_examples(rng, 50, ids=30))  # some ids were never trained
-    (got,) = loaded.signatures["serving_default"](**inputs).values()
-    assert_predicts(got, model(inputs, training=False))
 
 
 @pytest.mark.long
@@ -296,6 +264,7 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
     [
         ({}, "one of max_age .* and pull_bound"),
         ({"max_age": 1.0, "pull_bound": 1}, "one of max_age .* and pull_bound"),
+        ({"max_age": -1}, "max_age is -1"),
         ({"pull_bound": -1}, "pull_bound is -1"),
         ({"pull_bound": 0.5}, "pull_bound is 0.5"),
         ({"pull_bound": 0, "cache_rows": -1}, "cache_rows is -1"),

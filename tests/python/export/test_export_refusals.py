@@ -19,13 +19,6 @@ pytestmark = [
 keras = tf.keras
 
 
-def one_table(name="item", dim=4, **kwargs):
-    """A model of one input and one table."""
-    config = het_tf.TableConfig(name, dim, **kwargs)
-    ids = keras.Input((), dtype="int64", name="ids")
-    return lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -43,17 +36,17 @@ def one_table(name="item", dim=4, **kwargs):
 )
 def test_bad_arguments(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        het_tf.export(one_table(), tmp_path / "1", **options)
+        het_tf.export(lib.one_table(), tmp_path / "1", **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_option_that_the_format_lacks(tmp_path):
     with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
-        het_tf.export(one_table(), tmp_path / "1", staleness=3)
+        het_tf.export(lib.one_table(), tmp_path / "1", staleness=3)
     with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
-        het_tf.export(one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
+        het_tf.export(lib.one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
     with pytest.raises(TypeError, match="path is None; give a path"):
-        het_tf.export(one_table(), None)
+        het_tf.export(lib.one_table(), None)
     assert not list(tmp_path.iterdir())
 
 
@@ -66,7 +59,7 @@ def test_what_is_no_model(tmp_path):
 
 
 def test_a_path_that_exists(rng, tmp_path):
-    model = one_table()
+    model = lib.one_table()
     lib.fill("item", [1], rng)
     path = tmp_path / "1"
     het_tf.export(model, path, verbose=False)
@@ -90,18 +83,18 @@ def test_a_path_that_exists(rng, tmp_path):
 def test_a_path_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot be written"):
-        het_tf.export(one_table(), tmp_path / "file" / "1")
+        het_tf.export(lib.one_table(), tmp_path / "file" / "1")
     with pytest.raises(ValueError, match="local directory"):
-        het_tf.export(one_table("other"), "gs://bucket/1")
+        het_tf.export(lib.one_table("other"), "gs://bucket/1")
     if os.geteuid() != 0:
         tmp_path.chmod(0o500)
         with pytest.raises(OSError, match="cannot be written"):
-            het_tf.export(one_table("third"), tmp_path / "1")
+            het_tf.export(lib.one_table("third"), tmp_path / "1")
         tmp_path.chmod(0o700)
 
 
 def test_a_failure_on_the_way_leaves_nothing(rng, tmp_path, monkeypatch):
-    model = one_table()
+    model = lib.one_table()
     lib.fill("item", [1], rng)
     path = tmp_path / "deep" / "1"
     het_tf.export(model, path, verbose=False)
@@ -121,7 +114,7 @@ def test_a_failure_on_the_way_leaves_nothing(rng, tmp_path, monkeypatch):
 
 
 def test_a_copy_of_a_living_layer(rng, tmp_path):
-    model = one_table()
+    model = lib.one_table()
     copy = keras.models.clone_model(model)
     with pytest.raises(RuntimeError, match=r"is a copy.*share_tables"):
         het_tf.export(copy, tmp_path / "1")
@@ -163,7 +156,7 @@ def test_a_function_inside_of_the_model(rng, tmp_path):
 
 
 def test_tables_that_are_gone(tmp_path):
-    model = one_table()
+    model = lib.one_table()
     het_tf.reset()
     with pytest.raises(LookupError, match="item"):
         het_tf.export(model, tmp_path / "1")

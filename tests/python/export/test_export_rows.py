@@ -159,19 +159,16 @@ def test_what_evaluate_refuses(rng, tmp_path):
 
 def test_serve_check(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
-    for name, options in {"a": {}, "b": {"rows": "int8"}, "c": {"format": "native"}}.items():
+    for name, options in {"a": {}, "b": {"rows": "int8", "format": "native"}}.items():  # a process each
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
     checks = het_tf.serve_check(tmp_path, sample, model)
     assert [(check.format, check.rows) for check in checks] == [
         ("portable", "float32"),
-        ("portable", "int8"),
-        ("native", "float32"),
+        ("native", "int8"),
     ]
-    assert max(checks[0].difference, checks[2].difference) <= 1e-6 < checks[1].difference < 0.1
+    assert checks[0].difference <= 1e-6 < checks[1].difference < 0.1
     assert "max difference" in capsys.readouterr().out
-    with pytest.raises(RuntimeError, match="NOT RIGHT"):
-        het_tf.serve_check(tmp_path / "b", sample, model, tolerance=1e-12)
     lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
     with pytest.raises(RuntimeError, match="NOT RIGHT"):
         het_tf.serve_check(tmp_path / "a", sample, model, verbose=False)

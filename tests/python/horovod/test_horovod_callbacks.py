@@ -47,54 +47,6 @@ def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
         het_tf.horovod.broadcast(model)
 
 
-def test_metrics_are_summed_and_left_as_they_are(played):
-    model = rules_lib.make_model(loss="mse", metrics=[keras.metrics.MeanAbsoluteError(name="mae")])
-    ids, y = data()
-    model.evaluate(ids, y, verbose=0)
-    before = [tf.convert_to_tensor(v).numpy() for metric in model.metrics for v in metric.variables]
-    local = {name: float(value) for name, value in model.get_metrics_result().items()}
-    # The other rank has seen 96 rows of error 10 where this one has seen 32 of its own.
-    played.extra["metrics"] = np.array([0.0] + [960.0, 96.0] * (len(before) // 2))
-    found = het_tf.horovod.global_metrics(model)
-    assert set(found) == {"loss", "mae"}
-    for name, value in found.items():
-        assert value == pytest.approx((local[name] * 32 + 960) / 128, rel=1e-5)
-    for a, b in zip(
-        before,
-        [tf.convert_to_tensor(v).numpy() for metric in model.metrics for v in metric.variables],
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_metric_average_puts_global_values_into_the_logs(played):
-    model = het_tf.horovod.distribute(rules_lib.make_model(loss="mse"))
-    seen = []
-
-    class After(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            played.extra["metrics"] = np.array([0.0, 960.0, 96.0])
-
-        def on_epoch_end(self, epoch, logs=None):
-            seen.append(dict(logs))
-
-    class Before(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            seen.append(dict(logs))
-            logs["own"] = 4.0
-            played.extra["log_values"] = np.array([0.0, 2.0])
-
-    ids, y = data()
-    model.fit(
-        ids, y, verbose=0, batch_size=32, validation_data=(ids, y),
-        callbacks=[Before(), het_tf.callbacks.MetricAverage(), After()],
-    )  # fmt: skip
-    own, shared = seen
-    assert shared["own"] == 3.0
-    for name in ("loss", "val_loss"):
-        assert shared[name] == pytest.approx((own[name] * 32 + 960) / 128, rel=1e-5)
-
-
 def test_the_learning_rate_grows_with_the_ranks_once(played):
     model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(0.1)))
     rates = []

@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 def job(tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
-    cases = ["ways", "metrics", "loops", "refusals", "fail", "export", "exact", "save", "keras_files"]
+    cases = ["ways", "metrics", "loops", "fail", "export", "exact", "save", "keras_files"]
     ranks = horovod_lib.Ranks(place, *cases, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
 
 
-@pytest.mark.parametrize("case", ["ways", "metrics", "loops", "refusals", "fail", "export"])
+@pytest.mark.parametrize("case", ["ways", "metrics", "loops", "fail", "export"])
 def test_both_ranks_are_through(job, case):
     """What a case asserts stands in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
     job[0].wait(case)
@@ -60,10 +60,11 @@ def test_two_ranks_equal_one_process_on_the_union_batch(job, union):
 
 
 @pytest.mark.long
-def test_two_ranks_on_two_shards_equal_one_process(union, tmp_path):
+def test_two_ranks_on_two_shards_equal_one_process_and_train_in_more_ways(union, tmp_path):
     with redis_lib.cluster(tmp_path / "cluster", 2) as cluster:
-        ranks = horovod_lib.Ranks(tmp_path, "exact", HET_PS=cluster.address)
+        ranks = horovod_lib.Ranks(tmp_path, "exact", "more_ways", HET_PS=cluster.address)
         ranks.wait("exact")
+        ranks.wait("more_ways")
         assert ranks.end() == 0
     equals_the_union(tmp_path / "exact", union)
 

@@ -169,34 +169,6 @@ def test_2_a_frozen_model_trains_its_other_layers(mode):
     assert model.trainable_variables == []
 
 
-def test_2_evaluate_and_predict_do_not_train():
-    model = make_model()
-    ids, labels = data()
-    model.fit(ids, labels, verbose=0)
-    before, applies = rows(), het_tf.table("t").applies
-    model.evaluate(ids, labels, verbose=0)
-    model.predict(ids, verbose=0)
-    model(ids)
-    model(ids, training=False)
-    assert het_tf.table("t").applies == applies
-    np.testing.assert_array_equal(rows(), before)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_2_saliency_does_not_train(mode):
-    layer = embedding()
-    dense = tf.constant([[1.0, 2.0, 3.0, 4.0]])
-
-    def saliency(ids):
-        with tf.GradientTape() as tape:
-            tape.watch(dense)
-            loss = tf.reduce_sum(layer(ids, training=False) * dense)
-        return tape.gradient(loss, dense)
-
-    (tf.function(saliency) if mode == "graph" else saliency)(tf.constant([1, 2], tf.int64))
-    assert het_tf.table("t").applies == 0
-
-
 # --- 3: a gradient is applied once ----------------------------------------------------------------
 
 
@@ -333,14 +305,6 @@ def test_5_the_anchor_has_no_slots():
     names = [variable.path for variable in model.optimizer.variables]
     assert not any("anchor" in name for name in names)
     assert any("kernel" in name for name in names)
-
-
-@keras_3_only
-def test_5_nor_in_a_custom_loop():
-    layer = embedding()
-    optimizer = keras.optimizers.Adam()
-    optimizer.build(layer.trainable_variables)
-    assert not any("anchor" in variable.path for variable in optimizer.variables)
 
 
 def test_5_a_skipped_step_puts_no_nan_into_the_rest():

@@ -59,20 +59,6 @@ def test_7_large_ids_stay_apart(kind, policy):
     np.testing.assert_array_equal(het_tf.table("t").to_numpy()[0], np.sort(ids.ravel()))
 
 
-@pytest.mark.parametrize("kind", ["eager", "functional", "sequential"])
-def test_7_float_ids_are_refused(kind):
-    with pytest.raises(ValueError, match=r'ids are float32.*dtype="int64"'):
-        if kind == "eager":
-            embedding()(tf.constant([1.0]))
-        elif kind == "functional":
-            embedding()(keras.Input((2,)))
-        else:
-            model = keras.Sequential([embedding(), keras.layers.Dense(1)])
-            model.compile("sgd", "mse")
-            model.build((None, 2))
-            model.predict(np.ones((2, 2), np.float32), verbose=0)
-
-
 @keras_3_only
 def test_7_the_output_spec_does_not_depend_on_the_kind_of_input():
     layer = embedding(combiner="mean")

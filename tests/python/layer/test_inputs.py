@@ -105,15 +105,6 @@ def test_gradients_against_finite_differences_of_the_definition(kind, combiner, 
     np.testing.assert_allclose(rows[:, 0], [want[key] for key in keys], rtol=1e-5)
 
 
-@pytest.mark.parametrize("combiner", [None, "sum"])
-def test_padding_learns_nothing(combiner):
-    layer = embedding(combiner, padding_id=0)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(tf.constant([[0, 1], [0, 0]])))
-    tape.gradient(loss, layer.trainable_variables)
-    assert het_tf.table("t").to_numpy()[0].tolist() == [1]
-
-
 def test_a_mask_without_a_combiner():
     ids, mask = np.array([[1, 2], [3, 4]]), np.array([[True, False], [False, True]])
     layer = embedding()

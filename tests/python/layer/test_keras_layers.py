@@ -13,7 +13,6 @@ from het_tf.python.session import native, settings
 keras = tf.keras
 KERAS_3 = native.KERAS_3
 pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
-keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 
 SGD = het_tf.optimizers.SGD
 
@@ -88,23 +87,13 @@ def test_fit_evaluate_predict(make, eagerly):
 
 def test_one_op_serves_all_features():
     layer = collection()
-    run = tf.function(lambda ids: layer(ids, training=False))
-    graph = run.get_concrete_function(
-        {
-            name: tf.TensorSpec(shape, tf.int64)
-            for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
-        }
-    ).graph
-    assert [op.type for op in graph.get_operations()].count("HetLookup") == 1
-    assert {
-        name: rows.shape.as_list()
-        for name, rows in run.get_concrete_function(
-            {
-                name: tf.TensorSpec(shape, tf.int64)
-                for name, shape in {"item": [None], "history": [None, 5], "user": [None, 2]}.items()
-            }
-        ).structured_outputs.items()
-    } == {"item": [None, 4], "history": [None, 4], "user": [None, 2, 3]}
+    shapes = {"item": [None], "history": [None, 5], "user": [None, 2]}
+    function = tf.function(lambda ids: layer(ids, training=False)).get_concrete_function(
+        {name: tf.TensorSpec(shape, tf.int64) for name, shape in shapes.items()}
+    )
+    assert [op.type for op in function.graph.get_operations()].count("HetLookup") == 1
+    rows = {name: rows.shape.as_list() for name, rows in function.structured_outputs.items()}
+    assert rows == {"item": [None, 4], "history": [None, 4], "user": [None, 2, 3]}
 
 
 def test_structures_and_extra_keys():
@@ -239,11 +228,6 @@ def test_config_of_an_embedding(optimizer):
     assert copy.get_config() == layer.get_config()
     assert type(copy.table_config.optimizer) is type(optimizer)
     assert copy.table_config.spec == layer.table_config.spec
-
-
-def test_config_of_a_variable_rate_is_its_value():
-    layer = het_tf.keras.Embedding(4, name="e", optimizer=SGD(tf.Variable(0.25)))
-    assert layer.get_config()["features"]["tables"]["e"]["optimizer"]["learning_rate"] == 0.25
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")

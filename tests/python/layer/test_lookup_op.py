@@ -67,12 +67,6 @@ def one(padding=None, **more):
     return Features((table_spec(**more), padding)).create()
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (5,), (2, 3), (2, 0), (2, 3, 4)])
-def test_rows_have_the_shape_of_ids_and_dim(shape):
-    rows = one().lookup(np.zeros(shape, np.int64)).rows[0]
-    assert rows.shape == (*shape, 4)
-
-
 def test_static_shape_in_graphs():
     features = Features((table_spec("a", 4), None), (table_spec("b", 7), None)).create()
 
@@ -88,17 +82,6 @@ def test_static_shape_in_graphs():
     assert a.shape == (2, 3, 4) and b.shape == (5, 7)
 
 
-def test_one_update_sums_the_gradients_of_equal_ids():
-    features = one()
-    ids = [7, -1, 7, 2**62]
-    out = features.lookup(ids, training=True)
-    grads = np.arange(16, dtype=np.float32).reshape(4, 4)
-    anchor = features.apply(out.token, [ids], [grads], rates=[0.5], scale=2.0)
-    assert anchor.numpy() == 0.0 and anchor.shape == ()
-    rows = features.lookup([7, -1, 2**62, 3]).rows[0].numpy()
-    np.testing.assert_array_equal(rows, [-(grads[0] + grads[2]), -grads[1], -grads[3], np.zeros(4)])
-
-
 def test_a_lookup_without_training_remembers_nothing():
     features = one()
     out = features.lookup([1, 2])
@@ -106,26 +89,6 @@ def test_a_lookup_without_training_remembers_nothing():
     with pytest.raises(tf.errors.FailedPreconditionError, match="not given by a training lookup"):
         features.apply(out.token, [[1, 2]], [np.ones((2, 4))])
     assert native.call_int("HetSize", "", "t") == 0
-
-
-def test_apply_count():
-    features = Features((table_spec("a"), None), (table_spec("b"), None)).create()
-    counts = lambda: native.ops.het_apply_count(**features.attrs).numpy().tolist()  # noqa: E731
-    assert counts() == [0, 0]
-    for _ in range(3):
-        out = features.lookup([1], [1], training=True)
-        features.apply(out.token, [[1], [1]], [np.ones((1, 4))] * 2)
-    assert counts() == [3, 3]
-
-
-def test_unknown_table_is_refused_and_not_made():
-    features = Features((table_spec("never_made"), None))
-    for _ in range(2):
-        with pytest.raises(
-            tf.errors.FailedPreconditionError, match=r"no table 'never_made'.*Build the layer"
-        ):
-            features.lookup([1])
-    assert json.loads(native.call("HetTableNames", "")) == []
 
 
 def test_a_table_that_was_made_anew_is_found_again():

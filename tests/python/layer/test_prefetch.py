@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import redis_lib
@@ -73,18 +71,6 @@ def test_inputs_of_every_kind_are_accepted():
     assert len(list(het_tf.prefetch(dataset, {"user": single}))) == 2
     elsewhere = het_tf.prefetch(dataset, single, inputs=lambda x, y: y)
     assert len(list(elsewhere)) == 2
-
-
-def test_a_model_of_het_tf():
-    from het_tf.python.data.examples import Description, Field
-
-    description = Description("two", categorical=(Field("a", 50), Field("b", 50)))
-    model = het_tf.models.DeepFM(description, embedding_dim=2, hidden_units=(4,), name="m")
-    dataset = tf.data.Dataset.from_tensor_slices(({"a": ids(), "b": ids(seed=1)}, ids() % 2)).batch(4)
-    assert len(list(het_tf.prefetch(dataset, model))) == 3
-    keras_side = het_tf.models.DeepFM(description, embedding="keras", hidden_units=(4,), name="k")
-    with pytest.raises(ValueError, match="looks no rows of het_tf up"):
-        het_tf.prefetch(dataset, keras_side)
 
 
 def test_training_in_this_process_is_the_same():
@@ -170,14 +156,6 @@ def stats(name="t"):
     return het_tf.table(name).stats()["cache"]
 
 
-def eventually(condition):
-    for _ in range(600):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def model_of(layer, width):
     inputs = tf.keras.Input((width,), dtype="int64")
     rows = tf.keras.layers.Flatten()(layer(inputs))
@@ -206,32 +184,3 @@ class TestAtAServer:
             assert (stats()["prefetched"] > 0) == prefetched
         for what in ("ids", "clocks", "rows"):
             np.testing.assert_array_equal(found[0][what], found[1][what])
-
-    def test_rows_are_there_before_the_lookup_asks(self, server):
-        het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(staleness=None, rows=100))
-        iterator = iter(het_tf.prefetch(batches(np.arange(12)), layer))
-        x = next(iterator)
-        # The pipeline has the second batch ready by then, and nothing was looked up yet.
-        assert eventually(lambda: stats()["prefetched"] == 8)
-        requests = stats()["requests"]
-        layer(x, training=True)
-        found = stats()
-        assert found["hits"] == found["reads"] == 4
-        assert found["requests"] - requests <= 1, "nothing but the prefetch of the third batch"
-        assert found["prefetch_late"] == 0
-
-    def test_keras_fit_does_without_checks_at_its_lookups(self, server):
-        het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(staleness=100, rows=1000))
-        model = model_of(layer, 3)
-        dataset = batches(ids(2000, 3, high=40), np.ones((2000, 1), np.float32), size=20)
-        model.fit(dataset, verbose=0)
-        requests = {}
-        for check_ahead in (False, True):
-            before = stats()["requests"]
-            model.fit(het_tf.prefetch(dataset, layer, check_ahead=check_ahead), verbose=0)
-            requests[check_ahead] = stats()["requests"] - before
-        # Every row is cached: a request a step, of the lookup or of the prefetch, and pushes of some.
-        assert requests[False] >= 100
-        assert requests[True] <= requests[False] + 5

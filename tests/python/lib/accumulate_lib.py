@@ -28,6 +28,7 @@ OPTIMIZERS = {
     "row_wise": het_tf.optimizers.RowWiseAdagrad(0.05),
     "ftrl": het_tf.optimizers.FTRL(0.05, l1=0.001, l2=0.01),
 }
+DIMS = {name: 2 + number for number, name in enumerate(OPTIMIZERS)} | {"second": 4}
 STRANGE = np.array([-(2**63), 2**63 - 1, -1, 2**53 + 1], np.int64)
 
 
@@ -72,18 +73,16 @@ def union(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 class Model:
     """Seven tables of different widths in one layer, and one with a schedule in a second."""
 
-    def __init__(self, apart: bool = False, cache: het_tf.Cache | None = None) -> None:
-        """`apart`: each table has a loss of its own, so that none learns from what another did."""
-        self.apart = apart
+    def __init__(self, cache: het_tf.Cache | None = None) -> None:
         features: dict[str, het_tf.FeatureConfig] = {}
-        for number, (name, optimizer) in enumerate(OPTIMIZERS.items()):
-            table = het_tf.TableConfig(name, 2 + number, optimizer, l2=0.01 if name == "adam" else 0.0)
+        for name, optimizer in OPTIMIZERS.items():
+            table = het_tf.TableConfig(name, DIMS[name], optimizer, l2=0.01 if name == "adam" else 0.0)
             features[name] = het_tf.FeatureConfig(table, combiner="mean", padding_id=NONE)
             features[name + "_other"] = het_tf.FeatureConfig(table)
         self.layer = het_tf.keras.EmbeddingCollection(features, cache=cache)
         rate = tf.keras.optimizers.schedules.ExponentialDecay(0.2, 3, 0.7)
         self.second = het_tf.keras.Embedding(
-            4, table="second", optimizer=het_tf.optimizers.Adagrad(rate), cache=cache
+            DIMS["second"], table="second", optimizer=het_tf.optimizers.Adagrad(rate), cache=cache
         )
         self.dense = tf.Variable(tf.ones([4]), name="dense")
         self.anchors = [
@@ -102,9 +101,7 @@ class Model:
         for name in OPTIMIZERS:
             of_table = tf.reduce_sum(tf.sin(3.0 * rows[name]), 1)
             outputs.append(of_table + tf.reduce_sum(rows[name + "_other"], 1) * batch["other"])
-        if not self.apart:
-            outputs = [tf.add_n(outputs)]
-        return tf.add_n([tf.reduce_sum(tf.square(each - batch["target"])) for each in outputs]) / samples
+        return tf.reduce_sum(tf.square(tf.add_n(outputs) - batch["target"])) / samples
 
     def layer_inputs(self) -> list[str]:
         return [name + end for name in OPTIMIZERS for end in ("", "_other")]
@@ -126,7 +123,7 @@ class Model:
 
 
 def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any) -> None:
-    """`how`: "eager", "graph" (a call a step) or "loop" (five steps a call, as steps_per_execution)."""
+    """`how`: "eager", or "loop" (five steps a call of a graph, as steps_per_execution)."""
     if how == "eager":
         for batch in steps:
             model.step({name: tf.constant(values) for name, values in batch.items()}, *rest)
@@ -142,9 +139,8 @@ def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any
         for _ in tf.range(count):
             model.step(next(iterator), *rest)
 
-    at_once = 5 if how == "loop" else 1
-    for _ in range(len(steps) // at_once):
-        run(iterator, tf.constant(at_once))
+    for _ in range(len(steps) // 5):
+        run(iterator, tf.constant(5))
 
 
 # --- what the workers run -------------------------------------------------------------------------
@@ -153,13 +149,10 @@ def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any
 def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     steps = batches(hvd.size(), given["steps"])
     het_tf.init(
-        hvd=hvd, ps=given["ps"], accumulate=given["accumulate"], gradient_scale=given.get("scale", "mean"),
+        hvd=hvd, ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
         namespace=given["namespace"],
     )  # fmt: skip
-    model = Model(
-        apart=not given["accumulate"],
-        cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]),
-    )
+    model = Model(cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]))
     scale = given.get("scale", "mean")
     samples = BATCH if scale == "mean" else BATCH * hvd.size()
     train(model, [of_worker(step, hvd.rank()) for step in steps], given["how"], samples, hvd, scale)

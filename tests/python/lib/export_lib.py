@@ -187,3 +187,11 @@ def by_c_api(path: Any, inputs: dict[str, np.ndarray], output: str) -> np.ndarra
         signature.outputs[output].name,
     )
     return np.frombuffer(bytes.fromhex(said.strip().splitlines()[-1]), np.float32)
+
+
+def one_table(name: str = "item", dim: int = 4, **options: Any) -> Any:
+    """A model of one input and one table."""
+    ids = keras.Input((), dtype="int64", name="ids")
+    return embedding_model(
+        {"ids": het_tf.FeatureConfig(het_tf.TableConfig(name, dim, **options))}, {"ids": ids}
+    )

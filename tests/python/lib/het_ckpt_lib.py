@@ -200,3 +200,29 @@ def rows(
 def het_ckpt(*words: object, status: int = 0) -> Done:
     """Runs `het-ckpt WORDS` and checks its exit status."""
     return run("het-ckpt", cli.main, words, status)
+
+
+def flip(path: Path, at: int) -> None:
+    """Damages a byte of a file."""
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 4
+    path.write_bytes(raw)
+
+
+def content(path: Path, place: Path) -> dict[str, dict[int, tuple]]:
+    """All rows of a checkpoint, by what to-npz says."""
+    out = place / "content.npz"
+    het_ckpt("to-npz", path, out, "--slots", "--force")
+    found: dict[str, dict[int, tuple]] = {}
+    with np.load(out) as arrays:
+        for name in {name.rpartition("/")[0] for name in arrays}:
+            of = {key.rpartition("/")[2]: arrays[key] for key in arrays if key.rpartition("/")[0] == name}
+            slots = of.get("slots", np.empty((len(of["ids"]), 0)))
+            found[name] = {
+                int(key): (int(clock), value.tolist(), slot.tolist(), int(used), int(count))
+                for key, clock, value, slot, used, count in zip(
+                    of["ids"], of["clocks"], of["values"], slots, of["last_used"], of["counts"], strict=True
+                )
+            }
+            assert len(found[name]) == len(of["ids"])
+    return found

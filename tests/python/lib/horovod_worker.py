@@ -170,18 +170,20 @@ def sequential(name):
     ])  # fmt: skip
 
 
-def ways():
-    """Name -> model, compile arguments."""
+def ways(more):
+    """Name, model, compile arguments: those that differ most, and the other ones."""
     opt = keras.optimizers
-    yield "clipnorm", functional, dict(optimizer=opt.Adam(0.01, global_clipnorm=0.1))
+    if not more:
+        yield "clipnorm", functional, dict(optimizer=opt.Adam(0.01, global_clipnorm=0.1))
+        yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
+        yield "subclassed", Subclassed, dict(optimizer="adam")
+        yield "two", TwoOptimizers, dict(optimizer="sgd")
+        return
     yield "accumulate", functional, dict(optimizer=opt.SGD(0.1, gradient_accumulation_steps=2))
     yield "ema", functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))
     yield "many", functional, dict(optimizer="rmsprop", steps_per_execution=4)
-    yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
     yield "scaled", functional, dict(optimizer=opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10))
     yield "sequential", sequential, dict(optimizer="adam")
-    yield "subclassed", Subclassed, dict(optimizer="adam")
-    yield "two", TwoOptimizers, dict(optimizer="sgd")
 
 
 def weights_of(model):
@@ -205,12 +207,12 @@ def refused(error, part, call):
         raise AssertionError(f"not refused: {part}")
 
 
-def train_in_every_way(hvd):
+def train_in_every_way(hvd, more=False):
     """Every way to train keeps the dense weights of the ranks equal."""
     rank = hvd.rank()
     keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
-    ids, x, y = part(2, rank)
-    for name, build, options in ways():
+    ids, x, y = (one[:128] for one in part(2, rank))
+    for name, build, options in ways(more):
         model = build(name)
         if name == "sequential":
             model.compile(loss="mse", **options)
@@ -281,50 +283,6 @@ def loops(hvd):
         for begin in range(0, 160, BATCH):
             step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
         same(hvd, name, weights_of(model))
-
-
-def refusals(hvd):
-    """What would train apart, or hang, ends on every rank with the remedy."""
-    ids, x, y = part(2, hvd.rank())
-
-    model = functional("wrapped")
-    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
-    remedy = "call het_tf.horovod.distribute(model)"
-    refused(RuntimeError, remedy, lambda: het_tf.horovod.distribute(model))
-    refused(RuntimeError, remedy, lambda: model.fit([ids, x], y, batch_size=BATCH, verbose=0))
-    before = functional("wrapped_later")
-    het_tf.horovod.distribute(before).compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
-    refused(RuntimeError, remedy, lambda: before.fit([ids, x], y, batch_size=BATCH, verbose=0))
-
-    plain = functional("plain")
-    plain.compile("sgd", "mse")
-    refused(RuntimeError, "distribute(model)", lambda: plain.fit([ids, x], y, batch_size=BATCH, verbose=0))
-    refused(
-        RuntimeError, "distribute(model)",
-        lambda: plain.fit([ids, x], y, verbose=0, callbacks=[het_tf.callbacks.MetricAverage()]),
-    )  # fmt: skip
-
-    keras.utils.set_random_seed(hvd.rank())
-    apart = het_tf.horovod.distribute(functional("apart"))
-    apart.compile("sgd", "mse")
-    refused(RuntimeError, "Broadcast()", lambda: apart.fit([ids, x], y, batch_size=BATCH, verbose=0))
-
-    apart = functional("unequal")
-    het_tf.horovod.distribute(apart).compile("sgd", "mse")
-    rows = 16 if hvd.rank() else 24
-    broadcast = het_tf.callbacks.Broadcast()
-    refused(
-        RuntimeError, "3, 2 batches an epoch",
-        lambda: apart.fit([ids[:rows], x[:rows]], y[:rows], batch_size=8, verbose=0, callbacks=[broadcast]),
-    )  # fmt: skip
-
-    wider = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1 + hvd.rank())])
-    het_tf.horovod.distribute(wider).compile("sgd", "mse")
-    refused(RuntimeError, "trainable weights", lambda: wider.fit(x, y, batch_size=BATCH, verbose=0))
-    refused(ValueError, "different values of gradient_scale", lambda: het_tf.init(
-        hvd=hvd, gradient_scale="sum" if hvd.rank() else "mean"))  # fmt: skip
-    refused(RuntimeError, "het_tf was not told", het_tf.init)
-    refused(ValueError, "every rank would train tables of its own", lambda: het_tf.init(hvd=hvd, ps=""))
 
 
 def die(hvd, place, victim_and_how):

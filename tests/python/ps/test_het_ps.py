@@ -18,8 +18,6 @@ import het_tf
 from het_tf.python.ps import layout, redis_server, status
 from het_tf.python.ps.redis_server import LocalServer
 
-ROOT = Path(het_tf.__file__).parents[1]
-
 pytestmark = redis_lib.MARKS
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -44,23 +42,6 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
     np.testing.assert_array_equal(here["ids"], there["ids"])
     np.testing.assert_array_equal(here["clocks"], there["clocks"])
     np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
-
-
-def test_the_table_as_an_object(server):
-    het_tf.init(ps=server.address)
-    layer = het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(rows=10))
-    table = het_tf.table("t")
-    table.assign([5, -7, 5], np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3]], np.float32))
-    assert table.size == 2 and table.bytes > 0
-    np.testing.assert_array_equal(table.lookup([-7, 5]), [[2, 2, 2], [3, 3, 3]])
-    np.testing.assert_array_equal(layer(np.array([5]), training=False), [[3, 3, 3]])
-    assert table.remove([5, 6]) == 1
-    assert table.size == 1
-    table.clear()
-    assert table.size == 0
-    assert not np.array_equal(table.lookup([-7]), [[2, 2, 2]]), "the cache has noticed"
-    table.drop()
-    assert het_tf.python.table.table.tables() == []
 
 
 def test_reset_ends_the_connections_though_a_graph_lives_on(server):
@@ -103,97 +84,6 @@ def test_keras_models_train_and_what_they_learn_stays(server):
     het_tf.reset()
     make()
     np.testing.assert_array_equal(redis_lib.rows_of("item")["rows"], learned["rows"])
-
-
-WORKER = """
-import sys
-import numpy as np, tensorflow as tf, het_tf
-het_tf.init(ps=sys.argv[1])
-layer = het_tf.keras.Embedding(2, name="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
-                               cache=het_tf.Cache(staleness=int(sys.argv[2]), rows=int(sys.argv[3])))
-rng = np.random.default_rng(int(sys.argv[4]))
-for _ in range(60):
-    x = rng.integers(0, 50, 20)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(x, training=True))
-    tape.gradient(loss, layer.trainable_variables)
-"""
-
-
-@pytest.mark.long  # test_ranks.py has two workers at one server
-@pytest.mark.parametrize(("staleness", "cache_rows"), [(10, 7), (0, 100)])
-def test_two_processes_lose_and_double_nothing(server, staleness, cache_rows):
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, server.address, str(staleness), str(cache_rows), str(seed)]
-        )
-        for seed in (1, 2)
-    ]
-    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
-    expected = np.zeros(50)
-    for seed in (1, 2):
-        rng = np.random.default_rng(seed)
-        for _ in range(60):
-            np.add.at(expected, rng.integers(0, 50, 20), 1)
-    het_tf.init(ps=server.address)
-    redis_lib.counter()
-    np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
-
-
-def test_killed_servers_that_write_through_lose_nothing(tmp_path):
-    with redis_lib.running(tmp_path / "r", "--appendonly", "yes", "--appendfsync", "always") as server:
-        het_tf.init(ps=server.address)
-        layer = redis_lib.counter(staleness=2, rows=9)
-        go = threading.Semaphore(0)
-
-        def kill():
-            for _ in range(4):
-                go.acquire()
-                server.kill()
-                server.start()
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        expected = np.zeros(50)
-        rng = np.random.default_rng(0)
-        for step in range(24):
-            if step % 6 == 3:
-                go.release()  # while this step and the next ones are on their way
-            redis_lib.count(layer, rng.integers(0, 50, 20), expected)
-        killer.join()
-        het_tf.flush()
-        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(50))[:, 0], -expected)
-
-
-def test_partitions_move_between_shards_while_training(tmp_path):
-    with redis_lib.cluster(tmp_path / "c", 2) as cluster:
-        het_tf.init(ps=cluster.address)
-        layer = redis_lib.counter(staleness=2, rows=9)
-        keys = [[line for line in server.command("KEYS", "het::*").split(b"\r\n") if line.startswith(b"het")]
-                for server in cluster.servers]  # fmt: skip
-        assert [len(of_server) for of_server in keys] == [32, 32], "partitions are spread evenly"
-        moved = []
-
-        def move():
-            for key in keys[0][:10]:
-                cluster.move(key.decode(), 0, 1)
-                moved.append(key)
-            for key in keys[0][:5]:  # and back
-                cluster.move(key.decode(), 1, 0)
-                moved.append(key)
-
-        mover = threading.Thread(target=move)
-        mover.start()
-        expected = np.zeros(200)
-        rng = np.random.default_rng(0)
-        while mover.is_alive():
-            x = rng.integers(0, 200, 50)
-            redis_lib.count(layer, x, expected)
-        mover.join()
-        assert len(moved) == 15
-        het_tf.flush()
-        np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
-        assert het_tf.table("t").size == 200
 
 
 def test_a_forked_process_is_refused_and_its_parent_goes_on(server):

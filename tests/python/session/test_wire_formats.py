@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -98,14 +96,3 @@ def test_what_is_no_format_is_refused(bad: Any):
     with pytest.raises(ValueError, match=r"wire is .*; give one of \('float32', 'float16', 'int8'\)"):
         het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=5, wire=bad))
     assert het_tf.tables() == []
-
-
-def test_the_core_refuses_too():
-    spec = json.dumps(het_tf.TableConfig("t", 4).spec)
-    for cache, message in [
-        ('{"wire": "bfloat16"}', r"wire is 'bfloat16'; it must be 'float32', 'float16' or 'int8'"),
-        ('{"wire": 16}', r"wire is '16'"),
-        ('{"wire": "int8", "device": "gpu", "capacity": 8}', r"wire \"int8\" and device \"gpu\""),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            native.call_int("HetCacheRows", spec, cache, 100000)

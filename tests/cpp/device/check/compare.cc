@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
 
 namespace het::device_check {
 namespace {
@@ -21,23 +20,6 @@ std::string Text(float x) {
   char text[48];
   std::snprintf(text, sizeof text, "%.9g (%08x)", static_cast<double>(x), bits);
   return text;
-}
-
-Updates ByKey(const Updates& updates) {
-  std::vector<size_t> order(updates.keys.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return updates.keys[a] < updates.keys[b]; });
-  const size_t width = order.empty() ? 0 : updates.floats.size() / order.size();
-  Updates sorted;
-  sorted.use = updates.use;
-  for (const size_t i : order) {
-    sorted.keys.push_back(updates.keys[i]);
-    sorted.ticks.push_back(updates.ticks[i]);
-    sorted.floats.insert(sorted.floats.end(), updates.floats.begin() + static_cast<std::ptrdiff_t>(i * width),
-                         updates.floats.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
-  }
-  return sorted;
 }
 
 }  // namespace
@@ -85,11 +67,10 @@ void ExpectSameWanted(const Reply& tested, const Reply& reference) {
   Expect(tested.hits == reference.hits, "hits differ");
 }
 
-void ExpectSameUpdates(const Reply& tested, const Reply& reference, bool ordered, const std::string& what) {
+void ExpectSameUpdates(const Reply& tested, const Reply& reference, const std::string& what) {
   ExpectEqual(tested.updates.size(), reference.updates.size(), what + ": tables");
   for (size_t t = 0; t < tested.updates.size(); ++t) {
-    const Updates a = ordered ? tested.updates[t] : ByKey(tested.updates[t]);
-    const Updates b = ordered ? reference.updates[t] : ByKey(reference.updates[t]);
+    const Updates &a = tested.updates[t], &b = reference.updates[t];
     const std::string of = what + " of use " + std::to_string(a.use);
     ExpectEqual(a.use, b.use, what + ": use");
     for (size_t i = 0; i < std::min(a.keys.size(), b.keys.size()); ++i) {

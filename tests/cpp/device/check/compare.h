@@ -25,8 +25,8 @@ void ExpectSame(const std::vector<float>& tested, const std::vector<float>& refe
 
 void ExpectSameCode(const Reply& tested, const Reply& reference, const std::string& what);
 void ExpectSameWanted(const Reply& tested, const Reply& reference);
-// In the order in which they came, or where that is nobody's promise, by key.
-void ExpectSameUpdates(const Reply& tested, const Reply& reference, bool ordered, const std::string& what);
+// In the order in which they came.
+void ExpectSameUpdates(const Reply& tested, const Reply& reference, const std::string& what);
 void ExpectSameSums(const Reply& tested, const Reply& reference);
 void ExpectSameState(const Reply& tested, const Reply& reference, const std::string& table);
 void ExpectSameRow(const Reply& tested, const Reply& reference, const std::string& table, int64_t key);

@@ -1,5 +1,5 @@
-// The store behind a cache, for tests: rows with clocks, updates merged by the rules of core/row/optimizer.h,
-// which are written here a second time, as plainly as can be.
+// The store behind a cache, for tests: rows with clocks. Values add up, as SGD's do; slots are drawn anew at
+// every clock, for both libraries compute from what they are given, whatever it is.
 #ifndef HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
 #define HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
 
@@ -28,29 +28,21 @@ class ToyStore {
   const Row& Read(int64_t key) { return Find(key); }
   // The row that nobody has written.
   Row Initial(int64_t key) const;
-  // row <- U(row); clock += ticks.
+  // value += that of the update; clock += ticks.
   void Merge(int64_t key, const float* update, uint32_t ticks);
-  // An update of another worker. Its value's change is drawn into *change (dim floats) where that is not
-  // null.
+  // An update of another worker. Its value's change is drawn into *change (dim floats).
   void MergeOther(int64_t key, het::testing::Random* random, std::vector<float>* change);
   // The row is the initial one again, with a clock above all that were seen.
   void Remove(int64_t key);
 
  private:
-  enum class Rule { kAdd, kEma, kLast };
-  struct Part {
-    uint32_t begin, n;
-    Rule rule;
-    float beta;
-    float initial;
-  };
   Row& Find(int64_t key);
-  void DeriveValue(Row* row) const;
+  float Draw(het::testing::Random* random, int64_t most) const;
+  void DrawSlots(int64_t key, Row* row) const;
 
   HetDevTableConfig config_;
   uint64_t seed_;
   bool whole_;
-  std::vector<Part> slots_;
   std::unordered_map<int64_t, Row> rows_;
 };
 

@@ -52,7 +52,7 @@ void World::Take() {
   Both(
       "Take", [&](Side* side) { return side->Take(number, most); }, &tested, &reference);
   Expect(tested.code == HET_DEV_OK, "Take answers " + std::to_string(tested.code) + ": " + tested.error);
-  ExpectSameUpdates(tested, reference, true, "taken");
+  ExpectSameUpdates(tested, reference, "taken");
   uint64_t taken = 0;
   for (const Updates& updates : tested.updates) {
     taken += updates.keys.size();
@@ -71,7 +71,7 @@ void World::TakeAll(size_t number) {
     Reply tested, reference;
     Both(
         "Take", [&](Side* side) { return side->Take(number, most); }, &tested, &reference);
-    ExpectSameUpdates(tested, reference, true, "taken at the end");
+    ExpectSameUpdates(tested, reference, "taken at the end");
     if (tested.updates.empty() || tested.updates[0].keys.empty()) break;
     Deliver(number, tested.updates[0], "an update taken at the end");
   }

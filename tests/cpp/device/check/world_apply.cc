@@ -139,7 +139,7 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
       },
       &tested, &reference);
   Expect(tested.code == HET_DEV_OK, "Tick answers " + std::to_string(tested.code) + ": " + tested.error);
-  ExpectSameUpdates(tested, reference, false, "due");
+  ExpectSameUpdates(tested, reference, "due");
   tally_->ticks += uniques;
   tally_->due += summed.due;
   for (size_t u = 0; u < sums.size(); ++u) {

@@ -180,7 +180,7 @@ void World::InstallOnce(size_t number, const std::vector<Answer>& answers) {
   Both(
       "Install", [&](Side* side) { return side->Install(number, answers); }, &tested, &reference);
   Expect(tested.code == HET_DEV_OK, "Install answers " + std::to_string(tested.code) + ": " + tested.error);
-  ExpectSameUpdates(tested, reference, true, "victims");
+  ExpectSameUpdates(tested, reference, "victims");
   for (const Updates& updates : tested.updates) tally_->victims += updates.keys.size();
   DeliverAll(slot.step, tested, "a victim");
   for (const Answer& answer : answers) {

@@ -98,7 +98,7 @@ void PsFleet::CheckServer() {
     const float* value = step->Value(observer_->schema().id(), who.second);
     const int64_t lacks = ticks - static_cast<int64_t>(kLedgerInitial - value[who.first]);
     Ledger::Raise(&ledger_->unapplied, lacks);
-    if (config_.push() == kUnbounded || lacks <= config_.push()) continue;
+    if (config_.cache.push_bound == kUnbounded || lacks <= config_.cache.push_bound) continue;
     ledger_->Error("I1: the server lacks " + std::to_string(lacks) + " ticks that worker " +
                    std::to_string(who.first) + " has finished, key " + std::to_string(who.second));
   }
@@ -130,7 +130,8 @@ void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {
       sum += made.sum;
       EXPECT_LE(there, made.begun) << "ticks of worker " << w << ", key " << key;
       if (w == dead) {
-        EXPECT_LE(made.done - there, config_.push()) << "key " << key << ": more than s_push is lost";
+        EXPECT_LE(made.done - there, config_.cache.push_bound)
+            << "key " << key << ": more than s_push is lost";
       } else {
         *lost += made.begun - there;
       }

@@ -21,8 +21,8 @@ TableSpec PsWorkerConfig::spec() const {
 }
 
 int64_t PsWorkerConfig::Bound(int64_t in_progress) const {
-  if (pull() == kUnbounded || push() == kUnbounded) return kUnbounded;
-  return pull() + (static_cast<int64_t>(workers) - 1) * (push() + in_progress);
+  if (cache.pull_bound == kUnbounded || cache.push_bound == kUnbounded) return kUnbounded;
+  return cache.pull_bound + (static_cast<int64_t>(workers) - 1) * (cache.push_bound + in_progress);
 }
 
 PsClient::PsClient(const PsWorkerConfig& config, const CacheConfig& cache)
@@ -75,7 +75,8 @@ bool PsWorker::Succeeds(const Status& status, const char* what) {
 
 void PsWorker::Publish() {
   uint64_t pushes = 0;
-  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p) pushes += ps_.client().session(p).log().next_seq() - 1;
+  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p)
+    pushes += ps_.client().session(p).log().next_seq() - 1;
   Mine().pushes = pushes;
   Mine().resends = ps_.client().Stats(ps_.schema().id()).resends;
   Mine().lost = ps_.client().Stats(ps_.schema().id()).lost_pushes;
@@ -147,10 +148,10 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       if (!part.touched[u]) continue;
       ++TicksOf(rank_, part.keys[u]).done;
-      if (config_.push() == kUnbounded) continue;
+      if (config_.cache.push_bound == kUnbounded) continue;
       const auto unapplied =
           static_cast<int64_t>(ps_.client().UnappliedTicks(ps_.schema().id(), part.keys[u]));
-      if (unapplied > config_.push()) {
+      if (unapplied > config_.cache.push_bound) {
         ledger_->Error("I1: worker " + std::to_string(rank_) + " ends a step with " +
                        std::to_string(unapplied) + " unapplied ticks of key " + std::to_string(part.keys[u]));
       }
@@ -189,7 +190,8 @@ void PsWorker::CheckRow(Key key, const float* value, const Before& before) {
   Ledger::Raise(&ledger_->largest, unseen);
   if (config_.losses != PsWorkerConfig::kNone) return;
   const int64_t behind = before.foreign_at_server - Foreign(value);
-  if (config_.pull() != kUnbounded && before.foreign_at_server >= 0 && behind > config_.pull()) {
+  if (config_.cache.pull_bound != kUnbounded && before.foreign_at_server >= 0 &&
+      behind > config_.cache.pull_bound) {
     error("I2: the row lacks " + std::to_string(behind) + " foreign ticks that the server had");
   }
   if (config_.bound() == kUnbounded) return;

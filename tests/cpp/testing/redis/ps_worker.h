@@ -11,8 +11,8 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
-#include "tests/cpp/testing/redis/ledger.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/redis/ledger.h"
 #include "tests/cpp/testing/test_step.h"
 
 namespace het::testing {
@@ -26,14 +26,10 @@ struct PsWorkerConfig {
   uint64_t steps = 400;       // 0: until the ledger says stop
   double most_pause = 0.001;  // seconds that it may sleep between two steps
   double flushes = 0.03;  // of all steps: the unsent ticks of a row get no further than from one to the next
-  // What the checks are told, where that is not the truth: the negative control.
-  int64_t told_pull = -1, told_push = -1;
   // What servers may lose of that which they have acknowledged. kRepaired: workers send it again, and until
   // then others miss more than I2 and I3 allow. kLost: workers no longer have it, so I4 does not hold either.
   enum Losses { kNone, kRepaired, kLost } losses = kNone;
 
-  int64_t pull() const { return told_pull < 0 ? cache.pull_bound : told_pull; }
-  int64_t push() const { return told_push < 0 ? cache.push_bound : told_push; }
   // I3, and the ticks of steps that are over alone.
   int64_t bound() const { return Bound(1); }
   int64_t bound_of_done() const { return Bound(0); }

@@ -19,9 +19,9 @@
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_service.h"
-#include "tests/cpp/testing/world/faulty_transport.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"
+#include "tests/cpp/testing/world/faulty_transport.h"
 #include "tests/cpp/testing/world/toy_device.h"
 #include "tests/cpp/testing/world/world_config.h"
 

@@ -1,0 +1,77 @@
+"""The benchmarks run, small, and write the figures of their tables. What they measure is no test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import horovod_lib
+import pytest
+from benchmarks_lib import BENCHMARKS, benchmark
+
+pytestmark = pytest.mark.long
+
+
+def run(program: str, out: Path, *words: str) -> dict[str, Any]:
+    """Runs benchmarks/PROGRAM.py --quick; returns the file that it wrote."""
+    command = [sys.executable, str(BENCHMARKS / f"{program}.py"), "--quick", "--out", str(out), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(json.loads(out.read_text()))
+
+
+def test_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accuracy, tables = benchmark("accuracy"), benchmark("accuracy_tables")
+    monkeypatch.setattr(accuracy, "PLACE", tmp_path / "kept")
+    out = tmp_path / "accuracy.json"
+    accuracy.main(["--quick", "--out", str(out)])
+    result = json.loads(out.read_text())
+    assert set(result["parts"]) == {"census", "criteo_like"}
+    for part in result["parts"].values():
+        assert len(tables.part_table(part)) > 3
+        for group in part["groups"]:
+            assert {"auc", "auc_before_flush", "largest_clock", "steps"} <= set(group["runs"][0])
+    assert [goal["goal"].split(":")[0] for goal in tables.goals(result)] == ["census", "criteo_like"]
+
+
+def test_traffic(tmp_path: Path) -> None:
+    goals, tables = benchmark("traffic_goals"), benchmark("traffic_tables")
+    result = run("traffic", tmp_path / "traffic.json", "--only", "dims", "--samples", "32768")
+    low = goals.find(result["sweeps"]["dims"], bound="10", dim=16)
+    assert {"rows", "bytes", "rows_saved", "bytes_saved"} <= set(low)
+    for name in ("goals", "dims"):
+        assert len(tables.WRITERS[name](result)) > 3
+
+
+@horovod_lib.RANKS
+@pytest.mark.parametrize("how", ["namespaces", "relay"])
+def test_slow_link(how: str, tmp_path: Path) -> None:
+    tables = benchmark("slow_link_tables")
+    missing = benchmark("network", BENCHMARKS / "slow_link").missing()
+    if how == "namespaces" and missing:
+        pytest.skip(missing)
+    words = ["--relay"] if how == "relay" else []
+    result = run("slow_link", tmp_path / "slow_link.json", "--only", "wide_deep", *words)
+    entry = tables.setting(result["models"]["wide_deep"], 1, dense=False)
+    assert entry is not None and set(entry["systems"]) == {"no cache", "s=100"}
+    assert all({"step", "bytes", "server_bytes"} <= set(figures) for figures in entry["systems"].values())
+    for name in ("goals", "models"):
+        assert len(tables.WRITERS[name](result)) > 3
+
+
+def not_run(tables: ModuleType, nothing: dict[str, Any]) -> None:
+    """Every table has its place in the docs, and says when it was not run."""
+    text = (BENCHMARKS.parent / "docs/benchmarks.md").read_text()
+    program = tables.__name__.removesuffix("_tables")
+    for name, write in tables.WRITERS.items():
+        assert f"<!-- {program} {name} -->" in text
+        assert write(nothing)[0].startswith("Not run yet")
+
+
+def test_tables_have_their_places_in_the_docs() -> None:
+    not_run(benchmark("traffic_tables"), {"sweeps": {}})
+    not_run(benchmark("slow_link_tables"), {})

@@ -1,0 +1,195 @@
+"""het-ckpt and the reader of row files on damaged and impossible checkpoints, made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from het_ckpt_lib import (
+    Table,
+    columns,
+    flip,
+    het_ckpt,
+    manifest,
+    pack,
+    partition,
+    reseal_file,
+    rows,
+    seal,
+    tensor_bytes,
+    write,
+)
+
+from het_tf.python.checkpoint.rowfile import DamagedError, RowFile
+
+NAN = float("nan")
+
+
+def test_verify_says_that_all_is_well(chain):
+    out = het_ckpt("verify", chain[2]).out
+    assert "ckpt-00000003, which builds on ckpt-00000002, ckpt-00000001, is sound: 12 files" in out
+
+
+def test_verify_sees_a_flipped_bit_in_every_tensor(chain):
+    path = chain[0] / "rows-00001-of-00003.safetensors"
+    before = path.read_bytes()
+    for tensor in RowFile(path).tensors.values():
+        if tensor.bytes:
+            flip(path, tensor.begin + tensor.bytes // 2)
+            err = het_ckpt("verify", chain[2], status=1).err
+            assert f"{path} is damaged: '{tensor.name}', bytes {tensor.begin} to" in err
+            path.write_bytes(before)
+    het_ckpt("verify", chain[2])
+
+
+def test_verify_lists_all_damage(chain):
+    flip(chain[0] / "rows-00000-of-00003.safetensors", -1)
+    flip(chain[2] / "dense.safetensors", -1)
+    (chain[1] / "rows-00001-of-00002.safetensors").unlink()
+    lines = het_ckpt("verify", chain[2], status=1).err.splitlines()
+    assert len(lines) == 3 and all(line.startswith("het-ckpt: ") for line in lines)
+    assert "No such file" in lines[1] and "rows-00001-of-00002" in lines[1] and "dense" in lines[2]
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_verify_sees_a_truncated_file(chain, keep):
+    path = chain[0] / "rows-00001-of-00003.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    assert f"{path} is damaged: " in het_ckpt("verify", chain[0], status=1).err
+    assert f"{path} is damaged: " in het_ckpt("inspect", chain[0], status=1).err
+
+
+def set_rows(path: Path, of: Table, number: int = 0) -> None:
+    """Replaces a file by one with these rows, wherever they belong, with checksums that fit."""
+    everywhere = columns(of, {*range(8)}, True)
+    head, body = tensor_bytes(
+        dict(sorted(everywhere.items(), key=lambda one: -one[1].itemsize)),
+        {"format": "het_tf rows", "version": "1"},
+    )
+    (path / manifest(path)["files"][number]["name"]).write_bytes(head + body)
+    reseal_file(path, number)
+
+
+def in_file(path: Path, number: int, count: int) -> list[int]:
+    """Ids that belong to a file."""
+    parts = manifest(path)["files"][number]["partitions"]
+    return [key for key in range(1000) if partition(key) in parts][:count]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda ids, alien: Table(rows([ids[0], alien])), "has a row of id {alien}, of partition"),
+        (lambda ids, alien: Table(rows(ids[:3]), [alien]), "has a removal of id {alien}, of partition"),
+        (lambda ids, alien: Table(rows(ids[:3]), [ids[2], ids[3]]), "both as a row and as a removal"),
+        (lambda ids, alien: Table({ids[0]: (1, [1, NAN, 1], [1], 1, 1)}), "values of table 'item' hold NaN"),
+        (lambda ids, alien: Table({ids[0]: (1, [1] * 3, [-NAN], 1, 1)}), "slots of table 'item' hold NaN"),
+        (lambda ids, alien: Table({ids[0]: (-1, [1] * 3, [1], 1, 1)}), "has a clock below 0"),
+        (lambda ids, alien: Table(rows(ids[:3])), "rows and 0 removals in its files, and the manifest says"),
+        (lambda ids, alien: Table(rows(ids[:3], dim=4), dim=4), "have 4 floats and 1 of slots, and by the"),
+        (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest has not: other"),
+    ],
+)  # fmt: skip
+def test_verify_sees_contents_that_cannot_be(tmp_path, make, message):
+    path = write(tmp_path / "ckpt-00000001", [Table(rows(range(100)))])
+    ids, alien = in_file(path, 0, 6), in_file(path, 1, 1)[0]
+    table = make(ids, alien)
+    set_rows(path, table)
+    if "manifest says" not in message:  # totals that fit
+        document = manifest(path)
+        document["tables"][0].update(
+            rows=len(table.rows) + sum(one["tensors"]["item/keys"]["rows"] for one in document["files"][1:]),
+            removed=len(table.removed),
+        )
+        seal(path, document)
+    assert message.format(alien=alien) in het_ckpt("verify", path, status=1).err
+
+
+def test_verify_sees_a_row_twice(tmp_path):
+    path = write(tmp_path / "ckpt-00000001", [Table(rows(range(100)))])
+    file = path / "rows-00000-of-00003.safetensors"
+    keys = RowFile(file).tables["item"].columns["keys"]
+    raw = bytearray(file.read_bytes())
+    raw[keys.begin : keys.begin + 8] = raw[keys.begin + 8 : keys.begin + 16]
+    file.write_bytes(raw)
+    reseal_file(path)
+    assert "in more than one row" in het_ckpt("verify", path, status=1).err
+
+
+def test_partitions_that_no_file_has(tmp_path):
+    path = write(tmp_path / "ckpt-00000001", [Table(rows(range(100)))])
+    document = manifest(path)
+    document["files"][0]["partitions"] = [0]
+    seal(path, document)
+    assert "the store has 8 partitions" in het_ckpt("inspect", path, status=1).err
+
+
+# --- files from anywhere -----------------------------------------------------------------------------
+
+GOOD = {
+    "item/keys": ("I64", [2]), "item/clocks": ("I64", [2]), "item/values": ("F32", [2, 3]),
+    "item/last_used": ("U32", [2]), "item/counts": ("U16", [2]),
+}  # fmt: skip
+
+
+def header(change: dict[str, Any] | None = None, metadata: Any = None) -> dict[str, Any]:
+    """The header of a small file, with some entries replaced, or left out where they are None."""
+    out: dict[str, Any] = {"__metadata__": metadata or {"format": "het_tf rows", "version": "1"}}
+    at = 0
+    for name, (code, shape) in GOOD.items():
+        end = at + int(np.prod(shape)) * {"I64": 8, "F32": 4, "U32": 4, "U16": 2}[code]
+        out[name] = {"dtype": code, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    for name, entry in (change or {}).items():
+        if entry is None:
+            del out[name]
+        else:
+            out[name] = {**out.get(name, {}), **entry} if isinstance(entry, dict) else entry
+    return out
+
+
+SIZE = 16 + 16 + 24 + 8 + 4
+# Whether a safetensors file is whole is the matter of its package: one of its refusals stands for all.
+BAD_HEADERS = [
+    ({"item/clocks": {"data_offsets": [8, 24]}}, "no whole safetensors file"),
+    ({"item/values": {"shape": [6]}}, "is no column of a table"),
+    ({"item/values": {"shape": [1, 6]}}, "2 keys and 1 values"),
+    ({"item/values": {"dtype": "I32"}}, "is no column of a table"),
+    ({"item/values": {"dtype": "F4", "shape": [2, 24]}}, "'item/values' is F4; het_tf reads F64"),
+    ({"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
+    ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
+    (
+        {"x/keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
+        "has no clocks, values, last_used",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_HEADERS)
+def test_headers_that_do_not_fit(tmp_path, change, message):
+    path = tmp_path / "x"
+    path.write_bytes(pack(header()) + bytes(SIZE))
+    assert RowFile(path).tables["item"].rows == 2
+    path.write_bytes(pack(header(change)) + bytes(SIZE))
+    with pytest.raises(DamagedError, match=message.replace("(", r"\(")):
+        RowFile(path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "its 0 bytes are no whole safetensors file"),
+        (b"\xff" * 8 + b"{}", "its 10 bytes are"),
+        (pack({}), "no row file"),
+        (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "no row file"),
+        (pack(header(metadata={"format": "het_tf rows", "version": "2"})) + bytes(SIZE), "of version '2'"),
+        (pack(header(metadata={"format": "het_tf rows"})) + bytes(SIZE), "of version None"),
+    ],
+)  # fmt: skip
+def test_files_that_are_none(tmp_path, raw, message):
+    path = tmp_path / "x"
+    path.write_bytes(raw)
+    with pytest.raises(DamagedError, match=message):
+        RowFile(path)
