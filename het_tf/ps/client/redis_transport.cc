@@ -99,7 +99,7 @@ void RedisTransport::Send(OutFrame frame) {
 }
 
 void RedisTransport::SendHeld(Server* server) {
-  if (server->held.empty() || server->connection->closed()) return;
+  if (server->held.empty() || server->connection->closed() || server->owed_bytes >= kWindowBytes / 2) return;
   // One write for all: small writes would cost both sides more than the frames.
   for (; !server->held.empty() && server->owed_bytes < kWindowBytes; server->held.pop_front()) {
     Enqueue(server, std::move(server->held.front()));
