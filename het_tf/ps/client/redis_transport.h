@@ -82,8 +82,6 @@ class RedisTransport : public Transport {
     bool Owes(uint32_t partition) const;
   };
 
-  // A child of fork begins without connections: those that it inherited go on being the parent's.
-  void CheckFork();
   ServerNode NodeOf(uint32_t partition) const;
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
@@ -97,7 +95,6 @@ class RedisTransport : public Transport {
   void Refused(const Owed& owed, const ServerNode& node, const std::string& error);
   void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
 
-  int process_;
   RedisCluster cluster_;
   const std::vector<std::string> keys_;
   const uint64_t hash_seed_;
