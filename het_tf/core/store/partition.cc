@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/wire/frame_bytes.h"
+
 namespace het {
 namespace {
 
@@ -12,6 +14,20 @@ constexpr size_t kMostToldBytes = size_t{4} << 20;
 
 uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
   return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
+}
+
+// found(i, row) for each key, in order; kNoRow: it does not exist.
+template <typename Found>
+void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
+  constexpr size_t kAtOnce = 256;
+  uint64_t hashes[kAtOnce];
+  uint32_t rows[kAtOnce];
+  for (size_t begin = 0; begin < keys.size(); begin += kAtOnce) {
+    const size_t count = std::min(kAtOnce, keys.size() - begin);
+    for (size_t i = 0; i < count; ++i) hashes[i] = store.Hash(keys[begin + i]);
+    store.FindBatch(keys.data() + begin, hashes, count, rows);
+    for (size_t i = 0; i < count; ++i) found(begin + i, rows[i]);
+  }
 }
 
 }  // namespace
@@ -164,7 +180,6 @@ FrameStatus Partition::Apply(const Request& q) {
 }
 
 void Partition::Answer(const Request& q, Reply* p) {
-  p->tables.resize(q.tables.size());
   Holdings::Turn turn;
   if (q.tell) {
     Vector<Holdings::Use> uses;
@@ -175,30 +190,22 @@ void Partition::Answer(const Request& q, Reply* p) {
     }
     turn = holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
   }
-  for (size_t i = 0; i < q.tables.size(); ++i) {
-    const TableRequest& t = q.tables[i];
-    const Shard* shard = Find(t.table);
-    const RowStore& store = shard->rows();
-    TableReply& answer = p->tables[i];
+  size_t used = 0;
+  for (const TableRequest& t : q.tables) {
+    const RowStore& store = Find(t.table)->rows();
+    TableReply& answer = *frame::NextTable(&p->tables, &used);
     answer.table = t.table;
     answer.row_floats = static_cast<uint32_t>(store.row_floats());
     answer.row_format = t.row_format;
     answer.block = t.block;
     answer.stored_rows.reserve(t.fetch_keys.size());
     answer.fetched_clocks.reserve(t.fetch_keys.size());
-    Vector<uint64_t> hashes(std::max(t.check_keys.size(), t.fetch_keys.size()));
-    Vector<uint32_t> rows(hashes.size());
     turn.Drop(t.table, t.dropped);
     auto hold = [&](Key key, Clock clock) {
       if (t.hold) turn.Hold(t.table, key, clock);
     };
-    auto find = [&](const Vector<Key>& keys) {
-      for (size_t k = 0; k < keys.size(); ++k) hashes[k] = store.Hash(keys[k]);
-      store.FindBatch(keys.data(), hashes.data(), keys.size(), rows.data());
-    };
-    find(t.check_keys);
-    for (size_t k = 0; k < t.check_keys.size(); ++k) {
-      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+    FindEach(store, t.check_keys, [&](size_t k, uint32_t row) {
+      const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
       // Unsigned: the client's clock may be anything.
       const auto lag =
           static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
@@ -206,22 +213,21 @@ void Partition::Answer(const Request& q, Reply* p) {
         const size_t bucket = LagBucket(lag);
         if (answer.lag_histogram.size() <= bucket) answer.lag_histogram.resize(bucket + 1);
         ++answer.lag_histogram[bucket];
-        hold(t.check_keys[k], t.check_clocks[k]);
-        continue;
+        return hold(t.check_keys[k], t.check_clocks[k]);
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
       answer.refreshed_clocks.push_back(clock);
       hold(t.check_keys[k], clock);
-      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
-    }
-    find(t.fetch_keys);
-    for (size_t k = 0; k < t.fetch_keys.size(); ++k) {
-      const Clock clock = rows[k] == kNoRow ? 0 : store.meta(rows[k]).clock;
+      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+    });
+    FindEach(store, t.fetch_keys, [&](size_t k, uint32_t row) {
+      const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
       answer.fetched_clocks.push_back(clock);
       hold(t.fetch_keys[k], clock);
-      if (clock != 0) answer.stored_rows.push_back(store.data(rows[k]));
-    }
+      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+    });
   }
+  p->tables.resize(used);
   if (q.tell) Tell(q, &turn, p);
 }
 
@@ -258,6 +264,7 @@ Replication Partition::Replicate(Request* q, bool lone) {
 
 bool Partition::AnswerTables(const Request& q, Reply* p) {
   bool pulled = false;
+  if (p->status != FrameStatus::kOk) p->tables.clear();
   if (p->status == FrameStatus::kOk) {
     Answer(q, p);
     for (const TableRequest& t : q.tables) {
@@ -279,7 +286,7 @@ bool Partition::AnswerTables(const Request& q, Reply* p) {
 
 Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& how) {
   Handled handled;
-  Reply reply;
+  Reply& reply = replies->Part();
   reply.inc = incarnation_;
   reply.request_id = q->request_id;
   reply.partition = q->partition.index;

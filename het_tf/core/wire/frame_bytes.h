@@ -49,6 +49,16 @@ inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(UnZigZag(r->Varint()));
 }
 
+// The next of a part's tables, cleared; those of the part before lend their memory. Whoever has all
+// of them resizes the list to *used.
+template <typename Table>
+Table* NextTable(Vector<Table>* tables, size_t* used) {
+  if (*used == tables->size()) tables->emplace_back();
+  Table* const table = &(*tables)[(*used)++];
+  table->Clear();
+  return table;
+}
+
 inline size_t Present(const Vector<Clock>& clocks) {
   size_t rows = 0;
   for (Clock clock : clocks) rows += clock != 0;

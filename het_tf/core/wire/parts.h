@@ -127,12 +127,16 @@ class ReplyWriter {
   ReplyWriter(size_t parts, Bytes* out);
   // Throws std::bad_alloc with nothing written, and never for a part without tables and message.
   void Add(const Reply& part);
+  // A reply to fill, whose memory is that of the last one that was filled here: nothing but tables
+  // is left of it.
+  Reply& Part();
 
  private:
   void AddTable(const TableReply& t, bool more, uint32_t* number, Writer* w);
 
   Bytes* const out_;
   size_t parts_left_;
+  Reply part_;
   Vector<ReplyTable> tables_;
   uint32_t partition_ = UINT32_MAX;  // of the part before
   uint32_t request_id_ = 0;

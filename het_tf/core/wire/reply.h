@@ -44,6 +44,18 @@ struct TableReply {
   // it empty.
   Vector<const float*> stored_rows;
   Vector<uint64_t> lag_histogram;  // see LagBucket
+
+  // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
+  // writes all the rest.
+  void Clear() {
+    epoch = 0;
+    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks, &told_clocks}) clocks->clear();
+    refreshed.clear();
+    told_keys.clear();
+    rows.clear();
+    stored_rows.clear();
+    lag_histogram.clear();
+  }
 };
 
 // The rows of a reply in their order: of the refreshed, then of the fetched, then of the told keys.

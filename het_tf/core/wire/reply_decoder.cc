@@ -44,20 +44,20 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
   bool ok = true;
   p->told = has(reply::kTold) ? Narrow(r.Varint(), &ok) : 0;
   p->told_reset = has(reply::kToldReset);
-  p->tables.clear();
   if (tables != nullptr) tables->clear();
+  size_t used = 0;
   uint32_t number = 0;
   for (bool more = has(reply::kTables); more;) {
     const size_t begin = r.left();
     const uint8_t table_flags = r.Fixed<uint8_t>();
     if (!r.ok()) break;
-    p->tables.emplace_back();
     TableBytes size;
-    HET_RETURN_IF_ERROR(ReadTable(&p->tables.back(), table_flags, &number, &size.rows));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&p->tables, &used), table_flags, &number, &size.rows));
     size.all = begin - r.left();
     if (tables != nullptr) tables->push_back(size);
     more = (table_flags & reply::kMore) != 0;
   }
+  p->tables.resize(used);
   if (!r.ok() || !ok) return Broken("a number is truncated or out of range");
   if (bytes != nullptr) *bytes = begin_ - r.left();
   begin_ = r.left();

@@ -37,6 +37,13 @@ ReplyWriter::ReplyWriter(size_t parts, Bytes* out) : out_(out), parts_left_(part
   out->reserve(kFrameHeadBytes + parts * kPartHeadBytes);
 }
 
+Reply& ReplyWriter::Part() {
+  Reply part;
+  part.tables = std::move(part_.tables);
+  part_ = std::move(part);
+  return part_;
+}
+
 void ReplyWriter::Add(const Reply& p) {
   const size_t begin = out_->size();
   const size_t known = tables_.size();

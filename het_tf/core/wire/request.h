@@ -40,6 +40,16 @@ struct TableRequest {
   // to forget these.
   bool hold = false;
   Vector<Key> dropped;
+
+  // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
+  // writes all the rest.
+  void Clear() {
+    epoch = 0;
+    for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
+    push_ticks.clear();
+    push_updates.clear();
+    check_clocks.clear();
+  }
 };
 
 struct Request {

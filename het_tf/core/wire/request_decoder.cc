@@ -83,15 +83,15 @@ Status RequestParts::Next(Request* q) {
   q->knows_inc = (head.flags & request::kKnowsInc) != 0;
   q->tell = (head.flags & request::kTell) != 0;
   q->told_ack = head.told_ack;
-  q->tables.clear();
+  size_t tables = 0;
   uint32_t number = 0;
   for (bool more = (head.flags & request::kTables) != 0; more;) {
     const uint8_t flags = reader_.Fixed<uint8_t>();
     if (!reader_.ok()) return Broken("its tables are truncated");
-    q->tables.emplace_back();
-    HET_RETURN_IF_ERROR(ReadTable(&q->tables.back(), flags, &number));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, &number));
     more = (flags & request::kMore) != 0;
   }
+  q->tables.resize(tables);
   if (left() == 0 && reader_.left() != 0) return Broken("bytes after its end");
   return Status();
 }

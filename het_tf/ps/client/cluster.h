@@ -38,8 +38,6 @@ class RedisCluster {
 
   explicit RedisCluster(ServerAddress address, Notice notice = nullptr)
       : address_(std::move(address)), notice_(std::move(notice)) {}
-  // In a child of fork: the parent's connections are not this process's to use.
-  void ForgetConnections() { connections_.clear(); }
 
   // Asks the servers that it knows of, one after the other, at most five seconds each, until one
   // answers: those with slots, those of the address, the others. Unavailable says what each of them

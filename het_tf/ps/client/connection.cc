@@ -192,10 +192,11 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
   }
   buffer_.resize(kReadBytes);
   for (;;) {
-    // A frame that has begun to come goes where it stays; what the buffer gets is copied.
+    // A frame that has begun to come goes where it stays; what the buffer gets is copied. So where
+    // large frames come, the buffer gets the beginning of the next one and no more.
     Span<uint8_t> room = reader_.Room();
     if (room.size() < kDirectBytes) room = {};
-    const size_t behind = room.size() == 0 ? kReadBytes : kBehindBytes;
+    const size_t behind = reader_.last_string() < kDirectBytes ? kReadBytes : kBehindBytes;
     const iovec parts[] = {{room.data(), room.size()}, {buffer_.data(), behind}};
     const ssize_t got = readv(fd_, parts, 2);
     if (got == 0) return Close(node_.ToString() + " closed the connection");

@@ -4,8 +4,8 @@
 //   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► ReplyReader ──► replies, oldest first
 //
 // A command is a short head and, for frames, a body that is handed over and never copied. Reads ask
-// for kReadBytes at a time, or for the rest of a frame, into its own memory, and a little behind
-// it. Whatever goes wrong closes the connection for good; the owner makes a new one.
+// for kReadBytes at a time; where large frames come, for the rest of a frame, into its own memory,
+// and a little behind it. Whatever goes wrong closes the connection for good; the owner makes a new one.
 //
 // Not thread-safe.
 #ifndef HET_TF_PS_CLIENT_CONNECTION_H_

@@ -23,8 +23,6 @@ uint64_t Number(const RedisReply& reply) {
 
 RedisStore::Borrowed::Borrowed(RedisStore* store) : store_(store) {
   std::lock_guard<std::mutex> lock(store_->mutex_);
-  if (store_->process_ != getpid()) store_->idle_.clear();
-  store_->process_ = getpid();
   if (store_->idle_.empty()) {
     cluster_ = std::make_unique<RedisCluster>(store_->address_, store_->notice_);
     return;

@@ -6,8 +6,6 @@
 #ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
 #define HET_TF_PS_CLIENT_REDIS_STORE_H_
 
-#include <unistd.h>
-
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,7 +47,7 @@ class RedisStore : public TableStore {
 
  private:
   RedisStore(const ServerAddress& address, double seconds, RedisCluster::Notice notice)
-      : address_(address), seconds_(seconds), notice_(std::move(notice)), process_(getpid()) {}
+      : address_(address), seconds_(seconds), notice_(std::move(notice)) {}
 
   // A cluster for the caller alone, for as long as it lives.
   class Borrowed {
@@ -82,7 +80,6 @@ class RedisStore : public TableStore {
   uint64_t hash_seed_ = 0;
 
   std::mutex mutex_;  // guards what follows
-  int process_;       // a child of fork makes connections of its own
   std::vector<std::unique_ptr<RedisCluster>> idle_;
 };
 

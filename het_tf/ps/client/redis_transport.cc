@@ -1,7 +1,6 @@
 #include "het_tf/ps/client/redis_transport.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +31,7 @@ constexpr double kRefreshSeconds = 1;
 }  // namespace
 
 RedisTransport::RedisTransport(RedisCluster cluster, std::vector<std::string> keys, uint64_t hash_seed)
-    : process_(getpid()), cluster_(std::move(cluster)), keys_(std::move(keys)), hash_seed_(hash_seed) {
+    : cluster_(std::move(cluster)), keys_(std::move(keys)), hash_seed_(hash_seed) {
   for (const std::string& key : keys_) slots_.push_back(SlotOf(key));
 }
 
@@ -64,15 +63,6 @@ ServerNode RedisTransport::NodeOf(uint32_t partition) const {
 
 RedisTransport::Server* RedisTransport::ServerOf(uint32_t partition) { return ServerAt(NodeOf(partition)); }
 
-void RedisTransport::CheckFork() {
-  if (process_ == getpid()) return;
-  process_ = getpid();
-  cluster_.ForgetConnections();
-  servers_.clear();
-  asked_.clear();
-  events_.clear();
-}
-
 bool RedisTransport::Server::Owes(uint32_t partition) const {
   const auto has = [partition](const auto& frame) {
     return std::any_of(frame.parts.begin(), frame.parts.end(),
@@ -87,7 +77,6 @@ uint32_t RedisTransport::ShardOf(uint32_t partition) {
 }
 
 void RedisTransport::Send(OutFrame frame) {
-  CheckFork();
   Server* server = ServerOf(frame.parts[0].partition);
   const bool full = server->owed_bytes >= kWindowBytes && IsLocal(server->connection->node());
   if (full || !server->held.empty()) {
@@ -99,7 +88,7 @@ void RedisTransport::Send(OutFrame frame) {
 }
 
 void RedisTransport::SendHeld(Server* server) {
-  if (server->held.empty() || server->connection->closed()) return;
+  if (server->held.empty() || server->connection->closed() || server->owed_bytes >= kWindowBytes / 2) return;
   // One write for all: small writes would cost both sides more than the frames.
   for (; !server->held.empty() && server->owed_bytes < kWindowBytes; server->held.pop_front()) {
     Enqueue(server, std::move(server->held.front()));
@@ -170,7 +159,10 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
       continue;
     }
     server->owed_bytes -= owed.bytes;
-    if (owed.pull) server->pull_bytes = (3 * server->pull_bytes + reply.bytes.size()) / 4;
+    if (owed.pull) {
+      const size_t before = server->pull_bytes == 0 ? reply.bytes.size() : server->pull_bytes;
+      server->pull_bytes = (3 * before + reply.bytes.size()) / 4;
+    }
     if (reply.kind == RedisReply::kString) {
       Event event;
       event.partition = owed.parts[0].partition;
@@ -268,7 +260,6 @@ void RedisTransport::Descriptors(std::vector<pollfd>* descriptors) {
 }
 
 bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
-  CheckFork();
   std::vector<pollfd> ready;
   Descriptors(&ready);
   if (!events_.empty()) seconds = 0;

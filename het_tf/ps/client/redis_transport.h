@@ -14,9 +14,10 @@
 //
 // A server computes the answers to everything that it has read before it writes the first of them,
 // and so does nothing while its answers travel, nor the client while they are computed. Pulls from
-// a server on this machine therefore go out a few at a time: the rest is held here, in order, until
-// less than kWindowBytes of answers are owed. Through a network pulls go out at once, for there the
-// way back and forth costs more.
+// a server on this machine therefore go out until kWindowBytes of answers are owed; the rest is held
+// here, in order, and goes out as soon as half of that has come: few writes, and few times that
+// either side waits for the other. Through a network pulls go out at once, for there the way back
+// and forth costs more.
 //
 // Partitions of one server share frames, under the key of the first part. One in the middle of a
 // move goes alone: ASKING is about one command.
@@ -60,7 +61,7 @@ class RedisTransport : public Transport {
   double Now() override;
 
  private:
-  static constexpr size_t kWindowBytes = 256 * 1024;
+  static constexpr size_t kWindowBytes = 1024 * 1024;
 
   // A reply to come.
   struct Owed {
@@ -81,8 +82,6 @@ class RedisTransport : public Transport {
     bool Owes(uint32_t partition) const;
   };
 
-  // A child of fork begins without connections: those that it inherited go on being the parent's.
-  void CheckFork();
   ServerNode NodeOf(uint32_t partition) const;
   Server* FindServer(const ServerNode& node);
   Server* ServerOf(uint32_t partition);
@@ -96,7 +95,6 @@ class RedisTransport : public Transport {
   void Refused(const Owed& owed, const ServerNode& node, const std::string& error);
   void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
 
-  int process_;
   RedisCluster cluster_;
   const std::vector<std::string> keys_;
   const uint64_t hash_seed_;

@@ -135,6 +135,7 @@ bool ReplyReader::Begin(Span<const uint8_t>* bytes) {
   } else {
     string_.bytes.reserve(reserved);
   }
+  last_string_ = size;
   missing_ = size + kLineEnd;
   in_string_ = true;
   *bytes = {bytes->data() + at + 2, bytes->size() - at - 2};

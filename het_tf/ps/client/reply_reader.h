@@ -46,6 +46,8 @@ class ReplyReader {
   // bytes behind it. Throws std::bad_alloc, and nothing more can be read then.
   Span<uint8_t> Room();
   void Took(size_t size);
+  // The length of the last string that began a reply.
+  size_t last_string() const { return last_string_; }
   // Why Feed returned false.
   std::string error() const;
 
@@ -59,6 +61,7 @@ class ReplyReader {
   std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
   bool in_string_ = false;  // of the short way
   RedisReply string_;
+  size_t last_string_ = 0;
   size_t missing_ = 0;  // of the string and the line end behind it
   size_t room_ = 0;     // bytes at the string's end that were lent and are not written yet
   std::string error_;

@@ -119,7 +119,7 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
 Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
                  Bytes* reply) {
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
-  Neighbours neighbours(ctx, args[1]);
+  Neighbours neighbours(ctx, args[1], here == nullptr ? 0 : here->id().count);
   Handled handled;
   bool begun = false;
   const FrameStatus read = AnswerParts(parts, reply, [&](Request* q, ReplyWriter* replies) {
@@ -129,7 +129,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
     }
     // The first partition says how many there are.
     const bool ours = here != nullptr && q->partition.count == here->id().count;
-    RedisModuleString* name = ours ? neighbours.Find(q->partition) : nullptr;
+    RedisModuleString* name = ours ? neighbours.Find(q->partition.index) : nullptr;
     if (name == nullptr) {
       handled = Refuse(*q, FrameStatus::kElsewhere, "", replies);
     } else {

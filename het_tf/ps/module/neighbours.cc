@@ -1,7 +1,8 @@
 #include "het_tf/ps/module/neighbours.h"
 
 #include <map>
-#include <vector>
+#include <string>
+#include <utility>
 
 #include "het_tf/ps/keyspace.h"
 #include "het_tf/ps/module/command.h"
@@ -12,40 +13,48 @@ namespace {
 // What the server asks for at the declared key of a command without a key specification.
 constexpr int kAllOfIt = kKeyAccess | kKeyUpdate | kKeyInsert | kKeyDelete;
 
-// To find the tags takes some ten milliseconds, and they are the same in every namespace.
-const std::vector<uint32_t>& TagsOf(uint32_t partitions) {
-  static auto* known = new std::map<uint32_t, std::vector<uint32_t>>();  // never freed, as the module
+// To find the keys takes some ten milliseconds.
+const Neighbours::Keys& KeysOf(const std::string& name_space, uint32_t partitions) {
+  using Keys = Neighbours::Keys;
+  static auto* known = new std::map<std::pair<std::string, uint32_t>, Keys>();  // never freed, as the module
   constexpr size_t kMostKnown = 16;
-  const auto found = known->find(partitions);
+  const auto found = known->find({name_space, partitions});
   if (found != known->end()) return found->second;
-  std::vector<uint32_t> tags = PartitionTags(partitions);
-  if (known->size() >= kMostKnown) known->clear();
-  return known->emplace(partitions, std::move(tags)).first->second;
+  const std::vector<std::string> names = PartitionKeys(name_space, partitions);
+  if (known->size() >= kMostKnown) {
+    for (const auto& [of, keys] : *known) {
+      for (RedisModuleString* key : keys) redis.FreeString(nullptr, key);
+    }
+    known->clear();
+  }
+  Keys& keys = known->emplace(std::pair(name_space, partitions), Keys(names.size())).first->second;
+  for (size_t i = 0; i < names.size(); ++i)
+    keys[i] = redis.CreateString(nullptr, names[i].data(), names[i].size());
+  return keys;
 }
 
 }  // namespace
 
 Neighbours::~Neighbours() {
-  if (name_ != nullptr) redis.FreeString(ctx_, name_);
   if (user_ != nullptr) redis.FreeModuleUser(user_);
 }
 
 void Neighbours::Begin() {
   begun_ = true;
-  named_ = NamespaceOf(std::string(Text(key_)), &name_space_);
+  std::string name_space;
+  if (partitions_ > kSlots || !NamespaceOf(std::string(Text(key_)), &name_space)) return;
   RedisModuleString* user = redis.GetClientUserNameById(ctx_, redis.GetClientId(ctx_));
   if (user == nullptr) return;
   user_ = redis.GetModuleUserFromUserName(user);
   redis.FreeString(ctx_, user);
+  if (user_ != nullptr) keys_ = &KeysOf(name_space, partitions_);
 }
 
-RedisModuleString* Neighbours::Find(const PartitionId& id) {
+RedisModuleString* Neighbours::Find(uint32_t partition) {
   if (!begun_) Begin();
-  if (!named_ || user_ == nullptr || id.index >= id.count || id.count > kSlots) return nullptr;
-  const std::string key = PartitionKey(name_space_, TagsOf(id.count)[id.index]);
-  if (name_ != nullptr) redis.FreeString(ctx_, name_);
-  name_ = redis.CreateString(ctx_, key.data(), key.size());
-  return redis.ACLCheckKeyPermissions(user_, name_, kAllOfIt) == kOk ? name_ : nullptr;
+  if (keys_ == nullptr || partition >= partitions_) return nullptr;
+  RedisModuleString* const key = (*keys_)[partition];
+  return redis.ACLCheckKeyPermissions(user_, key, kAllOfIt) == kOk ? key : nullptr;
 }
 
 }  // namespace het::module

@@ -6,35 +6,36 @@
 #ifndef HET_TF_PS_MODULE_NEIGHBOURS_H_
 #define HET_TF_PS_MODULE_NEIGHBOURS_H_
 
-#include <string>
+#include <cstdint>
+#include <vector>
 
-#include "het_tf/core/wire/ids.h"
 #include "het_tf/ps/module/redis_api.h"
 
 namespace het::module {
 
 class Neighbours {
  public:
-  // `key`: the declared one, which outlives the object.
-  Neighbours(RedisModuleCtx* ctx, const RedisModuleString* key) : ctx_(ctx), key_(key) {}
+  using Keys = std::vector<RedisModuleString*>;
+
+  // `key`: the declared one, which outlives the object; its namespace has so many partitions.
+  Neighbours(RedisModuleCtx* ctx, const RedisModuleString* key, uint32_t partitions)
+      : ctx_(ctx), key_(key), partitions_(partitions) {}
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
-  // The key of a partition, good until the next call; null when there is none, or none for this
-  // user.
-  RedisModuleString* Find(const PartitionId& id);
+  // The key of a partition; null when there is none, or none for this user.
+  RedisModuleString* Find(uint32_t partition);
 
  private:
   void Begin();
 
   RedisModuleCtx* const ctx_;
   const RedisModuleString* const key_;
+  const uint32_t partitions_;
   bool begun_ = false;
-  bool named_ = false;  // as keys of namespaces are
-  std::string name_space_;
   RedisModuleUser* user_ = nullptr;
-  RedisModuleString* name_ = nullptr;
+  const Keys* keys_ = nullptr;  // of the namespace; null: the key is in none, or nobody knows the user
 };
 
 }  // namespace het::module

@@ -1,44 +1,16 @@
 // The client over the wire, against a server that does what the test says: refusals in the middle of a
-// pipeline, redirects, a slow link, answers about replicas. Nothing is lost, and nothing is applied twice.
-#include "tests/cpp/ps/transport.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// pipeline, redirects, a slow link. Nothing is lost, and nothing is applied twice.
 #include <chrono>
-#include <memory>
 #include <set>
 #include <thread>
 
 #include "het_tf/core/base/steady_seconds.h"
-#include "het_tf/ps/client/redis_store.h"
-#include "tests/cpp/testing/random.h"
+#include "tests/cpp/ps/transport_fixture.h"
 
 namespace het::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A table is dropped at all partitions of a server at once, also where another worker has been here before.
-TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
-  constexpr size_t kMany = 64;
-  FakeServer server(&service_);
-  std::vector<std::string> dropped;
-  server.SetScript([&](const FakeServer::Command& command) -> std::string {
-    if (command.words[0] == "HSETNX") return ":0";
-    if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
-    if (command.words[0] != "HET.TABLE") return "";
-    if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
-    return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
-  });
-  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
-  ASSERT_TRUE(store.ok()) << store.status().message();
-  const int reads = server.reads.load();
-  const Status status = store.value()->DropTable(*schema_);
-  EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
-  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
-}
 
 // Pulls from a server on this machine go out a few at a time, in order, and whoever waits for one that has
 // not gone out yet is told like the others when the connection goes.
@@ -279,32 +251,6 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   EXPECT_EQ(server.connections.load(), 2) << "one for the map, one for frames";
   ExpectExact();
 }
-
-// --- set-up
-
-// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
-TEST_F(TransportTest, MoreAnswersThanQuestions) {
-  FakeServer server(&service_);
-  RedisCluster cluster(server.address());
-  ASSERT_TRUE(cluster.Refresh(5).ok());
-  std::atomic<int> asked{0};
-  server.SetScript([&](const FakeServer::Command& command) -> std::string {
-    if (command.words[0] != "HET.STAT") return "";
-    std::string answer = ":1";
-    if (++asked <= 2) {
-      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
-    }
-    return answer;
-  });
-  std::vector<RedisCluster::Command> commands;
-  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
-  std::vector<RedisReply> replies;
-  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
-  ASSERT_EQ(replies.size(), keys_.size());
-  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
-}
-
-// --- replicas
 
 }  // namespace
 }  // namespace het::testing

@@ -1,13 +1,7 @@
-// The client and replicas: what is kept until they have it, and what a server answers about them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+// A client that waits for replicas: WAIT, its answers, and what they make the client forget or say.
+#include <mutex>
 
-#include <chrono>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "tests/cpp/ps/transport.h"
+#include "tests/cpp/ps/transport_fixture.h"
 
 namespace het::testing {
 namespace {

@@ -1,13 +1,13 @@
-// A client over the wire, against a server that does what the test says.
-#ifndef HET_TESTS_CPP_PS_TRANSPORT_H_
-#define HET_TESTS_CPP_PS_TRANSPORT_H_
+// A client over the wire, against a server that does what the test says (FakeServer).
+#ifndef HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_
+#define HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "het_tf/ps/client/redis_transport.h"
@@ -85,4 +85,4 @@ class TransportTest : public ::testing::Test {
 
 }  // namespace het::testing
 
-#endif  // HET_TESTS_CPP_PS_TRANSPORT_H_
+#endif  // HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_
