@@ -139,8 +139,8 @@ def chain(path: Path) -> list[Manifest]:
 
 
 def sync(path: Path) -> None:
-    """Waits until a directory's entries are on disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Waits until a file, or a directory's entries, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

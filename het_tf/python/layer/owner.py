@@ -31,6 +31,23 @@ def before_build(layer: Any, optimizer: Any) -> None:
         layer.anchor.overwrite_with_gradient = not inner.use_ema
 
 
+def optimizer_variables(model: Any) -> list[Any]:
+    """The variables of a model's optimizer, which is built if it is not; [] without one."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+        for layer in layer_state.layers_of(model):
+            before_build(layer, optimizer)
+        optimizer.build(model.trainable_variables)
+        optimizer.built = True
+    return variables_of(optimizer)
+
+
+def variables_of(optimizer: Any) -> list[Any]:
+    """The variables of an optimizer, which Keras 2 gives by a function; [] of None."""
+    variables = getattr(optimizer, "variables", [])
+    return list(variables() if callable(variables) else variables)
+
+
 def infers_shapes() -> bool:
     """Whether Keras 2 calls the layer in a graph that it throws away, to learn its output shapes."""
     return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(

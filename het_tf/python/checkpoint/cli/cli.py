@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -32,6 +33,7 @@ Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 
 Command = Callable[..., argparse.ArgumentParser]
+Count = Callable[[int], None]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,31 +130,19 @@ def _count(text: str) -> int:
     return int(text)
 
 
-class Bar:
-    """Progress on stderr, where that is a terminal; stdout is for results."""
-
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(what, total=None)
-
-    def begin(self, total: int) -> None:
-        """How much there will be."""
-        self._progress.update(self._task, total=total, completed=0)
-
-    def advance(self, by: int) -> None:
-        """So much more is done."""
-        self._progress.advance(self._task, by)
-
-
 @contextlib.contextmanager
-def bar(what: str) -> Iterator[Bar]:
-    """A progress bar for a block."""
+def bar(what: str) -> Iterator[tuple[Count, Count]]:
+    """A progress bar on stderr, where that is a terminal; stdout is for results.
+
+    Gives two functions: how much there will be, and how much more is done.
+    """
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        yield Bar(progress, what)
+        task = progress.add_task(what, total=None)
+        yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
 
 
 def say(text: str) -> None:
@@ -168,9 +158,9 @@ def show(what: object) -> None:
 
 def _checked(view: View, what: str) -> View:
     """What is written anew looks sound: damage must not get a checksum that fits, or lose its own."""
-    with bar(f"checksums of {what}") as progress:
-        progress.begin(verify.total_bytes(view.chain))
-        faults = verify.checksums(view.chain, progress.advance)
+    with bar(f"checksums of {what}") as (begin, advance):
+        begin(verify.total_bytes(view.chain))
+        faults = verify.checksums(view.chain, advance)
     if faults:
         raise ValueError("\n".join(faults))
     return view
@@ -179,9 +169,9 @@ def _checked(view: View, what: str) -> View:
 def run_inspect(options: argparse.Namespace) -> int:
     """het-ckpt inspect."""
     view = View.open(options.path)
-    with bar("rows") as progress:
-        progress.begin(sum(table.count() for table in view.select(options.table)))
-        found = inspect.take(view, options.table, progress.advance)
+    with bar("rows") as (begin, advance):
+        begin(sum(table.count() for table in view.select(options.table)))
+        found = inspect.take(view, options.table, advance)
     if options.json:
         print(json.dumps(found, indent=1))
     else:
@@ -191,8 +181,8 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """het-ckpt verify."""
-    with bar("bytes") as progress:
-        chain, faults = verify.verify(options.path, progress.advance, progress.begin)
+    with bar("bytes") as (begin, advance):
+        chain, faults = verify.verify(options.path, advance, begin)
     for fault in faults:
         say(f"het-ckpt: {fault}")
     if faults:
@@ -208,9 +198,9 @@ def run_verify(options: argparse.Namespace) -> int:
 def run_merge(options: argparse.Namespace) -> int:
     """het-ckpt merge."""
     view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
-    with bar("rows") as progress:
-        progress.begin(sum(table.count() for table in view.tables.values()))
-        document = merge.merge(options.out, view, progress.advance)
+    with bar("rows") as (begin, advance):
+        begin(sum(table.count() for table in view.tables.values()))
+        document = merge.merge(options.out, view, advance)
     rows = ", ".join(
         f"{table['name']} {number(table['rows'])} rows"
         + (f" and {number(table['removed'])} removals" if table["removed"] else "")
@@ -225,8 +215,8 @@ def run_merge(options: argparse.Namespace) -> int:
 def run_diff(options: argparse.Namespace) -> int:
     """het-ckpt diff."""
     one, other = View.open(options.a), View.open(options.b)
-    with bar("rows") as progress:
-        found = diff.diff(one, other, options.table, options.examples, progress.begin, progress.advance)
+    with bar("rows") as (begin, advance):
+        found = diff.diff(one, other, options.table, options.examples, begin, advance)
     if options.json:
         print(json.dumps({"a": str(one.manifest.path), "b": str(other.manifest.path),
                           "tables": [table.to_json() for table in found]}, indent=1))  # fmt: skip
@@ -240,10 +230,8 @@ def run_to_npz(options: argparse.Namespace) -> int:
     view = View.open(options.path)
     tables = view.select(options.table)
     _checked(view, "what is converted")
-    with bar("rows") as progress:
-        rows = convert.to_npz(
-            options.out, tables, options.slots, options.force, progress.begin, progress.advance
-        )
+    with bar("rows") as (begin, advance):
+        rows = convert.to_npz(options.out, tables, options.slots, options.force, begin, advance)
     print(f"{options.out}: " + ", ".join(f"{name} {number(count)} rows" for name, count in rows.items()))
     return 0
 
@@ -260,9 +248,9 @@ def run_to_parquet(options: argparse.Namespace) -> int:
     if options.out not in targets:
         options.out.mkdir(parents=True, exist_ok=True)
     for table, target in zip(tables, targets, strict=True):
-        with bar(table.name) as progress:
-            progress.begin(table.count())
-            rows = convert.to_parquet(target, table, options.slots, options.force, progress.advance)
+        with bar(table.name) as (begin, advance):
+            begin(table.count())
+            rows = convert.to_parquet(target, table, options.slots, options.force, advance)
         print(f"{target}: {table.name} {number(rows)} rows")
     return 0
 
