@@ -118,11 +118,6 @@ int HetServeInspect(const char* path, int verify) {
   });
 }
 
-int HetServeOpenFiles(int64_t* files) {
-  *files = static_cast<int64_t>(het::serve::OpenServeFiles());
-  return 0;
-}
-
 int HetOnlineCheck(const char* specs) {
   return Answer([&]() -> Status {
     try {

@@ -20,8 +20,6 @@ HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const ch
 // Text: {"spec": ..., "rows": n, "row_type": "float32", "row_bytes": n, "unknown": "initial", "bytes": n}.
 // With `verify` all of the file is read and its checksums are compared.
 HET_EXPORT int HetServeInspect(const char* path, int verify);
-// Files that are mapped in this process.
-HET_EXPORT int HetServeOpenFiles(int64_t* files);
 
 // Opens what a graph with these specs (core/engine/call_spec.h) would read: an error now rather than when it
 // serves.

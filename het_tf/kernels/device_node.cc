@@ -163,13 +163,6 @@ int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim) {
   });
 }
 
-int HetNodeTables(const HetNode* node, size_t* tables) {
-  return Answer([&] {
-    *tables = node->spec->tables().size();
-    return Status();
-  });
-}
-
 int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
                     float* const* rows, int training, void* stream, int64_t* token) {
   return Answer([&]() -> Status {

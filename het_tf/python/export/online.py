@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
@@ -49,8 +49,6 @@ class Backend(redirect.Backend):
       ConnectionError: No server answers.
     """
 
-    format: ClassVar[str] = "online"
-
     def __init__(
         self,
         sources: Sequence[Source],
@@ -84,11 +82,7 @@ class Backend(redirect.Backend):
             specs["online"] = {**self._online, "ps": address}
             native.call("HetOnlineCheck", json.dumps(specs))
 
-    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
-        """See `redirect.Backend`."""
-        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
-
-    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
         """One op, and so one exchange with each server, for all features. See `redirect.Backend`."""
         tables = list({request.table.name: request.table for request in requests}.values())
         numbers = {table.name: number for number, table in enumerate(tables)}

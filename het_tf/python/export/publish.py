@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from het_tf.python.checkpoint.directory import sync
+
 
 @contextlib.contextmanager
 def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
@@ -32,8 +34,8 @@ def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
 def publish(staging: Path, target: Path, overwrite: bool) -> None:
     """Writes out to the disk, and gives the name."""
     for file in staging.rglob("*"):
-        _sync(file)
-    _sync(staging)
+        sync(file)
+    sync(staging)
     if overwrite and target.exists():
         old = staging.with_name("old")
         target.rename(old)
@@ -46,12 +48,4 @@ def publish(staging: Path, target: Path, overwrite: bool) -> None:
         if os.path.lexists(target):
             raise FileExistsError(f"{target} exists; it was made while the model was being exported")
         staging.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(target.parent)
