@@ -22,9 +22,9 @@ int HetStoreInfo(const char* name_space) {
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
-    const auto saved = engine.SaveRows(path, parsed);
-    if (saved.ok()) Text() = het::ToJson(saved.value());
-    return saved.status();
+    HET_ASSIGN_OR_RETURN(const auto saved, engine.SaveRows(path, parsed));
+    Text() = het::ToJson(saved);
+    return Status();
   });
 }
 
@@ -52,9 +52,9 @@ int HetLoadClear(const char* name_space, const char* table) {
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
-    const auto loaded = engine.LoadRows(path, parsed);
-    if (loaded.ok()) Text() = het::ToJson(loaded.value());
-    return loaded.status();
+    HET_ASSIGN_OR_RETURN(const auto loaded, engine.LoadRows(path, parsed));
+    Text() = het::ToJson(loaded);
+    return Status();
   });
 }
 

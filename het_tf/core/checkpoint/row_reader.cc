@@ -27,12 +27,9 @@ Status RowReader::Damaged(const std::string& what) const {
 }
 
 Result<std::unique_ptr<RowReader>> RowReader::Open(const std::string& path) {
-  auto file = File::Open(path);
-  if (!file.ok()) return file.status();
-  std::unique_ptr<RowReader> reader(new RowReader(std::move(file.value())));
-  const auto size = reader->file_.Size();
-  if (!size.ok()) return size.status();
-  reader->bytes_ = size.value();
+  HET_ASSIGN_OR_RETURN(File file, File::Open(path));
+  std::unique_ptr<RowReader> reader(new RowReader(std::move(file)));
+  HET_ASSIGN_OR_RETURN(reader->bytes_, reader->file_.Size());
   uint64_t length = 0;
   if (reader->bytes_ < kLengthBytes) {
     return reader->Damaged("it has " + std::to_string(reader->bytes_) + " bytes, no header");
