@@ -1,7 +1,5 @@
 """How the commands show counts and sizes."""
 
-from __future__ import annotations
-
 
 def number(value: float) -> str:
     """A count in at most five characters: 950, 12.3k, 4.56M."""

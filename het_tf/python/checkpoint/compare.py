@@ -5,8 +5,6 @@ that was never stored (initializer, seed). l2, max_norm and the limits say how t
 hold.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ process that dies at any point leaves complete checkpoints and leftovers, and no
 saves it holds a lock on DIR: leftovers are then nobody's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -5,8 +5,6 @@ that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "xx
 digits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A bar on the terminal while a checkpoint is written or read."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

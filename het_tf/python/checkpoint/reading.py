@@ -1,7 +1,5 @@
 """Reading files of rows into live tables: what is read in which order, and the load as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

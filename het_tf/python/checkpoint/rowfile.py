@@ -8,8 +8,6 @@ The package safetensors checks that a header fits its file; here is what makes t
 A file may come from anywhere: nothing of the header is believed that was not compared with the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

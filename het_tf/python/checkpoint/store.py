@@ -4,8 +4,6 @@ One call of the native library writes or reads one file; it holds no lock of Pyt
 are busy at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Writing files of rows: which partitions share a file, what an increment writes, and the manifest of it."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Iterable

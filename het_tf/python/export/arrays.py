@@ -4,8 +4,6 @@ TensorFlow copies an array of numpy into a tensor. It takes a buffer over as it 
 at a multiple of 64 bytes; and a variable made of a tensor shares its buffer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The function `het_tf.export`: checks what it is asked for, traces the model, writes, gives it its name."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -9,8 +9,6 @@ that serve the same one share one copy of its rows in memory, and rows that nobo
 loads it needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

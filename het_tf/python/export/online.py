@@ -8,8 +8,6 @@ a parameter server that has the tables; a serving process makes none there, and 
 only read suffices.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -12,8 +12,6 @@ Rows are variables, and lie in the SavedModel's variable files: no size but the 
 graph stays small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How a SavedModel appears under its name: written beside it, and moved there when all of it is on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

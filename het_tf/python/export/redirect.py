@@ -8,8 +8,6 @@ bottom is another one:
 so a backend knows nothing of features: int64 ids in, float32 rows out.
 """
 
-from __future__ import annotations
-
 import abc
 import contextlib
 from collections.abc import Iterator, Sequence

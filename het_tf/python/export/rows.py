@@ -4,8 +4,6 @@ They come by way of a row file (core/checkpoint/row_file.h), which the core writ
 wherever the table is, and which is mapped here: a table is not in memory a second time.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

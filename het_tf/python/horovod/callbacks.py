@@ -1,7 +1,5 @@
 """Callbacks of several workers (public in `het_tf.callbacks`). Every rank gives `fit` the same ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -16,8 +16,6 @@
 Needs a parameter server that outlives the workers: HET_PS, or `het_tf.init(ps=...)`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Finding the model that a layer is trained in, for what only its compiled optimizer knows."""
 
-from __future__ import annotations
-
 import sys
 import weakref
 from typing import Any

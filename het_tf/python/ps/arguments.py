@@ -1,7 +1,5 @@
 """What the command `het-ps` is called with: its commands, and their arguments."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 from collections.abc import Callable

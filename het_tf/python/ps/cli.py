@@ -1,7 +1,5 @@
 """The command `het-ps`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -7,8 +7,6 @@
 Nothing here imports TensorFlow.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil
@@ -207,7 +205,7 @@ class LocalServer:
         settings: dict[str, str] | None = None,
         timeout: float = 60,
         say: Callable[[str], None] | None = None,
-    ) -> LocalServer:
+    ) -> "LocalServer":
         """Starts a server and waits until it is ready.
 
         Args:
@@ -364,7 +362,7 @@ class LocalServer:
         if self._private:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self) -> LocalServer:
+    def __enter__(self) -> "LocalServer":
         return self
 
     def __exit__(self, *_: object) -> None:

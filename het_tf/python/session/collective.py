@@ -1,7 +1,5 @@
 """What the rest needs of Horovod, by the module that `het_tf.init(hvd=hvd)` was given."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import weakref

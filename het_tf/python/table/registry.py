@@ -3,8 +3,6 @@
 The core knows rows; this knows what only Python can know. The gradient of HetLookup looks here.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json

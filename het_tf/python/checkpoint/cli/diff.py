@@ -1,7 +1,5 @@
 """`het-ckpt diff`: which rows two checkpoints have in common, and how far these differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -171,7 +169,7 @@ class _Rows:
     table: str
 
     @classmethod
-    def of(cls, view: TableView | None, group: Group) -> _Rows:
+    def of(cls, view: TableView | None, group: Group) -> "_Rows":
         files: list[RowFile] = []
         parts: list[tuple[Array, Array, Array]] = []
         for file, rows, block in view.parts((), group) if view else ():

@@ -1,7 +1,5 @@
 """`het-ckpt verify`: reads every byte of a checkpoint and of what it builds on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

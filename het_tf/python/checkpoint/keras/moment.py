@@ -3,8 +3,6 @@
 The directory is a checkpoint of this table alone. It may be read into a table of another name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import tempfile

@@ -11,8 +11,6 @@ the manifest's checksums hold for what went through the other format. Names, for
     rows/00000/item.values/00000        float32 [n, dim]; slots likewise; last_used uint32, counts uint16
 """
 
-from __future__ import annotations
-
 import json
 import os
 import urllib.parse

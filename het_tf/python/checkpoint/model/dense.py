@@ -6,8 +6,6 @@ numbers that Keras counts up for a model that is built twice in a process ("dens
 order of the variables, which the header's metadata has.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Restoring, verifying: everything is read and compared before a table or a weight is touched."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from dataclasses import replace

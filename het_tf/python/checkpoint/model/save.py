@@ -4,8 +4,6 @@ The order of what happens is what makes a crash harmless: files into a temporary
 before the manifest, the manifest before the directory has its name, old checkpoints go after that.
 """
 
-from __future__ import annotations
-
 import numbers
 import os
 from pathlib import Path
