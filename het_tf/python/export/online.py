@@ -26,7 +26,7 @@ class Backend(redirect.Backend):
     """Lookups by HetLookup at a parameter server. See `redirect.Backend`.
 
     Args:
-      sources: See `redirect.Backend`. Filters of rows are refused: the table is served as it is.
+      sources: See `redirect.Backend`. They have no filters: the table is served as it is.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
       ps: Address of the parameter server, "redis://HOST[:PORT][,...]" or "unix://PATH"; None: the one of
@@ -62,7 +62,11 @@ class Backend(redirect.Backend):
         connections: int = 4,
     ) -> None:
         super().__init__(sources, options, directory)
-        _refuse(sources, options)
+        if options.unknown != "initial":
+            raise ValueError(
+                f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its '
+                "initial row, as in training; leave it out"
+            )
         address, stored = _address(ps)
         given = {
             "ps": stored,
@@ -109,25 +113,6 @@ class Backend(redirect.Backend):
     def row_bytes(self) -> None:
         """Rows are not in the export."""
         return None
-
-
-def _refuse(sources: Sequence[Source], options: redirect.Options) -> None:
-    if options.rows != "float32":
-        raise ValueError(
-            f'rows is {options.rows!r}, and format="online" reads the rows of the server as they are; leave '
-            "it out"
-        )
-    if options.unknown != "initial":
-        raise ValueError(
-            f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its initial '
-            "row, as in training; leave it out"
-        )
-    for source in sources:
-        if source.filter.min_count or source.filter.max_age is not None:
-            raise ValueError(
-                'rows cannot be left out with format="online", which reads the server\'s table as it is; use '
-                "TableConfig's limits there (ttl, min_count), or another format"
-            )
 
 
 def _address(ps: str | None) -> tuple[str, str]:

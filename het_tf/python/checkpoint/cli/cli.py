@@ -3,8 +3,6 @@
 import argparse
 import contextlib
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from het_tf.python.checkpoint.cli import convert, diff, inspect, merge, verify
 from het_tf.python.checkpoint.cli.view import View
-from het_tf.python.show import number, size
+from het_tf.python.show import Command, number, run, say, size
+from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
 Looks at checkpoints of het_tf, checks them, merges increments, compares and converts. Needs no TensorFlow.
@@ -30,25 +29,12 @@ that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 
-Command = Callable[..., argparse.ArgumentParser]
 Count = Callable[[int], None]
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(
-        prog="het-ckpt", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        )
-
-    for add in (_inspect, _verify, _merge, _diff, _conversions):
-        add(command)
-    return top
+    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge, _diff, _conversions))
 
 
 def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
@@ -141,11 +127,6 @@ def bar(what: str) -> Iterator[tuple[Count, Count]]:
     ) as progress:  # fmt: skip
         task = progress.add_task(what, total=None)
         yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
-
-
-def say(text: str) -> None:
-    """A line about what was done, on stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def show(what: object) -> None:
@@ -266,20 +247,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
     options = parser().parse_args(arguments)
-    try:
-        status = RUN[options.command](options)
-        sys.stdout.flush()
-        return status
-    except ValueError as error:
-        say("\n".join(f"het-ckpt: {line}" for line in str(error).splitlines()))
-    except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        say(f"het-ckpt: {where}{error.strerror or error}")
-    except MemoryError as error:
-        say(f"het-ckpt: out of memory ({error})")
-    except KeyboardInterrupt:
-        say("")
-        return 130
-    return 1
+    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError)
