@@ -76,9 +76,6 @@ HET_EXPORT int HetStoreInfo(const char* name_space);
 // [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
 // "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
-// Compares a file with what a manifest says of it (the text of HetSaveRows); "": its structure alone.
-// InvalidArgument names file, tensor and bytes.
-HET_EXPORT int HetVerifyRows(const char* path, const char* entry);
 // Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
 // call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
 HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);

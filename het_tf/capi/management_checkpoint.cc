@@ -1,9 +1,6 @@
 // The management functions of checkpoints.
-#include <nlohmann/json.hpp>
-
 #include "het_tf/capi/answer.h"
 #include "het_tf/capi/management.h"
-#include "het_tf/core/checkpoint/row_reader.h"
 
 using het::Answer;
 using het::Engine;
@@ -25,16 +22,6 @@ int HetSaveRows(const char* name_space, const char* path, const char* request) {
     HET_ASSIGN_OR_RETURN(const auto saved, engine.SaveRows(path, parsed));
     Text() = het::ToJson(saved);
     return Status();
-  });
-}
-
-int HetVerifyRows(const char* path, const char* entry) {
-  return Answer([&]() -> Status {
-    const std::string text = entry;
-    const nlohmann::json json = nlohmann::json::parse(text.empty() ? "null" : text, nullptr, false);
-    if (json.is_discarded()) return het::InvalidArgument("the manifest's entry of a file is not valid JSON");
-    const auto file = het::RowReader::Open(path);
-    return file.ok() ? file.value()->Verify(json) : file.status();
   });
 }
 

@@ -18,7 +18,6 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -75,9 +74,6 @@ constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 // The inverse, for a header that comes from anywhere. `json`: without the length before it; `file_bytes`: of
 // the whole file, which the tensors must fill. InvalidArgument says what is wrong.
 Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t file_bytes);
-
-// JSON of a file that may be hostile, as an error message shows it: its beginning.
-std::string ShownJson(const nlohmann::json& json);
 
 }  // namespace het
 

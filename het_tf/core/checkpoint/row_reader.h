@@ -5,7 +5,6 @@
 #define HET_TF_CORE_CHECKPOINT_ROW_READER_H_
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -32,19 +31,13 @@ class RowReader {
   // `slots` the batch's are left as they are.
   Status ReadRows(const RowTable& table, uint64_t first, bool slots, RowBatch* batch) const;
 
-  // Compares with the manifest's entry of the file: size, header, every tensor; null: the structure has been
-  // checked and is all. InvalidArgument names file, tensor and bytes. Reads the whole file.
-  Status Verify(const nlohmann::json& entry) const;
-
  private:
   explicit RowReader(File file) : file_(std::move(file)) {}
 
   Status Damaged(const std::string& what) const;
-  Status VerifyTensor(const RowTable& table, RowColumn column, const nlohmann::json& entry) const;
 
   File file_;
   uint64_t bytes_ = 0;
-  uint64_t header_checksum_ = 0;
   std::vector<RowTable> tables_;
 };
 

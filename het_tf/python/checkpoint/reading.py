@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import rowfile
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Add
@@ -96,7 +97,7 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
     def verify(one: tuple[Path, dict[str, Any]]) -> None:
         path, entry = one
         manifests.require(path)
-        native.call("HetVerifyRows", str(path), json.dumps(entry))
+        rowfile.verify(path, entry)
 
     in_parallel(verify, files)
 

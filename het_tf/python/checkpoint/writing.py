@@ -107,12 +107,7 @@ def _base_files(base: list[Manifest], name: str, info: dict[str, Any], partition
 def write_files(
     writing: Writing, numbers: Iterable[int], done: Callable[[dict[str, Any]], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Writes some of the files and waits until they are on disk. Returns their entries, "tables" included.
-
-    Args:
-      writing: What is to be written.
-      numbers: Of the groups.
-      done: Called with each entry.
+    """Writes the files of some groups, waits until they are on disk, returns their entries with "tables".
 
     Raises:
       OSError: A file cannot be written.

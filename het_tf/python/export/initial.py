@@ -42,9 +42,6 @@ def hash_name(name: str) -> int:
 class Form:
     """How the unknown rows of a table are made. Tables of one `kind` are made by the same ops.
 
-    Args:
-      table: The table.
-
     Attributes:
       kind: "constant", "uniform", "normal" or "truncated_normal".
       stream: Of the random bits, by seed and name of the table.

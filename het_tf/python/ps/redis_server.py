@@ -88,14 +88,14 @@ def _quoted(name: str, value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def log_tail(log: Path, lines: int = 8) -> str:
+def log_tail(log: Path) -> str:
     """The end of a server's log, for error messages."""
     try:
         text = log.read_text(errors="replace")
     except OSError:
         return "(no log)"
     found = [line.strip() for line in text.splitlines()]
-    return "\n".join([f"  {line}" for line in found if line][-lines:]) or "(empty log)"
+    return "\n".join([f"  {line}" for line in found if line][-8:]) or "(empty log)"
 
 
 def wait_ready(

@@ -14,10 +14,7 @@ _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.Weak
 
 
 def required(what: str) -> Any:
-    """The module horovod.tensorflow.
-
-    Args:
-      what: Who asks, for the message.
+    """The module horovod.tensorflow; `what`: who asks, for the message.
 
     Raises:
       RuntimeError: `het_tf.init(hvd=hvd)` was not called.
