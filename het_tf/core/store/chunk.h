@@ -60,6 +60,9 @@ class ChunkWriter {
  private:
   enum class Stage { kHead, kTables, kRows, kClients, kLoading, kEnd, kDone };
 
+  void WriteTable(Bytes* chunk);
+  void WriteClients(Bytes* chunk);
+
   const Partition& partition_;
   const size_t max_bytes_;
   Stage stage_ = Stage::kHead;
