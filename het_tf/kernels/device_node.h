@@ -31,8 +31,9 @@ HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const i
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
 // As Engine::Apply, and what kernels/gradient_inputs.h says of scale and loss_scale.
-// learning_rates: one a table of specs, in host memory. *skipped: a gradient was not finite under a loss scale, and nothing
-// was done. When it returns nothing of the stream uses its arguments but what was put there before.
+// learning_rates: one a table of specs, in host memory. *skipped: a gradient was not finite under a loss
+// scale, and nothing was done. When it returns nothing of the stream uses its arguments but what was put
+// there before.
 HET_EXPORT int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                               size_t features, const float* const* gradients, int64_t token,
                               const float* learning_rates, size_t rates, float scale, float loss_scale,

@@ -42,9 +42,8 @@ Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType t
 // A scalar output.
 template <typename T>
 Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T value) {
-  auto tensor = NewOutput(context, index, type, {}, sizeof(T));
-  if (!tensor.ok()) return tensor.status();
-  *static_cast<T*>(TF_TensorData(tensor.value().get())) = value;
+  HET_ASSIGN_OR_RETURN(const TfTensor tensor, NewOutput(context, index, type, {}, sizeof(T)));
+  *static_cast<T*>(TF_TensorData(tensor.get())) = value;
   return Status();
 }
 
