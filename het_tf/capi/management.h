@@ -2,8 +2,7 @@
 //
 // Every function answers a het::Code (0: OK). HetText() then holds, for this thread, the error message, or
 // the text that the function was asked for. Strings are UTF-8. `name_space` is "" for the default namespace.
-#ifndef HET_TF_CAPI_MANAGEMENT_H_
-#define HET_TF_CAPI_MANAGEMENT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -99,5 +98,3 @@ HET_EXPORT int HetSetAllocLimit(size_t bytes);
 HET_EXPORT int HetAllocatedBytes(int64_t* bytes);
 
 }  // extern "C"
-
-#endif  // HET_TF_CAPI_MANAGEMENT_H_

@@ -1,6 +1,5 @@
 // Serving files for Python (core/serve): a C ABI like the one of management.h, with the same answers.
-#ifndef HET_TF_CAPI_SERVE_H_
-#define HET_TF_CAPI_SERVE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -28,5 +27,3 @@ HET_EXPORT int HetOnlineCheck(const char* specs);
 HET_EXPORT int HetOnlineStats();
 
 }  // extern "C"
-
-#endif  // HET_TF_CAPI_SERVE_H_

@@ -6,8 +6,7 @@
 // A table keeps its cache on the device when its options say so ({"cache": {..., "device":
 // "gpu"}}); of other tables ids and gradients are copied to the host, and rows back. Tables of one
 // call are of one kind.
-#ifndef HET_TF_KERNELS_DEVICE_NODE_H_
-#define HET_TF_KERNELS_DEVICE_NODE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -40,5 +39,3 @@ HET_EXPORT int HetDeviceApply(HetNode* node, const int64_t* const* ids, const in
                               void* stream, int* skipped);
 
 }  // extern "C"
-
-#endif  // HET_TF_KERNELS_DEVICE_NODE_H_

@@ -1,7 +1,6 @@
 // What the kernels need of TensorFlow's C API, with owners that release: the C++ API's ABI changes with every
 // release of TensorFlow, this one does not.
-#ifndef HET_TF_KERNELS_TF_UTIL_H_
-#define HET_TF_KERNELS_TF_UTIL_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -101,5 +100,3 @@ void RegisterCpuKernel(const char* op) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_TF_UTIL_H_

@@ -13,8 +13,7 @@
 // which order rows have. `__metadata__` names the format and its version.
 //
 // Checksums are not in the file, but beside it, in the manifest.
-#ifndef HET_TF_CORE_CHECKPOINT_ROW_FILE_H_
-#define HET_TF_CORE_CHECKPOINT_ROW_FILE_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -76,5 +75,3 @@ constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t file_bytes);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_ROW_FILE_H_

@@ -1,8 +1,7 @@
 // Reads a row file (row_file.h) piece by piece; never more of it is in memory than the caller's buffers.
 //
 // Thread-safe once it is open.
-#ifndef HET_TF_CORE_CHECKPOINT_ROW_READER_H_
-#define HET_TF_CORE_CHECKPOINT_ROW_READER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -42,5 +41,3 @@ class RowReader {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_ROW_READER_H_

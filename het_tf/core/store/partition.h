@@ -3,8 +3,7 @@
 // store (local_service.h) calls it directly and the Redis module calls it for each part of a frame.
 //
 // A partition is owned by one thread at a time; the owner locks.
-#ifndef HET_TF_CORE_STORE_PARTITION_H_
-#define HET_TF_CORE_STORE_PARTITION_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -159,5 +158,3 @@ class Partition {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_PARTITION_H_
