@@ -60,7 +60,7 @@ class RedisTransport : public Transport {
   double Now() override;
 
  private:
-  static constexpr size_t kWindowBytes = 256 * 1024;
+  static constexpr size_t kWindowBytes = size_t{256} * 1024;
 
   // A reply to come.
   struct Owed {
