@@ -182,8 +182,14 @@ format: setup ## clang-format and ruff, in place
 	@$(VENV)/bin/ruff format -q $(PY_FILES)
 	@$(VENV)/bin/ruff check -q --fix $(PY_FILES)
 
-lint: setup ## clang-format, ruff and mypy: complain, change nothing
-	@echo "==> clang-format, ruff, mypy, docs"
+# clang-tidy looks at what differs from TIDY_BASE; TIDY_BASE= is everything, which takes minutes. It leaves out
+# kernels/gpu: TensorFlow's C++ headers take it longer than any other file.
+TIDY_BASE ?= $(lastword $(shell git for-each-ref --format='%(refname)' refs/heads/main refs/remotes/origin/main))
+TIDY_FILES = $(if $(TIDY_BASE),git diff --name-only --diff-filter=d --merge-base $(TIDY_BASE),git ls-files) -- \
+  'het_tf/*.h' 'het_tf/*.cc' ':!het_tf/kernels/gpu' | sed 's/\.h$$/.cc/' | sort -u | xargs -r git ls-files
+
+lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
+	@echo "==> clang-format, ruff, mypy, docs, clang-tidy"
 	@[ -z "$(CXX_FILES)" ] || $(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(VENV)/bin/ruff format --check -q $(PY_FILES)
 	@$(VENV)/bin/ruff check -q $(PY_FILES)
@@ -191,6 +197,9 @@ lint: setup ## clang-format, ruff and mypy: complain, change nothing
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
 	@$(PY) tools/mutants.py --check
+	@[ -f build/release/compile_commands.json ] || cmake --preset release $(CMAKE_ARGS) >/dev/null
+	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/release --quiet \
+	  2> >(grep -v '^[0-9]* warnings\? generated' >&2)
 
 mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)
 	@$(PY) tools/mutants.py -j $(JOBS)

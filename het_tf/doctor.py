@@ -7,8 +7,6 @@ This file uses the standard library alone, so that it runs where TensorFlow, Ker
 library are missing; whatever could crash is tried in another process.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

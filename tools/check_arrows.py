@@ -8,8 +8,6 @@ PYTHON, in functions too. Prints file:line and the rule of everything that goes 
 is its presence.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

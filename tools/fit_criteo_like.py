@@ -3,8 +3,6 @@
 python tools/fit_criteo_like.py
 """
 
-from __future__ import annotations
-
 import math
 
 from het_tf.python.data.criteo_curves import Curve, criteo_like_parameters, make_curve

@@ -8,8 +8,6 @@ It works in build/mutants, a clone of HEAD with a build of its own: the caller's
 what is not committed is not looked at. Run it by the Python that has TensorFlow (`make mutants` does).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

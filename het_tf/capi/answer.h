@@ -1,6 +1,5 @@
 // The way of the management functions to the engine of a namespace.
-#ifndef HET_TF_CAPI_ANSWER_H_
-#define HET_TF_CAPI_ANSWER_H_
+#pragma once
 
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/engine/engine.h"
@@ -17,5 +16,3 @@ int WithEngine(const char* name_space, const Body& body) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CAPI_ANSWER_H_

@@ -26,9 +26,10 @@ Result<int64_t> CacheRows(const std::string& spec_text, const std::string& cache
   } else {
     HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
     HetDevTableConfig config = DeviceConfig(*schema, cache, {0, LocalService::kDefaultPartitions, 0});
-    auto fit = DeviceRowsThatFit(*library, config, static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
-    if (!fit.ok()) return fit.status();
-    rows = static_cast<int64_t>(fit.value());
+    HET_ASSIGN_OR_RETURN(
+        const uint64_t fit,
+        DeviceRowsThatFit(*library, config, static_cast<uint64_t>(std::max<int64_t>(0, bytes))));
+    rows = static_cast<int64_t>(fit);
     config.capacity = 1;
     uint64_t one = 0;
     HET_RETURN_IF_ERROR(

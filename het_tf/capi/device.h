@@ -1,6 +1,5 @@
 // The library that works a GPU, and what fits into its memory. Codes and HetText() as in management.h.
-#ifndef HET_TF_CAPI_DEVICE_H_
-#define HET_TF_CAPI_DEVICE_H_
+#pragma once
 
 #include "het_tf/capi/management.h"
 
@@ -21,5 +20,3 @@ HET_EXPORT int HetDescribeDevice();
 HET_EXPORT int HetCacheRows(const char* spec, const char* cache, int64_t bytes, int64_t* rows);
 
 }  // extern "C"
-
-#endif  // HET_TF_CAPI_DEVICE_H_

@@ -2,8 +2,7 @@
 //
 // Every function answers a het::Code (0: OK). HetText() then holds, for this thread, the error message, or
 // the text that the function was asked for. Strings are UTF-8. `name_space` is "" for the default namespace.
-#ifndef HET_TF_CAPI_MANAGEMENT_H_
-#define HET_TF_CAPI_MANAGEMENT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -76,9 +75,6 @@ HET_EXPORT int HetStoreInfo(const char* name_space);
 // [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
 // "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
-// Compares a file with what a manifest says of it (the text of HetSaveRows); "": its structure alone.
-// InvalidArgument names file, tensor and bytes.
-HET_EXPORT int HetVerifyRows(const char* path, const char* entry);
 // Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
 // call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
 HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);
@@ -102,5 +98,3 @@ HET_EXPORT int HetSetAllocLimit(size_t bytes);
 HET_EXPORT int HetAllocatedBytes(int64_t* bytes);
 
 }  // extern "C"
-
-#endif  // HET_TF_CAPI_MANAGEMENT_H_

@@ -1,9 +1,6 @@
 // The management functions of checkpoints.
-#include <nlohmann/json.hpp>
-
 #include "het_tf/capi/answer.h"
 #include "het_tf/capi/management.h"
-#include "het_tf/core/checkpoint/row_reader.h"
 
 using het::Answer;
 using het::Engine;
@@ -22,19 +19,9 @@ int HetStoreInfo(const char* name_space) {
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
-    const auto saved = engine.SaveRows(path, parsed);
-    if (saved.ok()) Text() = het::ToJson(saved.value());
-    return saved.status();
-  });
-}
-
-int HetVerifyRows(const char* path, const char* entry) {
-  return Answer([&]() -> Status {
-    const std::string text = entry;
-    const nlohmann::json json = nlohmann::json::parse(text.empty() ? "null" : text, nullptr, false);
-    if (json.is_discarded()) return het::InvalidArgument("the manifest's entry of a file is not valid JSON");
-    const auto file = het::RowReader::Open(path);
-    return file.ok() ? file.value()->Verify(json) : file.status();
+    HET_ASSIGN_OR_RETURN(const auto saved, engine.SaveRows(path, parsed));
+    Text() = het::ToJson(saved);
+    return Status();
   });
 }
 
@@ -52,9 +39,9 @@ int HetLoadClear(const char* name_space, const char* table) {
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
-    const auto loaded = engine.LoadRows(path, parsed);
-    if (loaded.ok()) Text() = het::ToJson(loaded.value());
-    return loaded.status();
+    HET_ASSIGN_OR_RETURN(const auto loaded, engine.LoadRows(path, parsed));
+    Text() = het::ToJson(loaded);
+    return Status();
   });
 }
 

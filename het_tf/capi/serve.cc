@@ -29,8 +29,7 @@ Result<ServeRequest> ParseRequest(const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text);
     for (const auto& [field, value] : json.items()) {
       if (field == "rows") {
-        HET_ASSIGN_OR_RETURN(auto type, serve::ParseRowType(value.get<std::string>()));
-        request.write.row_type = type;
+        HET_ASSIGN_OR_RETURN(request.write.row_type, serve::ParseRowType(value.get<std::string>()));
       } else if (field == "unknown" && (value == "initial" || value == "zeros")) {
         request.write.unknown = value == "zeros" ? serve::Unknown::kZeros : serve::Unknown::kInitial;
       } else if (field == "min_count" && value.is_number_unsigned() && value <= UINT16_MAX) {
@@ -116,11 +115,6 @@ int HetServeInspect(const char* path, int verify) {
     if (found.ok()) het::Text() = found.value().dump();
     return found.status();
   });
-}
-
-int HetServeOpenFiles(int64_t* files) {
-  *files = static_cast<int64_t>(het::serve::OpenServeFiles());
-  return 0;
 }
 
 int HetOnlineCheck(const char* specs) {

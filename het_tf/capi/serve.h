@@ -1,6 +1,5 @@
 // Serving files for Python (core/serve): a C ABI like the one of management.h, with the same answers.
-#ifndef HET_TF_CAPI_SERVE_H_
-#define HET_TF_CAPI_SERVE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +19,6 @@ HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const ch
 // Text: {"spec": ..., "rows": n, "row_type": "float32", "row_bytes": n, "unknown": "initial", "bytes": n}.
 // With `verify` all of the file is read and its checksums are compared.
 HET_EXPORT int HetServeInspect(const char* path, int verify);
-// Files that are mapped in this process.
-HET_EXPORT int HetServeOpenFiles(int64_t* files);
 
 // Opens what a graph with these specs (core/engine/call_spec.h) would read: an error now rather than when it
 // serves.
@@ -30,5 +27,3 @@ HET_EXPORT int HetOnlineCheck(const char* specs);
 HET_EXPORT int HetOnlineStats();
 
 }  // extern "C"
-
-#endif  // HET_TF_CAPI_SERVE_H_

@@ -141,8 +141,7 @@ int HetNodeCreate(const char* const* tables, size_t count, const char* specs, He
     auto made = std::make_unique<HetNode>();
     made->spec = std::move(spec);
     if (!made->spec->online().empty()) {
-      HET_ASSIGN_OR_RETURN(auto online, het::OnlineTables::Create(*made->spec));
-      made->online = std::move(online);
+      HET_ASSIGN_OR_RETURN(made->online, het::OnlineTables::Create(*made->spec));
     }
     *node = made.release();
     return Status();
@@ -159,13 +158,6 @@ int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim) {
                                   std::to_string(features.size()));
     }
     *dim = node->spec->schemas()[features[feature].table]->dim();
-    return Status();
-  });
-}
-
-int HetNodeTables(const HetNode* node, size_t* tables) {
-  return Answer([&] {
-    *tables = node->spec->tables().size();
     return Status();
   });
 }

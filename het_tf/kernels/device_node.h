@@ -6,8 +6,7 @@
 // A table keeps its cache on the device when its options say so ({"cache": {..., "device":
 // "gpu"}}); of other tables ids and gradients are copied to the host, and rows back. Tables of one
 // call are of one kind.
-#ifndef HET_TF_KERNELS_DEVICE_NODE_H_
-#define HET_TF_KERNELS_DEVICE_NODE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +22,6 @@ HET_EXPORT int HetNodeCreate(const char* const* tables, size_t count, const char
 HET_EXPORT void HetNodeDelete(HetNode* node);
 // Floats of a row of this feature.
 HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
-// Tables of specs: how many learning rates HetDeviceApply takes.
-HET_EXPORT int HetNodeTables(const HetNode* node, size_t* tables);
 
 // As Engine::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim
 // floats, both on the device. `training`: *token is for HetDeviceApply. Rows are there when what is
@@ -33,13 +30,12 @@ HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const i
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
 // As Engine::Apply, and what kernels/gradient_inputs.h says of scale and loss_scale.
-// learning_rates: host memory. *skipped: a gradient was not finite under a loss scale, and nothing
-// was done. When it returns nothing of the stream uses its arguments but what was put there before.
+// learning_rates: one a table of specs, in host memory. *skipped: a gradient was not finite under a loss
+// scale, and nothing was done. When it returns nothing of the stream uses its arguments but what was put
+// there before.
 HET_EXPORT int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                               size_t features, const float* const* gradients, int64_t token,
                               const float* learning_rates, size_t rates, float scale, float loss_scale,
                               void* stream, int* skipped);
 
 }  // extern "C"
-
-#endif  // HET_TF_KERNELS_DEVICE_NODE_H_

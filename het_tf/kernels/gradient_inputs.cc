@@ -47,22 +47,19 @@ ApplyArgs GradientInputs::args() const {
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
                                          const CallSpec::Resolved& resolved, int scale_index) {
   GradientInputs inputs;
-  HET_ASSIGN_OR_RETURN(auto ids, GetIdInputs(context, spec, 0));
-  inputs.ids = std::move(ids);
+  HET_ASSIGN_OR_RETURN(inputs.ids, GetIdInputs(context, spec, 0));
   HET_RETURN_IF_ERROR(GetGradients(context, spec, resolved, &inputs));
   HET_ASSIGN_OR_RETURN(auto token, GetInput(context, 2 * static_cast<int>(spec.features().size())));
   inputs.token = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(token.get())));
   HET_ASSIGN_OR_RETURN(auto scale, GetScalar(context, scale_index, "scale"));
   HET_ASSIGN_OR_RETURN(auto loss_scale, GetScalar(context, scale_index + 1, "loss_scale"));
-  HET_ASSIGN_OR_RETURN(auto scales, ScaleOfGradients(spec, scale, loss_scale));
-  inputs.scale = scales;
+  HET_ASSIGN_OR_RETURN(inputs.scale, ScaleOfGradients(spec, scale, loss_scale));
   return inputs;
 }
 
 Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,
                                            TfTensor* tensor) {
-  HET_ASSIGN_OR_RETURN(auto rates, GetInput(context, index));
-  *tensor = std::move(rates);
+  HET_ASSIGN_OR_RETURN(*tensor, GetInput(context, index));
   const size_t given = static_cast<size_t>(TF_TensorElementCount(tensor->get()));
   const Span<const float> values(static_cast<const float*>(TF_TensorData(tensor->get())), given);
   HET_RETURN_IF_ERROR(CheckLearningRates(spec, values));

@@ -1,6 +1,5 @@
 // What the ops that take gradients have in common: ids * N, grads * N, token, and later scale and loss_scale.
-#ifndef HET_TF_KERNELS_GRADIENT_INPUTS_H_
-#define HET_TF_KERNELS_GRADIENT_INPUTS_H_
+#pragma once
 
 #include <vector>
 
@@ -30,5 +29,3 @@ Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const Ca
                                            TfTensor* tensor);
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_GRADIENT_INPUTS_H_

@@ -1,6 +1,5 @@
 // A node's CallSpec and the ids of its features, from TensorFlow's C API.
-#ifndef HET_TF_KERNELS_ID_INPUTS_H_
-#define HET_TF_KERNELS_ID_INPUTS_H_
+#pragma once
 
 #include <memory>
 #include <vector>
@@ -22,5 +21,3 @@ struct IdInputs {
 Result<IdInputs> GetIdInputs(TF_OpKernelContext* context, const CallSpec& spec, int first);
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_ID_INPUTS_H_

@@ -1,6 +1,5 @@
 // The outputs of HetLookup, which its two kernels share: rows * N, token, probe.
-#ifndef HET_TF_KERNELS_LOOKUP_OUTPUTS_H_
-#define HET_TF_KERNELS_LOOKUP_OUTPUTS_H_
+#pragma once
 
 #include <vector>
 
@@ -21,5 +20,3 @@ Result<RowOutputs> NewRowOutputs(TF_OpKernelContext* context, const CallSpec& sp
 Status SetScalarOutputs(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token);
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_LOOKUP_OUTPUTS_H_

@@ -1,7 +1,6 @@
 // The tables of a lookup that reads a live parameter server (core/serve/online_reader.h): looked for at the
 // first call, so that a model loads before its server is there, and then kept.
-#ifndef HET_TF_KERNELS_ONLINE_TABLES_H_
-#define HET_TF_KERNELS_ONLINE_TABLES_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -40,5 +39,3 @@ class OnlineTables {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_ONLINE_TABLES_H_

@@ -1,7 +1,6 @@
 // What the kernels need of TensorFlow's C API, with owners that release: the C++ API's ABI changes with every
 // release of TensorFlow, this one does not.
-#ifndef HET_TF_KERNELS_TF_UTIL_H_
-#define HET_TF_KERNELS_TF_UTIL_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -42,9 +41,8 @@ Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType t
 // A scalar output.
 template <typename T>
 Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T value) {
-  auto tensor = NewOutput(context, index, type, {}, sizeof(T));
-  if (!tensor.ok()) return tensor.status();
-  *static_cast<T*>(TF_TensorData(tensor.value().get())) = value;
+  HET_ASSIGN_OR_RETURN(const TfTensor tensor, NewOutput(context, index, type, {}, sizeof(T)));
+  *static_cast<T*>(TF_TensorData(tensor.get())) = value;
   return Status();
 }
 
@@ -102,5 +100,3 @@ void RegisterCpuKernel(const char* op) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_KERNELS_TF_UTIL_H_

@@ -45,7 +45,7 @@ std::string PartitionKey(const std::string& name_space, uint32_t tag) {
 std::vector<uint32_t> PartitionTags(uint32_t partitions) {
   std::vector<int> partition_of_slot(kSlots, -1);
   for (uint32_t p = 0; p < partitions; ++p) {
-    partition_of_slot[(static_cast<uint64_t>(2 * p + 1) * kSlots) / (2 * partitions)] = static_cast<int>(p);
+    partition_of_slot[((uint64_t{2} * p + 1) * kSlots) / (uint64_t{2} * partitions)] = static_cast<int>(p);
   }
   std::vector<uint32_t> tags(partitions);
   uint32_t found = 0;

@@ -1,6 +1,67 @@
-"""How the commands show counts and sizes."""
+"""What the commands het-ckpt and het-ps share: how they are called, how they end, sizes for people."""
 
-from __future__ import annotations
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable
+
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def parser(
+    program: str, description: str, commands: Iterable[Callable[[Command], None]]
+) -> argparse.ArgumentParser:
+    """The command line of a program.
+
+    Args:
+      program: Its name.
+      description: What `--help` says.
+      commands: Each adds one command, or some: it is given a function of a name, a text, and more of it.
+    """
+    top = argparse.ArgumentParser(
+        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    subs = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
+        return subs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip())
+
+    for add in commands:
+        add(command)
+    return top
+
+
+def say(text: str) -> None:
+    """A line about what is done, on stderr: stdout is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(program: str, action: Callable[[], int], interrupted: int, *expected: type[Exception]) -> int:
+    """Runs a command, and says what is wrong in lines. Returns the exit status.
+
+    Args:
+      program: Its name, which begins every line.
+      action: Returns the exit status.
+      interrupted: The exit status after Ctrl-C.
+      *expected: Errors whose text is all that there is to say.
+    """
+    try:
+        status = int(action())
+        sys.stdout.flush()
+        return status
+    except expected as error:
+        say("\n".join(f"{program}: {line}" for line in str(error).splitlines()))
+    except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"{program}: {where}{error.strerror or error}")
+    except MemoryError as error:
+        say(f"{program}: out of memory ({error})")
+    except KeyboardInterrupt:
+        say("")
+        return interrupted
+    return 1
 
 
 def number(value: float) -> str:

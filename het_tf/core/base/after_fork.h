@@ -2,8 +2,7 @@
 // parent's memory, and neither its threads nor the right to its connections and to its GPU. One
 // that never calls het_tf (a worker that loads data) goes on as it likes, and so does one whose
 // parent has not used het_tf.
-#ifndef HET_TF_CORE_BASE_AFTER_FORK_H_
-#define HET_TF_CORE_BASE_AFTER_FORK_H_
+#pragma once
 
 #include "het_tf/core/base/status.h"
 
@@ -18,5 +17,3 @@ bool InRefusedChild();
 Status CheckNotInChild();
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_AFTER_FORK_H_

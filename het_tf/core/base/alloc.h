@@ -5,8 +5,7 @@
 //
 // Use `Vector<T>` for arrays that grow with rows or ids. Running out throws std::bad_alloc; every function
 // of the core that can meet it says in what state it leaves its object.
-#ifndef HET_TF_CORE_BASE_ALLOC_H_
-#define HET_TF_CORE_BASE_ALLOC_H_
+#pragma once
 
 #include <cstddef>
 #include <new>
@@ -77,5 +76,3 @@ struct UnwrittenAllocator : Allocator<T> {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_ALLOC_H_

@@ -1,6 +1,5 @@
 // What a C function of libhet_tf.so answers: a het::Code, and a text that HetText() gives.
-#ifndef HET_TF_CORE_BASE_ANSWER_H_
-#define HET_TF_CORE_BASE_ANSWER_H_
+#pragma once
 
 #include <exception>
 #include <new>
@@ -40,5 +39,3 @@ Status Give(Result<T> result, Out* out) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_ANSWER_H_

@@ -5,8 +5,7 @@
 //
 // The first Wake starts the thread, which is the only one that calls run. A child of fork does not have it
 // (after_fork.h).
-#ifndef HET_TF_CORE_BASE_BACKGROUND_H_
-#define HET_TF_CORE_BASE_BACKGROUND_H_
+#pragma once
 
 #include <poll.h>
 
@@ -46,5 +45,3 @@ class Background {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_BACKGROUND_H_

@@ -1,7 +1,6 @@
 // An array that is not initialised and keeps its memory from step to step: clearing megabytes that are about
 // to be overwritten costs as much as the work itself.
-#ifndef HET_TF_CORE_BASE_BUFFER_H_
-#define HET_TF_CORE_BASE_BUFFER_H_
+#pragma once
 
 #include <cstddef>
 #include <type_traits>
@@ -44,5 +43,3 @@ class Buffer {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_BUFFER_H_

@@ -2,8 +2,7 @@
 // that is new each time is paid for page by page: a third of a client's time went there.
 //
 // Not thread-safe.
-#ifndef HET_TF_CORE_BASE_BYTE_POOL_H_
-#define HET_TF_CORE_BASE_BYTE_POOL_H_
+#pragma once
 
 #include <utility>
 #include <vector>
@@ -51,5 +50,3 @@ class BytePool {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_BYTE_POOL_H_

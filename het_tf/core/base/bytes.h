@@ -2,8 +2,7 @@
 //
 // A reader never trusts a length: every read checks what is left, and a failed read sticks (ok() stays
 // false), so a decoder checks once at the end of a section rather than after every field.
-#ifndef HET_TF_CORE_BASE_BYTES_H_
-#define HET_TF_CORE_BASE_BYTES_H_
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -138,5 +137,3 @@ class Reader {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_BYTES_H_

@@ -1,6 +1,5 @@
 // The text that goes with the code of a C function of libhet_tf.so.
-#ifndef HET_TF_CORE_BASE_C_TEXT_H_
-#define HET_TF_CORE_BASE_C_TEXT_H_
+#pragma once
 
 #define HET_EXPORT __attribute__((visibility("default")))
 
@@ -10,5 +9,3 @@ extern "C" {
 HET_EXPORT const char* HetText();
 
 }  // extern "C"
-
-#endif  // HET_TF_CORE_BASE_C_TEXT_H_

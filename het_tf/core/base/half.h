@@ -1,6 +1,5 @@
 // 16-bit floats (IEEE 754 binary16), one at a time: what the F16C instructions do, bit for bit, for numbers.
-#ifndef HET_TF_CORE_BASE_HALF_H_
-#define HET_TF_CORE_BASE_HALF_H_
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -53,5 +52,3 @@ inline float FromHalf(uint16_t half) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_HALF_H_

@@ -2,8 +2,7 @@
 //   bits 63..32  the bucket in an index        (key_index.h)
 //   bits 31..16  the partition                 (PartitionOf)
 //   bits  7..0   the tag in a bucket           (key_index.h)
-#ifndef HET_TF_CORE_BASE_HASH_H_
-#define HET_TF_CORE_BASE_HASH_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -46,5 +45,3 @@ inline uint64_t HashName(std::string_view name) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_HASH_H_

@@ -3,8 +3,7 @@
 // Rows are read at random from gigabytes: with 4 KB pages nearly every row costs a walk of the page tables
 // besides its cache misses, inside a virtual machine two nested ones. `core_step_bench
 // --benchmark_filter=large` measures it.
-#ifndef HET_TF_CORE_BASE_HUGE_PAGES_H_
-#define HET_TF_CORE_BASE_HUGE_PAGES_H_
+#pragma once
 
 #include <cstddef>
 
@@ -15,5 +14,3 @@ namespace het {
 void AdviseHugePages(void* memory, size_t bytes);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_HUGE_PAGES_H_

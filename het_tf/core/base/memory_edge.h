@@ -1,7 +1,6 @@
 // The edge at which memory that ends becomes an error: TensorFlow's kernels, and whoever else calls
 // an engine and must not throw.
-#ifndef HET_TF_CORE_BASE_MEMORY_EDGE_H_
-#define HET_TF_CORE_BASE_MEMORY_EDGE_H_
+#pragma once
 
 #include <new>
 
@@ -23,5 +22,3 @@ Status AtMemoryEdge(const Body& body) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_MEMORY_EDGE_H_

@@ -11,8 +11,7 @@
 // on its own thread instead of waiting. Tasks must not throw. What a loop is about (task_, shares_) is
 // written under mutex_ while no worker is busy; loop_ and busy_ change under it too, and are atomic for those
 // who only look.
-#ifndef HET_TF_CORE_BASE_PARALLEL_H_
-#define HET_TF_CORE_BASE_PARALLEL_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -61,5 +60,3 @@ class ThreadPool {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_PARALLEL_H_

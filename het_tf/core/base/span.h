@@ -1,6 +1,5 @@
 // A pointer and a length: C++17 has no std::span.
-#ifndef HET_TF_CORE_BASE_SPAN_H_
-#define HET_TF_CORE_BASE_SPAN_H_
+#pragma once
 
 #include <cstddef>
 #include <type_traits>
@@ -33,5 +32,3 @@ class Span {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_SPAN_H_

@@ -1,6 +1,5 @@
 // Errors as values. The core throws nothing but std::bad_alloc, and catches that at its own edges.
-#ifndef HET_TF_CORE_BASE_STATUS_H_
-#define HET_TF_CORE_BASE_STATUS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -80,5 +79,3 @@ class [[nodiscard]] Result {
   lhs = std::move(result.value())
 #define HET_CONCAT_(a, b) HET_CONCAT_INNER_(a, b)
 #define HET_CONCAT_INNER_(a, b) a##b
-
-#endif  // HET_TF_CORE_BASE_STATUS_H_

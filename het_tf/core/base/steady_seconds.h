@@ -1,6 +1,5 @@
 // Seconds of a clock that nobody sets: differences count, the value itself says nothing.
-#ifndef HET_TF_CORE_BASE_STEADY_SECONDS_H_
-#define HET_TF_CORE_BASE_STEADY_SECONDS_H_
+#pragma once
 
 #include <chrono>
 
@@ -11,5 +10,3 @@ inline double SteadySeconds() {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_BASE_STEADY_SECONDS_H_

@@ -30,9 +30,8 @@ Chain::Chain(const TableStore& store, const std::vector<uint32_t>& partitions)
 Result<uint64_t> Chain::MostRows(const std::vector<std::string>& files, const std::string& table) {
   uint64_t rows = 0;
   for (const std::string& path : files) {
-    const auto file = RowReader::Open(path);
-    if (!file.ok()) return file.status();
-    for (const RowTable& of : file.value()->tables()) rows += of.name == table ? of.rows : 0;
+    HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
+    for (const RowTable& of : file->tables()) rows += of.name == table ? of.rows : 0;
   }
   return rows;
 }

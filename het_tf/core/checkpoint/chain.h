@@ -2,8 +2,7 @@
 // that the next increment holds what has changed since, and nothing else.
 //
 // Memory: 16 bytes a row and 5 to 8 of index, for the keys of the partitions that are asked for.
-#ifndef HET_TF_CORE_CHECKPOINT_CHAIN_H_
-#define HET_TF_CORE_CHECKPOINT_CHAIN_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -50,5 +49,3 @@ class Chain {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_CHAIN_H_

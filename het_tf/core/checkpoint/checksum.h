@@ -1,6 +1,5 @@
 // XXH3-64 (https://xxhash.com): the checksum of everything in a checkpoint and in a serving file.
-#ifndef HET_TF_CORE_CHECKPOINT_CHECKSUM_H_
-#define HET_TF_CORE_CHECKPOINT_CHECKSUM_H_
+#pragma once
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -28,5 +27,3 @@ class Checksum {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_CHECKSUM_H_

@@ -1,7 +1,6 @@
 // A file as an object: reads and writes at an offset that end whole or with an error that names the file and
 // what the operating system said.
-#ifndef HET_TF_CORE_CHECKPOINT_FILE_H_
-#define HET_TF_CORE_CHECKPOINT_FILE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -44,5 +43,3 @@ class File {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_FILE_H_

@@ -73,9 +73,8 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
     for (uint64_t first = 0; first < table.removed; first += kSomeKeys) {
       const auto rows = static_cast<size_t>(std::min(kSomeKeys, table.removed - first));
       HET_RETURN_IF_ERROR(file.Read(table, kRemovedColumn, first, rows, keys.Resize(rows)));
-      const auto removed = store->Remove(to, {keys.data(), rows});
-      if (!removed.ok()) return removed.status();
-      loaded.removed += removed.value();
+      HET_ASSIGN_OR_RETURN(const uint64_t removed, store->Remove(to, {keys.data(), rows}));
+      loaded.removed += removed;
     }
     // Most of an increment's rows are in the place of others.
     if (!table.increment) HET_RETURN_IF_ERROR(ReserveRows(store, file, table, to));

@@ -5,8 +5,7 @@
 // The file is read twice as to its keys: first to tell the store how many rows each partition will get. One
 // batch is in memory (kBatchBytes). Nothing can be taken back, so the caller has verified everything before
 // the first table is cleared (RowReader::Verify).
-#ifndef HET_TF_CORE_CHECKPOINT_LOAD_H_
-#define HET_TF_CORE_CHECKPOINT_LOAD_H_
+#pragma once
 
 #include <string>
 
@@ -26,5 +25,3 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
                             const TableSchema& to, bool slots);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_LOAD_H_

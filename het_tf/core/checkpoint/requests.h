@@ -1,7 +1,6 @@
 // What the management calls about checkpoints ask for and answer, as JSON (capi/management.h shows the
 // forms). Parse* answers InvalidArgument with the field's name for anything else.
-#ifndef HET_TF_CORE_CHECKPOINT_REQUESTS_H_
-#define HET_TF_CORE_CHECKPOINT_REQUESTS_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -60,5 +59,3 @@ struct StoreInfo {
 std::string ToJson(const StoreInfo& info);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_REQUESTS_H_

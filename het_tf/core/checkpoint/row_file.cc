@@ -11,8 +11,6 @@ namespace het {
 
 using Json = nlohmann::json;
 
-std::string ShownJson(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
-
 namespace {
 
 constexpr char kFormat[] = "het_tf rows";
@@ -32,6 +30,9 @@ constexpr ColumnKind kKinds[kRowColumns] = {
     {"slots", "F32", 4, true},    {"last_used", "U32", 4, false}, {"counts", "U16", 2, false},
     {"removed", "I64", 8, false},
 };
+
+// JSON of a file that may be hostile, as an error message shows it: its beginning.
+std::string ShownJson(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
 
 Status Wrong(const std::string& what) { return InvalidArgument("not a file of rows: " + what); }
 

@@ -13,12 +13,10 @@
 // which order rows have. `__metadata__` names the format and its version.
 //
 // Checksums are not in the file, but beside it, in the manifest.
-#ifndef HET_TF_CORE_CHECKPOINT_ROW_FILE_H_
-#define HET_TF_CORE_CHECKPOINT_ROW_FILE_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -76,9 +74,4 @@ constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 // the whole file, which the tensors must fill. InvalidArgument says what is wrong.
 Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t file_bytes);
 
-// JSON of a file that may be hostile, as an error message shows it: its beginning.
-std::string ShownJson(const nlohmann::json& json);
-
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_ROW_FILE_H_

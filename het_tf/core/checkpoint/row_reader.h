@@ -1,11 +1,9 @@
 // Reads a row file (row_file.h) piece by piece; never more of it is in memory than the caller's buffers.
 //
 // Thread-safe once it is open.
-#ifndef HET_TF_CORE_CHECKPOINT_ROW_READER_H_
-#define HET_TF_CORE_CHECKPOINT_ROW_READER_H_
+#pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -32,22 +30,14 @@ class RowReader {
   // `slots` the batch's are left as they are.
   Status ReadRows(const RowTable& table, uint64_t first, bool slots, RowBatch* batch) const;
 
-  // Compares with the manifest's entry of the file: size, header, every tensor; null: the structure has been
-  // checked and is all. InvalidArgument names file, tensor and bytes. Reads the whole file.
-  Status Verify(const nlohmann::json& entry) const;
-
  private:
   explicit RowReader(File file) : file_(std::move(file)) {}
 
   Status Damaged(const std::string& what) const;
-  Status VerifyTensor(const RowTable& table, RowColumn column, const nlohmann::json& entry) const;
 
   File file_;
   uint64_t bytes_ = 0;
-  uint64_t header_checksum_ = 0;
   std::vector<RowTable> tables_;
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_ROW_READER_H_

@@ -12,9 +12,8 @@ constexpr size_t kMoveBytes = size_t{4} << 20;
 }  // namespace
 
 Result<std::unique_ptr<RowWriter>> RowWriter::Create(const std::string& path, std::vector<RowTable> tables) {
-  auto file = File::Create(path);
-  if (!file.ok()) return file.status();
-  std::unique_ptr<RowWriter> writer(new RowWriter(std::move(file.value()), std::move(tables)));
+  HET_ASSIGN_OR_RETURN(File file, File::Create(path));
+  std::unique_ptr<RowWriter> writer(new RowWriter(std::move(file), std::move(tables)));
   writer->head_bytes_ = LayOut(&writer->tables_).size();
   return writer;
 }

@@ -7,8 +7,7 @@
 //
 // The file belongs to one writer and one thread. Until Finish it is not worth anything, and it goes with the
 // writer.
-#ifndef HET_TF_CORE_CHECKPOINT_ROW_WRITER_H_
-#define HET_TF_CORE_CHECKPOINT_ROW_WRITER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -65,5 +64,3 @@ class RowWriter {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_ROW_WRITER_H_

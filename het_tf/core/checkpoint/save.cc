@@ -19,14 +19,11 @@ Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vec
   plan.name = schema.spec().name;
   plan.dim = schema.dim();
   plan.slot_floats = static_cast<uint32_t>(schema.row_floats() - schema.dim());
-  const auto state = store->State(schema);
-  if (!state.ok()) return state.status();
-  for (uint32_t p : partitions) plan.rows += state.value().rows[p];
+  HET_ASSIGN_OR_RETURN(const TableState state, store->State(schema));
+  for (uint32_t p : partitions) plan.rows += state.rows[p];
   if (!table.increment) return plan;
   plan.increment = true;
-  const auto most = Chain::MostRows(table.since, plan.name);
-  if (!most.ok()) return most.status();
-  plan.removed = most.value();
+  HET_ASSIGN_OR_RETURN(plan.removed, Chain::MostRows(table.since, plan.name));
   return plan;
 }
 
@@ -36,9 +33,8 @@ Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<u
   const TableSchema& schema = *table.schema;
   Chain chain(*store, partitions);
   for (const std::string& path : table.since) {
-    const auto file = RowReader::Open(path);
-    if (!file.ok()) return file.status();
-    HET_RETURN_IF_ERROR(chain.Add(*file.value(), schema.spec().name));
+    HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
+    HET_RETURN_IF_ERROR(chain.Add(*file, schema.spec().name));
   }
   RowBatch scanned(schema, kBatchBytes);
   RowBatch changed(schema, table.increment ? kBatchBytes : 0);
@@ -90,19 +86,17 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
     for (int tries = 0; tries < kMostTries; ++tries) {
       std::vector<RowTable> plans;
       for (const SavedTable& table : tables) {
-        auto plan = Plan(store, table, partitions);
-        if (!plan.ok()) return plan.status();
-        plans.push_back(std::move(plan.value()));
+        HET_ASSIGN_OR_RETURN(auto plan, Plan(store, table, partitions));
+        plans.push_back(std::move(plan));
         // Room that stays empty costs time, no space: the columns are moved together.
         if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kKeysAtOnce) << tries;
       }
-      auto writer = RowWriter::Create(path, std::move(plans));
-      if (!writer.ok()) return writer.status();
+      HET_ASSIGN_OR_RETURN(auto writer, RowWriter::Create(path, std::move(plans)));
       bool full = false;
       for (size_t t = 0; t < tables.size() && !full; ++t) {
-        HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.value().get(), &full));
+        HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.get(), &full));
       }
-      if (!full) return writer.value()->Finish();
+      if (!full) return writer->Finish();
     }
     return FailedPrecondition("rows were added faster than they were saved to '" + path +
                               "', several times over; save while training pauses, or fewer partitions into "

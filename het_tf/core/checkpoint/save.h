@@ -7,8 +7,7 @@
 // steps can go on; what they change meanwhile may be in the file or not, row by row. A row that is there all
 // the while is in the file: where rows come in such numbers that there is no room left, it is begun again
 // with more. For one moment's state the caller lets steps pause.
-#ifndef HET_TF_CORE_CHECKPOINT_SAVE_H_
-#define HET_TF_CORE_CHECKPOINT_SAVE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -34,5 +33,3 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
                                 const std::vector<uint32_t>& partitions);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CHECKPOINT_SAVE_H_

@@ -24,7 +24,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
   session_config_.keep_applied = config.durability != Durability::kApplied;
   session_config_.discard_unsent = config.on_reload == ClientConfig::kDiscard;
   // Half of the time, since two machines measure it.
-  session_config_.forgotten_after = kClientSeconds / 2;
+  session_config_.forgotten_after = kClientSeconds / 2.0;
   session_config_.new_id = [this] { return NewId(); };
   const ClientId id = NewId();
   for (uint32_t p = 0; p < transport_->partitions(); ++p) sessions_.emplace_back(p, id, &session_config_);

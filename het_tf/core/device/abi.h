@@ -51,8 +51,7 @@
  * Memory: a function takes what it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all tables
  * are as they were. After HET_DEV_FAILED the device is lost, with what it held.
  */
-#ifndef HET_TF_CORE_DEVICE_ABI_H_
-#define HET_TF_CORE_DEVICE_ABI_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -311,5 +310,3 @@ HET_DEV_EXPORT void HetDevFailAllocation(HetDevContext* context, uint64_t n);
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
-
-#endif /* HET_TF_CORE_DEVICE_ABI_H_ */

@@ -3,8 +3,7 @@
 // Stamps number the training lookups. Rows with the stamp of a kept step, or a later one, are no victims. The
 // engine's StepStore says which steps are kept, and releases the others: they still work, and their rows may
 // have to be fetched again.
-#ifndef HET_TF_CORE_DEVICE_DEVICE_CALLS_H_
-#define HET_TF_CORE_DEVICE_DEVICE_CALLS_H_
+#pragma once
 
 #include <deque>
 #include <vector>
@@ -72,5 +71,3 @@ class DeviceCalls {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_DEVICE_CALLS_H_

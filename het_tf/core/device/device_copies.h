@@ -1,7 +1,6 @@
 // Copies between the device and host memory, for calls whose ids and rows are on the device while their
 // tables are not: one context for the process.
-#ifndef HET_TF_CORE_DEVICE_DEVICE_COPIES_H_
-#define HET_TF_CORE_DEVICE_DEVICE_COPIES_H_
+#pragma once
 
 #include <cstddef>
 #include <mutex>
@@ -28,5 +27,3 @@ class DeviceCopies {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_DEVICE_COPIES_H_

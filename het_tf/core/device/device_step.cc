@@ -232,7 +232,7 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const 
 void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
   answers.clear();
   for (uint32_t u = 0; u < tables.size(); ++u) {
-    const size_t first = begin[u * partitions], end = begin[(u + 1) * partitions];
+    const size_t first = begin[size_t{u} * partitions], end = begin[size_t{u + 1} * partitions];
     const size_t width = tables[u]->schema().row_floats();
     size_t to = first;
     for (size_t i = first; i < end; ++i) {

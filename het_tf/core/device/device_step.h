@@ -1,6 +1,5 @@
 // What DeviceTables works with inside one call.
-#ifndef HET_TF_CORE_DEVICE_DEVICE_STEP_H_
-#define HET_TF_CORE_DEVICE_DEVICE_STEP_H_
+#pragma once
 
 #include <string>
 
@@ -48,5 +47,3 @@ struct DeviceTables::Fetched {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_DEVICE_STEP_H_

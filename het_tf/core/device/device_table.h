@@ -1,7 +1,6 @@
 // One table whose cache is on a device, as this process's memory knows it: what it is made of, and what
 // happened to its rows behind the cache's back and must still be told to the device.
-#ifndef HET_TF_CORE_DEVICE_DEVICE_TABLE_H_
-#define HET_TF_CORE_DEVICE_DEVICE_TABLE_H_
+#pragma once
 
 #include <string>
 
@@ -68,5 +67,3 @@ class DeviceTable final : public DeviceLines {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_DEVICE_TABLE_H_

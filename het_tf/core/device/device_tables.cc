@@ -102,7 +102,7 @@ Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
 // --- what every call begins with
 
 Status DeviceTables::Failed(int answer, const std::string& doing) {
-  const Status status = library_->ToStatus(answer, doing);
+  Status status = library_->ToStatus(answer, doing);
   if (answer != HET_DEV_FAILED) return status;
   uint64_t ticks = 0;
   for (auto& [id, table] : tables_) ticks += table->Lost();

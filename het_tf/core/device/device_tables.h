@@ -23,8 +23,7 @@
 // Errors. Memory of the device: ResourceExhausted, with rows, clocks and updates as they were. The device
 // itself (HET_DEV_FAILED): Internal, and from then on every call but Stats fails: what it held is gone, and
 // the message says how many ticks that were.
-#ifndef HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
-#define HET_TF_CORE_DEVICE_DEVICE_TABLES_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -130,5 +129,3 @@ class DeviceTables {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_DEVICE_TABLES_H_

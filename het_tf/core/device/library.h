@@ -1,8 +1,7 @@
 // The library that works the device (core/device/abi.h), loaded at run time: which one a process
 // uses is known when it has looked for a GPU. One a process, and never unloaded: what it has started on the
 // device lives as long as the process.
-#ifndef HET_TF_CORE_DEVICE_LIBRARY_H_
-#define HET_TF_CORE_DEVICE_LIBRARY_H_
+#pragma once
 
 #include <string>
 
@@ -69,5 +68,3 @@ class DeviceLibrary {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DEVICE_LIBRARY_H_

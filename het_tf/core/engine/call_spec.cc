@@ -1,8 +1,9 @@
 #include "het_tf/core/engine/call_spec.h"
-#include "het_tf/core/row/schema_json.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "het_tf/core/row/schema_json.h"
 
 namespace het {
 

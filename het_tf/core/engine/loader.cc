@@ -44,7 +44,7 @@ Status Loader::Begin(const BeginRequest& request, const std::function<void()>& e
   SetLoading(true);
   // Unsent updates would be refused: the rows that they belong to are about to go.
   empty_caches();
-  const Status begun = store_->BeginLoad(request.loader, request.seconds);
+  Status begun = store_->BeginLoad(request.loader, request.seconds);
   if (!begun.ok()) {
     SetLoading(false);
     return begun;

@@ -1,6 +1,5 @@
 // Whether a row or a gradient has anything in it.
-#ifndef HET_TF_CORE_ROW_ANY_NONZERO_H_
-#define HET_TF_CORE_ROW_ANY_NONZERO_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -13,5 +12,3 @@ inline bool AnyNonZero(const float* values, size_t n) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_ANY_NONZERO_H_

@@ -1,7 +1,6 @@
 // Deterministic initial rows: a pure function of (seed, table, key), so every server, every worker and every
 // restart agree on a row that nobody has written, and such a row costs no memory.
-#ifndef HET_TF_CORE_ROW_INITIALIZER_H_
-#define HET_TF_CORE_ROW_INITIALIZER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -47,5 +46,3 @@ class Initializer {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_INITIALIZER_H_

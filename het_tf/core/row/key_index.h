@@ -12,8 +12,7 @@
 // sticks there until the next growth: correct, only slower.
 //
 // Not thread-safe; the owner locks.
-#ifndef HET_TF_CORE_ROW_KEY_INDEX_H_
-#define HET_TF_CORE_ROW_KEY_INDEX_H_
+#pragma once
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -163,5 +162,3 @@ class KeyIndex {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_KEY_INDEX_H_

@@ -3,8 +3,7 @@
 //
 // All times are seconds since 1970 as the owner of the truth sees them: the embedded store, or the primary of
 // a partition. Copies (replicas, logs) take the owner's times with the frames and never look at a clock.
-#ifndef HET_TF_CORE_ROW_LIMITS_H_
-#define HET_TF_CORE_ROW_LIMITS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -37,5 +36,3 @@ using TimeFn = std::function<uint32_t()>;
 uint32_t UnixTime();
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_LIMITS_H_

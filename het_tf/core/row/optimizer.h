@@ -17,8 +17,7 @@
 // then dv stays zero and does not travel.
 //
 // Each optimizer is one small file in optimizers/: its formula, with the source, and its slots.
-#ifndef HET_TF_CORE_ROW_OPTIMIZER_H_
-#define HET_TF_CORE_ROW_OPTIMIZER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -102,5 +101,3 @@ class Optimizer {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_OPTIMIZER_H_

@@ -4,8 +4,7 @@
 // written and read in large runs and mapped as a matrix. The copy between the two happens here, once.
 //
 // The memory is taken when the batch is made and used again for every batch that follows. Not thread-safe.
-#ifndef HET_TF_CORE_ROW_ROW_BATCH_H_
-#define HET_TF_CORE_ROW_ROW_BATCH_H_
+#pragma once
 
 #include <algorithm>
 #include <cstring>
@@ -107,5 +106,3 @@ class RowBatch {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_ROW_BATCH_H_

@@ -23,8 +23,7 @@
 // Two ways to pack: PackRows loses nothing, whatever it is given, and is small for rows that were rounded
 // before: so who rounds decides what the other side has, and keeps the rest (an update's error feedback,
 // table_cache.h). PackRounded rounds on the way. The same bits on every machine, with and without F16C.
-#ifndef HET_TF_CORE_ROW_ROW_FORMAT_H_
-#define HET_TF_CORE_ROW_ROW_FORMAT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -69,5 +68,3 @@ void PackRounded(RowFormat format, size_t block, size_t floats, const float* con
 bool UnpackRows(RowFormat format, size_t block, size_t floats, size_t n, Reader* in, Vector<float>* rows);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_ROW_FORMAT_H_

@@ -9,8 +9,7 @@
 // until the next Insert.
 //
 // Not thread-safe; the owner locks. Different threads may write different rows at the same time.
-#ifndef HET_TF_CORE_ROW_ROW_STORE_H_
-#define HET_TF_CORE_ROW_ROW_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -123,5 +122,3 @@ class RowStore {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_ROW_STORE_H_

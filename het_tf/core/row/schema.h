@@ -1,7 +1,6 @@
 // What a table is, and what happens to one row of it. Immutable and shared by every partition, cache and
 // worker.
-#ifndef HET_TF_CORE_ROW_SCHEMA_H_
-#define HET_TF_CORE_ROW_SCHEMA_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -75,5 +74,3 @@ using Schema = std::shared_ptr<const TableSchema>;
 Result<TableSpec> ParseTableSpec(const std::string& json);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_SCHEMA_H_

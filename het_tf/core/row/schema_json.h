@@ -1,7 +1,6 @@
 // A table's spec as a part of larger JSON. Apart from schema.h, so that what runs optimizers alone needs no
 // JSON library (tools/gpu_check.sh builds that with a compiler and nothing else).
-#ifndef HET_TF_CORE_ROW_SCHEMA_JSON_H_
-#define HET_TF_CORE_ROW_SCHEMA_JSON_H_
+#pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -15,5 +14,3 @@ nlohmann::json LimitsAsJson(const TableLimits& limits);
 Result<TableSpec> SpecOfJson(const nlohmann::json& json);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_SCHEMA_JSON_H_

@@ -10,8 +10,7 @@
 //          whose answer brought or confirmed it. Of two answers the one of the later request counts.
 //
 // A full shard lets go of a row that was not read since the hand passed it last (CLOCK). Thread-safe.
-#ifndef HET_TF_CORE_SERVE_ONLINE_CACHE_H_
-#define HET_TF_CORE_SERVE_ONLINE_CACHE_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -66,5 +65,3 @@ class OnlineCache {
 };
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ONLINE_CACHE_H_

@@ -4,8 +4,7 @@
 // What fails is asked again, with pauses, until the deadline: a connection that closed, a server that loads,
 // an answer that does not fit. An answer that tells of another life (epoch, incarnation) turns the checks of
 // that partition into fetches, since what they would confirm is gone.
-#ifndef HET_TF_CORE_SERVE_ONLINE_EXCHANGE_H_
-#define HET_TF_CORE_SERVE_ONLINE_EXCHANGE_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -85,5 +84,3 @@ class OnlineExchange {
 };
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ONLINE_EXCHANGE_H_

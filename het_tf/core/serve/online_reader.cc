@@ -41,6 +41,24 @@ class Open {
   std::unordered_map<OnlineTable*, std::unordered_map<Key, size_t>> found_;
 };
 
+// What the store has answered goes into the caches and to the callers.
+void TakeAnswers(const Open& open, const Vector<float>& values, OnlineCounters* counters) {
+  for (const Question& q : open.questions) {
+    if (q.answer == Question::kNoNews) {
+      ++counters->confirmed;
+      q.table->cache.Confirm(q.key, q.hash, q.life, q.when, q.clock);
+    } else {
+      ++(q.check ? counters->refreshed : counters->fetched);
+      q.table->cache.Put(q.key, q.hash, q.life, q.when, q.clock, values.data() + q.value);
+    }
+  }
+  for (const Open::Place& place : open.places) {
+    const Question& q = open.questions[place.question];
+    if (q.answer != Question::kRow) continue;  // what was cached is there already
+    std::copy_n(values.data() + q.value, q.table->schema().dim(), place.out);
+  }
+}
+
 }  // namespace
 
 // A transport for one exchange; one that an exception passes is not used again.
@@ -82,12 +100,10 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
                                 ". A lookup never makes a table: its rows would be initial ones, not trained "
                                 "ones");
     }
-    if (!found.ok()) return found.status();
-    auto there = TableSchema::Create(found.value());
-    if (!there.ok()) return there.status();
-    auto table =
-        std::make_unique<OnlineTable>(there.value(), &partitions_, store_->hash_seed(), config_.cache_rows);
-    tables_[wanted.name] = std::move(table);
+    HET_ASSIGN_OR_RETURN(TableSpec spec, std::move(found));
+    HET_ASSIGN_OR_RETURN(Schema there, TableSchema::Create(std::move(spec)));
+    tables_[wanted.name] = std::make_unique<OnlineTable>(std::move(there), &partitions_, store_->hash_seed(),
+                                                         config_.cache_rows);
   }
   OnlineTable* const table = tables_.at(wanted.name).get();
   const TableSpec& is = table->schema().spec();
@@ -147,20 +163,7 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   HET_RETURN_IF_ERROR(status);
   ask_again_ = 0;
 
-  for (const Question& q : open.questions) {
-    if (q.answer == Question::kNoNews) {
-      ++counters_.confirmed;
-      q.table->cache.Confirm(q.key, q.hash, q.life, q.when, q.clock);
-    } else {
-      ++(q.check ? counters_.refreshed : counters_.fetched);
-      q.table->cache.Put(q.key, q.hash, q.life, q.when, q.clock, exchange.values().data() + q.value);
-    }
-  }
-  for (const Open::Place& place : open.places) {
-    const Question& q = open.questions[place.question];
-    if (q.answer != Question::kRow) continue;  // what was cached is there already
-    std::copy_n(exchange.values().data() + q.value, q.table->schema().dim(), place.out);
-  }
+  TakeAnswers(open, exchange.values(), &counters_);
   return Status();
 }
 

@@ -23,8 +23,7 @@
 // Concurrency: Lookup is thread-safe. Calls whose rows are fresh meet at the cache's mutexes alone. Calls
 // that ask use one of `connections` transports each, so that many are on their way at once; further ones wait
 // for a transport. Two calls that miss the same row both ask for it.
-#ifndef HET_TF_CORE_SERVE_ONLINE_READER_H_
-#define HET_TF_CORE_SERVE_ONLINE_READER_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -131,5 +130,3 @@ class OnlineReader {
 };
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ONLINE_READER_H_

@@ -5,8 +5,7 @@
 //    "cache_rows": 262144, "stale_ok": false, "deadline": 2, "connections": 4}
 //
 // "ps" and one of the two bounds are given; the others have the values of OnlineConfig.
-#ifndef HET_TF_CORE_SERVE_ONLINE_SPEC_H_
-#define HET_TF_CORE_SERVE_ONLINE_SPEC_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ struct OnlineSpec {
 Result<OnlineSpec> ParseOnlineSpec(const std::string& json);
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ONLINE_SPEC_H_

@@ -1,6 +1,5 @@
 // What a serving process knows of a store's partitions and tables: which life of them its cache is about.
-#ifndef HET_TF_CORE_SERVE_ONLINE_TABLE_H_
-#define HET_TF_CORE_SERVE_ONLINE_TABLE_H_
+#pragma once
 
 #include <atomic>
 #include <memory>
@@ -75,5 +74,3 @@ class OnlineTable {
 };
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ONLINE_TABLE_H_

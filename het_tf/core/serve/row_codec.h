@@ -5,8 +5,7 @@
 //   bfloat16   rounded to the nearest, ties to even
 //   int8       a float32 scale = max |value| / 127, then round(value / scale) in -127..127, and zeros up to a
 //              multiple of four; a value reads as scale * int8. Its error is at most scale / 2.
-#ifndef HET_TF_CORE_SERVE_ROW_CODEC_H_
-#define HET_TF_CORE_SERVE_ROW_CODEC_H_
+#pragma once
 
 #include <string>
 
@@ -31,5 +30,3 @@ void EncodeRow(RowType type, const float* values, size_t dim, uint8_t* row);
 void DecodeRow(RowType type, const uint8_t* row, size_t dim, float* values);
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_ROW_CODEC_H_

@@ -10,8 +10,7 @@
 // those who have it. One that is truncated in place kills its readers (SIGBUS).
 //
 // Thread-safe; nothing in it changes after Open.
-#ifndef HET_TF_CORE_SERVE_SERVE_FILE_H_
-#define HET_TF_CORE_SERVE_SERVE_FILE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -86,5 +85,3 @@ class ServeFile {
 size_t OpenServeFiles();
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_SERVE_FILE_H_

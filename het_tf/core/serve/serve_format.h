@@ -13,8 +13,7 @@
 // costs one cache line of the index and those of its row.
 //
 // Rows are float32, float16, bfloat16, or one float32 scale and int8 (row_codec.h).
-#ifndef HET_TF_CORE_SERVE_SERVE_FORMAT_H_
-#define HET_TF_CORE_SERVE_SERVE_FORMAT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -85,5 +84,3 @@ inline uint64_t HomeBucket(uint64_t hash, uint64_t buckets) {
 constexpr uint64_t AlignUp(uint64_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_SERVE_FORMAT_H_

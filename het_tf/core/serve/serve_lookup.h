@@ -1,6 +1,5 @@
 // Reading the rows of a batch from serving files.
-#ifndef HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
-#define HET_TF_CORE_SERVE_SERVE_LOOKUP_H_
+#pragma once
 
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/serve/serve_file.h"
@@ -18,5 +17,3 @@ struct ServeRead {
 Status Lookup(Span<const ServeRead> reads);
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_SERVE_LOOKUP_H_

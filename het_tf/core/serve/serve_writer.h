@@ -10,8 +10,7 @@
 //
 // The file is complete when Finish has answered OK: its header, without which nobody opens it, is written
 // last, after everything else is on the disk. A writer that ends before that removes its file.
-#ifndef HET_TF_CORE_SERVE_SERVE_WRITER_H_
-#define HET_TF_CORE_SERVE_SERVE_WRITER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -70,5 +69,3 @@ class ServeWriter {
 };
 
 }  // namespace het::serve
-
-#endif  // HET_TF_CORE_SERVE_SERVE_WRITER_H_

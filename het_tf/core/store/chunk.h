@@ -23,8 +23,7 @@
 // kClients, kLoading if there is a mark, kEnd. The clients come last because rows that were loaded
 // from elsewhere make every last_seq a lie: loading rows forgets the clients, and a complete
 // sequence names them afterwards. The incarnation is in no chunk.
-#ifndef HET_TF_CORE_STORE_CHUNK_H_
-#define HET_TF_CORE_STORE_CHUNK_H_
+#pragma once
 
 #include <memory>
 
@@ -59,6 +58,9 @@ class ChunkWriter {
 
  private:
   enum class Stage { kHead, kTables, kRows, kClients, kLoading, kEnd, kDone };
+
+  void WriteTable(Bytes* chunk);
+  void WriteClients(Bytes* chunk);
 
   const Partition& partition_;
   const size_t max_bytes_;
@@ -122,5 +124,3 @@ bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_CHUNK_H_

@@ -1,6 +1,5 @@
 // The bytes of chunks, for their writer and their reader (chunk.h describes them).
-#ifndef HET_TF_CORE_STORE_CHUNK_FORMAT_H_
-#define HET_TF_CORE_STORE_CHUNK_FORMAT_H_
+#pragma once
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/status.h"
@@ -41,5 +40,3 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
 Status ReadKind(Reader* r, Kind* kind);
 
 }  // namespace het::chunk
-
-#endif  // HET_TF_CORE_STORE_CHUNK_FORMAT_H_

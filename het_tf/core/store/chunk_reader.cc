@@ -44,7 +44,15 @@ Status ReadTable(Reader* r, Partition* partition) {
   return Status();
 }
 
-Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
+// A chunk's rows: of which table, and their bytes.
+struct RowsOfChunk {
+  Shard* shard = nullptr;
+  uint32_t count = 0;
+  size_t data_bytes = 0;  // of one row's floats
+  Span<const uint8_t> bytes;
+};
+
+Result<RowsOfChunk> ReadRowsHead(Reader* r, Partition* partition) {
   const uint64_t table = r->Fixed<uint64_t>();
   const uint32_t floats = r->Fixed<uint32_t>();
   const uint32_t count = r->Fixed<uint32_t>();
@@ -54,45 +62,50 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
     return InvalidArgument("rows of a table with id " + std::to_string(table) +
                            ", which is not here; create it first");
   }
-  RowStore& store = shard->rows();
-  if (floats != store.row_floats()) {
+  if (floats != shard->rows().row_floats()) {
     return InvalidArgument("rows of " + std::to_string(floats) + " floats; those of table '" +
-                           shard->schema().spec().name + "' have " + std::to_string(store.row_floats()));
+                           shard->schema().spec().name + "' have " +
+                           std::to_string(shard->rows().row_floats()));
   }
   const size_t data_bytes = floats * sizeof(float);
-  if (r->left() / (kRowHead + data_bytes) != count || r->left() % (kRowHead + data_bytes) != 0) {
+  const size_t left = r->left();
+  if (left / (kRowHead + data_bytes) != count || left % (kRowHead + data_bytes) != 0) {
     return Broken("it does not hold as many rows as it says");
   }
+  return RowsOfChunk{shard, count, data_bytes, {r->Raw(left), left}};
+}
 
-  // First every row, then every content: what can fail comes before what changes anything.
-  struct Row {
-    uint32_t row;
-    bool created;
-  };
-  Vector<Row> rows;
+struct PlacedRow {
+  uint32_t row;
+  bool created;
+};
+
+// A row of the store for each of the chunk's. On error there are none but those of before.
+Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed) {
+  Vector<PlacedRow>& rows = *placed;
+  RowStore& store = chunk.shard->rows();
   auto undo = [&] {
-    for (const Row& row : rows) {
+    for (const PlacedRow& row : rows) {
       if (row.created) store.Erase(row.row);
     }
   };
-  const uint8_t* const begin = r->Raw(r->left());
   bool twice = false;
   bool bad_clock = false;
   try {
-    rows.reserve(count);
-    Reader keys(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
-    for (uint32_t i = 0; i < count; ++i) {
+    rows.reserve(chunk.count);
+    Reader keys(chunk.bytes);
+    for (uint32_t i = 0; i < chunk.count; ++i) {
       const Key key = keys.Fixed<Key>();
       const Clock clock = keys.Fixed<Clock>();
       bad_clock =
           bad_clock || clock < 0 || clock > (mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock);
-      keys.Raw(kRowHead - sizeof(Key) - sizeof(Clock) + data_bytes);
+      keys.Raw(kRowHead - sizeof(Key) - sizeof(Clock) + chunk.data_bytes);
       const uint64_t hash = store.Hash(key);
       uint32_t row = store.Find(key, hash);
       const bool created = row == kNoRow;
       if (created) {
         row = store.Insert(key, hash);
-        store.meta(row).clock = shard->birth_clock();
+        store.meta(row).clock = chunk.shard->birth_clock();
       }
       twice = twice || !created;
       rows.push_back({row, created});
@@ -105,9 +118,18 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
     undo();
     return Broken(bad_clock ? "a clock out of range" : "a key comes twice");
   }
-  partition->RowsChanged(shard->schema().id());
-  Reader content(Span<const uint8_t>(begin, count * (kRowHead + data_bytes)));
-  for (const Row& row : rows) {
+  return Status();
+}
+
+// First every row, then every content: what can fail comes before what changes anything.
+Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
+  HET_ASSIGN_OR_RETURN(const RowsOfChunk chunk, ReadRowsHead(r, partition));
+  Vector<PlacedRow> rows;
+  HET_RETURN_IF_ERROR(PlaceRows(chunk, mode, &rows));
+  partition->RowsChanged(chunk.shard->schema().id());
+  RowStore& store = chunk.shard->rows();
+  Reader content(chunk.bytes);
+  for (const PlacedRow& row : rows) {
     RowMeta& meta = store.meta(row.row);
     const RowMeta before = meta;
     meta.key = content.Fixed<Key>();
@@ -119,9 +141,9 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
       meta = before;
       CountTick(time, &meta);
     }
-    std::memcpy(store.data(row.row), content.Raw(data_bytes), data_bytes);
+    std::memcpy(store.data(row.row), content.Raw(chunk.data_bytes), chunk.data_bytes);
   }
-  *loaded = count;
+  *loaded = chunk.count;
   return Status();
 }
 

@@ -64,6 +64,27 @@ bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, siz
   return false;
 }
 
+void ChunkWriter::WriteTable(Bytes* chunk) {
+  Writer w = Begin(Kind::kTable, chunk);
+  const Shard& shard = *table_->second;
+  const std::string spec = shard.schema().ToJson(shard.limits());
+  w.Fixed(shard.epoch());
+  w.Fixed(shard.clock_floor());
+  w.Raw(spec.data(), spec.size());
+  ++table_;
+}
+
+void ChunkWriter::WriteClients(Bytes* chunk) {
+  Writer w = Begin(Kind::kClients, chunk);
+  do {
+    w.Fixed(client_->first.high);
+    w.Fixed(client_->first.low);
+    w.Fixed(client_->second.last_seq);
+    w.Fixed(client_->second.time);
+    ++client_;
+  } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
+}
+
 bool ChunkWriter::Next(Bytes* chunk) {
   switch (stage_) {
     case Stage::kHead: {
@@ -76,13 +97,7 @@ bool ChunkWriter::Next(Bytes* chunk) {
     }
     case Stage::kTables:
       if (table_ != partition_.shards().end()) {
-        Writer w = Begin(Kind::kTable, chunk);
-        const Shard& shard = *table_->second;
-        const std::string spec = shard.schema().ToJson(shard.limits());
-        w.Fixed(shard.epoch());
-        w.Fixed(shard.clock_floor());
-        w.Raw(spec.data(), spec.size());
-        ++table_;
+        WriteTable(chunk);
         return true;
       }
       stage_ = Stage::kRows;
@@ -98,14 +113,7 @@ bool ChunkWriter::Next(Bytes* chunk) {
     }
     case Stage::kClients:
       if (client_ != partition_.clients().end()) {
-        Writer w = Begin(Kind::kClients, chunk);
-        do {
-          w.Fixed(client_->first.high);
-          w.Fixed(client_->first.low);
-          w.Fixed(client_->second.last_seq);
-          w.Fixed(client_->second.time);
-          ++client_;
-        } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
+        WriteClients(chunk);
         return true;
       }
       stage_ = Stage::kLoading;

@@ -27,8 +27,7 @@
 //
 // Cost: some 30 bytes a held row and client; a push looks each of its keys up once for each client
 // that holds rows of the table. Not thread-safe; the partition's owner locks.
-#ifndef HET_TF_CORE_STORE_HOLDINGS_H_
-#define HET_TF_CORE_STORE_HOLDINGS_H_
+#pragma once
 
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -204,5 +203,3 @@ class Holdings::Turn {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_HOLDINGS_H_

@@ -8,8 +8,7 @@
 //
 // Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are
 // thread-safe. No method takes two partitions' mutexes at once.
-#ifndef HET_TF_CORE_STORE_LOCAL_SERVICE_H_
-#define HET_TF_CORE_STORE_LOCAL_SERVICE_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -71,5 +70,3 @@ class LocalService {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_LOCAL_SERVICE_H_

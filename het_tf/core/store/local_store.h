@@ -1,6 +1,5 @@
 // The embedded store's tables as whole things (table_store.h).
-#ifndef HET_TF_CORE_STORE_LOCAL_STORE_H_
-#define HET_TF_CORE_STORE_LOCAL_STORE_H_
+#pragma once
 
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/table_store.h"
@@ -41,5 +40,3 @@ class LocalStore : public TableStore {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_LOCAL_STORE_H_

@@ -1,5 +1,4 @@
-#ifndef HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_
-#define HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_
+#pragma once
 
 #include <vector>
 
@@ -29,5 +28,3 @@ class LocalTransport : public Transport {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_LOCAL_TRANSPORT_H_

@@ -30,6 +30,31 @@ void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
   }
 }
 
+struct RowOfPush {
+  Shard* shard;
+  uint32_t row;
+  bool created;
+};
+
+// Adds the updates of a push to their rows.
+void MergeUpdates(const Request& q, const Vector<RowOfPush>& rows) {
+  size_t at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const Optimizer& optimizer = rows[at].shard->schema().optimizer();
+    const float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
+      if (rows[at].row == kNoRow) continue;
+      RowStore& store = rows[at].shard->rows();
+      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
+      RowMeta& meta = store.meta(rows[at].row);
+      meta.clock += t.push_ticks[i];
+      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
+      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
+    }
+  }
+}
+
 }  // namespace
 
 Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
@@ -150,22 +175,8 @@ FrameStatus Partition::Apply(const Request& q) {
     if (!known) clients_.erase(q.client);
     return FrameStatus::kOutOfMemory;
   }
+  MergeUpdates(q, rows);
   size_t at = 0;
-  for (const TableRequest& t : q.tables) {
-    if (t.push_keys.empty()) continue;
-    const Optimizer& optimizer = rows[at].shard->schema().optimizer();
-    const float* update = t.push_updates.data();
-    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
-      if (rows[at].row == kNoRow) continue;
-      RowStore& store = rows[at].shard->rows();
-      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
-      RowMeta& meta = store.meta(rows[at].row);
-      meta.clock += t.push_ticks[i];
-      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
-      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
-    }
-  }
-  at = 0;
   for (const TableRequest& t : q.tables) {
     if (t.push_keys.empty()) continue;
     const RowOfPush* const of_table = &rows[at];
@@ -179,17 +190,18 @@ FrameStatus Partition::Apply(const Request& q) {
   return FrameStatus::kOk;
 }
 
-void Partition::Answer(const Request& q, Reply* p) {
-  Holdings::Turn turn;
-  if (q.tell) {
-    Vector<Holdings::Use> uses;
-    uses.reserve(q.tables.size());
-    for (const TableRequest& t : q.tables) {
-      const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
-      uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
-    }
-    turn = holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
+Holdings::Turn Partition::BeginTurn(const Request& q) {
+  Vector<Holdings::Use> uses;
+  uses.reserve(q.tables.size());
+  for (const TableRequest& t : q.tables) {
+    const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
+    uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
   }
+  return holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
+}
+
+void Partition::Answer(const Request& q, Reply* p) {
+  Holdings::Turn turn = q.tell ? BeginTurn(q) : Holdings::Turn();
   size_t used = 0;
   for (const TableRequest& t : q.tables) {
     const RowStore& store = Find(t.table)->rows();

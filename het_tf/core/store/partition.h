@@ -3,8 +3,7 @@
 // store (local_service.h) calls it directly and the Redis module calls it for each part of a frame.
 //
 // A partition is owned by one thread at a time; the owner locks.
-#ifndef HET_TF_CORE_STORE_PARTITION_H_
-#define HET_TF_CORE_STORE_PARTITION_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -134,12 +133,6 @@ class Partition {
   static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 
  private:
-  struct RowOfPush {
-    Shard* shard;
-    uint32_t row;
-    bool created;
-  };
-
   // *same_inc: the request knew this life of the partition.
   FrameStatus Check(const Request& request, std::string* message, bool* same_inc);
   // What copies need of a push that is going to be applied.
@@ -152,6 +145,7 @@ class Partition {
   Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
+  Holdings::Turn BeginTurn(const Request& request);
   void Tell(const Request& request, Holdings::Turn* turn, Reply* reply);
 
   PartitionId id_;
@@ -164,5 +158,3 @@ class Partition {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_PARTITION_H_

@@ -10,8 +10,7 @@
 // the partition.
 //
 // Not thread-safe; the partition's owner locks.
-#ifndef HET_TF_CORE_STORE_SHARD_H_
-#define HET_TF_CORE_STORE_SHARD_H_
+#pragma once
 
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/row_store.h"
@@ -83,5 +82,3 @@ class Shard {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_SHARD_H_

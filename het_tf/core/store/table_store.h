@@ -2,8 +2,7 @@
 // step. What a step reads and writes goes the way of the frames instead (transport.h).
 //
 // The embedded store and a remote server are two implementations. Thread-safe.
-#ifndef HET_TF_CORE_STORE_TABLE_STORE_H_
-#define HET_TF_CORE_STORE_TABLE_STORE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -88,5 +87,3 @@ class TableStore {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_STORE_TABLE_STORE_H_

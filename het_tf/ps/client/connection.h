@@ -25,9 +25,9 @@ namespace het {
 
 class RedisConnection {
  public:
-  static constexpr size_t kReadBytes = 256 * 1024;
-  static constexpr size_t kDirectBytes = 8 * 1024;  // of a frame, at least, for a read of its own
-  static constexpr size_t kBehindBytes = 4 * 1024;  // the beginning of the next reply
+  static constexpr size_t kReadBytes = size_t{256} * 1024;
+  static constexpr size_t kDirectBytes = size_t{8} * 1024;  // of a frame, at least, for a read of its own
+  static constexpr size_t kBehindBytes = size_t{4} * 1024;  // the beginning of the next reply
 
   // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given:
   // memory of answers comes out of it, and that of bodies that were sent goes there; it outlives

@@ -61,7 +61,7 @@ class RedisTransport : public Transport {
   double Now() override;
 
  private:
-  static constexpr size_t kWindowBytes = 1024 * 1024;
+  static constexpr size_t kWindowBytes = size_t{1024} * 1024;
 
   // A reply to come.
   struct Owed {

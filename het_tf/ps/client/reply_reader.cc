@@ -163,7 +163,7 @@ bool ReplyReader::Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* 
   const size_t of_string = std::min(take, missing_ - std::min(missing_, kLineEnd));
   string_.bytes.insert(string_.bytes.end(), bytes->data(), bytes->data() + of_string);
   for (size_t i = of_string; i < take; ++i) {
-    if ((*bytes)[i] != (missing_ - i == kLineEnd ? '\r' : '\n')) {
+    if (static_cast<char>((*bytes)[i]) != (missing_ - i == kLineEnd ? '\r' : '\n')) {
       error_ = "a string does not end where it says";
       return false;
     }

@@ -4,8 +4,6 @@ Every phase of a save or a restore ends with an exchange of outcomes, so that an
 of all, and none waits for a rank that has given up. With one rank nothing is exchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -5,8 +5,6 @@ that was never stored (initializer, seed). l2, max_norm and the limits say how t
 hold.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +49,6 @@ def _flat(spec: dict[str, Any], before: str = "") -> dict[str, str]:
 def match(
     manifest: Manifest,
     live: dict[str, dict[str, Any]],
-    tables: Iterable[str] | None = None,
     strict: bool = True,
     slots: bool = True,
 ) -> Match:
@@ -60,7 +57,6 @@ def match(
     Args:
       manifest: Of the checkpoint.
       live: By name: "spec", and "slots" (names and floats).
-      tables: Names that are wanted; None: all.
       strict: Both sides must have the same tables.
       slots: Whether the slots of the optimizers are to be loaded.
 
@@ -68,15 +64,8 @@ def match(
       ValueError: They have not, or a table that both have differs in what must be equal.
     """
     there = manifest.tables
-    wanted = [*dict.fromkeys([*there, *live])] if tables is None else [*dict.fromkeys(tables)]
-    nowhere = [name for name in wanted if name not in there and name not in live]
-    if nowhere:
-        raise ValueError(
-            f"there are no tables {_names(nowhere)}: the checkpoint {manifest.path} has {_names(there)}, and "
-            f"this process {_names(live)}"
-        )
-    only_there = tuple(name for name in wanted if name not in live)
-    only_here = tuple(name for name in wanted if name not in there)
+    only_there = tuple(name for name in there if name not in live)
+    only_here = tuple(name for name in live if name not in there)
     if strict and (only_there or only_here):
         make = "make the layers that use them first, with the same names, or " if only_there else ""
         raise ValueError(
@@ -84,7 +73,7 @@ def match(
             f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
             f"{make}give strict=False to load those that both have"
         )
-    common = [name for name in wanted if name in there and name in live]
+    common = [name for name in there if name in live]
     problems = [_problem(name, there[name], live[name], slots) for name in common]
     text = "\n".join(problem for problem in problems if problem)
     if text:

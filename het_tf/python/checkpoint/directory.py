@@ -8,8 +8,6 @@ process that dies at any point leaves complete checkpoints and leftovers, and no
 saves it holds a lock on DIR: leftovers are then nobody's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -139,8 +137,8 @@ def chain(path: Path) -> list[Manifest]:
 
 
 def sync(path: Path) -> None:
-    """Waits until a directory's entries are on disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Waits until a file, or a directory's entries, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

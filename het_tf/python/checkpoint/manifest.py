@@ -5,8 +5,6 @@ that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "xx
 digits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -276,20 +274,18 @@ _FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+def _parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The document, and what is in it, each with its kind."""
+    yield "manifest", document
+    yield from (("table", one) for one in document["tables"])
+    yield from (("file", one) for one in document["files"])
+    if document["dense"] is not None:
+        yield "dense", document["dense"]
+
+
 def _problem(document: dict[str, Any]) -> str:
     """What is missing or of another type than it should be; "" if nothing is."""
-    parts = [("manifest", document)]
-    found = _problem_of(parts)
-    if found:
-        return found
-    parts = [("table", one) for one in document["tables"]]
-    parts += [("file", one) for one in document["files"]]
-    parts += [] if document["dense"] is None else [("dense", document["dense"])]
-    return _problem_of(parts)
-
-
-def _problem_of(parts: list[tuple[str, dict[str, Any]]]) -> str:
-    for kind, part in parts:
+    for kind, part in _parts(document):
         for name, check in _FIELDS[kind].items():
             if name not in part:
                 return f"a {kind} has no {name!r}" if kind != "manifest" else f"{name!r} is missing"

@@ -1,7 +1,5 @@
 """Reading files of rows into live tables: what is read in which order, and the load as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading
@@ -11,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import rowfile
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.progress import Progress
+from het_tf.python.checkpoint.progress import Add
 from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store_info, tables_in
 from het_tf.python.session import native
 
@@ -22,7 +21,7 @@ _SECONDS = 120  # for which a store keeps others off the tables if it hears no m
 
 @dataclass(frozen=True)
 class Part:
-    """A file that is to be loaded, with the tables that are wanted of it."""
+    """A file that is to be loaded, with the tables that are wanted of it, by their names in the file."""
 
     path: Path
     entry: dict[str, Any]
@@ -42,7 +41,7 @@ class Reading:
     Attributes:
       namespace: Into which tables.
       chain: The manifests, the full one first.
-      tables: Names.
+      tables: Names in the checkpoint, and those of the live tables.
       slots: Whether the slots of the optimizers come along.
       stages: Files; those of one stage are loaded in any order, those of the next one after them.
       loader: What the store calls this load while it lasts.
@@ -50,7 +49,7 @@ class Reading:
 
     namespace: str
     chain: list[Manifest]
-    tables: list[str]
+    tables: dict[str, str]
     slots: bool
     stages: list[list[Part]] = field(repr=False)
     loader: str
@@ -67,22 +66,21 @@ class Reading:
 
 
 def plan_reading(
-    chain: list[Manifest], namespace: str, tables: Iterable[str], slots: bool, loader: str
+    chain: list[Manifest], namespace: str, tables: dict[str, str], slots: bool, loader: str
 ) -> Reading:
-    """Decides which files are read, in which order."""
-    names = list(tables)
-    begins = {name: first_of(chain, name) for name in names}
+    """Decides which files are read, in which order. Arguments: those of `Reading`."""
+    begins = {name: first_of(chain, name) for name in tables}
     stages = []
     for number, manifest in enumerate(chain):
         stage = []
         for file in manifest.files:
             inside = tables_in(file)
-            wanted = [name for name in names if name in inside and begins[name] <= number]
+            wanted = [name for name in tables if name in inside and begins[name] <= number]
             if wanted:
                 stage.append(Part(manifest.path / file["name"], file, wanted))
         if stage:
             stages.append(stage)
-    return Reading(namespace, chain, names, slots, stages, loader)
+    return Reading(namespace, chain, tables, slots, stages, loader)
 
 
 def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
@@ -99,12 +97,12 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
     def verify(one: tuple[Path, dict[str, Any]]) -> None:
         path, entry = one
         manifests.require(path)
-        native.call("HetVerifyRows", str(path), json.dumps(entry))
+        rowfile.verify(path, entry)
 
     in_parallel(verify, files)
 
 
-def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
+def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
     """Replaces the rows of tables by those of the files, which were verified. Every rank must call it.
 
     Until all of it is done no other worker can read or write the tables.
@@ -138,11 +136,11 @@ def load(reading: Reading, ranks: Ranks, progress: Progress) -> None:
         kind = type(error) if isinstance(error, passed_on) else RuntimeError
         raise kind(
             f"loading {reading.chain[-1].path} was given up half-way, and the tables "
-            f"{', '.join(map(repr, reading.tables))} may hold a part of it: restore again before they are "
-            f"used ({error or type(error).__name__})"
+            f"{', '.join(map(repr, reading.tables.values()))} may hold a part of it: restore again before "
+            f"they are used ({error or type(error).__name__})"
         ) from error
     ranks.together("count updates", lambda: running.count(ranks))
-    for name in reading.tables:
+    for name in reading.tables.values():
         if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
             sources[reading.namespace, name] = (reading.chain[-1].id, running.epochs[name])
 
@@ -154,13 +152,13 @@ class _Load:
       epochs: After `count`: those of each table of the namespace.
     """
 
-    def __init__(self, reading: Reading, progress: Progress) -> None:
+    def __init__(self, reading: Reading, progress: Add) -> None:
         self._reading = reading
         self._progress = progress
         self.epochs: dict[str, list[str]] = {}
         newest = reading.chain[-1].tables
-        self._floors = {name: newest[name]["clock_floor"] for name in reading.tables}
-        self._applies = {name: newest[name]["applies"] for name in reading.tables}
+        self._floors = {live: newest[name]["clock_floor"] for name, live in reading.tables.items()}
+        self._applies = {live: newest[name]["applies"] for name, live in reading.tables.items()}
 
     def begin(self) -> None:
         """Keeps others off the tables, for a while."""
@@ -169,15 +167,16 @@ class _Load:
 
     def clear(self) -> None:
         """Empties them."""
-        for name in self._reading.tables:
+        for name in self._reading.tables.values():
             native.call("HetLoadClear", self._reading.namespace, name)
 
     def read(self, parts: list[Part]) -> None:
         """Loads files, in any order."""
-        in_parallel(self._read_one, parts, lambda part: self._progress.add(part.rows, part.entry["bytes"]))
+        in_parallel(self._read_one, parts, lambda part: self._progress(part.rows, part.entry["bytes"]))
 
     def _read_one(self, part: Part) -> Part:
-        request = {"tables": {name: {"to": name, "slots": self._reading.slots} for name in part.tables}}
+        to, slots = self._reading.tables, self._reading.slots
+        request = {"tables": {name: {"to": to[name], "slots": slots} for name in part.tables}}
         native.call("HetLoadRows", self._reading.namespace, str(part.path), json.dumps(request))
         return part
 

@@ -8,11 +8,9 @@ The package safetensors checks that a header fits its file; here is what makes t
 A file may come from anywhere: nothing of the header is believed that was not compared with the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 from safetensors import SafetensorError, safe_open
+
+from het_tf.python.checkpoint.manifest import AGAIN
 
 FORMAT, VERSION = "het_tf rows", 1
 _MAX_FLOATS = 1 << 20  # of a value, and of slots; far above what a table can have
@@ -41,6 +41,7 @@ COLUMNS = {
     "last_used": ("U32", 1),
     "counts": ("U16", 1),
 }
+_MAX_CLOCK = 1 << 61  # core/store/shard.h
 _REQUIRED = ("keys", "clocks", "values", "last_used", "counts")
 
 Array = npt.NDArray[Any]
@@ -129,9 +130,6 @@ class TableRows:
 class TensorFile:
     """A safetensors file whose header fits it. Tensors are read when they are asked for.
 
-    Args:
-        path: Of the file.
-
     Attributes:
         bytes: Of the file.
         metadata: `__metadata__` of its header.
@@ -190,14 +188,11 @@ class TensorFile:
 
     def damaged(self, what: str) -> DamagedError:
         """The error that says so of this file."""
-        return DamagedError(f"{self.path} is damaged: {what}")
+        return DamagedError(f"{self.path} is damaged: {what}{AGAIN}")
 
 
 class RowFile(TensorFile):
     """An open row file.
-
-    Args:
-        path: Of the file.
 
     Attributes:
         tables: What it has of each table, by name.
@@ -242,25 +237,66 @@ class RowFile(TensorFile):
             return np.empty(tensor.shape, tensor.dtype)
         return np.memmap(self.path, tensor.dtype, "r", tensor.begin, tensor.shape)
 
-    def blocks(
-        self, table: str, columns: Sequence[str], block_bytes: int = BLOCK_BYTES
-    ) -> Iterator[dict[str, Array]]:
+    def blocks(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
         """The rows of a table from the first to the last, some megabytes at a time.
 
         Args:
             table: One of `tables`.
             columns: Some of COLUMNS, without "removed". Slots are left out where the table has none.
-            block_bytes: What one block holds, roughly.
 
         Returns:
             Arrays of equal length by column, the caller's own.
         """
         of = self.tables[table]
         wanted = {name: of.columns[name] for name in columns if name in of.columns}
-        return self._blocks(wanted, block_bytes)
+        return self._blocks(wanted, BLOCK_BYTES)
 
     def removed(self, table: str) -> npt.NDArray[np.int64]:
         """The keys that this file removes from a table, int64 [R]."""
         if "removed" not in self.tables[table].columns:
             return np.empty(0, np.int64)
         return np.concatenate([np.empty(0, np.int64), *self.tensor_blocks(f"{table}/removed")])
+
+
+def verify(
+    path: str | Path,
+    entry: dict[str, Any],
+    advance: Callable[[int], None] = lambda _: None,
+    look: Callable[[str, Array], None] = lambda *_: None,
+) -> RowFile:
+    """Opens a row file, and compares all of it with what the manifest says.
+
+    Args:
+        path: Of the file.
+        entry: Of the manifest.
+        advance: Told how many bytes more were read.
+        look: Given the name of each tensor with each of its blocks.
+
+    Raises:
+        DamagedError: It differs, or has a clock out of range.
+        OSError: It cannot be read.
+    """
+    file = RowFile(path)
+    if file.bytes != entry["bytes"]:
+        raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
+    if file.header_xxh3 != entry["header_xxh3"]:
+        raise file.damaged("its header is not the one that the manifest has the checksum of")
+    if file.tensors.keys() != entry["tensors"].keys():
+        raise file.damaged("its tensors are not those that the manifest names")
+    advance(file.bytes - sum(tensor.bytes for tensor in file.tensors.values()))
+    for name, tensor in file.tensors.items():
+        checksum, odd_clock = xxhash.xxh3_64(), False
+        for block in file.tensor_blocks(name):
+            checksum.update(block.data)
+            advance(block.nbytes)
+            look(name, block)
+            odd_clock |= name.endswith("/clocks") and bool(((block < 0) | (block > _MAX_CLOCK)).any())
+        found = checksum.hexdigest()
+        if entry["tensors"][name] != {"rows": tensor.shape[0], "xxh3": found}:
+            raise file.damaged(
+                f"{name!r}, bytes {tensor.begin} to {tensor.begin + tensor.bytes}, has {tensor.shape[0]} rows"
+                f" and checksum {found}, and the manifest says {entry['tensors'][name]}"
+            )
+        if odd_clock:
+            raise file.damaged(f"{name!r} has a clock out of range")
+    return file

@@ -4,12 +4,11 @@ One call of the native library writes or reads one file; it holds no lock of Pyt
 are busy at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint.manifest import Manifest
@@ -24,6 +23,27 @@ sources: dict[tuple[str, str], tuple[str, list[str]]] = {}
 def store_info(namespace: str) -> dict[str, Any]:
     """The store of a namespace: "partitions", "hash_seed", "remote", and "tables" by name."""
     return dict(json.loads(native.call("HetStoreInfo", namespace)))
+
+
+def save_rows(
+    namespace: str,
+    path: Path,
+    tables: list[str],
+    partitions: list[int],
+    since: dict[str, list[str]] | None = None,
+) -> dict[str, Any]:
+    """Writes some partitions of tables into a new file of rows. Returns its entry, with "tables".
+
+    Args:
+      namespace: Whose tables.
+      path: Of the file.
+      tables: Their names.
+      partitions: Their numbers.
+      since: Of each table of which only the changes are written: the files that say what the base has, oldest
+        first.
+    """
+    request = {"tables": tables, "partitions": partitions, "since": {"tables": since} if since else None}
+    return dict(json.loads(native.call("HetSaveRows", namespace, str(path), json.dumps(request))))
 
 
 def in_parallel(

@@ -1,8 +1,5 @@
 """Writing files of rows: which partitions share a file, what an increment writes, and the manifest of it."""
 
-from __future__ import annotations
-
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -12,8 +9,7 @@ from typing import Any
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.store import first_of, in_parallel, sources, tables_in
-from het_tf.python.session import native
+from het_tf.python.checkpoint.store import first_of, in_parallel, save_rows, sources, tables_in
 
 FILES = 16  # of rows in a checkpoint, as far as there are so many partitions
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
@@ -50,7 +46,6 @@ def plan_writing(
     path: Path,
     namespace: str,
     info: dict[str, Any],
-    tables: Iterable[str] | None = None,
     base: list[Manifest] | None = None,
     ranks: int = 1,
     files: int = FILES,
@@ -60,22 +55,12 @@ def plan_writing(
     Args:
       path: Where the files go.
       namespace: Whose tables.
-      info: Of `store_info`.
-      tables: Their names; None: all.
+      info: Of `store_info`; its tables are those that are written.
       base: The manifests of the checkpoint that is built on, the full one first.
       ranks: How many write.
       files: How many there are to be, about.
-
-    Raises:
-      ValueError: There is no such table.
     """
-    names = list(info["tables"]) if tables is None else list(dict.fromkeys(tables))
-    unknown = [name for name in names if name not in info["tables"]]
-    if unknown:
-        listed = ", ".join(map(repr, info["tables"])) or "none"
-        raise ValueError(
-            f"there is no table {unknown[0]!r} in the namespace {namespace!r}; there are: {listed}"
-        )
+    names = list(info["tables"])
     groups = _groups(info["partitions"], ranks, files)
     changed = [name for name in names if base and _goes_on(namespace, info["tables"][name], name, base[-1])]
     since = [
@@ -122,12 +107,7 @@ def _base_files(base: list[Manifest], name: str, info: dict[str, Any], partition
 def write_files(
     writing: Writing, numbers: Iterable[int], done: Callable[[dict[str, Any]], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Writes some of the files and waits until they are on disk. Returns their entries, "tables" included.
-
-    Args:
-      writing: What is to be written.
-      numbers: Of the groups.
-      done: Called with each entry.
+    """Writes the files of some groups, waits until they are on disk, returns their entries with "tables".
 
     Raises:
       OSError: A file cannot be written.
@@ -136,14 +116,9 @@ def write_files(
 
     def write(number: int) -> dict[str, Any]:
         name, partitions = writing.groups[number]
-        since = writing.since[number]
-        request = {
-            "tables": writing.tables,
-            "partitions": partitions,
-            "since": {"tables": since} if since else None,
-        }
-        text = native.call("HetSaveRows", writing.namespace, str(writing.path / name), json.dumps(request))
-        return {**json.loads(text), "name": name, "partitions": partitions}
+        path, since = writing.path / name, writing.since[number]
+        entry = save_rows(writing.namespace, path, writing.tables, partitions, since)
+        return {**entry, "name": name, "partitions": partitions}
 
     return in_parallel(write, numbers, done)
 

@@ -4,8 +4,6 @@ TensorFlow copies an array of numpy into a tensor. It takes a buffer over as it 
 at a multiple of 64 bytes; and a variable made of a tensor shares its buffer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -26,12 +24,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
 
 
 def variable(array: npt.NDArray[Any], name: str) -> Any:
-    """A variable that has the array, which is not to be written to any more.
-
-    Args:
-      array: Made by `zeros`.
-      name: Of the variable.
-    """
+    """A variable that has an array of `zeros`, which is not to be written to any more."""
     bfloat16 = tf.bfloat16.as_numpy_dtype
     with tf.device("CPU:0"):
         if array.size == 0:

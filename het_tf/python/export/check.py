@@ -1,7 +1,5 @@
 """The function `het_tf.serve_check`: does an export answer as the live model does?"""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What smaller rows cost: the AUC of a model with its rows stored in each of the ways."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

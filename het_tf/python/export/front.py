@@ -1,13 +1,10 @@
 """The function `het_tf.export`: checks what it is asked for, traces the model, writes, gives it its name."""
 
-from __future__ import annotations
-
-import contextlib
 import importlib
 import inspect
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,14 +140,14 @@ def export(
     """
     asked = redirect.Options(rows, unknown)
     writes = settings.workers() == 1 or settings.horovod().rank() == 0
-    with _together("export_check"):
+    with collective.together("export_check", "export"):
         layers = _check(model, format, asked, min_count, max_age, evaluate)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
     if settings.workers() > 1:
         flush_all()
     result: Export | None = None
-    with _together("export"):
+    with collective.together("export", "export"):
         for namespace in dict.fromkeys(layer.namespace for layer in layers):
             native.call("HetRefresh", namespace)  # every rank goes on with the rows that are exported
         if writes:
@@ -163,22 +160,6 @@ def export(
     if verbose and result is not None:
         print(result)
     return result
-
-
-@contextlib.contextmanager
-def _together(label: str) -> Iterator[None]:
-    """Every rank leaves it when all have come so far; an error on one of them is raised on all."""
-    error: Exception | None = None
-    try:
-        yield
-    except Exception as failure:  # the others wait for this rank
-        error = failure
-    of_ranks = collective.gather(None if error is None else str(error), label)
-    if error is not None:
-        raise error
-    for rank, text in enumerate(of_ranks):
-        if text is not None:
-            raise RuntimeError(f"rank {rank} could not export: {text}")
 
 
 def _export(
@@ -220,7 +201,6 @@ def _export(
                 for source in sources
             ],
         )
-        backend.finish(staging)
         del backend, module, functions
         _record(staging, summary)
         if evaluate is not None:

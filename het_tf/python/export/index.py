@@ -19,8 +19,6 @@ int64 is a legal id, and none is set aside.
 Several tables share the arrays, each in a region of its own, so that the tables of a model are read at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

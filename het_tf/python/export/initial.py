@@ -6,8 +6,6 @@ must be kept off: Grappler adds and multiplies constants that meet each other ah
 its own. So the numbers of the formulas are read from a variable, and are no constants of the graph.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -43,9 +41,6 @@ def hash_name(name: str) -> int:
 
 class Form:
     """How the unknown rows of a table are made. Tables of one `kind` are made by the same ops.
-
-    Args:
-      table: The table.
 
     Attributes:
       kind: "constant", "uniform", "normal" or "truncated_normal".

@@ -9,26 +9,21 @@ that serve the same one share one copy of its rows in memory, and rows that nobo
 loads it needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
-from het_tf.python.table.config import TableConfig
 
 
 class Backend(redirect.Backend):
     """Lookups by HetServe. See `redirect.Backend`."""
-
-    format: ClassVar[str] = "native"
 
     def __init__(self, sources: Sequence[Source], options: redirect.Options, directory: Path) -> None:
         super().__init__(sources, options, directory)
@@ -40,11 +35,7 @@ class Backend(redirect.Backend):
             self._assets[source.key] = tf.saved_model.Asset(str(path))
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
 
-    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
-        """See `redirect.Backend`."""
-        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
-
-    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
         """One op for all features: their waits for memory overlap. See `redirect.Backend`."""
         with tf.device("CPU:0"):
             return list(
@@ -110,8 +101,3 @@ def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
       RuntimeError: It is damaged, or of a newer version.
     """
     return dict(json.loads(native.call("HetServeInspect", str(path), int(verify))))
-
-
-def open_files() -> int:
-    """How many serving files this process has mapped."""
-    return native.call_int("HetServeOpenFiles")

@@ -8,12 +8,10 @@ a parameter server that has the tables; a serving process makes none there, and 
 only read suffices.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
@@ -28,7 +26,7 @@ class Backend(redirect.Backend):
     """Lookups by HetLookup at a parameter server. See `redirect.Backend`.
 
     Args:
-      sources: See `redirect.Backend`. Filters of rows are refused: the table is served as it is.
+      sources: See `redirect.Backend`. They have no filters: the table is served as it is.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
       ps: Address of the parameter server, "redis://HOST[:PORT][,...]" or "unix://PATH"; None: the one of
@@ -49,8 +47,6 @@ class Backend(redirect.Backend):
       ConnectionError: No server answers.
     """
 
-    format: ClassVar[str] = "online"
-
     def __init__(
         self,
         sources: Sequence[Source],
@@ -66,7 +62,11 @@ class Backend(redirect.Backend):
         connections: int = 4,
     ) -> None:
         super().__init__(sources, options, directory)
-        _refuse(sources, options)
+        if options.unknown != "initial":
+            raise ValueError(
+                f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its '
+                "initial row, as in training; leave it out"
+            )
         address, stored = _address(ps)
         given = {
             "ps": stored,
@@ -84,11 +84,7 @@ class Backend(redirect.Backend):
             specs["online"] = {**self._online, "ps": address}
             native.call("HetOnlineCheck", json.dumps(specs))
 
-    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
-        """See `redirect.Backend`."""
-        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
-
-    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
         """One op, and so one exchange with each server, for all features. See `redirect.Backend`."""
         tables = list({request.table.name: request.table for request in requests}.values())
         numbers = {table.name: number for number, table in enumerate(tables)}
@@ -117,25 +113,6 @@ class Backend(redirect.Backend):
     def row_bytes(self) -> None:
         """Rows are not in the export."""
         return None
-
-
-def _refuse(sources: Sequence[Source], options: redirect.Options) -> None:
-    if options.rows != "float32":
-        raise ValueError(
-            f'rows is {options.rows!r}, and format="online" reads the rows of the server as they are; leave '
-            "it out"
-        )
-    if options.unknown != "initial":
-        raise ValueError(
-            f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its initial '
-            "row, as in training; leave it out"
-        )
-    for source in sources:
-        if source.filter.min_count or source.filter.max_age is not None:
-            raise ValueError(
-                'rows cannot be left out with format="online", which reads the server\'s table as it is; use '
-                "TableConfig's limits there (ttl, min_count), or another format"
-            )
 
 
 def _address(ps: str | None) -> tuple[str, str]:

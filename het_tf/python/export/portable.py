@@ -12,8 +12,6 @@ Rows are variables, and lie in the SavedModel's variable files: no size but the 
 graph stays small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,8 +80,6 @@ class _Group:
 class Backend(redirect.Backend):
     """See the module, and `redirect.Backend`."""
 
-    format = "portable"
-
     def __init__(self, sources: Sequence[Source], options: redirect.Options, directory: Path) -> None:
         super().__init__(sources, options, directory)
         alike: dict[tuple[int, str], list[tuple[Source, Form | None]]] = {}
@@ -94,11 +90,7 @@ class Backend(redirect.Backend):
         self._groups = [_Group(members, options.rows, directory) for members in alike.values()]
         self._group_of = {key: group for group in self._groups for key in group.number}
 
-    def lookup(self, table: Any, namespace: str, ids: Any) -> Any:
-        """See `redirect.Backend`."""
-        return self.lookup_many([redirect.Request(table, namespace, ids)])[0]
-
-    def lookup_many(self, requests: Sequence[redirect.Request]) -> list[Any]:
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
         """One series of ops for each group of tables."""
         members: dict[int, list[int]] = {}
         for number, request in enumerate(requests):

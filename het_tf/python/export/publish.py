@@ -1,13 +1,13 @@
 """How a SavedModel appears under its name: written beside it, and moved there when all of it is on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+from het_tf.python.checkpoint.directory import sync
 
 
 @contextlib.contextmanager
@@ -32,8 +32,8 @@ def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
 def publish(staging: Path, target: Path, overwrite: bool) -> None:
     """Writes out to the disk, and gives the name."""
     for file in staging.rglob("*"):
-        _sync(file)
-    _sync(staging)
+        sync(file)
+    sync(staging)
     if overwrite and target.exists():
         old = staging.with_name("old")
         target.rename(old)
@@ -46,12 +46,4 @@ def publish(staging: Path, target: Path, overwrite: bool) -> None:
         if os.path.lexists(target):
             raise FileExistsError(f"{target} exists; it was made while the model was being exported")
         staging.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(target.parent)

@@ -8,8 +8,6 @@
 The graph gathers the stored rows and turns those few into float32.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,19 +3,17 @@
 The model's own code runs as always, with its combiners, ragged ids, weights and masks. Only the op at the
 bottom is another one:
 
-    EmbeddingCollection.call ─► layer/source.py ─► redirect.lookup ─► backend.lookup_many ─► backend.lookup
+    EmbeddingCollection.call ─► layer/source.py ─► redirect.lookup ─► backend.lookup
 
 so a backend knows nothing of features: int64 ids in, float32 rows out.
 """
-
-from __future__ import annotations
 
 import abc
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import source
@@ -62,10 +60,9 @@ class Backend(abc.ABC):
     One is made for every export, and used in this order:
 
         backend = Backend(sources, options, directory, **what the format alone knows)
-        tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup_many
+        tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup
         module.backend = backend.trackables()
         tf.saved_model.save(module, path)
-        backend.finish(path)
 
     Caches are flushed before it is made. An exception at any point ends the export, and leaves nothing at the
     path.
@@ -77,53 +74,26 @@ class Backend(abc.ABC):
         (`tf.saved_model.Asset` copies them into the SavedModel).
     """
 
-    format: ClassVar[str]
-    """The name by which `het_tf.export(format=...)` knows it."""
-
     def __init__(self, sources: Sequence[Source], options: Options, directory: Path) -> None:
         self.sources = {source.key: source for source in sources}
         self.options = options
         self.directory = directory
 
     @abc.abstractmethod
-    def lookup(self, table: TableConfig, namespace: str, ids: Any) -> Any:
-        """The rows of one table, as ops in the graph that is being traced.
+    def lookup(self, requests: Sequence[Request]) -> list[Any]:
+        """The rows of all features of a layer's call, in their order, as ops in the graph that is traced.
 
         Args:
-          table: One of the sources' tables.
-          namespace: Its namespace.
-          ids: int64 tensor of any shape, of any ids; the batch dimension is unknown.
+          requests: Of the sources' tables; the batch dimension of their ids is unknown.
 
         Returns:
-          float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row, or
-          zeros, by `options.unknown`.
+          For each float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row,
+          or zeros, by `options.unknown`.
         """
-
-    def lookup_many(self, requests: Sequence[Request]) -> list[Any]:
-        """The rows of all features of a layer's call, in their order.
-
-        This one makes one `lookup` of all requests of a table. A backend that can read several tables by one
-        op overrides it.
-        """
-        groups: dict[tuple[str, str], list[int]] = {}
-        for number, request in enumerate(requests):
-            groups.setdefault(request.key, []).append(number)
-        results: list[Any] = [None] * len(requests)
-        for members in groups.values():
-            first = requests[members[0]]
-            flat, split = join([requests[number].ids for number in members])
-            rows = split(self.lookup(first.table, first.namespace, flat), first.table.dim)
-            for number, part in zip(members, rows, strict=True):
-                results[number] = part
-        return results
 
     def trackables(self) -> Any:
         """Variables, assets and tables of the ops that `lookup` has made: a trackable, a dict or a list."""
         return {}
-
-    def finish(self, path: Path) -> None:
-        """Called with the SavedModel written, before it gets its name: may add to `path/assets.extra`."""
-        del path
 
     def row_bytes(self) -> dict[tuple[str, str], int] | None:
         """Bytes that each table's rows take in the export, for the summary; None: rows are not in it."""
@@ -199,7 +169,7 @@ def lookup(
     """
     requests = [Request(feature.table, namespace, one) for feature, one in zip(features, ids, strict=True)]
     results = []
-    for feature, one, rows in zip(features, ids, backend.lookup_many(requests), strict=True):
+    for feature, one, rows in zip(features, ids, backend.lookup(requests), strict=True):
         if feature.padding_id is not None:
             rows = tf.where(tf.equal(one, feature.padding_id)[..., None], tf.zeros([], rows.dtype), rows)
         rows.set_shape([*one.shape, feature.table.dim])

@@ -4,9 +4,6 @@ They come by way of a row file (core/checkpoint/row_file.h), which the core writ
 wherever the table is, and which is mapped here: a table is not in memory a second time.
 """
 
-from __future__ import annotations
-
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.checkpoint.rowfile import RowFile
+from het_tf.python.checkpoint.store import save_rows, store_info
 from het_tf.python.session import native
 from het_tf.python.table.config import TableConfig
 
@@ -81,10 +79,9 @@ class Source:
           directory: Where there is room for the table with its slots, which is taken for a moment.
         """
         path = directory / "rows.safetensors"
-        store = json.loads(native.call("HetStoreInfo", self.namespace))
-        request = {"tables": [self.table.name], "partitions": list(range(store["partitions"])), "since": None}
+        partitions = range(store_info(self.namespace)["partitions"])
         try:
-            native.call("HetSaveRows", self.namespace, str(path), json.dumps(request))
+            save_rows(self.namespace, path, [self.table.name], list(partitions))
             file = RowFile(path)
             columns = {name: file.column(self.table.name, name) for name in _COLUMNS}
         finally:

@@ -7,8 +7,6 @@ A signature takes and gives plain tensors by name. Ragged and sparse inputs go i
     sparse   x        x_indices, x_values, x_shape
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Arithmetic modulo 2^64 that reads the same for arrays of numpy and for tensors, both uint64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Callbacks of several workers (public in `het_tf.callbacks`). Every rank gives `fit` the same ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import owner, reduction
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import KERAS_3, tf
-from het_tf.python.table import layer_state, registry
+from het_tf.python.table import registry
 
 _Callback: Any = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
@@ -37,16 +35,9 @@ def broadcast(model: Any) -> None:
             f"model {model.name!r} has no weights yet that could be broadcast; call it on a batch first, or "
             "give it a keras.Input"
         )
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in layer_state.layers_of(model):
-            owner.before_build(layer, optimizer)
-        optimizer.build(model.trainable_variables)
-        optimizer.built = True
+    variables = [*model.weights, *owner.optimizer_variables(model)]
     if hvd.size() == 1:
         return
-    of_optimizer = getattr(optimizer, "variables", [])
-    variables = [*model.weights, *(of_optimizer() if callable(of_optimizer) else of_optimizer)]
     # Ranks with another number of them would wait for ever.
     checks.compare(
         model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
@@ -152,18 +143,9 @@ def flush_all() -> None:
     Raises:
       ConnectionError, TimeoutError: On every rank, if the parameter server does not answer one of them.
     """
-    failed: Exception | None = None
-    try:
+    with collective.together("flush", "send what its caches held back", ConnectionError):
         for namespace in registry.namespaces():
             native.call("HetFlush", namespace)
-    except Exception as error:  # told to the others first, who would wait for this rank
-        failed = error
-    of_ranks = collective.gather("" if failed is None else str(failed), "flush")
-    if failed is not None:
-        raise failed
-    for rank, text in enumerate(of_ranks):
-        if text:
-            raise ConnectionError(f"rank {rank} could not send what its caches held back: {text}")
 
 
 def on_rank_zero(callback: Any) -> Any:
@@ -192,18 +174,10 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
         flush_all()
         hvd = settings.horovod()
-        failed: Exception | None = None
-        if hvd is None or hvd.rank() == 0:
-            try:
+        with collective.together("checkpoint", "write the checkpoint"):
+            if hvd is None or hvd.rank() == 0:
                 with workers.have_met():
                     super()._save_model(*args, **kwargs)
-            except Exception as error:  # told to the others first, who would wait for this rank
-                failed = error
-        of_ranks = collective.gather("" if failed is None else str(failed), "checkpoint")
-        if failed is not None:
-            raise failed
-        if of_ranks[0]:
-            raise RuntimeError(f"rank 0 could not write the checkpoint: {of_ranks[0]}")
 
 
 class LearningRateScaling(_Callback):

@@ -1,7 +1,5 @@
 """What would train N different models in silence, or hang, is refused here with the remedy."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

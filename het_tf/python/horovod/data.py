@@ -1,7 +1,5 @@
 """Every rank's part of the data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

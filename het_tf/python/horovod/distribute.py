@@ -1,7 +1,5 @@
 """`het_tf.horovod.distribute`: a Keras model whose train_step reduces dense gradients over the ranks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.horovod import checks

@@ -16,8 +16,6 @@
 Needs a parameter server that outlives the workers: HET_PS, or `het_tf.init(ps=...)`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -131,8 +129,7 @@ class ElasticState(ObjectState):
         found: dict[int, Any] = {}
         metrics = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
         model = [one for one in self._het_model.variables if id(one) not in metrics]
-        optimizer = getattr(self._het_optimizer, "variables", [])
-        for one in [*model, *(optimizer() if callable(optimizer) else optimizer)]:
+        for one in [*model, *owner.variables_of(self._het_optimizer)]:
             variable = getattr(one, "value", one)
             if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not
                 variable = one

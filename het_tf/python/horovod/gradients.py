@@ -1,7 +1,5 @@
 """All-reduce of dense gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.session import collective, settings

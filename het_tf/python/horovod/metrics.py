@@ -1,7 +1,5 @@
 """Metrics over all ranks, exact: their states are summed, not their results averaged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

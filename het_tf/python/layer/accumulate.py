@@ -10,8 +10,6 @@ with state sees N small gradients in place of one. Here every key has an owner, 
 The parts also say how the step went: an error or an overflow at one worker is one at all of them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.session import collective, native, settings

@@ -1,7 +1,5 @@
 """`het_tf.callbacks.CacheStats`: what tables and caches have done, every epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

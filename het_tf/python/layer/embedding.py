@@ -1,7 +1,5 @@
 """The Keras layer of a single feature (public as `het_tf.keras.Embedding`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.layer.layers import EmbeddingCollection

@@ -1,7 +1,5 @@
 """The gate of the bulk-synchronous mode: no rank writes before every rank has read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.session import collective, settings

@@ -8,8 +8,6 @@ output:
     ragged, sparse   ──flat values─► ids that exist  ──► rows [n, dim]      ──► combined, or ragged again
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Keras layer of many features (public as `het_tf.keras.EmbeddingCollection`)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The lookup as a differentiable operation, and its gradient, which is the update of the tables."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

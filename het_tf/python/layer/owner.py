@@ -1,7 +1,5 @@
 """Finding the model that a layer is trained in, for what only its compiled optimizer knows."""
 
-from __future__ import annotations
-
 import sys
 import weakref
 from typing import Any
@@ -29,6 +27,23 @@ def before_build(layer: Any, optimizer: Any) -> None:
         # gradients (it meets a None in their place); the anchor then is a variable like others, whose
         # gradient is 0.
         layer.anchor.overwrite_with_gradient = not inner.use_ema
+
+
+def optimizer_variables(model: Any) -> list[Any]:
+    """The variables of a model's optimizer, which is built if it is not; [] without one."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
+        for layer in layer_state.layers_of(model):
+            before_build(layer, optimizer)
+        optimizer.build(model.trainable_variables)
+        optimizer.built = True
+    return variables_of(optimizer)
+
+
+def variables_of(optimizer: Any) -> list[Any]:
+    """The variables of an optimizer, which Keras 2 gives by a function; [] of None."""
+    variables = getattr(optimizer, "variables", [])
+    return list(variables() if callable(variables) else variables)
 
 
 def infers_shapes() -> bool:

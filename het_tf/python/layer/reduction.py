@@ -1,7 +1,5 @@
 """Whether something reduces a model's dense gradients over the workers; what would not is refused."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -7,8 +7,6 @@ Export is what gives one: while a model is traced for serving, its own code runs
 combiners, ragged ids, weights and masks, and only the op at the bottom is another one.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar

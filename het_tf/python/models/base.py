@@ -1,7 +1,5 @@
 """What all click-through models have in common: embedding side, numeric columns, configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

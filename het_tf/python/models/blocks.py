@@ -1,7 +1,5 @@
 """Layers that the models are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide":
 with a size follow each other in the table's id space; 64-bit hashes are ids as they are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

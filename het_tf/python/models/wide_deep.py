@@ -1,7 +1,5 @@
 """Wide & Deep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

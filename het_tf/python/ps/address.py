@@ -4,8 +4,6 @@ The same grammar as that of the training client (het_tf/ps/client/address.h): wh
 last `@` is the login as it is, without percent-encoding.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the command `het-ps` is called with: its commands, and their arguments."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 from collections.abc import Callable
@@ -9,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.ps import layout as layouts
+from het_tf.python.show import Command
+from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
 Redis or Valkey servers that hold tables of het_tf: start, watch, save, reshard, stop.
@@ -24,24 +24,11 @@ ADDRESS_HELP = (
     "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...] or unix://[USER:PASSWORD@]/PATH; default: $HET_PS"
 )
 
-Command = Callable[..., argparse.ArgumentParser]
-
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(
-        prog="het-ps", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        )
-
-    for add in (_up, _down, _status, _save, _conf, _form, _promote, _reshard):
-        add(command)
-    return top
+    commands = (_up, _down, _status, _save, _conf, _form, _promote, _reshard)
+    return command_line("het-ps", DESCRIPTION, commands)
 
 
 def _up(command: Command) -> None:

@@ -1,12 +1,9 @@
 """The command `het-ps`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
 import os
-import sys
 import time
 
 from rich.console import Console
@@ -18,6 +15,8 @@ from het_tf.python.ps.address import Address, Place, parse
 from het_tf.python.ps.arguments import parser
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
+from het_tf.python.show import run as run_command
+from het_tf.python.show import say
 
 
 def _where(options: argparse.Namespace) -> tuple[Address, layouts.Layout | None]:
@@ -28,11 +27,6 @@ def _where(options: argparse.Namespace) -> tuple[Address, layouts.Layout | None]
     if options.ps or os.environ.get("HET_PS"):
         return parse(options.ps or os.environ["HET_PS"]), None
     raise ServerError("which servers? give --dir DIR, --ps ADDRESS, or set HET_PS")
-
-
-def say(text: str) -> None:
-    """A line of progress, on stderr: stdout is for results."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -183,18 +177,5 @@ def main(arguments: list[str] | None = None) -> int:
         "up": run_up, "down": run_down, "status": run_status, "save": run_save, "conf": run_conf,
         "form": run_form, "promote": run_promote, "reshard": run_reshard,
     }[options.command]  # fmt: skip
-    try:
-        status_of_run = int(run(options))
-        sys.stdout.flush()
-        return status_of_run
-    except (ServerError, ValueError) as error:
-        print(f"het-ps: {error}", file=sys.stderr)
-    except BrokenPipeError:  # as in `het-ps status | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"het-ps: {where}{error.strerror or error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return 0 if options.command == "status" else 130
-    return 1
+    interrupted = 0 if options.command == "status" else 130
+    return run_command("het-ps", lambda: run(options), interrupted, ServerError, ValueError)

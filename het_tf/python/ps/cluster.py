@@ -5,8 +5,6 @@ commands that `redis-cli --cluster create` uses too; unlike that, it makes clust
 an interruption a second call goes on where the first one stopped.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

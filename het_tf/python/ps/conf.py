@@ -4,8 +4,6 @@ What stands here is what `het-ps up` and `LocalServer` use themselves (`redis_se
 examples in examples/deploy carry, and what docs/parameter-server.md explains; tests hold them equal.
 """
 
-from __future__ import annotations
-
 from het_tf.python.ps import redis_server
 
 WHY = {

@@ -9,8 +9,6 @@ The process of a server is known by its pid file *and* by its working directory,
 directory: after a crash and a reboot the number in a pid file may be anybody's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

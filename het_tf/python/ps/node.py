@@ -1,7 +1,5 @@
 """A connection to one server, over redis-py: raw answers, errors that name the server, no hidden retries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis
@@ -69,11 +67,11 @@ class Node:
         self._redis.response_callbacks.clear()
 
     @classmethod
-    def of(cls, address: Address, timeout: float = 5) -> Node:
+    def of(cls, address: Address, timeout: float = 5) -> "Node":
         """The first server of an address."""
         return cls(address.places[0], address.user, address.password, timeout)
 
-    def at(self, place: Place) -> Node:
+    def at(self, place: Place) -> "Node":
         """Another server with the same login."""
         return Node(place, *self.login)
 
@@ -109,7 +107,7 @@ class Node:
         """Closes the connection."""
         self._redis.close()
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> "Node":
         return self
 
     def __exit__(self, *_: object) -> None:

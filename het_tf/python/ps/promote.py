@@ -4,8 +4,6 @@ A cluster promotes a replica by itself only where a majority of all primaries ag
 one or two shards there is no such majority without the one that is down, so there an operator decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from het_tf.python.ps import cluster

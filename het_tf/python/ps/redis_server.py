@@ -7,8 +7,6 @@
 Nothing here imports TensorFlow.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil
@@ -90,14 +88,14 @@ def _quoted(name: str, value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def log_tail(log: Path, lines: int = 8) -> str:
+def log_tail(log: Path) -> str:
     """The end of a server's log, for error messages."""
     try:
         text = log.read_text(errors="replace")
     except OSError:
         return "(no log)"
     found = [line.strip() for line in text.splitlines()]
-    return "\n".join([f"  {line}" for line in found if line][-lines:]) or "(empty log)"
+    return "\n".join([f"  {line}" for line in found if line][-8:]) or "(empty log)"
 
 
 def wait_ready(
@@ -207,7 +205,7 @@ class LocalServer:
         settings: dict[str, str] | None = None,
         timeout: float = 60,
         say: Callable[[str], None] | None = None,
-    ) -> LocalServer:
+    ) -> "LocalServer":
         """Starts a server and waits until it is ready.
 
         Args:
@@ -364,7 +362,7 @@ class LocalServer:
         if self._private:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self) -> LocalServer:
+    def __enter__(self) -> "LocalServer":
         return self
 
     def __exit__(self, *_: object) -> None:

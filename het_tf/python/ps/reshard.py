@@ -14,8 +14,6 @@ No key is ever overwritten: should both sides have one (a source that lost its l
 repair stops and says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

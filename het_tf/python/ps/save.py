@@ -3,8 +3,6 @@
 One after the other, because the child that writes can need up to as much memory again as the server has.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """`het-ps up` and `het-ps down`: the servers of a directory are started, made a cluster, and stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@
 since a server started.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -116,7 +114,7 @@ class Picture:
             "notes": self.notes,
         }
 
-    def since(self, before: Picture) -> None:
+    def since(self, before: "Picture") -> None:
         """Fills the rates in, from an earlier picture."""
         old = {server.place: server for server in before.servers}
         for server in self.servers:

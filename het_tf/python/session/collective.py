@@ -1,9 +1,9 @@
 """What the rest needs of Horovod, by the module that `het_tf.init(hvd=hvd)` was given."""
 
-from __future__ import annotations
-
 import collections
+import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from het_tf.python.session import settings
@@ -14,10 +14,7 @@ _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.Weak
 
 
 def required(what: str) -> Any:
-    """The module horovod.tensorflow.
-
-    Args:
-      what: Who asks, for the message.
+    """The module horovod.tensorflow; `what`: who asks, for the message.
 
     Raises:
       RuntimeError: `het_tf.init(hvd=hvd)` was not called.
@@ -53,6 +50,28 @@ def gather(value: Any, label: str) -> list[Any]:
         return [value]
     with tf.init_scope():
         return list(hvd.allgather_object(value, name=f"het_tf.{label}"))
+
+
+@contextlib.contextmanager
+def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Iterator[None]:
+    """Every rank leaves it when all have come so far; an error on one of them is raised on all.
+
+    Args:
+      label: Of the collective.
+      what: What is done, for the message: "rank 1 could not <what>: ...".
+      kind: What the error of another rank is raised as.
+    """
+    failed: Exception | None = None
+    try:
+        yield
+    except Exception as error:  # told to the others first, who would wait for this rank
+        failed = error
+    of_ranks = gather("" if failed is None else str(failed) or type(failed).__name__, label)
+    if failed is not None:
+        raise failed
+    for rank, text in enumerate(of_ranks):
+        if text:
+            raise kind(f"rank {rank} could not {what}: {text}")
 
 
 def sum_over_ranks(values: Any, label: str) -> Any:

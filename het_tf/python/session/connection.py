@@ -1,7 +1,5 @@
 """`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
-from __future__ import annotations
-
 import json
 import math
 import numbers

@@ -4,8 +4,6 @@
 TensorFlow know the ops; it fails with one line that names the remedy.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 from typing import Any

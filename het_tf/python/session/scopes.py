@@ -1,7 +1,5 @@
 """What holds inside of a `with`: the namespace of new layers, and whether calls of layers train tables."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ A leaf: it imports nothing of het_tf, and no TensorFlow. `current` is written by
 alone; everything else asks the functions.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

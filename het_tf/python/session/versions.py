@@ -3,8 +3,6 @@
 A leaf: the doctor uses it where TensorFlow, Keras or the native library are missing.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

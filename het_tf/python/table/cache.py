@@ -1,7 +1,5 @@
 """How the tables of a layer are cached (public as `het_tf.Cache`), and such a cache in use."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -124,7 +122,7 @@ class Cache:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Cache:
+    def from_config(cls, config: Mapping[str, Any]) -> "Cache":
         """The inverse of `get_config`."""
         return cls(**config)
 

@@ -1,7 +1,5 @@
 """What a table is and how a feature uses it (public as `het_tf.TableConfig`, `het_tf.FeatureConfig`)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -115,7 +113,7 @@ class TableConfig:
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> TableConfig:
+    def from_config(cls, config: dict[str, Any]) -> "TableConfig":
         """The inverse of `get_config`."""
         return cls(**config)
 

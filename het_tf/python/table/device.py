@@ -5,8 +5,6 @@ into no other one. libhet_cuda.so works the GPU; it is loaded by libhet_tf.so, a
 TensorFlow. Neither is touched before a layer asks for a cache on a GPU.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -1,7 +1,5 @@
 """The features of a layer, and the structure of what goes in and comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,7 +96,7 @@ class Features:
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Features:
+    def from_config(cls, config: dict[str, Any]) -> "Features":
         """The inverse of `get_config`."""
         tables = {name: TableConfig.from_config(table) for name, table in config["tables"].items()}
         flat = [

@@ -4,8 +4,6 @@ The row of an id that nobody has written is a pure function of (seed, table, id)
 restart agrees on it, and it costs no memory.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.table.spec import SpecObject, lookup_by_name

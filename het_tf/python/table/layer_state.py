@@ -4,8 +4,6 @@
 (saving, prefetching, several workers) reads it by `of`, and no other attribute that is not public.
 """
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import dataclass
 from typing import Any

@@ -10,8 +10,6 @@ of the table), a `tf.Variable` or Keras variable (read at every update), or "mod
 that the model was compiled with.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.python.session.native import tf

@@ -3,8 +3,6 @@
 The core knows rows; this knows what only Python can know. The gradient of HetLookup looks here.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json
@@ -52,12 +50,6 @@ def find_layer(number: int | None) -> Any:
 
 def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any) -> None:
     """Makes the table if it is not there yet; sets its limits in any case.
-
-    Args:
-      namespace: Whose table.
-      config: The table.
-      cache: How it is cached.
-      user: The layer that reads it.
 
     Raises:
       ValueError: A table of the name exists with another spec, other options, or, while another layer uses

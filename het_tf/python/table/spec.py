@@ -1,7 +1,5 @@
 """What optimizers and initializers have in common: a name, numbers, and a way to JSON and back."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """A table as an object (public as `het_tf.Table` and `het_tf.table`)."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import json

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "het_tf/core/checkpoint/checksum.h"
@@ -90,11 +89,8 @@ class RowFileTest : public ::testing::Test {
     EXPECT_TRUE(std::equal(wanted.last_used(), wanted.last_used() + rows, got.last_used()));
     EXPECT_TRUE(std::equal(wanted.counts(), wanted.counts() + rows, got.counts()));
   }
-  // What the manifest's entry and the structure say of the file now.
-  Status Verify(const nlohmann::json& entry) {
-    const auto reader = RowReader::Open(path());
-    return reader.ok() ? reader.value()->Verify(entry) : reader.status();
-  }
+  // What is wrong with the structure of the file now.
+  Status Check() { return RowReader::Open(path()).status(); }
   std::string Bytes() {
     std::ifstream file(path(), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
@@ -141,10 +137,8 @@ TEST_F(RowFileTest, ThereAndBack) {
 
 // Fewer rows came than were expected: the file is as if that had been known.
 TEST_F(RowFileTest, FewerRowsThanPlanned) {
-  const auto summary =
-      Write({Plan("a", 7, 3, 200000), Plan("b", 1, 0, 1000, true, 1000), Plan("c", 2, 2, 9)}, {19, 3, 9}, 4);
+  Write({Plan("a", 7, 3, 200000), Plan("b", 1, 0, 1000, true, 1000), Plan("c", 2, 2, 9)}, {19, 3, 9}, 4);
   EXPECT_LT(Bytes().size(), 4096u);
-  EXPECT_TRUE(Verify(nlohmann::json::parse(ToJson(summary))).ok());
   const auto reader = RowReader::Open(path());
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   ExpectRows(*reader.value(), "a", 19);
@@ -154,51 +148,17 @@ TEST_F(RowFileTest, FewerRowsThanPlanned) {
 }
 
 TEST_F(RowFileTest, TruncatedAndExtendedFilesAreReported) {
-  const auto entry =
-      nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
+  Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3});
   const std::string bytes = Bytes();
-  ASSERT_TRUE(Verify(entry).ok()) << Verify(entry).message();
+  ASSERT_TRUE(Check().ok()) << Check().message();
   for (size_t size = 0; size < bytes.size(); ++size) {
     SetBytes(bytes.substr(0, size));
-    const Status status = Verify(nullptr);
+    const Status status = Check();
     ASSERT_EQ(status.code(), Code::kInvalidArgument) << size;
     ASSERT_THAT(status.message(), HasSubstr(path())) << size;
   }
   SetBytes(bytes + "x");
-  EXPECT_EQ(Verify(nullptr).code(), Code::kInvalidArgument);
-}
-
-TEST_F(RowFileTest, FlippedBitIsReported) {
-  const auto entry =
-      nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5), Plan("b", 1, 0, 3, true, 3)}, {5, 3})));
-  const std::string bytes = Bytes();
-  for (size_t bit = 0; bit < 8 * bytes.size(); bit += 1 + bit % 3) {
-    std::string flipped = bytes;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    SetBytes(flipped);
-    ASSERT_EQ(Verify(entry).code(), Code::kInvalidArgument) << "bit " << bit;
-  }
-  std::string flipped = bytes;
-  flipped.back() = static_cast<char>(flipped.back() ^ 1);
-  SetBytes(flipped);
-  EXPECT_THAT(Verify(entry).message(), HasSubstr("tensor 'b/counts' (bytes "));
-  EXPECT_TRUE(Verify(nullptr).ok()) << "the structure is as it was";
-}
-
-TEST_F(RowFileTest, OtherManifestIsReported) {
-  const nlohmann::json entry = nlohmann::json::parse(ToJson(Write({Plan("a", 2, 1, 5)}, {5})));
-  const auto with = [&](const char* pointer, nlohmann::json value) {
-    nlohmann::json other = entry;
-    other[nlohmann::json::json_pointer(pointer)] = std::move(value);
-    return Verify(other);
-  };
-  EXPECT_THAT(with("/bytes", 7).message(), HasSubstr("its manifest says 7"));
-  EXPECT_THAT(with("/header_xxh3", "00000000").message(), HasSubstr("its header has the checksum"));
-  EXPECT_THAT(with("/tensors/a~1keys/rows", 6).message(), HasSubstr("tensor 'a/keys' (bytes "));
-  EXPECT_THAT(with("/tensors/b~1keys", nullptr).message(), HasSubstr("its manifest names others"));
-  EXPECT_THAT(with("/tensors", 5).message(), HasSubstr("its manifest names others"));
-  EXPECT_EQ(Verify(5).code(), Code::kInvalidArgument);
-  EXPECT_EQ(Verify(nlohmann::json::object()).code(), Code::kInvalidArgument);
+  EXPECT_EQ(Check().code(), Code::kInvalidArgument);
 }
 
 TEST_F(RowFileTest, ForgedHeadersAreRefused) {
@@ -214,7 +174,7 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
     length += to.size() - from.size();
     std::memcpy(other.data(), &length, sizeof(length));
     SetBytes(other);
-    return Verify(nullptr).message();
+    return Check().message();
   };
   EXPECT_THAT(with("\"version\":\"1\"", "\"version\":\"2\""),
               HasSubstr("version \"2\"; this het_tf reads version 1"));
@@ -233,7 +193,7 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(with("a/clocks", "b/clocks"), HasSubstr("there is no tensor 'a/clocks'"));
   EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
   SetBytes(std::string(8, '\xff') + bytes.substr(8));
-  EXPECT_THAT(Verify(nullptr).message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
+  EXPECT_THAT(Check().message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
 }
 
 TEST_F(RowFileTest, AnUnfinishedFileGoes) {

@@ -12,7 +12,8 @@ from played_lib import Played
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.checkpoint import reading, rows, writing
+from het_tf.python.checkpoint import reading, writing
+from het_tf.python.checkpoint.keras import moment
 from het_tf.python.session import native, settings
 
 keras = tf.keras
@@ -84,25 +85,15 @@ def test_progress_is_shown(tmp_path, capsys):
 
 
 def test_tables_for_other_ways_of_saving(tmp_path):
-    """The seam below: one process, a directory of one's own name, some of the tables."""
+    """The seam below: one process, a directory of one's own name, one of the tables."""
     a, b = layer("a"), layer("b")
     train(a), train(b)
     saved = tables()
-    document = rows.write_tables(tmp_path / "side", "", ["a"])
-    assert [one["name"] for one in document["tables"]] == ["a"]
-    assert [one.name for one in tmp_path.iterdir()] == ["side"]
-    with pytest.raises(FileExistsError, match="side is there already"):
-        rows.write_tables(tmp_path / "side", "")
-    with pytest.raises(ValueError, match="no table 'c'"):
-        rows.write_tables(tmp_path / "other", "", ["c"])
-    assert [one.name for one in tmp_path.iterdir()] == ["side"]
+    assert list(checkpoint.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
     train(a, 50, 52), train(b, 50, 52)
     later = tables()
-    found = rows.read_tables(tmp_path / "side", "", ["a"])
-    assert found.document == document
+    moment.put_back(tmp_path / "side", "", "a")
     same(tables(), {"a": saved["a"], "b": later["b"]})
-    with pytest.raises(ValueError, match="only this process has 'b'"):
-        rows.read_tables(tmp_path / "side", "")
 
 
 def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
@@ -111,11 +102,11 @@ def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
 
     a, b = make("a"), make("b")
     train(a), train(b)
-    rows.write_tables(tmp_path / "side", "", ["a"])
+    moment.take(tmp_path / "side", "", "a")
     before = tables()
     train(b, 10, 12)
     assert het_tf.table("b").stats()["cache"]["unsent_rows"] > 0
-    rows.read_tables(tmp_path / "side", "", ["a"])
+    moment.put_back(tmp_path / "side", "", "a")
     assert het_tf.table("b").stats()["cache"]["discarded_ticks"] == 0
     found = tables()
     same({"a": found["a"]}, {"a": before["a"]})

@@ -32,9 +32,6 @@ def test_strict_means_the_same_tables(tmp_path):
         compare.match(there, here)
     found = compare.match(there, here, strict=False)
     assert (found.tables, found.only_in_checkpoint, found.only_live) == (["b"], ("a",), ("c",))
-    assert compare.match(there, here, tables=["b"]).tables == ["b"]
-    with pytest.raises(ValueError, match="there are no tables 'x'"):
-        compare.match(there, here, tables=["b", "x"], strict=False)
 
 
 def test_what_says_how_training_goes_on_may_differ(tmp_path):

@@ -22,6 +22,8 @@ from het_ckpt_lib import (
     write,
 )
 
+from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import rowfile
 from het_tf.python.checkpoint.rowfile import DamagedError, RowFile
 
 NAN = float("nan")
@@ -42,6 +44,18 @@ def test_verify_sees_a_flipped_bit_in_every_tensor(chain):
             assert f"{path} is damaged: '{tensor.name}', bytes {tensor.begin} to" in err
             path.write_bytes(before)
     het_ckpt("verify", chain[2])
+
+
+def test_a_flipped_bit_anywhere_in_a_file_of_rows_is_seen(chain):
+    entry = manifests.read_manifest(chain[0]).files[1]
+    path = chain[0] / entry["name"]
+    before = path.read_bytes()
+    for at in range(0, len(before), 3):
+        flip(path, at)
+        with pytest.raises(DamagedError):
+            rowfile.verify(path, entry)
+        path.write_bytes(before)
+    rowfile.verify(path, entry)
 
 
 def test_verify_lists_all_damage(chain):
@@ -86,7 +100,7 @@ def in_file(path: Path, number: int, count: int) -> list[int]:
         (lambda ids, alien: Table(rows(ids[:3]), [ids[2], ids[3]]), "both as a row and as a removal"),
         (lambda ids, alien: Table({ids[0]: (1, [1, NAN, 1], [1], 1, 1)}), "values of table 'item' hold NaN"),
         (lambda ids, alien: Table({ids[0]: (1, [1] * 3, [-NAN], 1, 1)}), "slots of table 'item' hold NaN"),
-        (lambda ids, alien: Table({ids[0]: (-1, [1] * 3, [1], 1, 1)}), "has a clock below 0"),
+        (lambda ids, alien: Table({ids[0]: (-1, [1] * 3, [1], 1, 1)}), "has a clock out of range"),
         (lambda ids, alien: Table(rows(ids[:3])), "rows and 0 removals in its files, and the manifest says"),
         (lambda ids, alien: Table(rows(ids[:3], dim=4), dim=4), "have 4 floats and 1 of slots, and by the"),
         (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest has not: other"),

@@ -113,7 +113,7 @@ def fail(hvd, place):
         native.call = native_call
         het_tf.horovod.barrier()
         assert list(place.iterdir()) == [path], list(place.iterdir())
-    for function, what in (("HetVerifyRows", "verify its share of the files: damaged"), ("HetFlush", "send")):
+    for function, what in (("HetStoreInfo", "read the checkpoint: damaged"), ("HetFlush", "send")):
         native.call = broken(function, ValueError("damaged"))
         refused(ValueError, theirs and theirs + what, lambda: checkpoint.restore(place, made))
         native.call = native_call

@@ -1,6 +1,5 @@
 // What one optimizer's file gives to Optimizer::Create: its name, its hyper-parameters and how to make it.
-#ifndef HET_TF_CORE_ROW_OPTIMIZERS_ENTRY_H_
-#define HET_TF_CORE_ROW_OPTIMIZERS_ENTRY_H_
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -45,5 +44,3 @@ OptimizerEntry RowWiseAdagradEntry();
 OptimizerEntry FtrlEntry();
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_OPTIMIZERS_ENTRY_H_

@@ -6,8 +6,7 @@
 //
 // The roots need -fno-math-errno as well: a sqrtf that may set errno is not SIMD, and GCC 12 takes that from
 // the command line only, not from a pragma.
-#ifndef HET_TF_CORE_ROW_OPTIMIZERS_LOOP_H_
-#define HET_TF_CORE_ROW_OPTIMIZERS_LOOP_H_
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -20,5 +19,3 @@ namespace het {
 inline float* Part(float* update, size_t offset) { return update == nullptr ? nullptr : update + offset; }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ROW_OPTIMIZERS_LOOP_H_

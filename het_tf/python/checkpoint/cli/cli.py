@@ -1,13 +1,10 @@
 """The command `het-ckpt`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from het_tf.python.checkpoint.cli import convert, diff, inspect, merge, verify
 from het_tf.python.checkpoint.cli.view import View
-from het_tf.python.show import number, size
+from het_tf.python.show import Command, number, run, say, size
+from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
 Looks at checkpoints of het_tf, checks them, merges increments, compares and converts. Needs no TensorFlow.
@@ -31,24 +29,12 @@ that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 
-Command = Callable[..., argparse.ArgumentParser]
+Count = Callable[[int], None]
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(
-        prog="het-ckpt", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        )
-
-    for add in (_inspect, _verify, _merge, _diff, _conversions):
-        add(command)
-    return top
+    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge, _diff, _conversions))
 
 
 def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
@@ -128,36 +114,19 @@ def _count(text: str) -> int:
     return int(text)
 
 
-class Bar:
-    """Progress on stderr, where that is a terminal; stdout is for results."""
-
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(what, total=None)
-
-    def begin(self, total: int) -> None:
-        """How much there will be."""
-        self._progress.update(self._task, total=total, completed=0)
-
-    def advance(self, by: int) -> None:
-        """So much more is done."""
-        self._progress.advance(self._task, by)
-
-
 @contextlib.contextmanager
-def bar(what: str) -> Iterator[Bar]:
-    """A progress bar for a block."""
+def bar(what: str) -> Iterator[tuple[Count, Count]]:
+    """A progress bar on stderr, where that is a terminal; stdout is for results.
+
+    Gives two functions: how much there will be, and how much more is done.
+    """
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        yield Bar(progress, what)
-
-
-def say(text: str) -> None:
-    """A line about what was done, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+        task = progress.add_task(what, total=None)
+        yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
 
 
 def show(what: object) -> None:
@@ -168,9 +137,9 @@ def show(what: object) -> None:
 
 def _checked(view: View, what: str) -> View:
     """What is written anew looks sound: damage must not get a checksum that fits, or lose its own."""
-    with bar(f"checksums of {what}") as progress:
-        progress.begin(verify.total_bytes(view.chain))
-        faults = verify.checksums(view.chain, progress.advance)
+    with bar(f"checksums of {what}") as (begin, advance):
+        begin(verify.total_bytes(view.chain))
+        faults = verify.checksums(view.chain, advance)
     if faults:
         raise ValueError("\n".join(faults))
     return view
@@ -179,9 +148,9 @@ def _checked(view: View, what: str) -> View:
 def run_inspect(options: argparse.Namespace) -> int:
     """het-ckpt inspect."""
     view = View.open(options.path)
-    with bar("rows") as progress:
-        progress.begin(sum(table.count() for table in view.select(options.table)))
-        found = inspect.take(view, options.table, progress.advance)
+    with bar("rows") as (begin, advance):
+        begin(sum(table.count() for table in view.select(options.table)))
+        found = inspect.take(view, options.table, advance)
     if options.json:
         print(json.dumps(found, indent=1))
     else:
@@ -191,8 +160,8 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """het-ckpt verify."""
-    with bar("bytes") as progress:
-        chain, faults = verify.verify(options.path, progress.advance, progress.begin)
+    with bar("bytes") as (begin, advance):
+        chain, faults = verify.verify(options.path, advance, begin)
     for fault in faults:
         say(f"het-ckpt: {fault}")
     if faults:
@@ -208,9 +177,9 @@ def run_verify(options: argparse.Namespace) -> int:
 def run_merge(options: argparse.Namespace) -> int:
     """het-ckpt merge."""
     view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
-    with bar("rows") as progress:
-        progress.begin(sum(table.count() for table in view.tables.values()))
-        document = merge.merge(options.out, view, progress.advance)
+    with bar("rows") as (begin, advance):
+        begin(sum(table.count() for table in view.tables.values()))
+        document = merge.merge(options.out, view, advance)
     rows = ", ".join(
         f"{table['name']} {number(table['rows'])} rows"
         + (f" and {number(table['removed'])} removals" if table["removed"] else "")
@@ -225,8 +194,8 @@ def run_merge(options: argparse.Namespace) -> int:
 def run_diff(options: argparse.Namespace) -> int:
     """het-ckpt diff."""
     one, other = View.open(options.a), View.open(options.b)
-    with bar("rows") as progress:
-        found = diff.diff(one, other, options.table, options.examples, progress.begin, progress.advance)
+    with bar("rows") as (begin, advance):
+        found = diff.diff(one, other, options.table, options.examples, begin, advance)
     if options.json:
         print(json.dumps({"a": str(one.manifest.path), "b": str(other.manifest.path),
                           "tables": [table.to_json() for table in found]}, indent=1))  # fmt: skip
@@ -240,10 +209,8 @@ def run_to_npz(options: argparse.Namespace) -> int:
     view = View.open(options.path)
     tables = view.select(options.table)
     _checked(view, "what is converted")
-    with bar("rows") as progress:
-        rows = convert.to_npz(
-            options.out, tables, options.slots, options.force, progress.begin, progress.advance
-        )
+    with bar("rows") as (begin, advance):
+        rows = convert.to_npz(options.out, tables, options.slots, options.force, begin, advance)
     print(f"{options.out}: " + ", ".join(f"{name} {number(count)} rows" for name, count in rows.items()))
     return 0
 
@@ -260,9 +227,9 @@ def run_to_parquet(options: argparse.Namespace) -> int:
     if options.out not in targets:
         options.out.mkdir(parents=True, exist_ok=True)
     for table, target in zip(tables, targets, strict=True):
-        with bar(table.name) as progress:
-            progress.begin(table.count())
-            rows = convert.to_parquet(target, table, options.slots, options.force, progress.advance)
+        with bar(table.name) as (begin, advance):
+            begin(table.count())
+            rows = convert.to_parquet(target, table, options.slots, options.force, advance)
         print(f"{target}: {table.name} {number(rows)} rows")
     return 0
 
@@ -280,20 +247,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
     options = parser().parse_args(arguments)
-    try:
-        status = RUN[options.command](options)
-        sys.stdout.flush()
-        return status
-    except ValueError as error:
-        say("\n".join(f"het-ckpt: {line}" for line in str(error).splitlines()))
-    except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        say(f"het-ckpt: {where}{error.strerror or error}")
-    except MemoryError as error:
-        say(f"het-ckpt: out of memory ({error})")
-    except KeyboardInterrupt:
-        say("")
-        return 130
-    return 1
+    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError)

@@ -1,7 +1,5 @@
 """`het-ckpt to-npz` and `to-parquet`: rows for programs that know nothing of het_tf."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

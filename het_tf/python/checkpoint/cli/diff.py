@@ -1,7 +1,5 @@
 """`het-ckpt diff`: which rows two checkpoints have in common, and how far these differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -85,11 +83,30 @@ def diff(
             one.select(table)
         names = [table]
     begin(sum(view.tables[name].count() for view in (one, other) for name in names if name in view.tables))
-    return [_table(name, one, other, examples, advance) for name in names]
+    return [
+        diff_tables(name, one.tables.get(name), other.tables.get(name), one.groups, examples, advance)
+        for name in names
+    ]
 
 
-def _table(name: str, one: View, other: View, examples: int, advance: Callable[[int], None]) -> TableDiff:
-    a, b = one.tables.get(name), other.tables.get(name)
+def diff_tables(
+    name: str,
+    a: TableView | None,
+    b: TableView | None,
+    groups: list[Group],
+    examples: int,
+    advance: Callable[[int], None],
+) -> TableDiff:
+    """Compares two tables; None stands for one without rows. See `diff`.
+
+    Args:
+        name: What the result says.
+        a: The first.
+        b: The second.
+        groups: The partitions of each file of the first one's checkpoint.
+        examples: How many rows to show.
+        advance: Told how many rows more were looked at.
+    """
     out = TableDiff(name)
     specs = [side.document["spec"] if side else {} for side in (a, b)]
     if a and b:
@@ -99,7 +116,7 @@ def _table(name: str, one: View, other: View, examples: int, advance: Callable[[
             if specs[0].get(key) != specs[1].get(key)
         )
     found: list[Example] = []
-    for group in _groups(one, max(side.count() for side in (a, b) if side)):
+    for group in _groups(groups, max(side.count() for side in (a, b) if side)):
         left, right = _Rows.of(a, group), _Rows.of(b, group)
         advance(len(left.keys) + len(right.keys))
         out.before += len(left.keys)
@@ -133,9 +150,9 @@ def _most(found: list[Example], examples: int) -> list[Example]:
     return found[:examples]
 
 
-def _groups(view: View, rows: int) -> Iterator[Group]:
+def _groups(groups: list[Group], rows: int) -> Iterator[Group]:
     """Partitions by the file, or fewer of them where a file has many rows."""
-    for group in view.groups:
+    for group in groups:
         parts = min(len(group.partitions), -(-rows * len(group.partitions) // group.of // _GROUP_ROWS))
         for part in np.array_split(sorted(group.partitions), max(parts, 1)):
             yield Group(frozenset(map(int, part)), group.of, group.hash_seed)
@@ -152,7 +169,7 @@ class _Rows:
     table: str
 
     @classmethod
-    def of(cls, view: TableView | None, group: Group) -> _Rows:
+    def of(cls, view: TableView | None, group: Group) -> "_Rows":
         files: list[RowFile] = []
         parts: list[tuple[Array, Array, Array]] = []
         for file, rows, block in view.parts((), group) if view else ():

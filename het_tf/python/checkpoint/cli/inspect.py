@@ -1,7 +1,5 @@
 """`het-ckpt inspect`: what is in a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any

@@ -1,7 +1,5 @@
 """`het-ckpt merge`: a checkpoint and increments on it become one checkpoint."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import time

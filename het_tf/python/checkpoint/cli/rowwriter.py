@@ -1,7 +1,5 @@
 """Writes a row file of a checkpoint, block by block."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows that a checkpoint means: its own, and those of its bases that no later increment has touched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +52,7 @@ class Level:
     files: list[tuple[Group, RowFile]]
 
     @classmethod
-    def open(cls, manifest: Manifest) -> Level:
+    def open(cls, manifest: Manifest) -> "Level":
         """Opens the files; their headers are checked, their tensors are not."""
         store = manifest.document["store"]
         of, seed = store["partitions"], store["hash_seed"]
@@ -191,7 +189,7 @@ class View:
         self.tables = {name: self._table(name) for name in self.manifest.tables}
 
     @classmethod
-    def open(cls, path: str | Path) -> View:
+    def open(cls, path: str | Path) -> "View":
         """The checkpoint at `path`, or the newest in the directory `path`, with all that it builds on."""
         return cls(directory.chain(directory.resolve(path)))
 

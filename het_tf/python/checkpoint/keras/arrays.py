@@ -8,8 +8,6 @@ that stands for them; assigning this number puts the rows back. EarlyStopping(re
 The rows are kept as long as the array is (or one made from it). A number says nothing in another process.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

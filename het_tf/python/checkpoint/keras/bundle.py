@@ -10,8 +10,6 @@ beside the checkpoint. `het_tf.checkpoint` does not do that.
 Names in the checkpoint: `OBJECT/.ROWS/` and those of pack.py.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layers that were made from the configuration of others may read the tables of those, not change them."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ Both versions of Keras build a `.keras` file in memory, so it is not for tables 
 What het_tf adds is one slice of a column at a time.
 """
 
-from __future__ import annotations
-
 import json
 import urllib.parse
 import weakref

@@ -1,7 +1,5 @@
 """What does not hold the rows of tables says so."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

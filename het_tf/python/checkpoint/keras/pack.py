@@ -1,6 +1,6 @@
 """A directory of rows, as arrays under names, and back: how rows get into a file that holds arrays.
 
-`arrays` takes apart what `checkpoint.rows.write_tables` has written: the manifest, and of each row file the
+`arrays` takes apart what `moment.take` has written: the manifest, and of each row file the
 header and the columns, in slices of some megabytes. `directory` puts the same bytes together again, so that
 the manifest's checksums hold for what went through the other format. Names, for a table "item":
 
@@ -10,8 +10,6 @@ the manifest's checksums hold for what went through the other format. Names, for
     rows/00000/item.keys/00000          int64 [n]: the first slice of the column; clocks likewise
     rows/00000/item.values/00000        float32 [n, dim]; slots likewise; last_used uint32, counts uint16
 """
-
-from __future__ import annotations
 
 import json
 import os

@@ -1,7 +1,5 @@
 """Several workers: tables that all of them share are written when all have sent, and read back by one."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 from collections.abc import Iterator

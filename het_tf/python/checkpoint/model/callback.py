@@ -1,7 +1,5 @@
 """`het_tf.callbacks.Checkpoint`: Keras' ModelCheckpoint, also for a directory of het_tf's checkpoints."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -6,8 +6,6 @@ numbers that Keras counts up for a model that is built twice in a process ("dens
 order of the variables, which the header's metadata has.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -70,17 +68,10 @@ def variables_of(model: Any) -> list[Live]:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    optimizer: Any = getattr(model, "optimizer", None)
-    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in layer_state.layers_of(model):
-            owner.before_build(layer, optimizer)
-        optimizer.build(model.trainable_variables)
-        optimizer.built = True
+    of_optimizer = owner.optimizer_variables(model)
     apart = {id(one) for one in getattr(model, "metrics_variables", [])}
     apart |= {id(one) for metric in model.metrics for one in metric.variables}
     apart |= {id(layer.anchor) for layer in layer_state.layers_of(model)}
-    of_optimizer = getattr(optimizer, "variables", [])
-    of_optimizer = of_optimizer() if callable(of_optimizer) else of_optimizer
     apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}
     found, seen = [], set[str]()
     for part, variables in zip(_PARTS, (model.variables, of_optimizer), strict=True):
@@ -89,7 +80,7 @@ def variables_of(model: Any) -> list[Live]:
                 continue
             path = getattr(variable, "path", variable.name).removesuffix(":0")
             if part == "optimizer":  # Keras 2 has its name there or not, by where it was built
-                path = path.removeprefix(f"{optimizer.name}/")
+                path = path.removeprefix(f"{model.optimizer.name}/")
             name = _unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)
             if dtype not in _TYPES:

@@ -1,7 +1,5 @@
 """Restoring, verifying: everything is read and compared before a table or a weight is touched."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from dataclasses import replace
@@ -10,13 +8,13 @@ from typing import Any
 
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import progress as bars
 from het_tf.python.checkpoint import reading
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.model import dense
 from het_tf.python.checkpoint.model.save import namespace_of
-from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native
 
@@ -84,9 +82,10 @@ def restore(
 
     def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
         chain = directories.chain(target)
-        found = match(chain[-1], store_info(name)["tables"], None, strict, slots)
+        found = match(chain[-1], store_info(name)["tables"], strict, slots)
         pairs = None if model is None else _match_dense(chain[-1], model, strict)
-        return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
+        tables = {table: table for table in found.tables}
+        return chain, found, reading.plan_reading(chain, name, tables, slots, loader), pairs
 
     plan: Any = None
 
@@ -106,8 +105,9 @@ def restore(
             manifests.verify(target / chain[-1].dense["name"], chain[-1].dense)
 
     ranks.together("verify its share of the files", verify)
-    with Progress(progress and ranks.rank == 0, f"restoring {target.name}", loads.size // ranks.size) as bar:
-        reading.load(loads, ranks, bar)
+    show = progress and ranks.rank == 0
+    with bars.shown(show, f"restoring {target.name}", loads.size // ranks.size) as add:
+        reading.load(loads, ranks, add)
     if pairs is not None:
         file = target / chain[-1].dense["name"]
         ranks.together("assign the dense weights", lambda: dense.assign(file, pairs))

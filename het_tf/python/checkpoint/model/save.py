@@ -4,8 +4,6 @@ The order of what happens is what makes a crash harmless: files into a temporary
 before the manifest, the manifest before the directory has its name, old checkpoints go after that.
 """
 
-from __future__ import annotations
-
 import numbers
 import os
 from pathlib import Path
@@ -13,11 +11,11 @@ from typing import Any
 
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint import manifest as manifests
+from het_tf.python.checkpoint import progress as bars
 from het_tf.python.checkpoint import writing
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.model import dense
-from het_tf.python.checkpoint.progress import Progress
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native, scopes
 from het_tf.python.table import layer_state
@@ -79,13 +77,13 @@ def save(
         plan = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))
         numbers_of_files = ranks.share(list(range(len(plan.groups))))
         size = plan.size // ranks.size
-        with Progress(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as bar:
+        with bars.shown(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as add:
             written = ranks.together(
                 "write its share",
                 lambda: writing.write_files(
                     plan,
                     numbers_of_files,
-                    lambda one: bar.add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
+                    lambda one: add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
                 ),
             )
         entries = [one for part in written for one in part]
