@@ -62,8 +62,8 @@ def prefetch(
       check_ahead: True: cached rows are checked here, too, while an earlier batch is computed, so a training
         lookup whose rows are all checked asks the server nothing. A row may then be staler than its pull
         bound by what others push in the meantime: reads miss up to `depth` more updates of each other worker,
-        where workers go in step. A lookup still checks a row where more than `depth` others of its table came in
-        between, at a pull bound of 0, and without training. False: the lookup checks, always.
+        where workers go in step. A lookup still checks a row where more than `depth` others of its table came
+        in between, at a pull bound of 0, and without training. False: the lookup checks, always.
 
     Returns:
       A tf.data.Dataset with the same elements in the same order. An iterator that is left early leaves
