@@ -24,9 +24,10 @@ struct SyncPolicy {
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
   // What a read asks about a cached row. kNotified: the answer to whatever is asked says whether
-  // it has moved.
-  Pull OnRead(bool invalid, bool subscribed) const {
+  // it has moved. `fresh`: a prefetch has asked, and not too many lookups ago (lookup_numbers.h).
+  Pull OnRead(bool invalid, bool subscribed, bool fresh) const {
     if (invalid) return Pull::kFetch;
+    if (fresh && ChecksAhead()) return Pull::kNothing;
     if (subscribes && subscribed) return Pull::kNotified;
     return pull_bound == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }

@@ -29,6 +29,8 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
     throw;
   }
   state_[line] = State();
+  state_[line].held_until = numbers_.passed();
+  numbers_.Forget(line);
   if (transient) {
     state_[line].flags = kTransient;
     ++transient_lines_;
@@ -75,10 +77,32 @@ size_t TableCache::bytes() const {
          queue_.bytes();
 }
 
-size_t TableCache::Pinned() const {
-  size_t pinned = 0;
-  for (uint32_t line = 0; line < lines_.end(); ++line) pinned += lines_.live(line) && state_[line].pins > 0;
-  return pinned;
+void TableCache::HoldForStep(uint32_t line, uint64_t step) {
+  State& state = state_[line];
+  const uint32_t known = numbers_.HeldBy(step);
+  const uint32_t until = known == numbers_.passed() ? numbers_.Ahead(LookupNumbers::kSteps - 1) : known;
+  if (numbers_.Left(state.held_until) < numbers_.Left(until)) state.held_until = until;
+}
+
+void TableCache::HoldAhead(uint32_t line) {
+  State& state = state_[line];
+  if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
+  if (state.wanted < UINT8_MAX) ++state.wanted;
+  state.held_until = numbers_.Ahead(LookupNumbers::kFarthest);
+}
+
+void TableCache::TakeWanted(uint32_t line) {
+  State& state = state_[line];
+  if (state.wanted == 0) return;
+  --state.wanted;
+  if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
+  if (state.wanted == 0) state.held_until = numbers_.passed();
+}
+
+size_t TableCache::Held() const {
+  size_t lines = 0;
+  for (uint32_t line = 0; line < lines_.end(); ++line) lines += lines_.live(line) && held(line);
+  return lines;
 }
 
 void TableCache::PrefetchTick(uint32_t line) {
@@ -162,7 +186,7 @@ uint32_t TableCache::Drop(uint32_t line) {
   if (state.update != kNoUpdate) updates_.Give(state.update);
   state.update = kNoUpdate;
   state.pending = 0;
-  if (state.pins > 0) {
+  if (held(line)) {
     SetInvalid(line, true);
     return ticks;
   }
@@ -201,7 +225,7 @@ void TableCache::MakeRoom(size_t incoming) {
   size_t kept = 0;
   for (uint32_t line : transient_) {
     if (!lines_.live(line) || !(state_[line].flags & kTransient)) continue;
-    if (state_[line].pins > 0) {
+    if (held(line)) {
       transient_[kept++] = line;
     } else {
       Evict(line);
@@ -211,8 +235,7 @@ void TableCache::MakeRoom(size_t incoming) {
   if (resident() + incoming <= config_.capacity) return;
   Vector<uint32_t> victims;
   policy_->Victims(
-      resident() + incoming - config_.capacity, [this](uint32_t line) { return state_[line].pins == 0; },
-      &victims);
+      resident() + incoming - config_.capacity, [this](uint32_t line) { return !held(line); }, &victims);
   for (uint32_t line : victims) Evict(line);
 }
 

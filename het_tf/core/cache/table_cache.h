@@ -1,4 +1,4 @@
-// The cache of one table: lines with clocks, unsent updates, pins and an eviction policy. It
+// The cache of one table: lines with clocks, unsent updates, holds and an eviction policy. It
 // executes; it decides nothing but the order of eviction. What to fetch, check and push is the
 // client's business (client.h).
 //
@@ -10,13 +10,13 @@
 //                    ▼                      ▼
 //                 (absent)        WriteBackQueue ──► pushed by the next write, or Insert + Restore
 //
-//   transient   was not admitted, or had no room: it leaves as soon as it is not pinned
+//   transient   was not admitted, or had no room: it leaves as soon as it is not held
 //   invalid     its base is not to be trusted (the partition's incarnation changed): its value is
 //               fetched anew, its update stays
 //   subscribed  the server tells when it moves past the pull bound (store/holdings.h): it need not be
 //               checked. When it leaves, the server is to hear of it: left_subscribed()
-//   pinned      a running step uses it, or a prefetched batch holds it: it is no victim. Pins are
-//               counted.
+//   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
+//               number has passed (lookup_numbers.h)
 //   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
 //               whether it is admitted, as if it had just been fetched
 //
@@ -38,6 +38,7 @@
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
+#include "het_tf/core/cache/lookup_numbers.h"
 #include "het_tf/core/cache/update_pool.h"
 #include "het_tf/core/cache/write_back_queue.h"
 #include "het_tf/core/row/row_store.h"
@@ -95,14 +96,39 @@ class TableCache {
   // A line that is ahead stays in the cache. Throws std::bad_alloc.
   void Settle(uint32_t line);
 
+  // --- lookups, by number (lookup_numbers.h)
+
+  // A training lookup of step `step` names the table.
+  void BeginLookup(uint64_t step) { numbers_.Begin(step); }
+  const LookupNumbers& numbers() const { return numbers_; }
+  bool held(uint32_t line) const { return reading_ > 0 || numbers_.Left(state_[line].held_until) > 0; }
+  // The lookup of a step reads the line: it is held until LetGo, or until the lookup is none of the newest
+  // kSteps. A step that is not known holds as the newest one does.
+  void HoldForStep(uint32_t line, uint64_t step);
+  // A prefetched batch wants the line: it is held until a lookup has come for each such batch, or
+  // until kFarthest lookups have begun.
+  void HoldAhead(uint32_t line);
+  // A lookup of one of these batches, or of another one, has come.
+  void TakeWanted(uint32_t line);
+  // The step whose lookup holds the line until then (numbers().HeldBy) has used it: it may leave,
+  // unless it is held for longer.
+  void LetGo(uint32_t line, uint32_t until) {
+    if (state_[line].held_until == until) state_[line].held_until = numbers_.passed();
+  }
+  // While a read without training is on its way every line is held.
+  void BeginReading() { ++reading_; }
+  void EndReading() { --reading_; }
+  bool fresh(uint32_t line) const { return numbers_.fresh(line); }
+  // Throws std::bad_alloc.
+  void SetFresh(uint32_t line, uint32_t until) { numbers_.SetFresh(line, until, state_.size()); }
+  // For tests: how many lines are held.
+  size_t Held() const;
+
   // For loops over lines. What is known of a line will be used soon; then its row and update, for a tick.
   static constexpr size_t kLinesAhead = 12;  // the line in work is so many behind
   void PrefetchState(uint32_t line) const { __builtin_prefetch(&state_[line], 1); }
   void PrefetchTouch(uint32_t line) const { policy_->Prefetch(line); }
   void PrefetchTick(uint32_t line);
-  void Pin(uint32_t line) { ++state_[line].pins; }
-  void Unpin(uint32_t line) { --state_[line].pins; }
-  size_t Pinned() const;
   // Keys with ticks that are in no frame yet.
   size_t Unsent() const;
   size_t bytes() const;
@@ -130,11 +156,13 @@ class TableCache {
   // And updates: alike, but what has no value in it has no integers.
   RowFormat push_format() const;
 
-  // --- eviction Lets lines go until `incoming` more fit, as far as pins allow; transient ones
-  // that are not pinned go in any case. Dirty ones move to the write-back queue. Throws
+  // --- eviction
+
+  // Lets lines go until `incoming` more fit, as far as holds allow; transient ones that are not
+  // held go in any case. Dirty ones move to the write-back queue. Throws
   // std::bad_alloc.
   void MakeRoom(size_t incoming);
-  // Drops a line and its update, whatever its state; a pinned one stays, invalid and clean.
+  // Drops a line and its update, whatever its state; a held one stays, invalid and clean.
   // Returns the ticks that went with the update.
   uint32_t Drop(uint32_t line);
   // fn(line) for every line; it may drop it.
@@ -182,8 +210,9 @@ class TableCache {
   struct State {
     uint32_t pending = 0;
     uint32_t update = kNoUpdate;
-    uint32_t pins = 0;
+    uint32_t held_until = 0;  // number of a lookup
     uint8_t flags = 0;
+    uint8_t wanted = 0;  // prefetched batches that want it
   };
 
   void Evict(uint32_t line);
@@ -197,6 +226,8 @@ class TableCache {
   DeviceLines* device_;
   RowStore lines_;
   Vector<State> state_;
+  LookupNumbers numbers_;
+  uint32_t reading_ = 0;  // reads without training that are on their way
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;
   UpdatePool updates_;

@@ -11,23 +11,40 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   PartitionReadPtr& part = by_partition_[partition];
   if (part == nullptr) part = std::make_shared<PartitionRead>();
   // Keys come table by table.
-  if (part->tables.empty() || part->tables.back().cache != cache) part->tables.push_back({cache});
+  const bool is_new = part->tables.empty() || part->tables.back().cache != cache;
+  if (is_new) part->tables.push_back({cache});
   last_partition_ = partition;
   sync_ = cache->config().sync();
-  return last_ = &part->tables.back();
+  last_ = &part->tables.back();
+  const bool checks = op_->ahead && op_->check_ahead > 0 && sync_.ChecksAhead();
+  if (is_new && checks) last_->fresh_until = cache->numbers().Ahead(op_->check_ahead + 1);
+  return last_;
 }
 
-void Asker::AskAbout(TableCache* cache, uint32_t partition, uint32_t line) {
+SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
+  if (op_->ahead && (op_->check_ahead == 0 || !sync_.ChecksAhead())) return SyncPolicy::Pull::kNothing;
+  const bool fresh = op_->training() && !op_->ahead && cache->fresh(line);
+  return sync_.OnRead(cache->invalid(line), cache->subscribed(line), fresh);
+}
+
+void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line) {
+  if (line == kNoRow) return Absent(cache, partition, key);
   TableRead* const asked = Table(cache, partition);
-  const het::Key key = cache->lines().meta(line).key;
-  switch (sync_.OnRead(cache->invalid(line), cache->subscribed(line))) {
+  const SyncPolicy::Pull pull = PullOf(cache, line);
+  const bool waits = pull != SyncPolicy::Pull::kNothing && waits_ && !op_->ahead;
+  if (waits && on_way_->Waits(op_, cache, partition, key, /*cached=*/true)) {
+    if (op_->training()) cache->HoldForStep(line, op_->step);
+    return;
+  }
+  op_->sink->Hit(cache, line);
+  switch (pull) {
     case SyncPolicy::Pull::kNothing:
       return;
     case SyncPolicy::Pull::kFetch:
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:
-      asked->trusted.push_back(line);
+      asked->Trust(line, op_->ahead);
       return;
     case SyncPolicy::Pull::kCheck:
       asked->checks.push_back(key);
@@ -36,16 +53,8 @@ void Asker::AskAbout(TableCache* cache, uint32_t partition, uint32_t line) {
   }
 }
 
-void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line, Cached which) {
-  if (line == kNoRow) return Absent(cache, partition, key);
-  op_->pins.Add(cache, line);
-  op_->sink->Hit(cache, line);
-  const bool asks = which == Cached::kAll || (which == Cached::kInvalid && cache->invalid(line));
-  if (asks) AskAbout(cache, partition, line);
-}
-
 void Asker::Absent(TableCache* cache, uint32_t partition, het::Key key) {
-  if (waits_ && on_way_->Waits(op_, cache, partition, key)) {
+  if (waits_ && on_way_->Waits(op_, cache, partition, key, /*cached=*/false)) {
     if (!op_->ahead) ++cache->counters().prefetch_late;
     return;
   }
@@ -79,17 +88,22 @@ void Asker::ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training) 
   }
 }
 
+void Asker::AddOnWay(const PartitionReadPtr& part) {
+  for (const TableRead& asked : part->tables) {
+    for (het::Key key : asked.fetches) on_way_->Add(asked.cache, key, /*cached=*/false, part);
+    for (const Vector<het::Key>* keys : {&asked.checks, &asked.trusted_keys}) {
+      for (het::Key key : *keys) on_way_->Add(asked.cache, key, /*cached=*/true, part);
+    }
+  }
+}
+
 void Asker::Ask(std::deque<Session>* sessions) {
   for (auto& [partition, part] : by_partition_) {
     auto& tables = part->tables;
     tables.erase(std::remove_if(tables.begin(), tables.end(), [](const TableRead& t) { return t.empty(); }),
                  tables.end());
     if (tables.empty()) continue;
-    if (op_->ahead) {
-      for (const TableRead& asked : tables) {
-        for (het::Key key : asked.fetches) on_way_->Add(asked.cache, key, part);
-      }
-    }
+    if (op_->ahead) AddOnWay(part);
     op_->parts.push_back(part);
     part->op = op_;
     ++op_->open_parts;

@@ -1,8 +1,10 @@
 // Turns the keys of one read into questions to partitions. All reads classify their keys here:
 //
 //   cached, bounded, subscribed, ...   what SyncPolicy::OnRead says: check, fetch, nothing, or trust
-//   on its way to a read ahead         waited for, and asked about once it is here (RowsOnWay)
+//   asked about by a read ahead        waited for, and looked at again once the answer is here (RowsOnWay)
 //   absent                             fetch
+//
+// A read ahead leaves cached rows alone, unless they are to be checked ahead.
 //
 // Args of Key: the table's cache, the partition and key, and the line that has it or kNoRow. For
 // example a training read of keys 7 (cached, base 3) and 9 (absent) of partition 0 becomes one
@@ -20,14 +22,10 @@ namespace het {
 
 class Asker {
  public:
-  // Which cached rows are asked about.
-  enum class Cached { kAll, kInvalid, kNone };
-
   // `waits`: keys that are on their way are waited for.
   Asker(ReadOp* op, RowsOnWay* on_way, bool waits = true) : op_(op), on_way_(on_way), waits_(waits) {}
 
-  // Pins the line, or fetches the key.
-  void Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line, Cached which);
+  void Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line);
   // Rows for a device, whose bases the caller gives. `training`: which of them may enter the cache.
   void ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training);
 
@@ -37,7 +35,8 @@ class Asker {
  private:
   void Absent(TableCache* cache, uint32_t partition, het::Key key);
   TableRead* Table(TableCache* cache, uint32_t partition);
-  void AskAbout(TableCache* cache, uint32_t partition, uint32_t line);
+  SyncPolicy::Pull PullOf(TableCache* cache, uint32_t line) const;
+  void AddOnWay(const PartitionReadPtr& part);
 
   ReadOp* const op_;
   RowsOnWay* const on_way_;

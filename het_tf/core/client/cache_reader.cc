@@ -8,10 +8,10 @@
 
 namespace het {
 
-std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t token) {
+std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
   auto op = std::make_unique<ReadOp>();
   op->read = read;
-  op->token = token;
+  op->step = step;
   for (const CachedRead::Part& part : read->parts) {
     const TableCache& cache = tables_->at(part.table);
     if (cache.device() == nullptr) continue;
@@ -19,8 +19,7 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t token) {
                                    "' is cached on a device; use ReadForDevice and PushForDevice");
   }
   if (!op->error.ok()) return op;
-  op->checked = ahead_->Checked(read);
-  if (token != 0) {
+  if (op->training()) {
     op->sink = std::make_unique<LineSink>(op.get(), pushes_);
   } else {
     op->sink = std::make_unique<PrivateSink>(op.get());
@@ -32,46 +31,41 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t token) {
 void CacheReader::Classify(ReadOp* op) {
   Asker asker(op, ahead_->rows_on_way());
   for (CachedRead::Part& part : op->read->parts) {
-    op->pins.Reserve(part.uniques);
     TableCache& cache = tables_->at(part.table);
+    if (op->training()) {
+      if (op->step != ReadOp::kNoLookup) cache.BeginLookup(op->step);
+    } else {
+      op->reading.push_back(&cache);
+      cache.BeginReading();
+    }
     cache.lines().FindBatch(part.keys, part.hashes, part.uniques, part.rows);
-    const bool checked = op->checked && cache.config().sync().ChecksAhead();
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.rows[next] != kNoRow) {
         cache.PrefetchState(part.rows[next]);
-        if (op->token != 0) cache.PrefetchTouch(part.rows[next]);
+        if (op->training()) cache.PrefetchTouch(part.rows[next]);
       }
-      asker.Key(&cache, part.partition, part.keys[u], part.rows[u],
-                checked ? Asker::Cached::kInvalid : Asker::Cached::kAll);
+      asker.Key(&cache, part.partition, part.keys[u], part.rows[u]);
     }
-    if (op->token == 0) continue;
+    if (!op->training()) continue;
     cache.counters().reads += part.uniques;
     cache.counters().hits +=
         part.uniques - static_cast<size_t>(std::count(part.rows, part.rows + part.uniques, kNoRow));
   }
   asker.Ask(&exchange_->sessions());
   for (const CachedRead::Part& part : op->read->parts) {
-    ahead_->Use(&tables_->at(part.table), op->token, Span<const uint32_t>(part.rows, part.uniques));
+    ahead_->Use(&tables_->at(part.table), op->training(), Span<const uint32_t>(part.rows, part.uniques));
   }
 }
 
 Status CacheReader::Finish(ReadOp* op) {
   op->Detach();
   op->sink.reset();
-  if (!op->error.ok() || op->open_parts > 0) {
-    op->pins.Release();
-    return op->error.ok() ? Status(Code::kCancelled, "the read was abandoned") : op->error;
-  }
-  if (op->read == nullptr) return Status();  // for a device
-  FillIn(op);
-  if (op->token == 0) {
-    op->pins.Release();
-  } else {
-    pins_->Add(op->token, &op->pins);
-  }
-  ahead_->Finished(*op);
-  return Status();
+  const bool complete = op->error.ok() && op->open_parts == 0;
+  if (complete && op->read != nullptr) FillIn(op);  // null: for a device
+  op->LetGo();
+  if (complete) return Status();
+  return op->error.ok() ? Status(Code::kCancelled, "the read was abandoned") : op->error;
 }
 
 void CacheReader::FillIn(ReadOp* op) {

@@ -1,4 +1,4 @@
-// A lookup, from keys to rows: what is cached is pinned, the rest is asked for (Asker), and when all
+// A lookup, from keys to rows: what is cached is held, the rest is asked for (Asker), and when all
 // answers have come the rows are the caller's.
 //
 //   Begin ─► ReadOp, on its way ─► Await ─► Finish: lines and values of every key
@@ -13,7 +13,6 @@
 #include "het_tf/core/client/look_ahead.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_builder.h"
-#include "het_tf/core/client/token_pins.h"
 #include "het_tf/core/client/waiter.h"
 
 namespace het {
@@ -21,11 +20,11 @@ namespace het {
 class CacheReader {
  public:
   CacheReader(const CachedTables* tables, Exchange* exchange, PushBuilder* pushes, LookAhead* ahead,
-              TokenPins* pins, Waiter* waiter)
-      : tables_(tables), exchange_(exchange), pushes_(pushes), ahead_(ahead), pins_(pins), waiter_(waiter) {}
+              Waiter* waiter)
+      : tables_(tables), exchange_(exchange), pushes_(pushes), ahead_(ahead), waiter_(waiter) {}
 
   // Throws std::bad_alloc; then there is no read.
-  std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t token);
+  std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
   // Until the read is done, of any kind; then Finish.
   Status Await(ReadOp* op);
   // Fills in rows and values, or returns the error; one that is not done is abandoned.
@@ -39,7 +38,6 @@ class CacheReader {
   Exchange* const exchange_;
   PushBuilder* const pushes_;
   LookAhead* const ahead_;
-  TokenPins* const pins_;
   Waiter* const waiter_;
 };
 

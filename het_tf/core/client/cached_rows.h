@@ -22,11 +22,9 @@ struct CachedRead {
     const float** values;  // out: good until the next call on the client
   };
   Vector<Part> parts;
-  uint64_t kind = 0;  // the same for all reads of one layer; 0: no ReadAhead is about it
-  // For ReadAhead: rows that are cached are checked, too, and the lookup does without checks if at
-  // most so many training reads of its kind came in between. 0: the lookup checks.
+  // For ReadAhead: rows that are cached are checked, too, and their lookup does without checks if at
+  // most so many training reads of their table came in between. 0: the lookup checks.
   uint32_t check_ahead = 0;
-  uint64_t batch = 0;                  // which keys it has, once that was asked for
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };

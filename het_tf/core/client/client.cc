@@ -21,7 +21,7 @@ Client::Client(Transport* transport, ClientConfig config)
       durability_(transport, &config_, &tables_, &exchange_.sessions(), &pushes_),
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
       ahead_(&tables_, &exchange_.sessions(), &pushes_),
-      reader_(&tables_, &exchange_, &pushes_, &ahead_, &pins_, &waiter_) {}
+      reader_(&tables_, &exchange_, &pushes_, &ahead_, &waiter_) {}
 
 Client::~Client() = default;
 
@@ -35,10 +35,8 @@ Status Client::AddTable(const Schema& schema, const CacheConfig& config) {
 }
 
 void Client::RemoveTable(uint64_t table) {
-  const TableCache* const cache = tables_.Find(table);
-  if (cache == nullptr) return;
+  if (!HasTable(table)) return;
   ForgetTable(table);
-  pins_.Forget(cache);
   for (Session& session : exchange_.sessions()) session.log().RemoveTable(table);
   subscriptions_.RemoveTable(table);
   tables_.Remove(table);
@@ -94,18 +92,15 @@ void Client::Reload() {
 
 // --- read
 
-std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t token) {
-  return reader_.Begin(read, token);
+std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t step) {
+  return reader_.Begin(read, step);
 }
 
 Status Client::FinishRead(ReadOp* op) { return reader_.Finish(op); }
 
-Status Client::Read(CachedRead* read, uint64_t token) {
+Status Client::Read(CachedRead* read, uint64_t step) {
   if (ahead_.busy()) Progress(0);  // what has come need not be waited for
-  if (ahead_.Awaited(read)) {
-    HET_RETURN_IF_ERROR(waiter_.Until([&] { return !ahead_.Awaited(read); }, "a lookup"));
-  }
-  return reader_.Await(reader_.Begin(read, token).get());
+  return reader_.Await(reader_.Begin(read, step).get());
 }
 
 void Client::ReadAhead(const CachedRead& wanted) {
@@ -117,7 +112,7 @@ void Client::ReadAhead(const CachedRead& wanted) {
 
 // --- write
 
-Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
+Status Client::FetchMissing(CachedWrite* write) {
   struct Wanted {
     CachedWrite::Part* part;
     Vector<Key> keys{};
@@ -127,7 +122,6 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
     Vector<const float*> values{};
   };
   std::deque<Wanted> all;
-  Pins here;  // rows that are here must still be here when the others have come
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
     const RowStore& lines = cache.lines();
@@ -146,9 +140,11 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
     if (!wanted.keys.empty()) all.push_back(std::move(wanted));
   }
   if (all.empty()) return Status();
+  // Rows that are here must still be here when the others have come.
   for (const CachedWrite::Part& part : write->parts) {
     for (size_t u = 0; u < part.uniques; ++u) {
-      if (part.touched[u] && part.rows[u] != kNoRow) here.Add(&tables_.at(part.table), part.rows[u]);
+      if (part.touched[u] && part.rows[u] != kNoRow)
+        tables_.at(part.table).HoldForStep(part.rows[u], ReadOp::kNoLookup);
     }
   }
   CachedRead read;
@@ -158,9 +154,7 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
     read.parts.push_back({wanted.part->table, wanted.part->partition, wanted.keys.size(), wanted.keys.data(),
                           wanted.hashes.data(), wanted.rows.data(), wanted.values.data()});
   }
-  const Status status = Read(&read, token);
-  here.Release();
-  HET_RETURN_IF_ERROR(status);
+  HET_RETURN_IF_ERROR(Read(&read, ReadOp::kNoLookup));
   for (const Wanted& wanted : all) {
     for (size_t i = 0; i < wanted.at.size(); ++i) wanted.part->rows[wanted.at[i]] = wanted.rows[i];
   }
@@ -169,18 +163,20 @@ Status Client::FetchMissing(CachedWrite* write, uint64_t token) {
 
 // Nothing in here fails: there are updates for all rows. Rows of different parts are different
 // rows.
-void Client::Tick(CachedWrite* write, ThreadPool* pool) {
+void Client::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   size_t keys = 0;
   for (const CachedWrite::Part& part : write->parts) keys += part.uniques;
   auto tick = [&](size_t i) {
     CachedWrite::Part& part = write->parts[i];
     TableCache& cache = tables_.at(part.table);
     const TableSchema& schema = cache.schema();
+    const uint32_t until = cache.numbers().HeldBy(step);
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchTick(part.rows[next]);
-      if (!part.touched[u]) continue;
       const uint32_t line = part.rows[u];
+      if (line < cache.lines().end()) cache.LetGo(line, until);
+      if (!part.touched[u]) continue;
       schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache.lines().data(line),
                   cache.UpdateOf(line));
       cache.AddTick(line);
@@ -197,9 +193,9 @@ void Client::Tick(CachedWrite* write, ThreadPool* pool) {
   }
 }
 
-Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
+Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   HET_RETURN_IF_ERROR(exchange_.fatal());
-  HET_RETURN_IF_ERROR(FetchMissing(write, token));
+  HET_RETURN_IF_ERROR(FetchMissing(write));
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
     for (size_t u = 0; u < part.uniques; ++u) {
@@ -208,26 +204,22 @@ Status Client::Write(CachedWrite* write, uint64_t token, ThreadPool* pool) {
       if (part.touched[u]) cache.UpdateOf(part.rows[u]);
     }
   }
-  Tick(write, pool);
-  Status status;
+  Tick(write, step, pool);
   try {
     pushes_.Due(*write);
     pushes_.Queues();
     Progress(0);
-    status = WaitForPushBound(*write);
+    Status status = WaitForPushBound(*write);
     if (status.ok()) status = MakeRoomForKept();
     // That may have waited, and heard that a partition's incarnation changed to an earlier state.
     if (status.ok()) status = WaitForPushBound(*write);
-    Unpin(token);
     pushes_.Trim();
+    return status;
   } catch (const std::bad_alloc&) {
-    status =
-        Status(Code::kResourceExhausted,
-               "out of memory while pushing; the updates of this step were made and are kept, and go out "
-               "with the next one");
+    return Status(Code::kResourceExhausted,
+                  "out of memory while pushing; the updates of this step were made and are kept, and go out "
+                  "with the next one");
   }
-  Unpin(token);
-  return status;
 }
 
 uint64_t Client::UnappliedTicks(uint64_t table, Key key) {

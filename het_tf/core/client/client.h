@@ -62,16 +62,12 @@
 #include "het_tf/core/client/push_builder.h"
 #include "het_tf/core/client/push_durability.h"
 #include "het_tf/core/client/subscriptions.h"
-#include "het_tf/core/client/token_pins.h"
 #include "het_tf/core/client/waiter.h"
 
 namespace het {
 
 class Client : private Exchange::Listener {
  public:
-  // Tokens whose rows stay pinned; older ones are let go.
-  static constexpr size_t kPinnedTokens = TokenPins::kTokens;
-
   explicit Client(Transport* transport, ClientConfig config = ClientConfig());
   ~Client() override;
 
@@ -79,28 +75,26 @@ class Client : private Exchange::Listener {
   void RemoveTable(uint64_t table);
 
   // Args:
-  //   read   unique keys by table and partition; gets rows and values of every part.
-  //   token  of the lookup: its rows are pinned until Write or Unpin. 0: no training; rows are
-  //          neither admitted to the cache nor counted as used.
-  Status Read(CachedRead* read, uint64_t token);
+  //   read  unique keys by table and partition; gets rows and values of every part.
+  //   step  its number, another one for each lookup: a table counts the lookups that name it, and its
+  //         rows stay until Write, or until newer lookups have come (cache/lookup_numbers.h). 0: no
+  //         training; rows are neither admitted to the cache nor counted as used.
+  Status Read(CachedRead* read, uint64_t step);
   // One tick for every touched key. After an error: the ticks that were made are kept and will be
   // sent; a row that had to be fetched first and could not be leaves everything unchanged.
   // Args:
-  //   write  what Read was given, with the sums of gradients; uses them up.
-  //   token  of the lookup; its rows are unpinned.
+  //   write  what Read was given, with the sums of gradients; uses them up. Its rows may leave then.
+  //   step   of the lookup.
   //   pool   ticks many rows; may be null for few.
-  Status Write(CachedWrite* write, uint64_t token, ThreadPool* pool);
+  Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool);
   // Asks for the rows of a batch whose lookup will come that are not in the cache, and holds those
-  // that are: none leaves before a read of the same keys and kind has succeeded. Holds at most as
-  // many rows of a table as its cache may have; the rest is the lookup's to fetch. With
-  // check_ahead, I2 counts from here for tables with a pull bound above 0, and the read waits
-  // until all this is answered. Never waits itself; trouble is the lookup's to tell. Fills in
-  // rows.
+  // that are. At most as many rows of a table as its cache may have are beside the cache or on their
+  // way; the rest is the lookup's to fetch. With check_ahead, I2 counts from here for tables with a
+  // pull bound above 0, and a training read waits for answers about its rows. Never waits itself;
+  // trouble is the lookup's to tell. Fills in rows.
   void ReadAhead(const CachedRead& wanted);
-  // Rows of such batches are on their way.
+  // Answers about such batches are on their way.
   bool AheadOnWay() const { return ahead_.busy(); }
-  // The token's rows may be evicted again. Unknown tokens are fine.
-  void Unpin(uint64_t token) { pins_.Release(token); }
   // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was
   // given.
   Status Flush();
@@ -152,7 +146,7 @@ class Client : private Exchange::Listener {
   Status WaitForDevice(uint64_t of_step = UINT64_MAX);
 
   // --- the same, step by step
-  std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t token);
+  std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t step);
   std::unique_ptr<ReadOp> BeginReadForDevice(DeviceRead* read, bool training);
   // Sends what can be sent and handles what has come, waiting at most so long for the first event.
   void Progress(double wait);
@@ -161,8 +155,8 @@ class Client : private Exchange::Listener {
 
  private:
   // client.cc
-  Status FetchMissing(CachedWrite* write, uint64_t token);
-  void Tick(CachedWrite* write, ThreadPool* pool);
+  Status FetchMissing(CachedWrite* write);
+  void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
   Status WaitForPushBound(const CachedWrite& write);
   Status MakeRoomForKept();
 
@@ -189,7 +183,6 @@ class Client : private Exchange::Listener {
   Waiter waiter_;
   LookAhead ahead_;
   DeviceReads device_reads_;
-  TokenPins pins_;
   CacheReader reader_;
   bool interrupted_ = false;  // memory ended in the middle of Progress
 };

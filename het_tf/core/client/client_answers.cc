@@ -24,6 +24,7 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
   }
   if (notifies) TakeNotifications(session, reply, read);
+  for (const TableRead& asked : read->tables) LookAhead::SetFresh(asked);
   if (!read->wanted()) return;
   read->op = nullptr;
   --op->open_parts;

@@ -12,18 +12,20 @@ bool PartitionRead::subscribes() const {
   });
 }
 
-void Pins::Forget(const TableCache* cache) {
-  lines_.erase(
-      std::remove_if(lines_.begin(), lines_.end(), [cache](const auto& pin) { return pin.first == cache; }),
-      lines_.end());
-}
-
 ReadOp::ReadOp() = default;
 
-ReadOp::~ReadOp() { Detach(); }
+ReadOp::~ReadOp() {
+  Detach();
+  LetGo();
+}
 
 void ReadOp::Detach() {
   for (const PartitionReadPtr& part : parts) part->op = nullptr;
+}
+
+void ReadOp::LetGo() {
+  for (TableCache* cache : reading) cache->EndReading();
+  reading.clear();
 }
 
 }  // namespace het

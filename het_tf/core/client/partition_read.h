@@ -4,7 +4,7 @@
 
 #include <map>
 #include <memory>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
@@ -22,9 +22,12 @@ struct TableRead {
   Vector<Key> checks{};
   Vector<Clock> clocks{};  // of the checks
   Vector<Key> fetches{};
-  // Subscribed lines, which are not asked about: the partition tells which have moved. They are
-  // pinned.
+  // Subscribed lines, which are not asked about: the partition tells which have moved.
   Vector<uint32_t> trusted{};
+  // Of a read ahead: their keys, for such a read may take longer than its lines are held; and up to
+  // which lookup the rows of the answer are fresh, if that is asked.
+  Vector<Key> trusted_keys{};
+  std::optional<uint32_t> fresh_until{};
   // Rows are for a device: where they go, and the positions of checks and fetches there.
   DeviceRead::Part* device = nullptr;
   Vector<uint32_t> check_at{};
@@ -32,6 +35,25 @@ struct TableRead {
   bool subscribe = false;  // the request that is on its way subscribes to what it reads
 
   bool empty() const { return checks.empty() && fetches.empty() && trusted.empty(); }
+  // Whether the line still has the row that was trusted.
+  bool IsThere(size_t which) const {
+    if (trusted_keys.empty()) return true;
+    const RowStore& lines = cache->lines();
+    const uint32_t line = trusted[which];
+    return lines.live(line) && lines.meta(line).key == trusted_keys[which];
+  }
+  void Trust(uint32_t line, bool ahead) {
+    trusted.push_back(line);
+    if (ahead) trusted_keys.push_back(cache->lines().meta(line).key);
+  }
+  void MoveTrusted(size_t from, size_t to) {
+    trusted[to] = trusted[from];
+    if (!trusted_keys.empty()) trusted_keys[to] = trusted_keys[from];
+  }
+  void KeepTrusted(size_t first) {
+    trusted.resize(first);
+    if (!trusted_keys.empty()) trusted_keys.resize(first);
+  }
 };
 
 // What one read asks of one partition.
@@ -45,63 +67,38 @@ struct PartitionRead {
 };
 using PartitionReadPtr = std::shared_ptr<PartitionRead>;
 
-// Lines that may not leave. Pinned as long as they are in here.
-class Pins {
- public:
-  Pins() = default;
-  ~Pins() { Release(); }
-  Pins(Pins&& other) noexcept : lines_(std::move(other.lines_)) { other.lines_.clear(); }
-  Pins& operator=(Pins&&) = delete;
-
-  // Throws std::bad_alloc.
-  void Add(TableCache* cache, uint32_t line) {
-    lines_.push_back({cache, line});
-    cache->Pin(line);
-  }
-  void Reserve(size_t more) { lines_.reserve(lines_.size() + more); }
-  // Takes over the other's pins.
-  void Append(Pins* other) {
-    if (lines_.empty()) return lines_.swap(other->lines_);
-    lines_.insert(lines_.end(), other->lines_.begin(), other->lines_.end());
-    other->lines_.clear();
-  }
-  void Release() {
-    for (auto& [cache, line] : lines_) cache->Unpin(line);
-    lines_.clear();
-  }
-  // The table is dropped with its lines.
-  void Forget(const TableCache* cache);
-
- private:
-  Vector<std::pair<TableCache*, uint32_t>> lines_;
-};
-
 // Rows that a read without training fetched: they do not enter the cache.
 using PrivateRows = std::map<std::pair<const TableCache*, Key>, Vector<float>>;
 
 // A read on its way. Its end takes it from everything that knows it: answers that still come are
 // for nobody, and lines may leave. Ends before its client does.
 struct ReadOp {
+  // Of a training read that is no lookup of a step, or of one whose lookup has been.
+  static constexpr uint64_t kNoLookup = ~uint64_t{0};
+
   ReadOp();
   ~ReadOp();
   ReadOp(const ReadOp&) = delete;
   ReadOp& operator=(const ReadOp&) = delete;
 
   CachedRead* read = nullptr;
-  uint64_t token = 0;  // 0: no training: rows are neither admitted nor counted as used
+  uint64_t step = 0;   // 0: no training: rows are neither admitted nor counted as used
   bool ahead = false;  // its lookup will come: rows are transient until then
-  // Rows that are cached and bounded were checked ahead; of a read that is ahead: are checked.
-  bool checked = false;
+  // Of a read ahead: cached rows are checked, too, and are fresh for the next lookup and so many more.
+  uint32_t check_ahead = 0;
   size_t open_parts = 0;
   Status error;
   std::vector<PartitionReadPtr> parts;
-  Pins pins;
+  Vector<TableCache*> reading;  // caches that hold their lines for it (BeginReading)
   PrivateRows fetched;
   std::unique_ptr<RowSink> sink;
 
+  bool training() const { return step != 0; }
   bool done() const { return open_parts == 0 || !error.ok(); }
   // Nothing that is on its way is for this read any more.
   void Detach();
+  // The caller has its rows.
+  void LetGo();
 };
 
 }  // namespace het

@@ -67,7 +67,7 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
     }
     // Another read has brought it meanwhile. This answer is the newer one: this read is to have
     // it, and the partition may count it as what the client holds.
-    op_->pins.Add(cache, line);
+    Hold(cache, line);
     FillLine(cache, line, clock, row, answer.log, answer.applied);
   }
   if (!answer.subscribed) return;
@@ -81,12 +81,19 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
 
 // --- a training read, or one ahead of its lookup
 
+// A row of a batch was held when it was asked about, unless it was absent.
+void LineSink::Hold(TableCache* cache, uint32_t line) {
+  if (!op_->ahead) cache->HoldForStep(line, op_->step);
+}
+
 void LineSink::Hit(TableCache* cache, uint32_t line) {
   if (op_->ahead) {
     cache->MarkAhead(line, /*fetched=*/false);
-  } else {
-    cache->Touch(line);
+    return cache->HoldAhead(line);
   }
+  cache->TakeWanted(line);
+  cache->Touch(line);
+  Hold(cache, line);
 }
 
 void LineSink::MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) {
@@ -107,8 +114,11 @@ void LineSink::TakeAbsent(TableCache* cache, Key key, Clock clock, const float* 
   const bool transient = !admit || cache->resident() >= cache->config().capacity;
   const uint32_t line = cache->Insert(key, cache->lines().Hash(key), 0, transient);
   cache->SetInvalid(line, true);
-  if (op_->ahead) cache->MarkAhead(line, /*fetched=*/true);
-  op_->pins.Add(cache, line);
+  if (op_->ahead) {
+    cache->MarkAhead(line, /*fetched=*/true);
+    cache->HoldAhead(line);
+  }
+  Hold(cache, line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
   FillLine(cache, line, clock, row, answer.log, answer.applied);
 }

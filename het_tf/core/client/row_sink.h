@@ -30,7 +30,7 @@ struct TableAnswer {
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  // A row that the read wants is cached in this line; it is pinned.
+  // A row that the read wants is cached in this line: it is to stay.
   virtual void Hit(TableCache*, uint32_t) {}
   // `rows` stands at the first row of the answer, and then behind the last of those that were
   // asked for.
@@ -53,6 +53,7 @@ class CacheSink : public RowSink {
   void Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
 
  protected:
+  virtual void Hold(TableCache*, uint32_t) {}
   // Before the fetched rows come: admit[i] says whether fetch i may enter the cache.
   virtual void MakeRoom(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
   // A row that was fetched and is not in the cache.
@@ -68,6 +69,7 @@ class LineSink : public CacheSink {
   void Hit(TableCache* cache, uint32_t line) override;
 
  protected:
+  void Hold(TableCache* cache, uint32_t line) override;
   void MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) override;
   void TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row, const TableAnswer& answer,
                   bool admit) override;
@@ -79,6 +81,7 @@ class LineSink : public CacheSink {
 class PrivateSink : public CacheSink {
  public:
   using CacheSink::CacheSink;
+  void Hit(TableCache* cache, uint32_t line) override { cache->TakeWanted(line); }
 
  protected:
   void TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row, const TableAnswer& answer,

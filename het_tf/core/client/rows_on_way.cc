@@ -5,11 +5,11 @@
 
 namespace het {
 
-bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key) {
-  const auto table = rows_.find(cache);
-  if (table == rows_.end()) return false;
-  const auto found = table->second.find(key);
-  if (found == table->second.end()) return false;
+bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached) {
+  const auto table = tables_.find(cache);
+  if (table == tables_.end() || (cached && !table->second.cached)) return false;
+  const auto found = table->second.rows.find(key);
+  if (found == table->second.rows.end()) return false;
   const PartitionReadPtr& of = found->second;
   // Those of a read follow each other, and keys come partition by partition: mostly it is the last
   // one.
@@ -31,13 +31,16 @@ bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key
 
 void RowsOnWay::Remove(const PartitionRead& part) {
   for (const TableRead& asked : part.tables) {
-    const auto table = rows_.find(asked.cache);
-    if (table == rows_.end()) continue;
-    for (Key key : asked.fetches) {
-      const auto found = table->second.find(key);
-      if (found != table->second.end() && found->second.get() == &part) table->second.erase(found);
+    const auto table = tables_.find(asked.cache);
+    if (table == tables_.end()) continue;
+    auto& rows = table->second.rows;
+    for (const Vector<Key>* keys : {&asked.fetches, &asked.checks, &asked.trusted_keys}) {
+      for (Key key : *keys) {
+        const auto found = rows.find(key);
+        if (found != rows.end() && found->second.get() == &part) rows.erase(found);
+      }
     }
-    if (table->second.empty()) rows_.erase(table);
+    if (rows.empty()) tables_.erase(table);
   }
 }
 

@@ -1,5 +1,5 @@
-// Rows that reads ahead (look_ahead.h) have on their way, and reads that wait for them instead of
-// fetching them a second time.
+// Rows that reads ahead (look_ahead.h) have asked for, or about, and whose answers are on their way; and
+// reads that wait for them instead of asking a second time.
 #ifndef HET_TF_CORE_CLIENT_ROWS_ON_WAY_H_
 #define HET_TF_CORE_CLIENT_ROWS_ON_WAY_H_
 
@@ -20,20 +20,31 @@ class RowsOnWay {
     PartitionReadPtr ask;
   };
 
-  // The row comes with the answer to `part`.
-  void Add(TableCache* cache, Key key, const PartitionReadPtr& part) { rows_[cache][key] = part; }
-  // If the row is on its way: `op` is not done before it has asked for it, too.
-  bool Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key);
+  // The answer to `part` has the row, or says (`cached`) whether the copy is within its bound.
+  void Add(TableCache* cache, Key key, bool cached, const PartitionReadPtr& part) {
+    OfTable& table = tables_[cache];
+    table.rows[key] = part;
+    table.cached |= cached;
+  }
+  // If that is on its way: `op` is not done before it has asked for the row, too.
+  bool Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached);
+  size_t count(const TableCache* cache) const {
+    const auto table = tables_.find(cache);
+    return table == tables_.end() ? 0 : table->second.rows.size();
+  }
   // The part is answered, or given up.
   void Remove(const PartitionRead& part);
   // One whose rows are here, or will not come, oldest first.
   std::optional<Late> TakeReady();
   // No row is on its way any more. Reads that wait for one are ready.
-  void Clear() { rows_.clear(); }
+  void Clear() { tables_.clear(); }
 
  private:
-  using Rows = boost::unordered_flat_map<Key, PartitionReadPtr, KeyHash>;
-  std::map<const TableCache*, Rows> rows_;
+  struct OfTable {
+    boost::unordered_flat_map<Key, PartitionReadPtr, KeyHash> rows;
+    bool cached = false;  // some are
+  };
+  std::map<const TableCache*, OfTable> tables_;
   std::vector<Late> late_;
 };
 

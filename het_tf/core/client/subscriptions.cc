@@ -11,9 +11,12 @@ void Subscriptions::Recheck(PartitionRead* read) {
   for (TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
     size_t kept = 0;
-    for (uint32_t line : asked.trusted) {
-      if (cache->subscribed(line) && cache->config().sync().subscribes) {
-        asked.trusted[kept++] = line;
+    for (size_t i = 0; i < asked.trusted.size(); ++i) {
+      const uint32_t line = asked.trusted[i];
+      if (!asked.IsThere(i)) {
+        asked.fetches.push_back(asked.trusted_keys[i]);
+      } else if (cache->subscribed(line) && cache->config().sync().subscribes) {
+        asked.MoveTrusted(i, kept++);
       } else if (cache->invalid(line)) {
         asked.fetches.push_back(cache->lines().meta(line).key);
       } else {
@@ -21,7 +24,7 @@ void Subscriptions::Recheck(PartitionRead* read) {
         asked.clocks.push_back(cache->base(line));
       }
     }
-    asked.trusted.resize(kept);
+    asked.KeepTrusted(kept);
   }
 }
 
@@ -38,7 +41,7 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
     cache->left_subscribed().clear();
     TableRequest& t = *std::find_if(request->tables.begin(), request->tables.end(),
                                     [&](const TableRequest& each) { return each.table == table; });
-    t.hold = asked.subscribe = read->op->token != 0;
+    t.hold = asked.subscribe = read->op->training();
     Vector<Key>& left = left_[session.partition()][table];
     // Some have come back meanwhile.
     left.erase(std::remove_if(left.begin(), left.end(),
@@ -90,8 +93,10 @@ PartitionReadPtr Subscriptions::Unsubscribed(const PartitionRead& read) {
   PartitionReadPtr again;
   for (const TableRead& asked : read.tables) {
     TableRead doubtful{asked.cache};
-    for (uint32_t line : asked.trusted) {
-      if (!asked.cache->subscribed(line)) doubtful.trusted.push_back(line);
+    doubtful.fresh_until = asked.fresh_until;
+    for (size_t i = 0; i < asked.trusted.size(); ++i) {
+      const uint32_t line = asked.trusted[i];
+      if (asked.IsThere(i) && !asked.cache->subscribed(line)) doubtful.Trust(line, read.op->ahead);
     }
     if (doubtful.trusted.empty()) continue;
     if (again == nullptr) again = std::make_shared<PartitionRead>();

@@ -35,7 +35,6 @@ Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   step->ForTasks(call->pool, groups.size(), [&](size_t i) { step->plan.Unique(*groups[i]); });
   const ClientDriver::Call client(driver_);
   CachedRead read;
-  read.kind = driver_->remote() ? KindOf(call->call) : 0;
   for (const BatchPlan::Group* group : groups) {
     const Table& table = *call->call.tables[group->table];
     if (!client->HasTable(table.schema->id())) return TableIsGone(table);
@@ -63,11 +62,6 @@ Status CachedBackend::Tick(StepCall* call, const ApplyArgs& args) {
                            call->step->touched(*group), args.learning_rates[group->table]});
   }
   return client->Write(&write, call->number, call->pool);
-}
-
-void CachedBackend::Release(uint64_t number) {
-  const ClientDriver::Lock client(driver_);
-  client->Unpin(number);
 }
 
 Status CachedBackend::Add(const Schema& schema, const TableOptions& options) {

@@ -82,7 +82,6 @@ void ClientDriver::StartPrefetches() {
   for (std::unique_ptr<ComingBatch>& batch : prefetches_.TakeAll()) {
     try {
       CachedRead wanted;
-      wanted.kind = batch->kind;
       wanted.check_ahead = batch->check_ahead;
       for (const BatchPlan::Group& group : batch->plan.groups()) {
         const Table& table = *batch->tables[group.table];

@@ -261,15 +261,6 @@ Status Engine::ApplySums(Span<const TablePtr> tables, const MergedSums& sums,
   return Apply(call, args, &skipped);
 }
 
-uint64_t KindOf(const BatchCall& call) {
-  uint64_t kind = 1;
-  for (const FeatureIds& feature : call.features) {
-    kind = Mix64(kind ^ call.tables[feature.table]->schema->id());
-    kind = Mix64(kind ^ (feature.padding_id ? static_cast<uint64_t>(*feature.padding_id) + 1 : 0));
-  }
-  return kind | 1;
-}
-
 Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
   HET_RETURN_IF_ERROR(CheckIds(call));
   bool any_cached = false;
@@ -286,7 +277,6 @@ Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
   if (!remote() || !any_cached) return Status();  // the rows are in this process
   auto batch = std::make_unique<ComingBatch>();
   batch->tables.assign(call.tables.begin(), call.tables.end());
-  batch->kind = KindOf(call);
   batch->check_ahead = check_ahead;
   // On this thread alone: the pool is the lookups'.
   ThreadPool only_this(1);

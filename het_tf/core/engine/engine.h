@@ -9,7 +9,8 @@
 // 2. Steps. Lookup sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows, and
 //    with a token remembers the plan in StepStore; Apply takes it from there, sums gradients per
 //    unique key (plan/step.h), and lets each backend tick. StepStore has one list of the newest
-//    eight steps: an older one loses its plan and its pins, and still works.
+//    eight steps: an older one loses its plan, and still works. A cache on the host knows from the
+//    numbers of its lookups which rows are in use (cache/lookup_numbers.h).
 //
 //    Example: table 0 has dim 2; feature 0 has ids [7, 9, 7], feature 1 has ids [9, -1] and
 //    padding_id -1.
@@ -135,8 +136,8 @@ class Engine {
   // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and
   // those that they have stay until then. It changes no row that a lookup reads. Returns at once;
   // what cannot be done is the lookup's to tell. Nothing to do where tables live in this process.
-  // check_ahead: the rows are checked here if the lookup comes with at most so many training
-  // lookups of its kind before it; 0: it checks them. Unimplemented: a table is cached on a device.
+  // check_ahead: the rows are checked here, for lookups with at most so many other training lookups
+  // of the table before them; 0: they check. Unimplemented: a table is cached on a device.
   Status Prefetch(const BatchCall& call, uint32_t check_ahead);
 
   // --- caches
@@ -207,7 +208,7 @@ class Engine {
   TableBackend& BackendOf(const TableOptions& options);
   template <typename Fn>
   Status ForBackends(const BatchCall& call, Fn fn);
-  // Rows that the step has looked up may leave the caches that they are in.
+  // Rows that the step has looked up may leave the device that they are on.
   void Release(uint64_t number);
 
   Status Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out, uint64_t* token);

@@ -14,7 +14,6 @@ namespace het {
 // A batch whose lookup will come.
 struct ComingBatch {
   std::vector<TablePtr> tables;
-  uint64_t kind = 0;         // of the lookup (KindOf)
   uint32_t check_ahead = 0;  // as in CachedRead
   BatchPlan plan;
 };
@@ -45,9 +44,6 @@ class PrefetchQueue {
   std::mutex mutex_;
   std::vector<std::unique_ptr<ComingBatch>> batches_;
 };
-
-// Of a call's lookups: equal for those that may have the same keys in mind.
-uint64_t KindOf(const BatchCall& call);
 
 }  // namespace het
 

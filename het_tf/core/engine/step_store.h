@@ -1,7 +1,8 @@
 // Training steps between their lookup and their gradient. A step is known by its number: the token
-// that the lookup answers and the gradient brings back, and under which caches pin its rows.
+// that the lookup answers and the gradient brings back. Caches number their lookups by it
+// (cache/lookup_numbers.h).
 //
-//   Reserve ─► (lookup) ─► Remember ─► kept: plan and pins ─► Consume ─► (apply)
+//   Reserve ─► (lookup) ─► Remember ─► kept: the plan ─► Consume ─► (apply)
 //                                        └─ not among the newest kKept any more ─► old: the number alone
 //
 // A step that is old still gets its gradient: its plan is built again, and its rows may have to be
@@ -25,7 +26,7 @@ namespace het {
 
 class StepStore {
  public:
-  static constexpr size_t kKept = 8;     // steps with their plan and their pins
+  static constexpr size_t kKept = 8;     // steps with their plan
   static constexpr size_t kOld = 65536;  // older ones that may still be used
   static constexpr size_t kSpare = 4;    // plans that wait to be used again: their buffers are megabytes
 
@@ -44,7 +45,7 @@ class StepStore {
   // The number of a training lookup that begins.
   uint64_t Reserve();
   // Its lookup has succeeded. `step`: its plan; null where there is none, as on a device. Answers
-  // the number of the step whose pins are to be let go, or 0. Throws std::bad_alloc, and remembers
+  // the number of the step that is not kept any more, or 0. Throws std::bad_alloc, and remembers
   // nothing then.
   uint64_t Remember(uint64_t number, StepPtr step);
   // Its gradient is here: the plan, or null where that has to be built again. FailedPrecondition:

@@ -54,8 +54,8 @@ class TableBackend {
   // One tick for every touched key of step->values. Its error leaves ticks that were made as they
   // are.
   virtual Status Tick(StepCall* call, const ApplyArgs& args) = 0;
-  // Rows that the step has looked up may leave the cache that they are in. Unknown numbers are
-  // fine.
+  // Rows that the step has looked up may leave. Unknown numbers are fine. Where lines know their
+  // lookups by number there is nothing to do.
   virtual void Release(uint64_t /*number*/) {}
 
   // --- tables

@@ -41,9 +41,9 @@ def prefetch(
     staleness 0 one worker learns the same to the last bit. Where tables live in this process there is nothing
     to fetch, and the dataset is the same with an ordinary `prefetch(depth)` behind it.
 
-    A prefetch tells of no trouble: where a server is away, or a table gone, the lookup says so. At most as
-    many rows of a table as its cache has are held or on their way; of a larger batch the lookup fetches the
-    rest. Rows on their way take memory beside the cache until their lookup has come. The counters
+    A prefetch tells of no trouble: where a server is away, or a table gone, the lookup says so. Rows that
+    were fetched take memory beside the cache until their lookup has come: at most as many rows of a table as
+    its cache has are there or on their way; of a larger batch the lookup fetches the rest. The counters
     `prefetched`, `prefetch_late` and `prefetch_unused` of `Table.stats()["cache"]` say how it goes.
 
     Args:
@@ -59,11 +59,11 @@ def prefetch(
         of an element (as the function of `Dataset.map` is), returns what `layer` is called on; for a list or
         dict of layers the same structure. It is to compute the ids that the model will look up: other ones
         are fetched in vain.
-      check_ahead: True: cached rows are checked here, too, while an earlier batch is computed, so a lookup
-        whose rows are all cached asks the server nothing. A row may then be staler than its pull bound by
-        what others push in the meantime: reads miss up to `depth` more updates of each other worker, where
-        workers go in step. A lookup still checks where more than `depth` others came in between, where the
-        batch has more rows than the cache, and at a pull bound of 0. False: the lookup checks, always.
+      check_ahead: True: cached rows are checked here, too, while an earlier batch is computed, so a training
+        lookup whose rows are all checked asks the server nothing. A row may then be staler than its pull
+        bound by what others push in the meantime: reads miss up to `depth` more updates of each other worker,
+        where workers go in step. A lookup still checks a row where more than `depth` others of its table came
+        in between, at a pull bound of 0, and without training. False: the lookup checks, always.
 
     Returns:
       A tf.data.Dataset with the same elements in the same order. An iterator that is left early leaves

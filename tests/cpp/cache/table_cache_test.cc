@@ -1,4 +1,4 @@
-// One table's cache: lines, pins, updates, eviction and the write-back queue, without any protocol.
+// One table's cache: lines, holds, updates, eviction and the write-back queue, without any protocol.
 #include "het_tf/core/cache/table_cache.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,9 @@ class TableCacheTest : public ::testing::Test {
  protected:
   void Make(const CacheConfig& config, const std::string& optimizer = "sgd") {
     cache_ = std::make_unique<TableCache>(MakeSchema(optimizer), config, 3);
+    cache_->BeginLookup(1);
   }
+  void LetGo(uint32_t line) { cache_->LetGo(line, cache_->numbers().HeldBy(1)); }
   uint32_t Insert(Key key, bool transient = false) {
     const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
     std::fill_n(cache_->lines().data(line), cache_->lines().row_floats(), 0.0f);
@@ -72,18 +74,54 @@ TEST_F(TableCacheTest, OnlyThePartThatTravelsIsTaken) {
   EXPECT_LT(wire.size(), cache_->schema().row_floats());
 }
 
-TEST_F(TableCacheTest, PinnedLinesAreNoVictims) {
+TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
   Make(Capacity(2));
-  for (Key key = 1; key <= 4; ++key) cache_->Pin(Insert(key));
+  for (Key key = 1; key <= 4; ++key) cache_->HoldForStep(Insert(key), 1);
+  cache_->BeginLookup(2);
+  cache_->HoldForStep(Find(3), 2);  // by both steps
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->lines().size(), 4u);
-  cache_->Unpin(Find(2));
-  cache_->Pin(Find(3));  // counted: one Unpin is not enough
-  cache_->Unpin(Find(3));
+  for (Key key : {2, 3}) LetGo(Find(key));
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(2), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
-  EXPECT_EQ(cache_->Pinned(), 3u);
+  EXPECT_EQ(cache_->Held(), 3u);
+  for (uint64_t step = 3; step <= LookupNumbers::kSteps + 1; ++step) cache_->BeginLookup(step);
+  EXPECT_EQ(cache_->Held(), 1u) << "the first step is none of the newest any more";
+}
+
+// A line that two coming batches want is held until both have been looked up, or have not come for long.
+TEST_F(TableCacheTest, WantedLinesAreHeldForEveryBatch) {
+  Make(Capacity(2));
+  const uint32_t line = Insert(1);
+  for (int batch = 0; batch < 2; ++batch) cache_->HoldAhead(line);
+  for (uint64_t step = 2; step <= 3; ++step) {
+    EXPECT_TRUE(cache_->held(line));
+    cache_->BeginLookup(step);
+    cache_->TakeWanted(line);
+    cache_->HoldForStep(line, step);
+    cache_->LetGo(line, cache_->numbers().HeldBy(step));
+  }
+  EXPECT_FALSE(cache_->held(line));
+  cache_->HoldAhead(line);
+  cache_->HoldAhead(line);
+  for (uint64_t step = 4; step < 4 + LookupNumbers::kFarthest; ++step) cache_->BeginLookup(step);
+  EXPECT_TRUE(cache_->held(line));
+  cache_->BeginLookup(1000);
+  EXPECT_FALSE(cache_->held(line));
+  cache_->HoldAhead(line);
+  cache_->TakeWanted(line);
+  EXPECT_FALSE(cache_->held(line)) << "the other two are forgotten";
+}
+
+TEST_F(TableCacheTest, NumbersWrapAround) {
+  LookupNumbers numbers;
+  EXPECT_EQ(numbers.Left(numbers.passed()), 0u);
+  EXPECT_EQ(numbers.Left(numbers.newest()), 1u);
+  EXPECT_EQ(numbers.Left(numbers.Ahead(1000)), LookupNumbers::kFarthest + 1);
+  numbers.Begin(7);
+  EXPECT_EQ(numbers.HeldBy(7), numbers.newest() + LookupNumbers::kSteps - 1);
+  EXPECT_EQ(numbers.Left(numbers.HeldBy(8)), 0u);
 }
 
 TEST_F(TableCacheTest, EvictedDirtyLinesWaitInTheQueueAndComeBack) {
@@ -134,19 +172,19 @@ TEST_F(TableCacheTest, TakeQueueTakesOnePartitionsPart) {
   EXPECT_EQ(taken.size(), 100u);
 }
 
-TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotPinned) {
+TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
   Make(Capacity(100));
   const uint32_t line = Insert(1, true);
-  cache_->Pin(line);
+  cache_->HoldForStep(line, 1);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(1), line);
   EXPECT_EQ(cache_->resident(), 0u);
-  cache_->Unpin(line);
+  LetGo(line);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(1), kNoRow);
 }
 
-// A transient line is dropped (not evicted), its number goes to another transient line, which is pinned: the
+// A transient line is dropped (not evicted), its number goes to another transient line, which is held: the
 // one line must not count twice, or a cache with room evicts.
 // Rows that are not admitted are uses that missed: when hits become few the policy forgets what was used
 // often.
@@ -176,11 +214,11 @@ TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
   cache_->Drop(first);
   const uint32_t again = Insert(2, true);
   ASSERT_EQ(first, again);
-  cache_->Pin(again);
+  cache_->HoldForStep(again, 1);
   cache_->MakeRoom(0);
   Insert(3);
   EXPECT_EQ(cache_->resident(), 1u);
-  cache_->Unpin(again);
+  LetGo(again);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(2), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
@@ -194,11 +232,11 @@ TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
   EXPECT_NE(Find(2), kNoRow);
 }
 
-TEST_F(TableCacheTest, DropOfAPinnedLineKeepsItInvalidAndClean) {
+TEST_F(TableCacheTest, DropOfAHeldLineKeepsItInvalidAndClean) {
   Make(Capacity(4));
   const uint32_t line = Insert(1);
   Tick(line, 3);
-  cache_->Pin(line);
+  cache_->HoldForStep(line, 1);
   EXPECT_EQ(cache_->Drop(line), 1u);
   EXPECT_EQ(Find(1), line);
   EXPECT_TRUE(cache_->invalid(line));

@@ -26,18 +26,18 @@ class AskerTest : public ::testing::Test {
     tables_.Add(schema_, config);
     cache_ = tables_.Find(schema_->id());
   }
-  static void Train(ReadOp* op, uint64_t token) {
-    op->token = token;
+  static void Train(ReadOp* op, uint64_t step) {
+    op->step = step;
     op->sink = std::make_unique<LineSink>(op, nullptr);
   }
   uint32_t Line(Key key, Clock base) {
     return cache_->Insert(key, cache_->lines().Hash(key), base, /*transient=*/false);
   }
   // What partition 0 is asked about the table; of a read of this one key.
-  TableRead AskedFor(Key key, uint32_t line, Asker::Cached which = Asker::Cached::kAll) {
+  TableRead AskedFor(Key key, uint32_t line) {
     Asker asker(&op_, &on_way_);
     const size_t before = op_.parts.size();
-    asker.Key(cache_, 0, key, line, which);
+    asker.Key(cache_, 0, key, line);
     asker.Ask(&sessions_);
     return op_.parts.size() == before ? TableRead{cache_} : op_.parts.back()->tables.at(0);
   }
@@ -51,12 +51,12 @@ class AskerTest : public ::testing::Test {
   ReadOp op_;
 };
 
-TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndPinned) {
+TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndHeld) {
   const TableRead asked = AskedFor(7, Line(7, 3));
   EXPECT_EQ(asked.checks, Vector<Key>({7}));
   EXPECT_EQ(asked.clocks, Vector<Clock>({3}));
   EXPECT_TRUE(asked.fetches.empty());
-  EXPECT_EQ(cache_->Pinned(), 1u);
+  EXPECT_EQ(cache_->Held(), 1u);
   EXPECT_EQ(op_.open_parts, 1u);
   EXPECT_TRUE(sessions_[0].waits());
   EXPECT_FALSE(sessions_[1].waits());
@@ -64,22 +64,30 @@ TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndPinned) {
 
 TEST_F(AskerTest, AnAbsentRowIsFetched) {
   EXPECT_EQ(AskedFor(7, kNoRow).fetches, Vector<Key>({7}));
-  EXPECT_EQ(cache_->Pinned(), 0u);
+  EXPECT_EQ(cache_->Held(), 0u);
 }
 
 TEST_F(AskerTest, AnInvalidRowIsFetched) {
   const uint32_t line = Line(7, 3);
   cache_->SetInvalid(line, true);
   EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
-  EXPECT_EQ(AskedFor(7, line, Asker::Cached::kInvalid).fetches, Vector<Key>({7}));
+  cache_->SetFresh(line, cache_->numbers().newest());
+  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7})) << "fresh or not";
 }
 
-TEST_F(AskerTest, WhatWasCheckedAheadIsNotAskedAgain) {
+TEST_F(AskerTest, AFreshRowIsNotAskedAboutUntilItsNumberHasPassed) {
   const uint32_t line = Line(7, 3);
-  EXPECT_TRUE(AskedFor(7, line, Asker::Cached::kInvalid).empty());
-  EXPECT_TRUE(AskedFor(7, line, Asker::Cached::kNone).empty());
+  cache_->SetFresh(line, cache_->numbers().Ahead(1));
+  EXPECT_TRUE(AskedFor(7, line).empty());
   EXPECT_EQ(op_.open_parts, 0u);
-  EXPECT_EQ(cache_->Pinned(), 1u) << "all the same";
+  EXPECT_EQ(cache_->Held(), 1u) << "all the same";
+  op_.step = 0;
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "reads without training are not counted, and check";
+  op_.step = 1;
+  cache_->BeginLookup(2);
+  EXPECT_TRUE(AskedFor(7, line).empty());
+  cache_->BeginLookup(3);
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u);
 }
 
 TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
@@ -102,20 +110,19 @@ TEST_F(AskerTest, ASubscribedRowIsTrusted) {
   EXPECT_TRUE(asked.checks.empty());
 }
 
-TEST_F(AskerTest, TheEndOfAReadLetsGoOfEverything) {
+TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
   const uint32_t line = Line(7, 3);
   PartitionReadPtr part;
   {
     ReadOp op;
     Train(&op, 2);
     Asker asker(&op, &on_way_);
-    asker.Key(cache_, 0, 7, line, Asker::Cached::kAll);
+    asker.Key(cache_, 0, 7, line);
     asker.Ask(&sessions_);
     part = op.parts.at(0);
     EXPECT_TRUE(part->wanted());
   }
   EXPECT_FALSE(part->wanted());
-  EXPECT_EQ(cache_->Pinned(), 0u);
 }
 
 // A row that a read ahead has on its way is not fetched twice.
@@ -124,11 +131,11 @@ TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
   ahead.ahead = true;
   Train(&ahead, ~uint64_t{0});
   Asker first(&ahead, &on_way_);
-  first.Key(cache_, 0, 7, kNoRow, Asker::Cached::kNone);
+  first.Key(cache_, 0, 7, kNoRow);
   first.Ask(&sessions_);
   Asker second(&op_, &on_way_);
-  second.Key(cache_, 0, 7, kNoRow, Asker::Cached::kAll);
-  second.Key(cache_, 0, 8, kNoRow, Asker::Cached::kAll);
+  second.Key(cache_, 0, 7, kNoRow);
+  second.Key(cache_, 0, 8, kNoRow);
   second.Ask(&sessions_);
   EXPECT_EQ(op_.open_parts, 2u) << "8 is fetched; 7 is waited for";
   EXPECT_EQ(cache_->counters().prefetch_late, 1u);
@@ -140,7 +147,7 @@ TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
   EXPECT_EQ(late->ask->tables.at(0).fetches, Vector<Key>({7}));
   on_way_.Remove(*ahead.parts[0]);
   ReadOp third;
-  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7)) << "it is here";
+  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7, /*cached=*/false)) << "it is here";
 }
 
 TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
@@ -148,10 +155,10 @@ TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
   ahead.ahead = true;
   Train(&ahead, ~uint64_t{0});
   Asker first(&ahead, &on_way_);
-  first.Key(cache_, 0, 7, kNoRow, Asker::Cached::kNone);
+  first.Key(cache_, 0, 7, kNoRow);
   first.Ask(&sessions_);
   Asker second(&op_, &on_way_);
-  second.Key(cache_, 0, 7, kNoRow, Asker::Cached::kAll);
+  second.Key(cache_, 0, 7, kNoRow);
   op_.Detach();
   ahead.parts[0]->op = nullptr;
   EXPECT_FALSE(on_way_.TakeReady());

@@ -82,7 +82,7 @@ TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
   cache_->UpdateOf(line)[0] = 1000;
   cache_->AddTick(line);
   cache_->SetInvalid(line, true);
-  op_.token = 1;
+  op_.step = 1;
   LineSink sink(&op_, &pushes_);
   TableRead asked{cache_};
   asked.checks = {7};
@@ -92,19 +92,17 @@ TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
   EXPECT_FALSE(cache_->invalid(line));
 }
 
-TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndPins) {
-  op_.token = 1;
+TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
+  op_.step = 1;
   LineSink sink(&op_, &pushes_);
   TableRead asked{cache_};
   asked.fetches = {1, 2, 3, 4, 5, 6};
   Answer(&sink, asked, 0, /*subscribed=*/true);
   EXPECT_EQ(cache_->lines().size(), 6u);
   EXPECT_EQ(cache_->resident(), 4u) << "two for the step alone";
-  EXPECT_EQ(cache_->Pinned(), 6u);
+  EXPECT_EQ(cache_->Held(), 6u);
   EXPECT_EQ(Value(6), 60);
   EXPECT_TRUE(cache_->subscribed(cache_->lines().Find(1)));
-  op_.pins.Release();
-  EXPECT_EQ(cache_->Pinned(), 0u);
 }
 
 TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
@@ -124,7 +122,7 @@ TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
     EXPECT_EQ(own[0], 15);
     EXPECT_NE(cache_->FindQueued(7), nullptr) << "it does not enter the cache";
   }
-  op_.token = 1;
+  op_.step = 1;
   LineSink sink(&op_, &pushes_);
   Answer(&sink, asked, 0);
   EXPECT_EQ(Value(7), 15);
@@ -132,7 +130,7 @@ TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
 }
 
 TEST_F(RowSinkTest, RowsAheadAreTransientUntilTheirLookup) {
-  op_.token = ~uint64_t{0};
+  op_.step = ReadOp::kNoLookup;
   op_.ahead = true;
   LineSink sink(&op_, &pushes_);
   TableRead asked{cache_};
@@ -140,7 +138,6 @@ TEST_F(RowSinkTest, RowsAheadAreTransientUntilTheirLookup) {
   Answer(&sink, asked, 0);
   EXPECT_EQ(cache_->resident(), 0u);
   EXPECT_EQ(cache_->ahead_lines(), 2u);
-  op_.pins.Release();
 }
 
 TEST_F(RowSinkTest, ARefreshedRowThatHasLeftIsDropped) {

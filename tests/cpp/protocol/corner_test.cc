@@ -49,7 +49,7 @@ TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
   for (int i = 0; i < 6; ++i) {
     Train(0, {1, 2, 3});
     EXPECT_EQ(cache()->lines().size(), 0u);
-    EXPECT_EQ(cache()->Pinned(), 0u);
+    EXPECT_EQ(cache()->Held(), 0u);
   }
   Drained();
 }
@@ -103,7 +103,7 @@ TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
   Write(0, a.get());
   Write(0, b.get());
   EXPECT_EQ(world().ServerClock(At(2)), 2);
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   Drained();
 }
 
@@ -114,7 +114,7 @@ TEST_F(Corner, AGradientThatIsAllZeroIsNoTick) {
   Write(0, step.get());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
   EXPECT_EQ(world().service().Rows(At(1).first), 0u);
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
 }
 
 // --- keys

@@ -9,16 +9,15 @@ namespace {
 
 using Overlap = WorldTest;
 
-// --- tokens and pins
+// --- steps and holds
 
 TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
   Make(Bounded(kUnbounded, 100));
   for (int i = 0; i < 10000; ++i) Read(0, {i % 50, 1000 + i % 77});
-  EXPECT_LE(cache()->Pinned(), 2 * Client::kPinnedTokens);
-  EXPECT_LE(cache()->lines().size(), 100 + 2 * Client::kPinnedTokens);
-  for (size_t i = 0; i < Client::kPinnedTokens; ++i) Read(0, {});
-  EXPECT_EQ(cache()->Pinned(), 0u);
-  Train(0, {1});
+  EXPECT_LE(cache()->Held(), 2 * LookupNumbers::kSteps);
+  EXPECT_LE(cache()->lines().size(), 100 + 2 * LookupNumbers::kSteps);
+  for (size_t i = 0; i < LookupNumbers::kSteps; ++i) Train(0, {1});
+  EXPECT_EQ(cache()->Held(), 0u);
   EXPECT_LE(cache()->lines().size(), 100u);
 }
 
@@ -31,13 +30,6 @@ TEST_F(Overlap, WriteToAKeyEvictedSinceItsRead) {
   Write(0, old.get());
   Drained();
   EXPECT_EQ(world().ServerClock(At(1)), 1);
-}
-
-TEST_F(Overlap, ATokenThatNobodyKnows) {
-  Make(Bounded(0));
-  world().client(0).Unpin(123456);
-  Train(0, {1});
-  EXPECT_EQ(cache()->Pinned(), 0u);
 }
 
 TEST_F(Overlap, ValidationBetweenReadAndWrite) {
@@ -54,7 +46,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
   EXPECT_EQ(cache()->counters().reads, before.reads);
   EXPECT_EQ(cache()->lines().size(), 4u);
-  EXPECT_EQ(cache()->Pinned(), 2u);
+  EXPECT_EQ(cache()->Held(), 2u);
   Write(0, step.get());
   Drained();
 }
@@ -92,20 +84,19 @@ TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
   EXPECT_EQ(inference->Value(At(1).first, 1)[0], kInitial - 1);
   client.Progress(0);
   Train(0, {2});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
 }
 
-TEST_F(Overlap, AnAbandonedReadLeavesNoPins) {
+TEST_F(Overlap, AReadMayBeAbandoned) {
   Make(Bounded(0));
   Train(0, {1, 2});
   auto step = world().NewStep({{1, 2, 3}});
   world().transport(0).HoldReplies(0, true);
   auto op = world().client(0).BeginRead(step->MakeRead(), world().NewToken());
   world().client(0).Progress(0);
-  EXPECT_EQ(cache()->Pinned(), 2u);
+  EXPECT_EQ(cache()->Held(), 2u);
   EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok());
   op.reset();
-  EXPECT_EQ(cache()->Pinned(), 0u);
   world().transport(0).HoldReplies(0, false);
   Train(0, {3});
   Drained();

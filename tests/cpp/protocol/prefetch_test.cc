@@ -50,7 +50,7 @@ TEST_F(Prefetching, AsksForWhatIsMissingAndNothingElse) {
   EXPECT_EQ(cache()->counters().prefetch_unused, 0u);
   EXPECT_EQ(cache()->counters().hits, 4u);
   EXPECT_EQ(cache()->counters().transient_rows, 0u);
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   Drained();
 }
 
@@ -81,9 +81,7 @@ TEST_F(Prefetching, ALookupWaitsForRowsOnTheirWayAndThenChecksThem) {
   ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
   Write(0, step.get());
   EXPECT_EQ(cache()->counters().prefetch_late, 2u);
-  EXPECT_EQ(cache()->Pinned(), 2u);  // it was another batch
-  Train(0, {1, 2});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   Drained();
 }
 
@@ -135,11 +133,11 @@ TEST_F(Prefetching, TwoBatchesWithTheSameKeysAskOnce) {
   net().HoldReplies(0, false);
   Settle();
   EXPECT_FALSE(OnWay());
-  EXPECT_EQ(cache()->Pinned(), 3u);
+  EXPECT_EQ(cache()->Held(), 3u);
   Train(0, {1, 2});
-  EXPECT_EQ(cache()->Pinned(), 2u);  // of the second batch
+  EXPECT_EQ(cache()->Held(), 2u);  // of the second batch
   Train(0, {2, 3});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   EXPECT_EQ(cache()->counters().miss_pull, 4u);  // one of them the first of all
   Drained();
 }
@@ -163,11 +161,11 @@ TEST_F(Prefetching, HoldsNoMoreThanTheCacheMayHave) {
   Prefetch({1, 2, 3});
   Prefetch({4, 5, 6, 7});
   Settle();
-  EXPECT_EQ(cache()->Pinned(), 4u);
+  EXPECT_EQ(cache()->Held(), 4u);
   EXPECT_EQ(cache()->lines().size(), 4u);
   Train(0, {1, 2, 3});
   Train(0, {4, 5, 6, 7});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   EXPECT_LE(cache()->lines().size(), 4u);
   Drained();
 }
@@ -207,9 +205,9 @@ TEST_F(Prefetching, RowsAreAdmittedAsWithoutIt) {
 TEST_F(Prefetching, ABatchOfAnInferenceIsReadAndNotAdmitted) {
   MakeKnown(Bounded(0));
   Prefetch({1, 2});
-  EXPECT_EQ(cache()->Pinned(), 2u);
+  EXPECT_EQ(cache()->Held(), 2u);
   Read(0, {1, 2}, /*training=*/false);
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   EXPECT_EQ(cache()->counters().inserts, 0u);
   Train(0, {3});
   EXPECT_EQ(cache()->lines().size(), 1u);
@@ -220,7 +218,7 @@ TEST_F(Prefetching, ABatchThatIsNeverLookedUpIsLetGo) {
   Make(Bounded(0, 100));
   Prefetch({1, 2});
   for (Key key = 0; key < 200; ++key) Train(0, {1000 + key});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   EXPECT_EQ(cache()->lines().Find(1), kNoRow);
   EXPECT_EQ(cache()->counters().prefetch_unused, 2u);
   Drained();
@@ -253,7 +251,6 @@ TEST_F(Prefetching, ATableThatGoesTakesItsBatchesAlong) {
   world().client(0).RemoveTable(world().schema(1)->id());
   net().HoldReplies(0, false);
   Settle();
-  EXPECT_EQ(cache()->Pinned(), 0u);
   auto step = world().NewStep({{1, 2}});
   ASSERT_TRUE(world().Read(0, step.get()).ok());
   Abandon();
@@ -273,7 +270,7 @@ TEST_F(Prefetching, TroubleIsTheLookupsToTell) {
   EXPECT_NE(status.message().find("a lookup"), std::string::npos) << status.message();
   net().faults = Faults::None();
   Train(0, {1, 2});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   Drained();
 }
 
@@ -305,7 +302,7 @@ TEST_F(Prefetching, APartitionThatComesToLifeAgainIsAskedAgain) {
   net().HoldReplies(0, false);
   Settle();
   Train(0, {1, 9});
-  EXPECT_EQ(cache()->Pinned(), 0u);
+  EXPECT_EQ(cache()->Held(), 0u);
   Drained();
 }
 

@@ -149,7 +149,8 @@ TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
   while (!ops[0]->done()) world().client(0).Progress(0);
   ASSERT_FALSE(ops[1]->done());
   ASSERT_TRUE(world().FinishRead(0, ops[0].get(), steps[0].get()).ok());
-  world().client(0).Unpin(steps[0]->token);
+  for (auto& [where, part] : steps[0]->parts()) part.touched.assign(part.touched.size(), 0);
+  Write(0, steps[0].get());
   world().client(0).ForgetClean();
   ASSERT_EQ(cache()->lines().Find(1), kNoRow);
   while (!ops[1]->done()) world().client(0).Progress(0.05);

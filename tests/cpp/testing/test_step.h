@@ -37,8 +37,6 @@ class TestStep {
   CachedWrite* MakeWrite(float learning_rate);
   const float* Value(uint64_t table, Key key);
 
-  bool SameKeys(const TestStep& other) const { return seen_ == other.seen_; }
-
   uint64_t token = 0;
   // How things stood when a read began that others may overtake: what comes later it need not see.
   struct Begin {

@@ -45,30 +45,30 @@ Status World::Read(size_t w, TestStep* step, bool training) {
   BeginAhead(w, step);
   const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
                                              : client(w).Read(step->MakeRead(), step->token);
-  if (status.ok()) FinishAhead(w, *step);
   if (status.ok()) CheckRead(w, step);
   return status;
 }
 
 void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables) {
-  ahead_.resize(config_.workers);
-  ahead_[w].push_back({NewStep(keys_of_tables), 0});
-  TestStep* const step = ahead_[w].back().step.get();
-  NoteBegin(step);
+  const auto step = NewStep(keys_of_tables);
+  NoteBegin(step.get());
+  for (auto& [key, begin] : step->begin) {
+    const TableOfWorker table{w, key.first};
+    checked_[table][key.second].push_back({lookups_[table], begin});
+  }
   client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
 }
 
 std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
+  NoteBegin(step);
   BeginAhead(w, step);
-  if (step->begin.empty()) NoteBegin(step);
   return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
                               : client(w).BeginRead(step->MakeRead(), step->token);
 }
 
 Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
   const Status status = device(w) != nullptr ? device(w)->FinishRead(op) : client(w).FinishRead(op);
-  if (status.ok()) FinishAhead(w, *step);
   if (status.ok()) CheckRead(w, step);
   return status;
 }

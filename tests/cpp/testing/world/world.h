@@ -12,6 +12,7 @@
 #ifndef HET_TESTS_CPP_TESTING_WORLD_H_
 #define HET_TESTS_CPP_TESTING_WORLD_H_
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -113,9 +114,9 @@ class World {
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
 
   void NoteBegin(TestStep* step);
-  // A read of a batch that was checked ahead counts from there, unless too many others came in between.
+  // A training read of rows that were checked ahead counts from there, unless too many others of their table
+  // came in between.
   void BeginAhead(size_t w, TestStep* step);
-  void FinishAhead(size_t w, const TestStep& step);
 
   // I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
@@ -127,10 +128,12 @@ class World {
   std::vector<Schema> schemas_;
   std::vector<Worker> workers_;
   struct Ahead {
-    std::unique_ptr<TestStep> step;
-    size_t passed;  // training reads with other keys
+    uint64_t number;        // of the newest training read of the table
+    TestStep::Begin begin;  // how things stood
   };
-  std::vector<std::vector<Ahead>> ahead_;  // by worker: what was prefetched, and how things stood then
+  using TableOfWorker = std::pair<size_t, uint64_t>;
+  std::map<TableOfWorker, uint64_t> lookups_;                          // training reads
+  std::map<TableOfWorker, std::map<Key, std::deque<Ahead>>> checked_;  // checks ahead, oldest first
   uint64_t last_token_ = 0;
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -122,7 +123,7 @@ void World::Compare(const char* what, const TableKey& key, const float* value, f
 void World::NoteBegin(TestStep* step) {
   for (auto& [where, p] : step->parts()) {
     for (Key key : p.keys) {
-      TestStep::Begin& begin = step->begin[{p.table, key}];
+      TestStep::Begin& begin = step->begin[{p.table, key}] = {};
       begin.server = ServerClock({p.table, key});
       begin.row = ServerRow({p.table, key});
       for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
@@ -131,23 +132,18 @@ void World::NoteBegin(TestStep* step) {
 }
 
 void World::BeginAhead(size_t w, TestStep* step) {
-  if (ahead_.empty() || config_.check_ahead == 0 || config_.cache.pull_bound == 0) return;
-  for (const Ahead& ahead : ahead_[w]) {
-    if (!ahead.step->SameKeys(*step)) continue;
-    if (ahead.passed <= config_.check_ahead) step->begin = ahead.step->begin;
-    return;
-  }
-}
-
-void World::FinishAhead(size_t w, const TestStep& step) {
-  if (ahead_.empty()) return;
-  bool found = false;
-  for (size_t i = 0; i < ahead_[w].size();) {
-    if (!found && ahead_[w][i].step->SameKeys(step)) {
-      found = true;
-      ahead_[w].erase(ahead_[w].begin() + static_cast<ptrdiff_t>(i));
-    } else {
-      ahead_[w][i++].passed += step.token != 0;
+  if (step->token == 0) return;
+  std::set<uint64_t> tables;
+  for (auto& [where, p] : step->parts()) {
+    const TableOfWorker table{w, p.table};
+    if (tables.insert(p.table).second) ++lookups_[table];
+    if (config_.check_ahead == 0 || config_.cache.pull_bound == 0) continue;
+    for (Key key : p.keys) {
+      std::deque<Ahead>& checks = checked_[table][key];
+      while (!checks.empty() && lookups_[table] - checks.front().number > config_.check_ahead + 1) {
+        checks.pop_front();
+      }
+      if (!checks.empty()) step->begin[{p.table, key}] = checks.front().begin;
     }
   }
 }

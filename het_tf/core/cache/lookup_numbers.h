@@ -1,0 +1,74 @@
+// Numbers of the training lookups of one table, and what lines know by them.
+//
+// A step has a number, the token that the engine gives its lookup (engine/step_store.h). Several lookups,
+// of several layers, may make one step of a model, so a table counts those that name it: the next training
+// lookup of the table has the next number. Two facts about a line are such numbers:
+//
+//   held until   the line is no victim until a lookup with a higher number has begun
+//   fresh until  lookups up to this number need not check it: a prefetch has asked about it, and the
+//                answer has come
+//
+// For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until they
+// are no longer among those of the newest eight. A prefetch after it holds its rows until 74; with
+// check_ahead=1 they are fresh until 12, so one other lookup may come before its own.
+//
+// Numbers wrap around. None is more than kFarthest ahead, so whatever is farther away has passed.
+#ifndef HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_
+#define HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "het_tf/core/base/alloc.h"
+
+namespace het {
+
+class LookupNumbers {
+ public:
+  static constexpr uint32_t kFarthest = 64;  // a prefetched row waits for so many lookups
+  static constexpr uint32_t kSteps = 8;      // steps that keep their rows
+
+  // The lookup of a step names the table, with all its parts one after the other.
+  void Begin(uint64_t step) {
+    if (steps_[newest_ % kSteps] == step) return;
+    steps_[++newest_ % kSteps] = step;
+  }
+  // Until when the lookup of this step holds its rows.
+  uint32_t HeldBy(uint64_t step) const {
+    uint32_t number = newest_;
+    for (uint32_t i = 0; i < kSteps; ++i, --number) {
+      if (steps_[number % kSteps] == step) return number + kSteps - 1;
+    }
+    return passed();
+  }
+  uint32_t newest() const { return newest_; }
+  uint32_t Ahead(uint32_t lookups) const { return newest_ + std::min(lookups, kFarthest); }
+  uint32_t passed() const { return newest_ - 1; }
+  // Lookups that are not past this number, the newest one among them. 0: it has passed.
+  uint32_t Left(uint32_t number) const {
+    const uint32_t left = number - newest_ + 1;
+    return left <= kFarthest + 1 ? left : 0;
+  }
+
+  bool fresh(uint32_t line) const { return line < fresh_.size() && Left(fresh_[line]) > 0; }
+  // `lines`: the least number of lines to make room for. Throws std::bad_alloc.
+  void SetFresh(uint32_t line, uint32_t until, size_t lines) {
+    if (line >= fresh_.size()) fresh_.resize(lines, passed());
+    fresh_[line] = until;
+  }
+  // The line has another row now.
+  void Forget(uint32_t line) {
+    if (line < fresh_.size()) fresh_[line] = passed();
+  }
+
+ private:
+  uint32_t newest_ = 0;
+  std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
+  Vector<uint32_t> fresh_;                   // by line; empty until a prefetch has checked one
+};
+
+}  // namespace het
+
+#endif  // HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_
