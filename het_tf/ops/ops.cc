@@ -68,6 +68,31 @@ void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
+void ReadLinesShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape text(TF_ShapeInferenceContextVectorFromSize(context, -1));
+  TF_ShapeInferenceContextSetOutput(context, 0, text.get(), status);
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  for (int i = 1; i < 3 && Ok(status); ++i)
+    TF_ShapeInferenceContextSetOutput(context, i, scalar.get(), status);
+}
+
+void ParseCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape labels(TF_ShapeInferenceContextVectorFromSize(context, -1)),
+      integers(TF_ShapeInferenceContextVectorFromSize(context, 13)),
+      categories(TF_ShapeInferenceContextVectorFromSize(context, 26)), numeric(TF_NewShapeHandle()),
+      ids(TF_NewShapeHandle()), scalar(TF_ShapeInferenceContextScalar(context));
+  TF_ShapeInferenceContextSetOutput(context, 0, labels.get(), status);
+  if (Ok(status)) {
+    TF_ShapeInferenceContextConcatenateShapes(context, labels.get(), integers.get(), numeric.get(), status);
+  }
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, numeric.get(), status);
+  if (Ok(status)) {
+    TF_ShapeInferenceContextConcatenateShapes(context, labels.get(), categories.get(), ids.get(), status);
+  }
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, ids.get(), status);
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 3, scalar.get(), status);
+}
+
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
 void Register(TF_OpDefinitionBuilder* builder,
@@ -184,8 +209,40 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-const bool registered = (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(),
-                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), true);
+// Whole lines of a file from `offset` on, where line number `line` begins; none: the file has ended.
+void RegisterReadLines() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReadLines");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");
+  TF_OpDefinitionBuilderAddInput(op, "offset: int64");
+  TF_OpDefinitionBuilderAddInput(op, "line: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "text: uint8");
+  TF_OpDefinitionBuilderAddOutput(op, "next_offset: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "next_line: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "chunk_bytes: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "longest_line: int >= 1");
+  Register(op, &ReadLinesShape);
+}
+
+// Rows of lines of Criteo's format (core/data/criteo.h). salts: of the 26 fields, and of the parts.
+// selection: first tenth, end of the tenths, shard, shards, buckets. path: for messages.
+void RegisterParseCriteo() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetParseCriteo");
+  TF_OpDefinitionBuilderAddInput(op, "text: uint8");
+  TF_OpDefinitionBuilderAddInput(op, "first_line: int64");
+  TF_OpDefinitionBuilderAddInput(op, "salts: uint64");
+  TF_OpDefinitionBuilderAddInput(op, "selection: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "labels: float");
+  TF_OpDefinitionBuilderAddOutput(op, "numeric: float");
+  TF_OpDefinitionBuilderAddOutput(op, "ids: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "skipped: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "path: string");
+  TF_OpDefinitionBuilderAddAttr(op, "skip: bool");
+  Register(op, &ParseCriteoShape);
+}
+
+const bool registered =
+    (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
+     RegisterApplyCount(), RegisterServe(), RegisterReadLines(), RegisterParseCriteo(), true);
 
 }  // namespace
 }  // namespace het

@@ -1,30 +1,42 @@
-"""Reads Criteo's click logs (Kaggle's train.txt) as a stream; the file may be larger than memory."""
+"""Reads Criteo's click logs (Kaggle's train.txt) as a stream; the file may be larger than memory.
+
+    HetReadLines ──► some megabytes of whole lines ──► HetParseCriteo, several at a time ──► rows ──► batches
+
+Both are ops: no Python runs in the pass, so it is as fast as the processors, and nothing of it waits for the
+interpreter when the process ends.
+"""
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
 import dataclasses
-import gzip
+import functools
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from het_tf.python.data.criteo_parse import CATEGORICAL_NAMES, NUMERIC_NAMES, BadLine, parse
-from het_tf.python.data.examples import Description, Examples, Field, Splits, check_shard
-from het_tf.python.data.hashing import GAMMA, mix, salt
-from het_tf.python.data.streams import Stream
+from het_tf.python.data.examples import (
+    NUMERIC,
+    Description,
+    Examples,
+    Field,
+    Splits,
+    check_batch_size,
+    check_shard,
+)
+from het_tf.python.data.hashing import salt
+from het_tf.python.data.streams import SHUFFLE_WINDOW, Stream
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    import tensorflow as tf
 
 log = logging.getLogger("het_tf")
 
+NUMERIC_NAMES = tuple(f"I{number}" for number in range(1, 14))
+CATEGORICAL_NAMES = tuple(f"C{number}" for number in range(1, 27))
 CHUNK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 16 << 20
 Part = Literal["all", "train", "valid", "test"]
@@ -50,7 +62,7 @@ def criteo(
       path: the file; gzip if its name ends in ".gz".
       part: "all", "train", "valid" or "test".
       errors: what to do with a bad line (not 40 fields, not UTF-8, a field that is no number): "raise" a
-        ValueError, or "skip" it and count it in `stream.skipped`; a pass logs how many it skipped.
+        ValueError, or "skip" it and count it in `stream.skipped`; `read` logs how many there were.
       buckets: None for 64-bit ids, or ids in `[0, buckets)` in each field.
       workers: threads that parse; None for the number of processors, at most 8.
 
@@ -89,7 +101,6 @@ class CriteoStream(Stream):
 
     Attributes:
       rows: None; only a full pass over the file would tell.
-      skipped: bad lines that the latest pass left out so far.
     """
 
     path: Path
@@ -100,7 +111,18 @@ class CriteoStream(Stream):
     shard_index: int = 0
     shard_count: int = 1
     rows: None = dataclasses.field(default=None, init=False)
-    skipped: int = dataclasses.field(default=0, init=False)
+
+    @functools.cached_property
+    def _skipped(self) -> tf.Variable:
+        import tensorflow as tf
+
+        with tf.init_scope(), tf.device("/CPU:0"):
+            return tf.Variable(0, dtype=tf.int64, trainable=False, name="skipped_lines")
+
+    @property
+    def skipped(self) -> int:
+        """Bad lines that the latest pass left out so far."""
+        return int(self._skipped.numpy())
 
     @property
     def description(self) -> Description:
@@ -126,83 +148,126 @@ class CriteoStream(Stream):
 
     def blocks(self) -> Iterator[Examples]:
         """Yields the rows in the order of the file, in blocks of some thousands; a block may be empty."""
-        self.skipped = 0
-        with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
-            waiting: collections.deque[tuple[int, Future[tuple[Examples, int]]]] = collections.deque()
-            chunks = self._chunks()
-            try:
-                for line, chunk in chunks:
-                    waiting.append((line, pool.submit(self._parse, line, chunk)))
-                    if len(waiting) > 2 * self.workers:
-                        yield self._result(*waiting.popleft())
-                while waiting:
-                    yield self._result(*waiting.popleft())
-            finally:
-                for _, future in waiting:
-                    future.cancel()
+        import tensorflow as tf
+
+        try:
+            for label, numeric, ids in self._chunks().as_numpy_iterator():
+                columns = dict(zip(CATEGORICAL_NAMES, np.ascontiguousarray(ids.T), strict=True))
+                yield Examples(columns, {}, numeric, label)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(self._message(error.message)) from None
         if self.skipped:
             log.warning("%s: skipped %d bad lines of part %r", self.path, self.skipped, self.part)
 
     def like(self) -> Examples:
         """Returns examples of no rows, with this stream's columns."""
-        return parse(b"", keep=np.zeros(1, bool), buckets=self.buckets)[0]
+        none = np.zeros(0, np.int64)
+        return Examples(
+            dict.fromkeys(CATEGORICAL_NAMES, none),
+            {},
+            np.zeros((0, len(NUMERIC_NAMES)), np.float32),
+            none.astype(np.float32),
+        )
 
-    def _parse(self, first_line: int, chunk: bytes) -> tuple[Examples, int]:
-        return parse(chunk, self._keep(first_line, chunk), self.skip, self.buckets)
+    def to_tf(
+        self, batch_size: int, shuffle: bool = False, seed: int = 0, drop_remainder: bool = False
+    ) -> tf.data.Dataset:
+        """Returns a `tf.data.Dataset` of `(inputs, label)` batches; arguments and errors as `Examples.to_tf`.
 
-    def _result(self, first_line: int, future: Future[tuple[Examples, int]]) -> Examples:
-        try:
-            examples, skipped = future.result()
-        except BadLine as bad:
-            raise ValueError(
-                f"{self.path}, line {first_line + bad.line + 1}: {bad.reason}. Repair the file, or pass "
-                "errors='skip' to leave such lines out."
-            ) from None
-        self.skipped += skipped
-        return examples
+        Shuffling is within windows of some `SHUFFLE_WINDOW` rows. A bad line raises
+        `tf.errors.InvalidArgumentError`, with the message of `criteo`.
+        """
+        import tensorflow as tf
 
-    def _keep(self, first_line: int, chunk: bytes) -> npt.NDArray[np.bool_] | None:
-        """Returns which lines of the chunk belong to this part and shard; None for all."""
-        if self.part == "all" and self.shard_count == 1:
-            return None
-        count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
-        lines = np.arange(first_line, first_line + count, dtype=np.uint64)
-        tenth = mix(lines * GAMMA + salt("criteo", "split")) % np.uint64(10)
-        low, high = _TENTHS[self.part]
-        here = lines % np.uint64(self.shard_count) == np.uint64(self.shard_index)
-        mine: npt.NDArray[np.bool_] = (tenth >= low) & (tenth < high) & here
-        return mine
+        check_batch_size(batch_size)
+        rows = self._chunks()
+        if shuffle:
+            window = -(-SHUFFLE_WINDOW // batch_size) * batch_size
+            seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+            rows = tf.data.Dataset.zip((_rebatched(rows, window), seeds)).map(_shuffled)
+        rows = _rebatched(rows, batch_size, drop_remainder)
 
-    def _chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Yields (number of its first line from 0, whole lines)."""
-        line, rest = 0, b""
-        with self._open() as file:
-            while True:
-                try:
-                    data = file.read(CHUNK_BYTES)
-                except (gzip.BadGzipFile, EOFError, OSError) as error:
-                    raise ValueError(
-                        f"{self.path}, after line {line}: cannot be read ({error}). Is it complete, and gzip "
-                        "exactly if its name ends in .gz? Download it again, or rename it."
-                    ) from error
-                cut = data.rfind(b"\n") + 1
-                if not data:
-                    break
-                if not cut:
-                    rest += data
-                    if len(rest) > _MAX_LINE_BYTES:
-                        raise ValueError(
-                            f"{self.path}, line {line + 1}: has more than {_MAX_LINE_BYTES} bytes. This is "
-                            "no text file of Criteo's format; if it is an archive, unpack it first."
-                        )
-                    continue
-                chunk, rest = rest + data[:cut], data[cut:]
-                yield line, chunk
-                line += chunk.count(b"\n")
-        if rest:
-            yield line, rest
+        def unpack(label: tf.Tensor, numeric: tf.Tensor, ids: tf.Tensor) -> tuple[Any, Any]:
+            columns = tf.unstack(tf.transpose(ids), num=len(CATEGORICAL_NAMES))
+            return {**dict(zip(CATEGORICAL_NAMES, columns, strict=True)), NUMERIC: numeric}, label
 
-    def _open(self) -> BinaryIO:
-        if self.path.suffix == ".gz":
-            return gzip.open(self.path, "rb")  # type: ignore[return-value]
-        return open(self.path, "rb")
+        return rows.map(unpack).prefetch(tf.data.AUTOTUNE)
+
+    def _chunks(self) -> tf.data.Dataset:
+        """Returns labels `[n]`, numeric `[n, 13]` and ids `[n, 26]` of each chunk; counts what it skips."""
+        import tensorflow as tf
+
+        from het_tf.python.session.native import ops
+
+        path = str(self.path)
+        counter = self._skipped
+        salts = np.array([*(salt("criteo", name) for name in CATEGORICAL_NAMES), salt("criteo", "split")])
+        selection = [*_TENTHS[self.part], self.shard_index, self.shard_count, self.buckets or 0]
+
+        def read(at: tuple[tf.Tensor, tf.Tensor], _: tf.Tensor) -> Any:
+            text, offset, line = ops.het_read_lines(
+                path=path, offset=at[0], line=at[1], chunk_bytes=CHUNK_BYTES, longest_line=_MAX_LINE_BYTES
+            )
+            return (offset, line), (text, at[1])
+
+        def parse(text: tf.Tensor, first_line: tf.Tensor) -> Any:
+            if self.skip:
+                tf.cond(first_line == 0, lambda: counter.assign(0), lambda: counter)
+            *rows, skipped = ops.het_parse_criteo(
+                text=text,
+                first_line=first_line,
+                salts=tf.constant(salts),
+                selection=tf.constant(selection, tf.int64),
+                path=path,
+                skip=self.skip,
+            )
+            if self.skip:
+                counter.assign_add(skipped)
+            return tuple(rows)
+
+        begin = (tf.constant(0, tf.int64), tf.constant(0, tf.int64))
+        texts = tf.data.Dataset.range(2**62).scan(begin, read).take_while(lambda text, _: tf.size(text) > 0)
+        return texts.map(parse, num_parallel_calls=self.workers, deterministic=True)
+
+    def _message(self, text: str) -> str:
+        """Returns what an op said, without the places in the graph that TensorFlow puts around it."""
+        return text[max(text.find(str(self.path)), 0) :].split("\n\t [[")[0]
+
+
+def _rebatched(rows: tf.data.Dataset, size: int, drop_remainder: bool = False) -> tf.data.Dataset:
+    """Returns batches of exactly `size` rows from chunks of any size; the last one may be smaller.
+
+    (`Dataset.rebatch` copies row by row, which takes ten times as long as parsing.)
+    """
+    import tensorflow as tf
+
+    def slots(spec: tf.TensorSpec) -> tf.Tensor:
+        return tf.zeros([0, *spec.shape[1:]], spec.dtype)
+
+    none = tuple(slots(spec) for spec in rows.element_spec)
+    end = tf.data.Dataset.from_tensors((none, True))
+    chunks = rows.map(lambda *columns: (columns, False)).concatenate(end)
+
+    def cut(rest: tuple[tf.Tensor, ...], chunk: tuple[tf.Tensor, ...], last: tf.Tensor) -> Any:
+        here = tuple(tf.concat(pair, axis=0) for pair in zip(rest, chunk, strict=True))
+        count = tf.shape(here[0])[0]
+        whole = count // size
+        # At the end what is left is a batch of its own.
+        size_now = tf.where(last & (count > 0), count, size) if not drop_remainder else tf.constant(size)
+        whole = tf.where(last & (count > 0), 1, whole) if not drop_remainder else whole
+        used = whole * size_now
+        batches = tuple(
+            tf.reshape(column[:used], [whole, size if drop_remainder else size_now, *column.shape[1:]])
+            for column in here
+        )
+        return tuple(column[used:] for column in here), batches
+
+    state = tuple(tf.ensure_shape(column, [None, *column.shape[1:]]) for column in none)
+    return chunks.scan(state, lambda rest, item: cut(rest, *item)).unbatch()
+
+
+def _shuffled(rows: tuple[tf.Tensor, ...], seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    import tensorflow as tf
+
+    order = tf.argsort(tf.random.stateless_uniform(tf.shape(rows[0]), seed=tf.stack([seed, 0])))
+    return tuple(tf.gather(column, order) for column in rows)

@@ -42,6 +42,12 @@ def bad_line():
     for _ in to_tf_dataset(bad, one, None, 4):
         pass
 
+def bad_criteo_line():
+    from het_tf.python.data import criteo
+    train = iterate()
+    for _ in criteo(sys.argv[2], workers=4).to_tf(8):
+        pass
+
 def interrupt():
     train = iterate()
     reading.clear()
@@ -57,12 +63,15 @@ globals()[sys.argv[1]]()
     ("way", "code", "says"),
     [
         ("bad_line", 1, "day.tsv, line 3: a bad line"),
+        ("bad_criteo_line", 1, "day.tsv, line 301: has 1 fields, not 40"),
         ("interrupt", -signal.SIGINT, "KeyboardInterrupt"),
     ],
 )
-def test_the_process_ends_beside_a_thread_that_reads(way: str, code: int, says: str) -> None:
+def test_the_process_ends_beside_a_thread_that_reads(way: str, code: int, says: str, tmp_path: Path) -> None:
+    good = "\t".join(["1"] * 14 + ["68fd1e64"] * 26)
+    (tmp_path / "day.tsv").write_text("\n".join([good] * 300 + ["bad"] + [good] * 300))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, "-c", PROGRAM, way]
+    command = [sys.executable, "-c", PROGRAM, way, str(tmp_path / "day.tsv")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == code, done.stderr[-3000:]
     assert says in done.stderr

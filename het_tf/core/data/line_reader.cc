@@ -1,0 +1,171 @@
+#include "het_tf/core/data/line_reader.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace het {
+namespace {
+
+// A file, read from its beginning or from where it stands.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // "" or what is wrong.
+  virtual std::string Seek(int64_t offset) = 0;
+  // As many bytes as there are, at most `bytes`; fewer at the end alone.
+  virtual std::string Read(char* to, size_t bytes, size_t* count) = 0;
+};
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { (void)std::fclose(file); }
+  void operator()(gzFile_s* file) const { (void)gzclose(file); }
+};
+
+class PlainStream final : public Stream {
+ public:
+  explicit PlainStream(const std::string& path) : file_(std::fopen(path.c_str(), "rbe")) {}
+  std::string Seek(int64_t offset) override {
+    if (file_ == nullptr || fseeko(file_.get(), offset, SEEK_SET) != 0) return std::strerror(errno);
+    return "";
+  }
+  std::string Read(char* to, size_t bytes, size_t* count) override {
+    *count = std::fread(to, 1, bytes, file_.get());
+    return std::ferror(file_.get()) != 0 ? std::strerror(errno) : "";
+  }
+
+ private:
+  std::unique_ptr<std::FILE, CloseFile> file_;
+};
+
+class GzipStream final : public Stream {
+ public:
+  explicit GzipStream(const std::string& path) : file_(gzopen(path.c_str(), "rbe")) {
+    if (file_ != nullptr) (void)gzbuffer(file_.get(), 1 << 18);
+  }
+  std::string Seek(int64_t offset) override {
+    if (file_ == nullptr) return std::strerror(errno);
+    if (gzdirect(file_.get()) != 0) return "no gzip file";
+    if (gztell(file_.get()) == offset) return "";
+    return gzseek(file_.get(), offset, SEEK_SET) == offset ? "" : Error();
+  }
+  std::string Read(char* to, size_t bytes, size_t* count) override {
+    const int got = gzread(file_.get(), to, static_cast<unsigned>(bytes));
+    *count = got < 0 ? 0 : static_cast<size_t>(got);
+    int code = Z_OK;
+    (void)gzerror(file_.get(), &code);
+    return got < 0 || code == Z_BUF_ERROR ? Error() : "";  // Z_BUF_ERROR: the file ends within its data
+  }
+
+ private:
+  std::string Error() const {
+    int code = Z_OK;
+    const char* text = gzerror(file_.get(), &code);
+    return code == Z_ERRNO ? std::strerror(errno) : text;
+  }
+  std::unique_ptr<gzFile_s, CloseFile> file_;
+};
+
+// A stream, and what was read from it behind the last whole line.
+struct Standing {
+  std::unique_ptr<Stream> stream;
+  std::string rest;
+};
+
+// Streams of gzip files, by path and by the offset at which they stand.
+class KeptStreams {
+ public:
+  Standing Take(const std::string& path, int64_t offset) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (it->path != path || it->offset != offset) continue;
+      Standing standing = std::move(it->standing);
+      kept_.erase(it);
+      return standing;
+    }
+    return {};
+  }
+  void Keep(const std::string& path, int64_t offset, Standing standing) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    kept_.push_back({path, offset, std::move(standing)});
+    if (kept_.size() > kKept) kept_.pop_front();
+  }
+
+ private:
+  static constexpr size_t kKept = 16;
+  struct Kept {
+    std::string path;
+    int64_t offset;
+    Standing standing;
+  };
+  std::mutex mutex_;
+  std::deque<Kept> kept_;  // newest last
+};
+
+KeptStreams& TheKeptStreams() {
+  static auto* const streams = new KeptStreams;  // threads may read while the process ends
+  return *streams;
+}
+
+bool IsGzip(const std::string& path) {
+  return path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0;
+}
+
+Status CannotRead(const std::string& path, int64_t line, const std::string& why) {
+  return InvalidArgument(path + ", after line " + std::to_string(line) + ": cannot be read (" + why +
+                         "). Is it complete, and gzip exactly if its name ends in .gz? Download it again, "
+                         "or rename it.");
+}
+
+Result<Standing> Open(const std::string& path, const LinePosition& at) {
+  Standing standing;
+  if (IsGzip(path)) {
+    standing = TheKeptStreams().Take(path, at.offset);
+    if (standing.stream != nullptr) return standing;
+    standing.stream = std::make_unique<GzipStream>(path);
+  } else {
+    standing.stream = std::make_unique<PlainStream>(path);
+  }
+  const std::string wrong = standing.stream->Seek(at.offset);
+  if (!wrong.empty()) return CannotRead(path, at.line, wrong);
+  return standing;
+}
+
+}  // namespace
+
+Status ReadLines(const std::string& path, const LineLimits& limits, LinePosition* at, std::string* text) {
+  HET_ASSIGN_OR_RETURN(Standing standing, Open(path, *at));
+  *text = std::move(standing.rest);
+  size_t end = std::string::npos;  // of the whole lines
+  while (end == std::string::npos) {
+    const size_t had = text->size();
+    if (had > limits.longest) {
+      return InvalidArgument(path + ", line " + std::to_string(at->line + 1) + ": has more than " +
+                             std::to_string(limits.longest) +
+                             " bytes. This is no text file of lines; if it is an archive, unpack it first.");
+    }
+    text->resize(had + limits.chunk);
+    size_t count = 0;
+    const std::string wrong = standing.stream->Read(text->data() + had, limits.chunk, &count);
+    if (!wrong.empty()) return CannotRead(path, at->line, wrong);
+    text->resize(had + count);
+    const size_t newline = text->rfind('\n');
+    if (newline != std::string::npos && newline >= had) end = newline + 1;
+    if (count < limits.chunk) end = text->size();
+  }
+  standing.rest = text->substr(end);
+  text->resize(end);
+  at->offset += static_cast<int64_t>(end);
+  at->line += std::count(text->begin(), text->end(), '\n');
+  if (end > 0 && IsGzip(path)) TheKeptStreams().Keep(path, at->offset, std::move(standing));
+  return Status();
+}
+
+}  // namespace het

@@ -1,0 +1,70 @@
+#include "het_tf/core/data/line_reader.h"
+
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace het {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LineReaderTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  LineReaderTest() {
+    for (int i = 0; i < 3000; ++i) text_ += std::string(static_cast<size_t>(i % 97), 'x') + "\n";
+    text_ += "the last one has no end";
+    path_ = ::testing::TempDir() + "line_reader_test" + GetParam();
+    gzFile file = gzopen(path_.c_str(), *GetParam() != 0 ? "wb" : "wT");  // T: as it is
+    EXPECT_EQ(gzwrite(file, text_.data(), static_cast<unsigned>(text_.size())),
+              static_cast<int>(text_.size()));
+    gzclose(file);
+  }
+  ~LineReaderTest() override { std::filesystem::remove(path_); }
+
+  std::string text_, path_;
+};
+
+TEST_P(LineReaderTest, TwoReadersInTurnsReadAllLinesOnce) {
+  LinePosition at[2];
+  std::string all[2], text;
+  for (bool more = true; more;) {
+    more = false;
+    for (int reader = 0; reader < 2; ++reader) {
+      const LineLimits limits = {reader == 0 ? size_t{1000} : size_t{4096}, 1 << 20};
+      const LinePosition before = at[reader];
+      ASSERT_TRUE(ReadLines(path_, limits, &at[reader], &text).ok());
+      more |= !text.empty();
+      all[reader] += text;
+      EXPECT_EQ(at[reader].offset, before.offset + static_cast<int64_t>(text.size()));
+      EXPECT_EQ(at[reader].line, std::count(all[reader].begin(), all[reader].end(), '\n'));
+    }
+  }
+  EXPECT_EQ(all[0], text_);
+  EXPECT_EQ(all[1], text_);
+}
+
+TEST_P(LineReaderTest, GoesOnWhereItIsTold) {
+  LinePosition at = {static_cast<int64_t>(text_.find('\n', 50000)) + 1, 7};
+  std::string text;
+  const auto from = static_cast<size_t>(at.offset);
+  ASSERT_TRUE(ReadLines(path_, {1000, 1 << 20}, &at, &text).ok());
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(text, text_.substr(from, text.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, LineReaderTest, ::testing::Values("", ".gz"));
+
+TEST(LineReaderErrorTest, AFileThatIsGone) {
+  LinePosition at;
+  std::string text;
+  const Status status = ReadLines("/nonexistent/day.tsv", {}, &at, &text);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              HasSubstr("/nonexistent/day.tsv, after line 0: cannot be read (No such file"));
+}
+
+}  // namespace
+}  // namespace het
