@@ -12,22 +12,29 @@ using Pull = SyncPolicy::Pull;
 TEST(SyncPolicy, AnInvalidRowIsFetchedWhateverTheBound) {
   for (int64_t bound : {int64_t{0}, int64_t{5}, kUnbounded}) {
     for (bool subscribes : {false, true}) {
-      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*invalid=*/true, /*subscribed=*/false),
+      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*invalid=*/true, /*subscribed=*/false, false),
                 Pull::kFetch);
     }
   }
 }
 
 TEST(SyncPolicy, ARowIsCheckedAtEveryReadWhereThereIsABound) {
-  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{kUnbounded, 5, false}).OnRead(false, false), Pull::kNothing);
+  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{kUnbounded, 5, false}).OnRead(false, false, false), Pull::kNothing);
+}
+
+TEST(SyncPolicy, AFreshRowIsLeftAloneWhereTheBoundIsAboveZero) {
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false, true), Pull::kNothing);
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, true), Pull::kNothing);
+  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false, true), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(true, false, true), Pull::kFetch);
 }
 
 TEST(SyncPolicy, ASubscribedRowIsTrusted) {
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true), Pull::kNotified);
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, true), Pull::kCheck) << "a mark from before";
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, false), Pull::kNotified);
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, true, false), Pull::kCheck) << "a mark from before";
 }
 
 TEST(SyncPolicy, PushesGoOneStepEarlyFromABoundOfFourOn) {
