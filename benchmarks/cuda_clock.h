@@ -1,7 +1,6 @@
 // Times of work on a device, and its own copy bandwidth. On a GPU by events and copies of the driver
 // (libcuda.so.1, looked up at run time, so that this builds without CUDA); else by the wall clock.
-#ifndef HET_BENCHMARKS_CUDA_CLOCK_H_
-#define HET_BENCHMARKS_CUDA_CLOCK_H_
+#pragma once
 
 #include <dlfcn.h>
 
@@ -132,5 +131,3 @@ class Clock {
 };
 
 }  // namespace het::bench
-
-#endif  // HET_BENCHMARKS_CUDA_CLOCK_H_

@@ -1,6 +1,5 @@
 // A table of the cache on a device, filled as a benchmark needs it, and the calls of a step on it.
-#ifndef HET_BENCHMARKS_CUDA_TABLE_H_
-#define HET_BENCHMARKS_CUDA_TABLE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -210,5 +209,3 @@ class Table {
 };
 
 }  // namespace het::bench
-
-#endif  // HET_BENCHMARKS_CUDA_TABLE_H_

@@ -6,8 +6,7 @@
 // So the reads of a step see no update of that step, as the gate of het_tf.horovod has it at staleness 0; at
 // other bounds it is one schedule of those that a real job may take. No update is lost and no frame is late.
 // What is not here: a network, and processes that run apart.
-#ifndef HET_BENCHMARKS_ACCURACY_FLEET_H_
-#define HET_BENCHMARKS_ACCURACY_FLEET_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -65,5 +64,3 @@ class Fleet {
 };
 
 }  // namespace het::accuracy
-
-#endif  // HET_BENCHMARKS_ACCURACY_FLEET_H_

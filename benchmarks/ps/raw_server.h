@@ -4,8 +4,7 @@
 //
 //   request   u32 size | frame            reply   u32 size | frame, in the order of the requests of a
 //   connection
-#ifndef HET_BENCHMARKS_PS_RAW_SERVER_H_
-#define HET_BENCHMARKS_PS_RAW_SERVER_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -73,5 +72,3 @@ class RawTransport : public Transport {
 };
 
 }  // namespace het::bench
-
-#endif  // HET_BENCHMARKS_PS_RAW_SERVER_H_

@@ -7,8 +7,7 @@
 //
 // Every frame is decoded once more and taken apart: the sizes of all sections are computed from their
 // contents, and what is left of the frame must be as little as heads can take, or the program ends.
-#ifndef HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
-#define HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_
+#pragma once
 
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <functional>
@@ -91,5 +90,3 @@ class CountingTransport : public Transport {
 };
 
 }  // namespace het::traffic
-
-#endif  // HET_BENCHMARKS_TRAFFIC_COUNTING_TRANSPORT_H_

@@ -12,8 +12,7 @@
 // that it contains, exactly. What a read missed is the number of ticks that were made by anyone, less the
 // value that the worker got: no clock of the protocol, and no bound, is believed. Rows that are rounded on
 // their way cannot say so: then nothing is observed.
-#ifndef HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
-#define HET_BENCHMARKS_TRAFFIC_SIMULATION_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -89,5 +88,3 @@ class Simulation {
 };
 
 }  // namespace het::traffic
-
-#endif  // HET_BENCHMARKS_TRAFFIC_SIMULATION_H_

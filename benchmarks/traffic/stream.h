@@ -4,8 +4,7 @@
 //
 // Ids are numbers of keys: id i stands for keys[i]. So whoever counts something for every key needs an array,
 // and no map.
-#ifndef HET_BENCHMARKS_TRAFFIC_STREAM_H_
-#define HET_BENCHMARKS_TRAFFIC_STREAM_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -43,5 +42,3 @@ class Stream {
 };
 
 }  // namespace het::traffic
-
-#endif  // HET_BENCHMARKS_TRAFFIC_STREAM_H_

@@ -4,8 +4,7 @@
 //   het:NAMESPACE:{TAG}       one partition; TAG is the smallest number whose slot lies in the middle of the
 //                             partition's share of the 16,384 slots, so that partitions spread evenly over
 //                             any number of shards (the tags "0", "1", "2", ... do not)
-#ifndef HET_TF_PS_KEYSPACE_H_
-#define HET_TF_PS_KEYSPACE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -32,5 +31,3 @@ std::vector<uint32_t> PartitionTags(uint32_t partitions);
 std::vector<std::string> PartitionKeys(const std::string& name_space, uint32_t partitions);
 
 }  // namespace het
-
-#endif  // HET_TF_PS_KEYSPACE_H_

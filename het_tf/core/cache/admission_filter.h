@@ -1,5 +1,4 @@
-#ifndef HET_TF_CORE_CACHE_ADMISSION_FILTER_H_
-#define HET_TF_CORE_CACHE_ADMISSION_FILTER_H_
+#pragma once
 
 #include <cstdint>
 
@@ -24,5 +23,3 @@ class AdmissionFilter {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_ADMISSION_FILTER_H_

@@ -1,6 +1,5 @@
 // How a worker caches a table, and how stale it may be.
-#ifndef HET_TF_CORE_CACHE_CACHE_CONFIG_H_
-#define HET_TF_CORE_CACHE_CACHE_CONFIG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -37,5 +36,3 @@ struct CacheConfig {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_CACHE_CONFIG_H_

@@ -1,6 +1,5 @@
 // What a cached table has sent, received and seen. One place declares every counter with its meaning.
-#ifndef HET_TF_CORE_CACHE_COUNTERS_H_
-#define HET_TF_CORE_CACHE_COUNTERS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -63,5 +62,3 @@ struct Counters {
 std::string CounterHelp();
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_COUNTERS_H_

@@ -11,8 +11,7 @@
 //
 // Cost: Insert, Touch, Pass and Erase O(1). Victims O(victims + lines that may not go). Ageing
 // O(lines), seldom. Not thread-safe; the cache that owns it locks.
-#ifndef HET_TF_CORE_CACHE_EVICTION_POLICY_H_
-#define HET_TF_CORE_CACHE_EVICTION_POLICY_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -47,5 +46,3 @@ class EvictionPolicy {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_EVICTION_POLICY_H_

@@ -1,5 +1,4 @@
-#ifndef HET_TF_CORE_CACHE_HIT_WATCH_H_
-#define HET_TF_CORE_CACHE_HIT_WATCH_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -35,5 +34,3 @@ class HitWatch {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_HIT_WATCH_H_

@@ -1,5 +1,4 @@
-#ifndef HET_TF_CORE_CACHE_LINE_LISTS_H_
-#define HET_TF_CORE_CACHE_LINE_LISTS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -39,5 +38,3 @@ class LineLists {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_LINE_LISTS_H_

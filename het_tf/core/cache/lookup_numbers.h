@@ -13,8 +13,7 @@
 // check_ahead=1 they are fresh until 12, so one other lookup may come before its own.
 //
 // Numbers wrap around. None is more than kFarthest ahead, so whatever is farther away has passed.
-#ifndef HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_
-#define HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -70,5 +69,3 @@ class LookupNumbers {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_LOOKUP_NUMBERS_H_

@@ -8,8 +8,7 @@
 //
 // Today's policies are staleness bounds: "asked", where every read checks every row, and "told",
 // where the server remembers what was read and says what has moved.
-#ifndef HET_TF_CORE_CACHE_SYNC_POLICY_H_
-#define HET_TF_CORE_CACHE_SYNC_POLICY_H_
+#pragma once
 
 #include <cstdint>
 
@@ -55,5 +54,3 @@ struct SyncPolicy {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_SYNC_POLICY_H_

@@ -29,8 +29,7 @@
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of
 // policy; a dirty one, or one with a remainder, also its update, as wide as the row. Not
 // thread-safe; the client that owns it locks.
-#ifndef HET_TF_CORE_CACHE_TABLE_CACHE_H_
-#define HET_TF_CORE_CACHE_TABLE_CACHE_H_
+#pragma once
 
 #include <memory>
 
@@ -240,5 +239,3 @@ class TableCache {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_TABLE_CACHE_H_

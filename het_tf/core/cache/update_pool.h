@@ -1,5 +1,4 @@
-#ifndef HET_TF_CORE_CACHE_UPDATE_POOL_H_
-#define HET_TF_CORE_CACHE_UPDATE_POOL_H_
+#pragma once
 
 #include <cstdint>
 
@@ -29,5 +28,3 @@ class UpdatePool {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_UPDATE_POOL_H_

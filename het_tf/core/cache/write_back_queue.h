@@ -1,6 +1,5 @@
 // Updates of rows that have left the cache, until they are pushed or their row comes back.
-#ifndef HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_
-#define HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_
+#pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
@@ -60,5 +59,3 @@ class WriteBackQueue {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CACHE_WRITE_BACK_QUEUE_H_

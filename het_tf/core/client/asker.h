@@ -9,8 +9,7 @@
 // Args of Key: the table's cache, the partition and key, and the line that has it or kNoRow. For
 // example a training read of keys 7 (cached, base 3) and 9 (absent) of partition 0 becomes one
 // PartitionRead with checks {7}, clocks {3} and fetches {9}.
-#ifndef HET_TF_CORE_CLIENT_ASKER_H_
-#define HET_TF_CORE_CLIENT_ASKER_H_
+#pragma once
 
 #include <map>
 
@@ -48,5 +47,3 @@ class Asker {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_ASKER_H_

@@ -1,7 +1,6 @@
 // Pauses after failures: doubled with each one in a row, and between half and all of that, so that
 // clients that failed together do not come back together.
-#ifndef HET_TF_CORE_CLIENT_BACKOFF_H_
-#define HET_TF_CORE_CLIENT_BACKOFF_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -44,5 +43,3 @@ class Backoff {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_BACKOFF_H_

@@ -2,8 +2,7 @@
 // answers have come the rows are the caller's.
 //
 //   Begin ─► ReadOp, on its way ─► Await ─► Finish: lines and values of every key
-#ifndef HET_TF_CORE_CLIENT_CACHE_READER_H_
-#define HET_TF_CORE_CLIENT_CACHE_READER_H_
+#pragma once
 
 #include <memory>
 
@@ -42,5 +41,3 @@ class CacheReader {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_CACHE_READER_H_

@@ -1,7 +1,6 @@
 // What a lookup reads from a client, and what a gradient writes: the unique keys of a step, by
 // table and partition.
-#ifndef HET_TF_CORE_CLIENT_CACHED_ROWS_H_
-#define HET_TF_CORE_CLIENT_CACHED_ROWS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -45,5 +44,3 @@ struct CachedWrite {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_CACHED_ROWS_H_

@@ -1,6 +1,5 @@
 // The caches of a client, by table, and which partition a key is of.
-#ifndef HET_TF_CORE_CLIENT_CACHED_TABLES_H_
-#define HET_TF_CORE_CLIENT_CACHED_TABLES_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -48,5 +47,3 @@ class CachedTables {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_CACHED_TABLES_H_

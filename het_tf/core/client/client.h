@@ -43,8 +43,7 @@
 //
 // Concurrency: not thread-safe; the engine locks. A call may wait for the network, so one lock
 // means one call at a time. BeginRead and Progress let a test have several reads on their way.
-#ifndef HET_TF_CORE_CLIENT_CLIENT_H_
-#define HET_TF_CORE_CLIENT_CLIENT_H_
+#pragma once
 
 #include <memory>
 
@@ -188,5 +187,3 @@ class Client : private Exchange::Listener {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_CLIENT_H_

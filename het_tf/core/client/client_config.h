@@ -1,6 +1,5 @@
 // How a client talks to its store, and how long it keeps what it has pushed.
-#ifndef HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_
-#define HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -37,5 +36,3 @@ struct ClientConfig {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_CLIENT_CONFIG_H_

@@ -5,8 +5,7 @@
 // base or a row that was given already must not be trusted any more, because the partition's
 // incarnation changed, the table was loaded, or the row was pushed, the whole part is asked anew,
 // as fetches.
-#ifndef HET_TF_CORE_CLIENT_DEVICE_READS_H_
-#define HET_TF_CORE_CLIENT_DEVICE_READS_H_
+#pragma once
 
 #include <vector>
 
@@ -40,5 +39,3 @@ class DeviceSink : public RowSink {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_DEVICE_READS_H_

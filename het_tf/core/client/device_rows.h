@@ -13,8 +13,7 @@
 // Order: rows of a read are installed before anything else of their table is pushed, and no row
 // that the answer has leaves to make room for another one of it: a row of an answer lacks what was
 // pushed after it came.
-#ifndef HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
-#define HET_TF_CORE_CLIENT_DEVICE_ROWS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -77,5 +76,3 @@ class DeviceLines {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_DEVICE_ROWS_H_

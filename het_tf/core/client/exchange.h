@@ -14,8 +14,7 @@
 //    listener's to do.
 //
 // Not thread-safe. Throws std::bad_alloc; then Recover is to be called before anything else.
-#ifndef HET_TF_CORE_CLIENT_EXCHANGE_H_
-#define HET_TF_CORE_CLIENT_EXCHANGE_H_
+#pragma once
 
 #include <deque>
 #include <string>
@@ -128,5 +127,3 @@ class Exchange {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_EXCHANGE_H_

@@ -18,8 +18,7 @@
 // A batch has no name. What is known of it is known by row: lines are held, and fresh, until a
 // number of a lookup (cache/lookup_numbers.h). Rows of a batch that is never looked up (an iterator
 // that was left, ids that were changed on their way to the layer) leave when their number has passed.
-#ifndef HET_TF_CORE_CLIENT_LOOK_AHEAD_H_
-#define HET_TF_CORE_CLIENT_LOOK_AHEAD_H_
+#pragma once
 
 #include <deque>
 #include <map>
@@ -64,5 +63,3 @@ class LookAhead {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_LOOK_AHEAD_H_

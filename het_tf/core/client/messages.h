@@ -1,6 +1,5 @@
 // Words for people, in notices and errors.
-#ifndef HET_TF_CORE_CLIENT_MESSAGES_H_
-#define HET_TF_CORE_CLIENT_MESSAGES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -14,5 +13,3 @@ std::string Seconds(double seconds);
 std::string PartitionNames(const std::vector<uint32_t>& partitions);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_MESSAGES_H_

@@ -1,6 +1,5 @@
 // What a read asks, and the read itself.
-#ifndef HET_TF_CORE_CLIENT_PARTITION_READ_H_
-#define HET_TF_CORE_CLIENT_PARTITION_READ_H_
+#pragma once
 
 #include <map>
 #include <memory>
@@ -102,5 +101,3 @@ struct ReadOp {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_PARTITION_READ_H_

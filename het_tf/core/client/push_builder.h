@@ -4,8 +4,7 @@
 // A row's update goes from its line, or from the write-back queue, into a frame in one move, for
 // which the room has been made: it is in one place at any time (I5). Throws std::bad_alloc; then
 // nothing has moved, or whole parts of what was to move have.
-#ifndef HET_TF_CORE_CLIENT_PUSH_BUILDER_H_
-#define HET_TF_CORE_CLIENT_PUSH_BUILDER_H_
+#pragma once
 
 #include <vector>
 
@@ -55,5 +54,3 @@ class PushBuilder {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_PUSH_BUILDER_H_

@@ -18,8 +18,7 @@
 // A partition whose new incarnation has a last_seq below what was acknowledged has lost pushes:
 // those that are kept are sent again (`repaired`), the others are counted (`lost_pushes`), and one
 // notice says so.
-#ifndef HET_TF_CORE_CLIENT_PUSH_DURABILITY_H_
-#define HET_TF_CORE_CLIENT_PUSH_DURABILITY_H_
+#pragma once
 
 #include <deque>
 #include <string>
@@ -97,5 +96,3 @@ class PushDurability {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_PUSH_DURABILITY_H_

@@ -13,8 +13,7 @@
 //
 // Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add
 // throw std::bad_alloc; then the log is as it was, or has one empty frame more. Not thread-safe.
-#ifndef HET_TF_CORE_CLIENT_PUSH_LOG_H_
-#define HET_TF_CORE_CLIENT_PUSH_LOG_H_
+#pragma once
 
 #include <algorithm>
 #include <deque>
@@ -112,5 +111,3 @@ class PushLog {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_PUSH_LOG_H_

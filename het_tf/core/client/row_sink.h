@@ -8,8 +8,7 @@
 // Whatever the partition sends is the row as it had it after push `applied`: every sink puts the
 // own updates on top that this lacks. Functions throw std::bad_alloc: rows that were taken stay
 // taken.
-#ifndef HET_TF_CORE_CLIENT_ROW_SINK_H_
-#define HET_TF_CORE_CLIENT_ROW_SINK_H_
+#pragma once
 
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
@@ -89,5 +88,3 @@ class PrivateSink : public CacheSink {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_ROW_SINK_H_

@@ -1,7 +1,6 @@
 // Rows that reads ahead (look_ahead.h) have asked for, or about, and whose answers are on their way; and
 // reads that wait for them instead of asking a second time.
-#ifndef HET_TF_CORE_CLIENT_ROWS_ON_WAY_H_
-#define HET_TF_CORE_CLIENT_ROWS_ON_WAY_H_
+#pragma once
 
 #include <map>
 #include <optional>
@@ -49,5 +48,3 @@ class RowsOnWay {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_ROWS_ON_WAY_H_

@@ -21,8 +21,7 @@
 //    request and says the new one.
 //
 // Not thread-safe. Throws std::bad_alloc where it adds.
-#ifndef HET_TF_CORE_CLIENT_SESSION_H_
-#define HET_TF_CORE_CLIENT_SESSION_H_
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -192,5 +191,3 @@ class Session {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_SESSION_H_

@@ -7,8 +7,7 @@
 // line's, and sends it before it answers a read, once it has moved past the bound. So what was
 // trusted when a read began is looked at again when its request leaves (Recheck) and when the
 // answer has come (Unsubscribed): what is not subscribed then is checked like any other line.
-#ifndef HET_TF_CORE_CLIENT_SUBSCRIPTIONS_H_
-#define HET_TF_CORE_CLIENT_SUBSCRIPTIONS_H_
+#pragma once
 
 #include <map>
 #include <vector>
@@ -50,5 +49,3 @@ class Subscriptions {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_SUBSCRIPTIONS_H_

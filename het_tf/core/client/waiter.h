@@ -1,7 +1,6 @@
 // Waiting for partitions, and telling people what for: which partition, where it is, why, and
 // since when.
-#ifndef HET_TF_CORE_CLIENT_WAITER_H_
-#define HET_TF_CORE_CLIENT_WAITER_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -41,5 +40,3 @@ class Waiter {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_CLIENT_WAITER_H_

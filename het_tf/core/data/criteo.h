@@ -9,8 +9,7 @@
 // ids [mix(0x68fd1e64 * kGamma + salts[0]), ...].
 //
 // Concurrency: functions of their arguments; chunks of a file are parsed side by side.
-#ifndef HET_TF_CORE_DATA_CRITEO_H_
-#define HET_TF_CORE_DATA_CRITEO_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -48,5 +47,3 @@ struct CriteoRows {
 Status ParseCriteo(const CriteoFormat& format, std::string_view text, uint64_t first_line, CriteoRows* rows);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DATA_CRITEO_H_

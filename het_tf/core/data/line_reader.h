@@ -9,8 +9,7 @@
 // are kept: the newest kKept of the process.
 //
 // Concurrency: thread-safe.
-#ifndef HET_TF_CORE_DATA_LINE_READER_H_
-#define HET_TF_CORE_DATA_LINE_READER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +35,3 @@ struct LineLimits {
 Status ReadLines(const std::string& path, const LineLimits& limits, LinePosition* at, std::string* text);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_DATA_LINE_READER_H_

@@ -1,6 +1,5 @@
 // Tables behind an embedding cache in this process's memory, before a store here or at servers.
-#ifndef HET_TF_CORE_ENGINE_CACHED_BACKEND_H_
-#define HET_TF_CORE_ENGINE_CACHED_BACKEND_H_
+#pragma once
 
 #include "het_tf/core/engine/client_driver.h"
 #include "het_tf/core/engine/table_backend.h"
@@ -40,5 +39,3 @@ class CachedBackend final : public ClientBackend {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_CACHED_BACKEND_H_

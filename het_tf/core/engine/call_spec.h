@@ -11,8 +11,7 @@
 //                 one
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
 // Anything else in it is Python's.
-#ifndef HET_TF_CORE_ENGINE_CALL_SPEC_H_
-#define HET_TF_CORE_ENGINE_CALL_SPEC_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -85,5 +84,3 @@ Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float 
 Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_CALL_SPEC_H_

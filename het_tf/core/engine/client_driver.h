@@ -18,8 +18,7 @@
 //    Answers are taken in by the thread, or by the next call.
 //
 // Owns the client; borrows the transport. Thread-safe.
-#ifndef HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_
-#define HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -85,5 +84,3 @@ class ClientDriver {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_CLIENT_DRIVER_H_

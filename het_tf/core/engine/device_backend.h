@@ -1,7 +1,6 @@
 // Tables whose cache is in the memory of a device. A call's ids, rows and gradients are there too,
 // or in this process's memory; the device plans the step.
-#ifndef HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
-#define HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_
+#pragma once
 
 #include "het_tf/core/device/device_tables.h"
 #include "het_tf/core/engine/cached_backend.h"
@@ -33,5 +32,3 @@ class DeviceBackend final : public ClientBackend {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_DEVICE_BACKEND_H_

@@ -3,8 +3,7 @@
 // Lookups run side by side: a partition's mutex is held while its rows are copied to the output.
 // Between Prepare and Tick row numbers must hold, so the engine lets nothing else change rows
 // meanwhile.
-#ifndef HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
-#define HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_
+#pragma once
 
 #include "het_tf/core/engine/table_backend.h"
 #include "het_tf/core/store/local_service.h"
@@ -29,5 +28,3 @@ class DirectBackend final : public TableBackend {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_DIRECT_BACKEND_H_

@@ -41,8 +41,7 @@
 //    ResourceExhausted of it.
 //
 // 7. Processes. A child of fork is refused by GetEngine (registry.h).
-#ifndef HET_TF_CORE_ENGINE_ENGINE_H_
-#define HET_TF_CORE_ENGINE_ENGINE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -239,5 +238,3 @@ class Engine {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_ENGINE_H_

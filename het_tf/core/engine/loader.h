@@ -3,8 +3,7 @@
 //
 // Concurrency: thread-safe. Rows are saved and loaded by several threads at once (Share); a load
 // begins and ends while none of them does.
-#ifndef HET_TF_CORE_ENGINE_LOADER_H_
-#define HET_TF_CORE_ENGINE_LOADER_H_
+#pragma once
 
 #include <atomic>
 #include <functional>
@@ -56,5 +55,3 @@ class Loader {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_LOADER_H_

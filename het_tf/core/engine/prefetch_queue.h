@@ -1,6 +1,5 @@
 // Batches that wait to be prefetched: any thread adds, the call that has the client takes all.
-#ifndef HET_TF_CORE_ENGINE_PREFETCH_QUEUE_H_
-#define HET_TF_CORE_ENGINE_PREFETCH_QUEUE_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -46,5 +45,3 @@ class PrefetchQueue {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_PREFETCH_QUEUE_H_

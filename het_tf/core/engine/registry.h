@@ -2,8 +2,7 @@
 //
 // A child of fork whose parent has an engine is refused here (base/after_fork.h): every call of a
 // kernel or of Python comes through GetEngine.
-#ifndef HET_TF_CORE_ENGINE_REGISTRY_H_
-#define HET_TF_CORE_ENGINE_REGISTRY_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -31,5 +30,3 @@ void ResetEngine(const std::string& name);
 void SetEngineThreads(size_t threads);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_REGISTRY_H_

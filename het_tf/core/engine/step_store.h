@@ -9,8 +9,7 @@
 // fetched again. Of old numbers the oldest are forgotten at last.
 //
 // Concurrency: thread-safe.
-#ifndef HET_TF_CORE_ENGINE_STEP_STORE_H_
-#define HET_TF_CORE_ENGINE_STEP_STORE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -63,5 +62,3 @@ class StepStore {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_STEP_STORE_H_

@@ -13,8 +13,7 @@
 // Locks: Prepare, Tick and Undo of one engine are called by one thread at a time; all else by any.
 // Errors are answered; memory that ends is thrown as std::bad_alloc, with rows as they were before
 // the call.
-#ifndef HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
-#define HET_TF_CORE_ENGINE_TABLE_BACKEND_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -75,5 +74,3 @@ class TableBackend {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_TABLE_BACKEND_H_

@@ -3,8 +3,7 @@
 // Concurrency: thread-safe. Who creates, drops or clears a table holds LockChanges() around
 // everything that belongs to it, so that one such call goes on at a time; names are looked up
 // meanwhile.
-#ifndef HET_TF_CORE_ENGINE_TABLE_CATALOG_H_
-#define HET_TF_CORE_ENGINE_TABLE_CATALOG_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -48,5 +47,3 @@ class TableCatalog {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_TABLE_CATALOG_H_

@@ -1,6 +1,5 @@
 // How a process serves a table, as JSON: {"cache": null} or {"cache": {"capacity": ..., ...}}.
-#ifndef HET_TF_CORE_ENGINE_TABLE_OPTIONS_H_
-#define HET_TF_CORE_ENGINE_TABLE_OPTIONS_H_
+#pragma once
 
 #include <string>
 
@@ -15,5 +14,3 @@ std::string ToJson(const TableOptions& options);
 Result<TableOptions> ParseTableOptions(const std::string& json);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_TABLE_OPTIONS_H_

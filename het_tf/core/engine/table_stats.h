@@ -1,6 +1,5 @@
 // What Engine::Stats answers about one table.
-#ifndef HET_TF_CORE_ENGINE_TABLE_STATS_H_
-#define HET_TF_CORE_ENGINE_TABLE_STATS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,5 +40,3 @@ struct TableStats {
 std::string ToJson(const TableStats& stats);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_ENGINE_TABLE_STATS_H_

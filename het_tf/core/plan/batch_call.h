@@ -1,7 +1,6 @@
 // What a call of a step is about: its tables, the ids of its features, and what is done with their
 // gradients.
-#ifndef HET_TF_CORE_PLAN_BATCH_CALL_H_
-#define HET_TF_CORE_PLAN_BATCH_CALL_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -56,5 +55,3 @@ struct ApplyArgs {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_PLAN_BATCH_CALL_H_

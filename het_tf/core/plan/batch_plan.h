@@ -10,8 +10,7 @@
 //
 // A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between
 // steps: their buffers are megabytes.
-#ifndef HET_TF_CORE_PLAN_BATCH_PLAN_H_
-#define HET_TF_CORE_PLAN_BATCH_PLAN_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -91,5 +90,3 @@ class BatchPlan {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_PLAN_BATCH_PLAN_H_

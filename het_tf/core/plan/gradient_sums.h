@@ -12,8 +12,7 @@
 //
 // One process that sees the whole batch ticks the keys of every feature whose gradient is not all zero. A
 // feature may be all zero here and not there, so the keys of such a feature travel too, without gradients.
-#ifndef HET_TF_CORE_PLAN_GRADIENT_SUMS_H_
-#define HET_TF_CORE_PLAN_GRADIENT_SUMS_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -83,5 +82,3 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
                  MergedSums* merged);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_PLAN_GRADIENT_SUMS_H_

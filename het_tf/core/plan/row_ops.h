@@ -1,6 +1,5 @@
 // Moving rows between tables and tensors.
-#ifndef HET_TF_CORE_PLAN_ROW_OPS_H_
-#define HET_TF_CORE_PLAN_ROW_OPS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -27,5 +26,3 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
 bool ScaleAndCheckFinite(float* values, size_t n, float scale);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_PLAN_ROW_OPS_H_

@@ -1,7 +1,6 @@
 // What is kept of one step between its lookup and its gradient. Steps are recycled: their buffers
 // are megabytes.
-#ifndef HET_TF_CORE_PLAN_STEP_H_
-#define HET_TF_CORE_PLAN_STEP_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -82,5 +81,3 @@ Status TableIsGone(const Table& table);
 Status NonFiniteGradient(const Table& table, Key key);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_PLAN_STEP_H_

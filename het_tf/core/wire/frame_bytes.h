@@ -1,6 +1,5 @@
 // What both kinds of frame are made of (parts.h): clocks, narrow numbers, differences.
-#ifndef HET_TF_CORE_WIRE_FRAME_BYTES_H_
-#define HET_TF_CORE_WIRE_FRAME_BYTES_H_
+#pragma once
 
 #include <limits>
 #include <string>
@@ -66,5 +65,3 @@ inline size_t Present(const Vector<Clock>& clocks) {
 }
 
 }  // namespace het::frame
-
-#endif  // HET_TF_CORE_WIRE_FRAME_BYTES_H_

@@ -1,6 +1,5 @@
 // Identities that travel: clients, partitions, and the parts of frames.
-#ifndef HET_TF_CORE_WIRE_IDS_H_
-#define HET_TF_CORE_WIRE_IDS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -35,5 +34,3 @@ struct PartRef {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_IDS_H_

@@ -1,6 +1,5 @@
 // Layout says which partition of a store a row belongs to: all that route keys ask it.
-#ifndef HET_TF_CORE_WIRE_LAYOUT_H_
-#define HET_TF_CORE_WIRE_LAYOUT_H_
+#pragma once
 
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/wire/ids.h"
@@ -25,5 +24,3 @@ class Layout {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_LAYOUT_H_

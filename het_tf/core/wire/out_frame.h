@@ -1,6 +1,5 @@
 // A request frame on its way to a partition's owner, with what a carrier has to know of it.
-#ifndef HET_TF_CORE_WIRE_OUT_FRAME_H_
-#define HET_TF_CORE_WIRE_OUT_FRAME_H_
+#pragma once
 
 #include <vector>
 
@@ -19,5 +18,3 @@ struct OutFrame {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_OUT_FRAME_H_

@@ -42,8 +42,7 @@
 //
 // Keys travel as differences, clocks zigzagged. Encoding cannot fail but for memory; decoding
 // trusts nothing.
-#ifndef HET_TF_CORE_WIRE_PARTS_H_
-#define HET_TF_CORE_WIRE_PARTS_H_
+#pragma once
 
 #include <algorithm>
 #include <new>
@@ -225,5 +224,3 @@ FrameStatus AnswerFrame(Span<const uint8_t> frame, Bytes* out, Answer answer) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_PARTS_H_

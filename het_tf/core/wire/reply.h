@@ -1,6 +1,5 @@
 // What a partition answers: one Reply for each part of a request frame. parts.h gives the bytes.
-#ifndef HET_TF_CORE_WIRE_REPLY_H_
-#define HET_TF_CORE_WIRE_REPLY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -94,5 +93,3 @@ inline size_t LagBucket(int64_t lag) {
 }
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_REPLY_H_

@@ -1,6 +1,5 @@
 // The bits of a reply frame's flags (parts.h), for its encoder and its decoder.
-#ifndef HET_TF_CORE_WIRE_REPLY_FLAGS_H_
-#define HET_TF_CORE_WIRE_REPLY_FLAGS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ constexpr uint8_t kToldKeys = 64;
 constexpr uint8_t kMore = 128;
 
 }  // namespace het::frame::reply
-
-#endif  // HET_TF_CORE_WIRE_REPLY_FLAGS_H_

@@ -3,8 +3,7 @@
 //
 // For every table a request has up to three things: *push* (updates), *check* (is my copy still
 // within the bound?) and *fetch* (give me the row). PROTOCOL.md gives the rules, parts.h the bytes.
-#ifndef HET_TF_CORE_WIRE_REQUEST_H_
-#define HET_TF_CORE_WIRE_REQUEST_H_
+#pragma once
 
 #include <cstdint>
 
@@ -106,5 +105,3 @@ void EncodePush(const Request& request, Bytes* out);
 bool IsPushAlone(const Request& request);
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_REQUEST_H_

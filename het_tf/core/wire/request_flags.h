@@ -1,6 +1,5 @@
 // The bits of a request frame's flags (parts.h), for its encoder and its decoder.
-#ifndef HET_TF_CORE_WIRE_REQUEST_FLAGS_H_
-#define HET_TF_CORE_WIRE_REQUEST_FLAGS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -33,5 +32,3 @@ constexpr uint8_t kHold = 64;
 constexpr uint8_t kMore = 128;
 
 }  // namespace het::frame::request
-
-#endif  // HET_TF_CORE_WIRE_REQUEST_FLAGS_H_

@@ -3,8 +3,7 @@
 // are three implementations.
 //
 // A transport is used by one client at a time, from one thread at a time.
-#ifndef HET_TF_CORE_WIRE_TRANSPORT_H_
-#define HET_TF_CORE_WIRE_TRANSPORT_H_
+#pragma once
 
 #include <poll.h>
 
@@ -96,5 +95,3 @@ class Transport {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_CORE_WIRE_TRANSPORT_H_

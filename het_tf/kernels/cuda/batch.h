@@ -1,6 +1,5 @@
 // A HetDevBatch, checked and put where kernels see it, and the list of rows that a call wants. Host side.
-#ifndef HET_TF_KERNELS_CUDA_BATCH_H_
-#define HET_TF_KERNELS_CUDA_BATCH_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/layout.h"
@@ -28,5 +27,3 @@ WantedView MakeWanted(Context& context, const BatchView& batch, uint32_t counts 
 const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted);
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_BATCH_H_

@@ -1,6 +1,5 @@
 // What an update does to a row on the device: Optimizer::MergeInto (core/row/optimizer.h), bit for bit.
-#ifndef HET_TF_KERNELS_CUDA_COMPOSE_H_
-#define HET_TF_KERNELS_CUDA_COMPOSE_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/layout.h"
 #include "het_tf/kernels/cuda/optimizer_tick.h"
@@ -76,5 +75,3 @@ HET_DEV void MergeOnto(const Tile& tile, const TableView& table, const float* up
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_COMPOSE_H_

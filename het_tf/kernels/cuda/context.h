@@ -12,8 +12,7 @@
 //   });
 //
 // What goes wrong is thrown as a Failure; nothing is thrown across the ABI.
-#ifndef HET_TF_KERNELS_CUDA_CONTEXT_H_
-#define HET_TF_KERNELS_CUDA_CONTEXT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -205,5 +204,3 @@ struct HetDevContext {
 namespace het::dev {
 using Context = ::HetDevContext;
 }
-
-#endif  // HET_TF_KERNELS_CUDA_CONTEXT_H_

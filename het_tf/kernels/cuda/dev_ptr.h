@@ -4,8 +4,7 @@
 // what runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code
 // that reads device memory, and the host executor keeps device memory at addresses that cannot be read
 // (host_memory.h).
-#ifndef HET_TF_KERNELS_CUDA_DEV_PTR_H_
-#define HET_TF_KERNELS_CUDA_DEV_PTR_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -43,5 +42,3 @@ class Dev {
 };
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_DEV_PTR_H_

@@ -1,6 +1,5 @@
 // tile.h on the host: a tile is one thread, its lanes are loops. See tile.h.
-#ifndef HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_
-#define HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_
+#pragma once
 
 #include <cstring>
 #include <functional>
@@ -128,5 +127,3 @@ void Launch(Context& context, const char* /*name*/, uint64_t items, const Kernel
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_HOST_EXECUTOR_H_

@@ -3,8 +3,7 @@
 // device memory crashes in tests, as it would on a GPU.
 //
 // Not part of libhet_cuda.so.
-#ifndef HET_TF_KERNELS_CUDA_HOST_MEMORY_H_
-#define HET_TF_KERNELS_CUDA_HOST_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -44,5 +43,3 @@ inline T* ReadableAddress(T* device) {
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_HOST_MEMORY_H_

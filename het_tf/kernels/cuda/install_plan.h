@@ -1,7 +1,6 @@
 // HetDevInstall in two steps: the plan, which changes nothing, and what is done by it when there is memory
 // for all of it. Kernels of the plan; see install.cu.
-#ifndef HET_TF_KERNELS_CUDA_INSTALL_PLAN_H_
-#define HET_TF_KERNELS_CUDA_INSTALL_PLAN_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/probe.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -150,5 +149,3 @@ struct PlanKernel {
 };
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_INSTALL_PLAN_H_

@@ -15,8 +15,7 @@
 // that agrees (1.1 on average) and a value.
 //
 // A row's number is its place: bucket * 32 + slot. Rows of a call have kOfCall set and are numbered from 0.
-#ifndef HET_TF_KERNELS_CUDA_LAYOUT_H_
-#define HET_TF_KERNELS_CUDA_LAYOUT_H_
+#pragma once
 
 #include "het_tf/core/device/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
@@ -195,5 +194,3 @@ HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_LAYOUT_H_

@@ -1,6 +1,5 @@
 // 0, 1, 2, ... in device memory: what is sorted along with keys.
-#ifndef HET_TF_KERNELS_CUDA_NUMBER_H_
-#define HET_TF_KERNELS_CUDA_NUMBER_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/tile.h"
 
@@ -22,5 +21,3 @@ inline Dev<uint32_t> Numbers(Context& context, uint64_t n) {
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_NUMBER_H_

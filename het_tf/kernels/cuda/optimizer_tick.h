@@ -3,8 +3,7 @@
 // The formulas, with their sources, are in core/optimizers; here stand the same operations in the same order,
 // on one tile a row. No operation may be fused or reordered: g++ needs -ffp-contract=off, nvcc -fmad=false.
 // Roots and divisions are IEEE ones (nvcc's default).
-#ifndef HET_TF_KERNELS_CUDA_OPTIMIZER_TICK_H_
-#define HET_TF_KERNELS_CUDA_OPTIMIZER_TICK_H_
+#pragma once
 
 #include <cmath>
 
@@ -285,5 +284,3 @@ HET_DEV void TickRowOnce(const Tile& tile, const OptimizerView& o, uint32_t dim,
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_OPTIMIZER_TICK_H_

@@ -1,7 +1,6 @@
 // Optimizers as kernels see them: the parameters of core/optimizers, converted as they are converted there.
 // What a tick does is in optimizer_tick.h, what an update does to a row in compose.h.
-#ifndef HET_TF_KERNELS_CUDA_OPTIMIZERS_H_
-#define HET_TF_KERNELS_CUDA_OPTIMIZERS_H_
+#pragma once
 
 #include <vector>
 
@@ -36,5 +35,3 @@ OptimizerView MakeOptimizer(const HetDevTableConfig& config);
 std::vector<float> Corrections(const HetDevTableConfig& config);
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_OPTIMIZERS_H_

@@ -1,6 +1,5 @@
 // V floats of a row that one lane works on together: 4 is one access of 16 bytes, 1 does for every dim.
-#ifndef HET_TF_KERNELS_CUDA_PACK_H_
-#define HET_TF_KERNELS_CUDA_PACK_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/dev_ptr.h"
 
@@ -35,5 +34,3 @@ HET_DEV void ForPacks(const Tile& tile, uint64_t n, F f) {
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_PACK_H_

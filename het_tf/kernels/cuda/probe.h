@@ -1,6 +1,5 @@
 // Where a key's row is. Device functions; see layout.h.
-#ifndef HET_TF_KERNELS_CUDA_PROBE_H_
-#define HET_TF_KERNELS_CUDA_PROBE_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/layout.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -45,5 +44,3 @@ HET_DEV uint64_t Find(const Tile& tile, const BatchView& batch, uint32_t use, in
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_PROBE_H_

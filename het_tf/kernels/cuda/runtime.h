@@ -1,7 +1,6 @@
 // The few functions of a device's runtime that the library needs: cuda_runtime.cu and host_runtime.cc. What
 // goes wrong is thrown as a Failure (context.h), but for memory that is not there: then the answer is null.
-#ifndef HET_TF_KERNELS_CUDA_RUNTIME_H_
-#define HET_TF_KERNELS_CUDA_RUNTIME_H_
+#pragma once
 
 #include <cstddef>
 
@@ -49,5 +48,3 @@ void WaitForEvent(void* event, const char* what);
 const void* ForeignAddress(const void* device);
 
 }  // namespace het::dev::runtime
-
-#endif  // HET_TF_KERNELS_CUDA_RUNTIME_H_

@@ -1,7 +1,6 @@
 // Sorting and running sums of arrays in device memory: CUB, or <algorithm>. Scratch memory is taken by the
 // function, so it is to be called before anything changes.
-#ifndef HET_TF_KERNELS_CUDA_SORT_H_
-#define HET_TF_KERNELS_CUDA_SORT_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/context.h"
 
@@ -15,5 +14,3 @@ void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uin
 void RunningSums(Context& context, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n);
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_SORT_H_

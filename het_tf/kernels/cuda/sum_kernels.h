@@ -1,6 +1,5 @@
 // The kernels of HetDevSum: see sum.cu. Device functions.
-#ifndef HET_TF_KERNELS_CUDA_SUM_KERNELS_H_
-#define HET_TF_KERNELS_CUDA_SUM_KERNELS_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/pack.h"
 #include "het_tf/kernels/cuda/probe.h"
@@ -295,5 +294,3 @@ struct LongKernel {
 };
 
 }  // namespace het::dev::sum
-
-#endif  // HET_TF_KERNELS_CUDA_SUM_KERNELS_H_

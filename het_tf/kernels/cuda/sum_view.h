@@ -1,6 +1,5 @@
 // What HetDevSum finds, in scratch memory, for HetDevTick. See sum.cu.
-#ifndef HET_TF_KERNELS_CUDA_SUM_VIEW_H_
-#define HET_TF_KERNELS_CUDA_SUM_VIEW_H_
+#pragma once
 
 #include <vector>
 
@@ -73,5 +72,3 @@ HET_DEV bool WillLeave(const UseView& use, const Place& place, uint32_t ticks) {
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_SUM_VIEW_H_

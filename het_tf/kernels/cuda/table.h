@@ -1,6 +1,5 @@
 // What stays on the device from step to step: tables, and rows of calls. Host side.
-#ifndef HET_TF_KERNELS_CUDA_TABLE_H_
-#define HET_TF_KERNELS_CUDA_TABLE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -47,5 +46,3 @@ void ClearOldVisits(Context& context, HetDevCall* call);
 bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n);
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_TABLE_H_

@@ -38,13 +38,10 @@
 // (AtomicLoad and AtomicStore are for int64_t and float too.) Whatever two tiles may reach in one launch, and
 // one of them writes, goes through these: ThreadSanitizer checks it with the host executor on several threads
 // (HET_DEV_HOST_THREADS).
-#ifndef HET_TF_KERNELS_CUDA_TILE_H_
-#define HET_TF_KERNELS_CUDA_TILE_H_
+#pragma once
 
 #ifdef __CUDACC__
 #include "het_tf/kernels/cuda/cuda_executor.cuh"
 #else
 #include "het_tf/kernels/cuda/host_executor.h"
 #endif
-
-#endif  // HET_TF_KERNELS_CUDA_TILE_H_

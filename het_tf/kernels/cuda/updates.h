@@ -1,6 +1,5 @@
 // Updates on their way out of the device: of rows that leave (install), that are taken, that are due (tick).
-#ifndef HET_TF_KERNELS_CUDA_UPDATES_H_
-#define HET_TF_KERNELS_CUDA_UPDATES_H_
+#pragma once
 
 #include <vector>
 
@@ -46,5 +45,3 @@ class Updates {
 };
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_UPDATES_H_

@@ -1,6 +1,5 @@
 // The list of rows that a call wants: device side.
-#ifndef HET_TF_KERNELS_CUDA_WANTED_H_
-#define HET_TF_KERNELS_CUDA_WANTED_H_
+#pragma once
 
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/probe.h"
@@ -35,5 +34,3 @@ HET_DEV bool WantOnce(const WantedView& wanted, const BatchView& batch, uint64_t
 }
 
 }  // namespace het::dev
-
-#endif  // HET_TF_KERNELS_CUDA_WANTED_H_

@@ -4,8 +4,7 @@
 //   unix://[USER:PASSWORD@]/PATH                             a Unix socket of a server on this machine
 //
 // USER may be empty: the default user.
-#ifndef HET_TF_PS_CLIENT_ADDRESS_H_
-#define HET_TF_PS_CLIENT_ADDRESS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ struct ServerAddress {
 Result<ServerAddress> ParseServerAddress(const std::string& text);
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_ADDRESS_H_

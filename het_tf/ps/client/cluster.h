@@ -10,8 +10,7 @@
 // server.
 //
 // Not thread-safe.
-#ifndef HET_TF_PS_CLIENT_CLUSTER_H_
-#define HET_TF_PS_CLIENT_CLUSTER_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -87,5 +86,3 @@ class RedisCluster {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_CLUSTER_H_

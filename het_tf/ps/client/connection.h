@@ -8,8 +8,7 @@
 // and a little behind it. Whatever goes wrong closes the connection for good; the owner makes a new one.
 //
 // Not thread-safe.
-#ifndef HET_TF_PS_CLIENT_CONNECTION_H_
-#define HET_TF_PS_CLIENT_CONNECTION_H_
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -96,5 +95,3 @@ class RedisConnection {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_CONNECTION_H_

@@ -2,8 +2,7 @@
 //
 // Everything here reads: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ. A user of
 // the server who may do no more than that suffices.
-#ifndef HET_TF_PS_CLIENT_ONLINE_STORE_H_
-#define HET_TF_PS_CLIENT_ONLINE_STORE_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -54,5 +53,3 @@ Result<std::shared_ptr<serve::OnlineReader>> OpenOnlineReader(const std::string&
 std::string OnlineReaderStats();
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_ONLINE_STORE_H_

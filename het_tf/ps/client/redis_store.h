@@ -3,8 +3,7 @@
 //
 // Calls of several threads go on side by side: each has connections of its own while it lasts, and
 // the next call takes them over.
-#ifndef HET_TF_PS_CLIENT_REDIS_STORE_H_
-#define HET_TF_PS_CLIENT_REDIS_STORE_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -84,5 +83,3 @@ class RedisStore : public TableStore {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_REDIS_STORE_H_

@@ -25,8 +25,7 @@
 // AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
 //
 // Not thread-safe; its client owns it.
-#ifndef HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
-#define HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_
+#pragma once
 
 #include <deque>
 #include <map>
@@ -107,5 +106,3 @@ class RedisTransport : public Transport {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_REDIS_TRANSPORT_H_

@@ -3,8 +3,7 @@
 //   OpenRemoteEngine ──► RedisCluster: who has which slot
 //                    ──► het:NAMESPACE: how many partitions, or make them
 //                    ──► Engine(RedisStore, RedisTransport)
-#ifndef HET_TF_PS_CLIENT_REMOTE_ENGINE_H_
-#define HET_TF_PS_CLIENT_REMOTE_ENGINE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -24,5 +23,3 @@ Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, c
                                                  size_t threads, ClientConfig config = ClientConfig());
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_REMOTE_ENGINE_H_

@@ -4,8 +4,7 @@
 //    "timeout": 10, "deadline": 60}
 //
 // Fields that are missing have the values of ClientConfig.
-#ifndef HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_
-#define HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_
+#pragma once
 
 #include <string>
 
@@ -18,5 +17,3 @@ namespace het {
 Result<ClientConfig> ParseRemoteOptions(const std::string& json);
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_REMOTE_OPTIONS_H_

@@ -7,8 +7,7 @@
 // Room().
 //
 // Not thread-safe.
-#ifndef HET_TF_PS_CLIENT_REPLY_READER_H_
-#define HET_TF_PS_CLIENT_REPLY_READER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -68,5 +67,3 @@ class ReplyReader {
 };
 
 }  // namespace het
-
-#endif  // HET_TF_PS_CLIENT_REPLY_READER_H_

@@ -7,8 +7,7 @@
 //
 // Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is going on), and HETERR for all
 // else, which names the argument and the remedy.
-#ifndef HET_TF_PS_MODULE_COMMAND_H_
-#define HET_TF_PS_MODULE_COMMAND_H_
+#pragma once
 
 #include <exception>
 #include <new>
@@ -103,5 +102,3 @@ int RunLoad(RedisModuleCtx* ctx, Args args);
 int RunStat(RedisModuleCtx* ctx, Args args);
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_COMMAND_H_

@@ -3,8 +3,7 @@
 // The server has looked at the declared key alone: that it is this server's, and that the user may
 // use it. So for each other key the user's rights are asked for here. Where nobody knows the user
 // (in a script), no other key is found.
-#ifndef HET_TF_PS_MODULE_NEIGHBOURS_H_
-#define HET_TF_PS_MODULE_NEIGHBOURS_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -39,5 +38,3 @@ class Neighbours {
 };
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_NEIGHBOURS_H_

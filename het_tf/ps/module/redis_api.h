@@ -8,8 +8,7 @@
 //   redis.ReplyWithLongLong(ctx, 7);
 //
 // To use one more function, add its line to HET_REDIS_API with the signature of the API reference.
-#ifndef HET_TF_PS_MODULE_REDIS_API_H_
-#define HET_TF_PS_MODULE_REDIS_API_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -164,5 +163,3 @@ extern RedisApi redis;
 bool LoadRedisApi(RedisModuleCtx* ctx);
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_REDIS_API_H_

@@ -1,6 +1,5 @@
 // The server's own settings that a store of partitions depends on.
-#ifndef HET_TF_PS_MODULE_SERVER_CONFIG_H_
-#define HET_TF_PS_MODULE_SERVER_CONFIG_H_
+#pragma once
 
 #include "het_tf/ps/module/redis_api.h"
 
@@ -20,5 +19,3 @@ uint64_t MaxBulkBytes(RedisModuleCtx* ctx);
 void WatchConfig(RedisModuleCtx* ctx);
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_SERVER_CONFIG_H_

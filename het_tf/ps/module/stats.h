@@ -2,8 +2,7 @@
 // included: the counters of `INFO het`.
 //
 // Commands run on the server's main thread alone, so plain integers do.
-#ifndef HET_TF_PS_MODULE_STATS_H_
-#define HET_TF_PS_MODULE_STATS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -32,5 +31,3 @@ struct Stats {
 extern Stats stats;
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_STATS_H_

@@ -5,8 +5,7 @@
 // A timer does a little several times a second: at most about a millisecond on the server's only
 // thread. Primaries alone sweep, and never while a failover is prepared; what they remove goes to
 // the copies as HET.LOAD.
-#ifndef HET_TF_PS_MODULE_SWEEPER_H_
-#define HET_TF_PS_MODULE_SWEEPER_H_
+#pragma once
 
 #include <vector>
 
@@ -21,5 +20,3 @@ void StartSweeper(RedisModuleCtx* ctx);
 void ReplicateRemovals(RedisModuleCtx* ctx, const RedisModuleString* key, const std::vector<Bytes>& removals);
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_SWEEPER_H_

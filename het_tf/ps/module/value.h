@@ -16,8 +16,7 @@
 // A partition gets a new incarnation whenever rdb_load or HET.TABLE CREATE brings it to life; the
 // incarnation is never saved or replicated, so clients see by it that a partition may have lost
 // what they had sent.
-#ifndef HET_TF_PS_MODULE_VALUE_H_
-#define HET_TF_PS_MODULE_VALUE_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -67,5 +66,3 @@ Totals SumTotals();
 std::vector<std::pair<const Partition*, Place>> AllPartitions();
 
 }  // namespace het::module
-
-#endif  // HET_TF_PS_MODULE_VALUE_H_

@@ -10,8 +10,7 @@
 //
 // A target ends the process (Fail, a sanitizer, a crash) when a reader does
 // what it must not.
-#ifndef HET_TESTS_CPP_FUZZ_TARGET_H_
-#define HET_TESTS_CPP_FUZZ_TARGET_H_
+#pragma once
 
 #include <cstdint>
 #include <cstdio>
@@ -64,5 +63,3 @@ inline const std::vector<Schema> &Schemas() {
 }
 
 }  // namespace het::fuzz
-
-#endif  // HET_TESTS_CPP_FUZZ_TARGET_H_

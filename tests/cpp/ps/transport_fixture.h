@@ -1,6 +1,5 @@
 // A client over the wire, against a server that does what the test says (FakeServer).
-#ifndef HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_
-#define HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_
+#pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,5 +83,3 @@ class TransportTest : public ::testing::Test {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_PS_TRANSPORT_FIXTURE_H_

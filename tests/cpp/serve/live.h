@@ -1,6 +1,5 @@
 // A store that is trained, and a reader of its live tables, over a transport that faults can be put on.
-#ifndef HET_TESTS_CPP_SERVE_LIVE_H_
-#define HET_TESTS_CPP_SERVE_LIVE_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -163,5 +162,3 @@ inline OnlineConfig PullBound(int64_t ticks) {
 }
 
 }  // namespace het::serve
-
-#endif  // HET_TESTS_CPP_SERVE_LIVE_H_

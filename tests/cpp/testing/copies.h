@@ -1,7 +1,6 @@
 // What the module does for a replica, in process: hands on what handling a part says that a copy
 // needs.
-#ifndef HET_TF_TESTS_CPP_TESTING_COPIES_H_
-#define HET_TF_TESTS_CPP_TESTING_COPIES_H_
+#pragma once
 
 #include <vector>
 
@@ -27,5 +26,3 @@ inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partitio
 }
 
 }  // namespace het::testing
-
-#endif  // HET_TF_TESTS_CPP_TESTING_COPIES_H_

@@ -1,7 +1,6 @@
 // Random numbers that are the same everywhere (std's distributions are not), and how much of them a test run
 // takes.
-#ifndef HET_TESTS_CPP_TESTING_RANDOM_H_
-#define HET_TESTS_CPP_TESTING_RANDOM_H_
+#pragma once
 
 #include <cstdint>
 #include <cstdlib>
@@ -47,5 +46,3 @@ inline uint64_t Scaled(uint64_t iterations) {
 }
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_RANDOM_H_

@@ -1,7 +1,6 @@
 // Everything that a store has of a table, for comparing stores of different shapes; and the way from a store
 // into files and back.
-#ifndef HET_TESTS_CPP_TESTING_STORED_ROWS_H_
-#define HET_TESTS_CPP_TESTING_STORED_ROWS_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -30,5 +29,3 @@ std::vector<std::string> Save(TableStore* store, const std::string& prefix,
 void Load(TableStore* store, const std::vector<std::string>& paths, const Schema& schema, Clock floor = 0);
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_STORED_ROWS_H_

@@ -1,6 +1,5 @@
 // A folder of one's own that goes with the object.
-#ifndef HET_TESTS_CPP_TESTING_TEMP_FOLDER_H_
-#define HET_TESTS_CPP_TESTING_TEMP_FOLDER_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ class TempFolder {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_TEMP_FOLDER_H_

@@ -1,6 +1,5 @@
 // One step of a worker: the keys of some tables, sorted out as a client wants them, without a batch plan.
-#ifndef HET_TESTS_CPP_TESTING_TEST_STEP_H_
-#define HET_TESTS_CPP_TESTING_TEST_STEP_H_
+#pragma once
 
 #include <map>
 #include <set>
@@ -54,5 +53,3 @@ class TestStep {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_TEST_STEP_H_

@@ -1,6 +1,5 @@
 // What random frames are made of.
-#ifndef HET_TESTS_CPP_WIRE_RANDOM_FRAMES_H_
-#define HET_TESTS_CPP_WIRE_RANDOM_FRAMES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -30,5 +29,3 @@ inline RowFormat AnyFormat(Random* r) { return static_cast<RowFormat>(r->Below(3
 inline Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 
 }  // namespace het::testing::frame_test
-
-#endif  // HET_TESTS_CPP_WIRE_RANDOM_FRAMES_H_

@@ -1,6 +1,5 @@
 // Two answers to one question. What differs is thrown as a Different, with a sentence.
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_
+#pragma once
 
 #include <cstdint>
 #include <stdexcept>
@@ -32,5 +31,3 @@ void ExpectSameState(const Reply& tested, const Reply& reference, const std::str
 void ExpectSameRow(const Reply& tested, const Reply& reference, const std::string& table, int64_t key);
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_COMPARE_H_

@@ -1,7 +1,6 @@
 // What a table's rows must be, kept by the tester itself from what it gave and got: whichever library is
 // wrong, this knows. Ticks are counted for every table; values too where all numbers are whole ones (SGD).
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_LEDGER_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_LEDGER_H_
+#pragma once
 
 #include <cstdint>
 #include <unordered_map>
@@ -79,5 +78,3 @@ class Ledger {
 };
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_LEDGER_H_

@@ -1,6 +1,5 @@
 // A library with the interface of core/device/abi.h, loaded by path.
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_LIBRARY_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_LIBRARY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -54,5 +53,3 @@ struct Library {
 };
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_LIBRARY_H_

@@ -1,6 +1,5 @@
 // One of the two libraries at work: its context, tables and calls, and what it answered, copied to the host.
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_SIDE_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_SIDE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -134,5 +133,3 @@ class Side {
 };
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_SIDE_H_

@@ -1,7 +1,6 @@
 // The store behind a cache, for tests: rows with clocks. Values add up, as SGD's do; slots are drawn anew at
 // every clock, for both libraries compute from what they are given, whatever it is.
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_
+#pragma once
 
 #include <cstdint>
 #include <unordered_map>
@@ -47,5 +46,3 @@ class ToyStore {
 };
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_TOY_STORE_H_

@@ -1,7 +1,6 @@
 // Random tables, a store, and a schedule of calls that both libraries get: every answer is compared, and
 // checked against the ledger. A function of (seed, round, size) alone.
-#ifndef HET_TESTS_CPP_DEVICE_CHECK_WORLD_H_
-#define HET_TESTS_CPP_DEVICE_CHECK_WORLD_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -150,5 +149,3 @@ void World::Both(const std::string& what, Fn fn, Reply* tested, Reply* reference
 }
 
 }  // namespace het::device_check
-
-#endif  // HET_TESTS_CPP_DEVICE_CHECK_WORLD_H_

@@ -4,8 +4,7 @@
 //
 // Where the header says no more than "a row that is here": of a key, that is the row of the table if there is
 // one, else that of the call.
-#ifndef HET_TESTS_CPP_DEVICE_REFERENCE_H_
-#define HET_TESTS_CPP_DEVICE_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -151,5 +150,3 @@ struct HetDevCall {
   // The row of the table, or else of the call, or null. *of_call tells which.
   het::reference::Row* Find(HetDevTable* table, het::Key key, bool* of_call = nullptr);
 };
-
-#endif  // HET_TESTS_CPP_DEVICE_REFERENCE_H_

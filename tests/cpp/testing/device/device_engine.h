@@ -1,6 +1,5 @@
 // An engine with one or more tables, and calls on them in few words: for tests of caches on a device.
-#ifndef HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
-#define HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -71,5 +70,3 @@ class DeviceEngine : public ::testing::Test {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_DEVICE_ENGINE_H_

@@ -1,6 +1,5 @@
 // The fixture of the named tests of what the client does for tables whose cache is on a device.
-#ifndef HET_TESTS_CPP_TESTING_DEVICE_TEST_H_
-#define HET_TESTS_CPP_TESTING_DEVICE_TEST_H_
+#pragma once
 
 #include <map>
 #include <vector>
@@ -41,5 +40,3 @@ struct Ticks {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_DEVICE_TEST_H_

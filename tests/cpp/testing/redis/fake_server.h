@@ -4,8 +4,7 @@
 //
 //   client ──► one thread: parse commands ──► script(command) ──► "" : the true answer
 //                                                             ──► else: this text, as it stands
-#ifndef HET_TESTS_CPP_TESTING_FAKE_SERVER_H_
-#define HET_TESTS_CPP_TESTING_FAKE_SERVER_H_
+#pragma once
 
 #include <atomic>
 #include <functional>
@@ -75,5 +74,3 @@ class FakeServer {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_FAKE_SERVER_H_

@@ -7,8 +7,7 @@
 //
 //   begun[w][k]   ticks of key k that worker w has started to make: published before its Write
 //   done[w][k]    ticks whose step is over: published after its Write has returned
-#ifndef HET_TESTS_CPP_TESTING_LEDGER_H_
-#define HET_TESTS_CPP_TESTING_LEDGER_H_
+#pragma once
 
 #include <sys/mman.h>
 
@@ -67,5 +66,3 @@ using SharedLedger = std::unique_ptr<Ledger, LedgerUnmap>;
 SharedLedger NewLedger();
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_LEDGER_H_

@@ -1,7 +1,6 @@
 // Several worker processes before one parameter server, seen from the test: it starts them, does something to
 // them or to the servers, watches what the servers hold, and in the end counts.
-#ifndef HET_TESTS_CPP_TESTING_PS_FLEET_H_
-#define HET_TESTS_CPP_TESTING_PS_FLEET_H_
+#pragma once
 
 #include <gtest/gtest.h>
 #include <sys/types.h>
@@ -65,5 +64,3 @@ class PsFleet {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_PS_FLEET_H_

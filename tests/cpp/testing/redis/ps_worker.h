@@ -1,8 +1,7 @@
 // One worker of a parameter server with a random schedule, to run in a process of its own, and the checks of
 // what it reads: I1-I4 of docs/concepts.md, against the ledger (ledger.h) and, for I2, against what a second
 // connection finds at the server just before.
-#ifndef HET_TESTS_CPP_TESTING_PS_WORKER_H_
-#define HET_TESTS_CPP_TESTING_PS_WORKER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -101,5 +100,3 @@ class PsWorker {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_PS_WORKER_H_

@@ -1,7 +1,6 @@
 // A redis-server with the module, for one test: its own directory, a Unix socket, nothing saved unless the
 // test asks for it. It ends with the object, and with the test's process however that ends.
-#ifndef HET_TESTS_CPP_TESTING_REDIS_SERVER_H_
-#define HET_TESTS_CPP_TESTING_REDIS_SERVER_H_
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
@@ -75,5 +74,3 @@ class RedisServer {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_REDIS_SERVER_H_

@@ -1,6 +1,5 @@
 // Servers of a parameter server, for one test: one alone, or a cluster whose slots they share evenly.
-#ifndef HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
-#define HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -38,5 +37,3 @@ class RedisShards {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_REDIS_SHARDS_H_

@@ -1,7 +1,6 @@
 // One partition in a redis-server, and beside it the same partition in the test: both get the same frames, so
 // what the server holds and answers can be compared.
-#ifndef HET_TESTS_CPP_TESTING_REDIS_STORE_H_
-#define HET_TESTS_CPP_TESTING_REDIS_STORE_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -95,5 +94,3 @@ class RedisTest : public ::testing::Test {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_REDIS_STORE_H_

@@ -2,8 +2,7 @@
 //
 // The table "t" starts at zero and learns with SGD(1) from gradients of -1: a row's values say how often it
 // was in a step. dim = 2.
-#ifndef HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_
-#define HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -71,5 +70,3 @@ bool Eventually(Condition condition) {
 }
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_REMOTE_WORKER_H_

@@ -10,8 +10,7 @@
 //
 // Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still
 // reach the partition later; their replies reach nobody.
-#ifndef HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
-#define HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -149,5 +148,3 @@ class FaultyTransport : public Transport {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_FAULTY_TRANSPORT_H_

@@ -1,8 +1,7 @@
 // Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers, with the
 // invariants I1-I5 (docs/concepts.md) asserted after every step. A failure prints the seed and the world;
 // HET_TEST_SEED=n runs that seed alone.
-#ifndef HET_TESTS_CPP_TESTING_SCHEDULE_H_
-#define HET_TESTS_CPP_TESTING_SCHEDULE_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -65,5 +64,3 @@ void RunSchedules(uint64_t count, int steps, bool failovers, Tweak tweak) {
 }
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_SCHEDULE_H_

@@ -5,8 +5,7 @@
 // It leaves nothing out that makes this hard: who goes is drawn by lot, also of rows whose gradient is still
 // to come; a key that may not enter has its row with the call; what DeviceLines asks for is done at once or
 // put off, by lot. Reads may overlap each other and writes.
-#ifndef HET_TESTS_CPP_TESTING_TOY_DEVICE_H_
-#define HET_TESTS_CPP_TESTING_TOY_DEVICE_H_
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -98,5 +97,3 @@ class ToyDevice {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_TOY_DEVICE_H_

@@ -9,8 +9,7 @@
 // home.
 //
 // Checks append what is wrong to errors(); an empty list is a pass.
-#ifndef HET_TESTS_CPP_TESTING_WORLD_H_
-#define HET_TESTS_CPP_TESTING_WORLD_H_
+#pragma once
 
 #include <deque>
 #include <map>
@@ -145,5 +144,3 @@ class World {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_WORLD_H_

@@ -1,6 +1,5 @@
 // What a world (world.h) is made of, and how it is told to people.
-#ifndef HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
-#define HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -36,5 +35,3 @@ struct WorldConfig {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_WORLD_CONFIG_H_

@@ -1,6 +1,5 @@
 // The fixture of the named protocol tests: a world whose checks are looked at when the test ends.
-#ifndef HET_TESTS_CPP_TESTING_WORLD_TEST_H_
-#define HET_TESTS_CPP_TESTING_WORLD_TEST_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -44,5 +43,3 @@ class WorldTest : public ::testing::Test {
 };
 
 }  // namespace het::testing
-
-#endif  // HET_TESTS_CPP_TESTING_WORLD_TEST_H_
