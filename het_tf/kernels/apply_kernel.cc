@@ -54,8 +54,8 @@ class ApplyCountKernel {
   std::unique_ptr<CallSpec> spec_;
 };
 
-const bool registered = (RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
-                         RegisterCpuKernel<ApplyCountKernel>("HetApplyCount"), true);
+const bool apply_registered = (RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
+                               RegisterCpuKernel<ApplyCountKernel>("HetApplyCount"), true);
 
 }  // namespace
 }  // namespace het

@@ -72,7 +72,7 @@ Result<std::unique_ptr<LookupKernel>> LookupKernel::Create(TF_OpKernelConstructi
   return kernel;
 }
 
-const bool registered = (RegisterCpuKernel<LookupKernel>("HetLookup"), true);
+const bool lookup_registered = (RegisterCpuKernel<LookupKernel>("HetLookup"), true);
 
 }  // namespace
 }  // namespace het

@@ -36,7 +36,7 @@ class PrefetchKernel {
   uint32_t check_ahead_ = 0;
 };
 
-const bool registered = (RegisterCpuKernel<PrefetchKernel>("HetPrefetch"), true);
+const bool prefetch_registered = (RegisterCpuKernel<PrefetchKernel>("HetPrefetch"), true);
 
 }  // namespace
 }  // namespace het

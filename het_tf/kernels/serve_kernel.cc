@@ -113,7 +113,7 @@ class ServeKernel {
   Files files_;
 };
 
-const bool registered = (RegisterCpuKernel<ServeKernel>("HetServe"), true);
+const bool serve_registered = (RegisterCpuKernel<ServeKernel>("HetServe"), true);
 
 }  // namespace
 }  // namespace het

@@ -109,8 +109,8 @@ class ApplySumsKernel {
   std::unique_ptr<CallSpec> spec_;
 };
 
-const bool registered = (RegisterCpuKernel<SumGradsKernel>("HetSumGrads"),
-                         RegisterCpuKernel<ApplySumsKernel>("HetApplySums"), true);
+const bool sums_registered = (RegisterCpuKernel<SumGradsKernel>("HetSumGrads"),
+                              RegisterCpuKernel<ApplySumsKernel>("HetApplySums"), true);
 
 }  // namespace
 }  // namespace het

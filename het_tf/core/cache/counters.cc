@@ -21,12 +21,4 @@ Staleness Counters::staleness() const {
   return seen;
 }
 
-std::string CounterHelp() {
-  std::string help;
-#define HET_FIELD(name, text) help += #name "\t" text "\n";
-  HET_COUNTERS(HET_FIELD)
-#undef HET_FIELD
-  return help;
-}
-
 }  // namespace het

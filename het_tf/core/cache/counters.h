@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace het {
 
@@ -57,8 +56,5 @@ struct Counters {
 
   Staleness staleness() const;
 };
-
-// One line a counter: name, tab, meaning.
-std::string CounterHelp();
 
 }  // namespace het

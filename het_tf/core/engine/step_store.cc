@@ -31,7 +31,8 @@ uint64_t StepStore::Remember(uint64_t number, StepPtr step) {
   StepPtr oldest(nullptr, Recycle{this});  // goes back once the mutex is free
   std::lock_guard<std::mutex> lock(mutex_);
   const auto place = kept_.emplace(number, nullptr).first;
-  if (kept_.size() > kKept) {
+  const bool let_go = kept_.size() > kKept || kept_.begin()->first + kBehind < number;
+  if (let_go) {
     try {
       old_.insert(kept_.begin()->first);
     } catch (...) {
@@ -40,12 +41,12 @@ uint64_t StepStore::Remember(uint64_t number, StepPtr step) {
     }
   }
   place->second.reset(step.release());
-  if (kept_.size() <= kKept) return 0;
+  if (!let_go) return 0;
   if (old_.size() > kOld) old_.erase(old_.begin());
-  const uint64_t let_go = kept_.begin()->first;
+  const uint64_t gone = kept_.begin()->first;
   oldest.reset(kept_.begin()->second.release());
   kept_.erase(kept_.begin());
-  return let_go;
+  return gone;
 }
 
 Result<StepStore::StepPtr> StepStore::Consume(uint64_t number) {

@@ -25,7 +25,10 @@ namespace het {
 
 class StepStore {
  public:
-  static constexpr size_t kKept = 8;     // steps with their plan
+  static constexpr size_t kKept = 8;  // steps with their plan
+  // Lookups after which a step is old, however few there are: one that is never differentiated keeps
+  // neither its plan nor, on a device, the rows of all later steps.
+  static constexpr uint64_t kBehind = 64;
   static constexpr size_t kOld = 65536;  // older ones that may still be used
   static constexpr size_t kSpare = 4;    // plans that wait to be used again: their buffers are megabytes
 

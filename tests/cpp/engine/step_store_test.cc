@@ -48,6 +48,14 @@ TEST(StepStore, OlderThanTheNewestEightHaveNoPlanAndLetTheirPinsGo) {
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 3u);
 }
 
+TEST(StepStore, ALookupThatIsNeverDifferentiatedIsLetGo) {
+  StepStore store;
+  const uint64_t never = Begin(&store, store.New());
+  for (uint64_t n = 0; n < StepStore::kBehind; ++n)
+    ASSERT_TRUE(store.Consume(Begin(&store, store.New())).ok());
+  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), never);
+}
+
 TEST(StepStore, AStepWithoutAPlanCountsAmongTheNewest) {
   StepStore store;
   for (uint64_t n = 1; n <= StepStore::kKept; ++n) Begin(&store, nullptr);

@@ -108,8 +108,8 @@ class ParseCriteoKernel {
   CriteoFormat format_;
 };
 
-const bool registered = (RegisterCpuKernel<ReadLinesKernel>("HetReadLines"),
-                         RegisterCpuKernel<ParseCriteoKernel>("HetParseCriteo"), true);
+const bool data_registered = (RegisterCpuKernel<ReadLinesKernel>("HetReadLines"),
+                              RegisterCpuKernel<ParseCriteoKernel>("HetParseCriteo"), true);
 
 }  // namespace
 }  // namespace het
