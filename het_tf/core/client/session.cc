@@ -85,14 +85,13 @@ Verdict Session::OnReply(const Outstanding& request, const Reply& reply, double 
   verdict.answer = Verdict::kAskAgain;
   if (reply.status == FrameStatus::kElsewhere) alone_ = resend_ = true;
   if (reply.status == FrameStatus::kBusy) verdict.failure = reply.message;
-  if (reply.status == FrameStatus::kElsewhere || reply.status == FrameStatus::kBusy)
-    return verdict;  // no partition has said this
+  const bool of_partition = reply.status != FrameStatus::kElsewhere && reply.status != FrameStatus::kBusy;
+  if (!of_partition) return verdict;
   // A frame that was not read says nothing of the partition's incarnation.
   const uint64_t incarnation = reply.status == FrameStatus::kBadFrame ? known_.incarnation
                                : reply.same_inc                       ? request.incarnation
                                                                       : reply.inc;
-  // What the partition has of an identity that was given up says nothing about the new one's
-  // frames.
+  // What the partition has of an identity that was given up says nothing of the new one's frames.
   if (!(request.client == client_)) return verdict;
   if (Late(request, incarnation)) {
     resend_ = true;  // the partition is asked once more to find out

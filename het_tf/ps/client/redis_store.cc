@@ -43,17 +43,7 @@ Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& addres
   std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
   HET_RETURN_IF_ERROR(Borrowed(store.get())->Refresh(seconds));
   HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
-  // Whoever comes first makes them; for everyone else this checks that they are what the namespace
-  // says.
-  const std::string count = std::to_string(store->keys_.size());
-  std::vector<RedisCluster::Command> creations;
-  for (const std::string& key : store->keys_) {
-    creations.push_back({key,
-                         {"HET.TABLE", key, "CREATE", std::to_string(creations.size()), count,
-                          std::to_string(store->hash_seed_)}});
-  }
-  std::vector<RedisReply> made;
-  HET_RETURN_IF_ERROR(Borrowed(store.get())->AskAll(creations, seconds, &made));
+  HET_RETURN_IF_ERROR(store->MakePartitions(name_space));
   return store;
 }
 
@@ -77,6 +67,36 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
   keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
   hash_seed_ = found[1];
   return Status();
+}
+
+// Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
+Status RedisStore::MakePartitions(const std::string& name_space) {
+  const std::string key = MetaKey(name_space);
+  Borrowed cluster(this);
+  HET_ASSIGN_OR_RETURN(const RedisReply made, cluster->Ask(key, {"HGET", key, "made"}, seconds_));
+  if (made.kind != RedisReply::kNil) {
+    // Partitions of another number lie at other keys: made now, they would be a second set of rows.
+    std::vector<RedisReply> first;
+    HET_RETURN_IF_ERROR(
+        cluster->AskAll({{keys_[0], {"HET.STAT", keys_[0], "TABLES"}}}, seconds_, &first, "HETNOPART "));
+    if (!first[0].ok()) {
+      return FailedPrecondition(
+          "namespace '" + name_space + "' of the parameter server has " + std::to_string(keys_.size()) +
+          " partitions, as the key '" + key + "' says, and the first of them, '" + keys_[0] +
+          "', is not there: the number was changed, or the partition was deleted. Remedy: set '" + key +
+          "' back, or restore a backup; to begin anew, delete '" + key + "' and all of '" + key + ":*'");
+    }
+  }
+  const std::string count = std::to_string(keys_.size());
+  std::vector<RedisCluster::Command> creations;
+  for (const std::string& partition : keys_) {
+    creations.push_back({partition,
+                         {"HET.TABLE", partition, "CREATE", std::to_string(creations.size()), count,
+                          std::to_string(hash_seed_)}});
+  }
+  std::vector<RedisReply> created;
+  HET_RETURN_IF_ERROR(cluster->AskAll(creations, seconds_, &created));
+  return cluster->Ask(key, {"HSETNX", key, "made", "1"}, seconds_).status();
 }
 
 Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,

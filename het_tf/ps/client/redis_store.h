@@ -61,6 +61,7 @@ class RedisStore : public TableStore {
   };
 
   Status FindPartitions(const std::string& name_space);
+  Status MakePartitions(const std::string& name_space);
   // `command KEY words`, to one partition, or to all of them.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
   Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words,

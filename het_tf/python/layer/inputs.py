@@ -219,7 +219,7 @@ def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
             "same row lengths, for example ids.with_flat_values(weights)"
         )
     if weights is not None:
-        _check_same_rows(feature, ids, weights)
+        weights = _same_rows(feature, ids, weights)
     if length is not None:
         if ids.ragged_rank != 1:
             raise ValueError(
@@ -246,20 +246,32 @@ def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     return flat, finish
 
 
-def _check_same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> None:
+def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
+    """The weights, with the rows of the ids."""
     if weights.ragged_rank != ids.ragged_rank:
         raise ValueError(
             f"feature {feature.name!r}: weights have {weights.ragged_rank} ragged axes and ids have "
             f"{ids.ragged_rank}; give one weight for each id"
         )
+    flat = weights.flat_values
     for of_ids, of_weights in zip(ids.nested_row_splits, weights.nested_row_splits, strict=True):
-        if of_ids is of_weights or not tf.executing_eagerly():
-            continue  # in a graph the number of weights is compared with that of ids
+        flat = _paired(feature, flat, of_ids, of_weights, "row lengths")
+    return weights.with_flat_values(flat)
+
+
+def _paired(feature: FeatureConfig, values: Any, of_ids: Any, of_weights: Any, what: str) -> Any:
+    """The weights' values; an error (in a graph, when it runs) where they lie at other places than the ids."""
+    message = f"feature {feature.name!r}: weights have other {what} than ids; give one weight for each id"
+    if of_ids is of_weights:
+        return values
+    if tf.executing_eagerly():
         if not np.array_equal(of_ids.numpy(), of_weights.numpy()):
-            raise ValueError(
-                f"feature {feature.name!r}: weights have other row lengths than ids; give one weight for "
-                "each id"
-            )
+            raise ValueError(message)
+        return values
+    places = tf.cast(of_ids, tf.int64), tf.cast(of_weights, tf.int64)
+    equal = tf.raw_ops.Equal(x=places[0], y=places[1], incompatible_shape_error=False)
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(equal), [message])]):
+        return tf.identity(values)
 
 
 def _pool_innermost(feature: FeatureConfig, ids: Any, flat: Any, weights: Any) -> Finish:
@@ -280,10 +292,8 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
                 f"feature {feature.name!r}: ids are sparse and weights are not; give a tf.SparseTensor of "
                 "the same indices"
             )
-        if tf.executing_eagerly() and not np.array_equal(ids.indices.numpy(), weights.indices.numpy()):
-            raise ValueError(
-                f"feature {feature.name!r}: weights have other indices than ids; give one weight for each id"
-            )
+        values = _paired(feature, weights.values, ids.indices, weights.indices, "indices")
+        weights = tf.SparseTensor(weights.indices, values, weights.dense_shape)
     if feature.combiner is None:
         if feature.max_sequence_length is None:
             raise ValueError(

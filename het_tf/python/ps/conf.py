@@ -21,7 +21,7 @@ CLUSTER = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "clust
 
 # What a training process sends. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
-    "+het.table +het.step +het.read +het.load +het.scan +het.stat +hset +hsetnx +hget"
+    "+het.table +het.step +het.read +het.load +het.scan +het.stat +hsetnx +hget"
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
 # What a process sends that serves an online export (docs/serving.md): it changes nothing.

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/testing/redis/redis_server.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
 
@@ -167,6 +168,23 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
 }
 
 // --- between calls
+
+TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
+  RedisServer server;
+  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  const auto open = [&] { return RedisStore::Open(address, "n", 10, nullptr); };
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());  // before the first worker
+  ASSERT_TRUE(open().ok());
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "7"}).error());
+  const Status refused = open().status();
+  EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("has 7 partitions, as the key 'het:n' says, and the first of them"));
+  EXPECT_THAT(refused.message(), HasSubstr("Remedy: set 'het:n' back"));
+  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "nothing was made";
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
+  EXPECT_TRUE(open().ok());
+}
 
 TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   RedisServer server;

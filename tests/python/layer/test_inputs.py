@@ -295,6 +295,18 @@ def test_weights_of_another_shape_are_refused_in_graphs_too():
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match="shape of the ids"):
         run(tf.constant([[1, 2]], tf.int64), tf.constant([[1.0]]))
+    for kind in ("row lengths", "indices"):
+        ids, weights = WRONG_WEIGHTS[kind]
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"other {kind} than ids; give one weight"):
+            tf.function(lambda ids, weights: layer(ids, weights=weights))(ids, weights)
+        places = ids.indices if kind == "indices" else None
+        ones = tf.ones_like(ids.values, tf.float32)
+        right = (
+            ids.with_values(ones)
+            if places is None
+            else tf.SparseTensor(tf.identity(places), ones, ids.dense_shape)
+        )
+        tf.function(lambda ids, weights: layer(ids, weights=weights))(ids, right)
     if native.KERAS_3:
         with pytest.raises(ValueError, match="one weight for each id"):
             layer(keras.Input((2,), dtype="int64"), weights=keras.Input((3,)))
