@@ -225,16 +225,6 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   return Status();
 }
 
-void Simulation::LetGo(Host* host) {
-  TableCache* const cache = host->client.cache(schema_->id());
-  const uint32_t until = cache->numbers().HeldBy(host->token);
-  BatchPlan& plan = host->all.plan;
-  for (const BatchPlan::Group& group : plan.groups()) {
-    if (group.entries == 0) continue;
-    for (size_t u = 0; u < group.uniques; ++u) cache->LetGo(plan.rows(group)[u], until);
-  }
-}
-
 Status Simulation::Write(Host* host, uint32_t i) {
   Batch* const batch = host->OfWorker(i);
   BatchPlan& plan = batch->plan;
@@ -262,7 +252,7 @@ Status Simulation::Write(Host* host, uint32_t i) {
   host->transport.Arrive();
   // All rows of the lookup are held until the last worker of the host writes.
   const bool last = i + 1 == settings_.share;
-  if (last) LetGo(host);
+  if (last) host->client.EndLookup(host->token);
   HET_RETURN_IF_ERROR(host->client.Write(&write, last ? host->token : 0, &pool_));
   written->clear();
   return Status();

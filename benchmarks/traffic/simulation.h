@@ -70,7 +70,6 @@ class Simulation {
   void MakeRows();
   Status Read(Host* host, size_t step, bool counted);
   // Of the host's worker number `i`.
-  void LetGo(Host* host);
   Status Write(Host* host, uint32_t i);
   size_t Unsent() const;
 

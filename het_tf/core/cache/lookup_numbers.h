@@ -33,6 +33,11 @@ class LookupNumbers {
   void Begin(uint64_t step) {
     if (steps_[newest_ % kSteps] == step) return;
     steps_[++newest_ % kSteps] = step;
+    ended_[newest_ % kSteps] = false;
+  }
+  // The gradient of the step has come: its lookup holds nothing any more.
+  void End(uint64_t step) {
+    for (uint32_t i = 0; i < kSteps; ++i) ended_[i] = ended_[i] || steps_[i] == step;
   }
   // Until when the lookup of this step holds its rows.
   uint32_t HeldBy(uint64_t step) const {
@@ -51,6 +56,13 @@ class LookupNumbers {
     return left <= kFarthest + 1 ? left : 0;
   }
 
+  // Whether a line that is held until this number is held now. A lookup holds until kSteps - 1 behind its
+  // own.
+  bool Holds(uint32_t until) const {
+    const uint32_t left = Left(until);
+    return left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]);
+  }
+
   bool fresh(uint32_t line) const { return line < fresh_.size() && Left(fresh_[line]) > 0; }
   // `lines`: the least number of lines to make room for. Throws std::bad_alloc.
   void SetFresh(uint32_t line, uint32_t until, size_t lines) {
@@ -65,7 +77,8 @@ class LookupNumbers {
  private:
   uint32_t newest_ = 0;
   std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
-  Vector<uint32_t> fresh_;                   // by line; empty until a prefetch has checked one
+  std::array<bool, kSteps> ended_ = {};
+  Vector<uint32_t> fresh_;  // by line; empty until a prefetch has checked one
 };
 
 }  // namespace het

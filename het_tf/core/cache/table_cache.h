@@ -100,20 +100,18 @@ class TableCache {
   // A training lookup of step `step` names the table.
   void BeginLookup(uint64_t step) { numbers_.Begin(step); }
   const LookupNumbers& numbers() const { return numbers_; }
-  bool held(uint32_t line) const { return reading_ > 0 || numbers_.Left(state_[line].held_until) > 0; }
-  // The lookup of a step reads the line: it is held until LetGo, or until the lookup is none of the newest
-  // kSteps. A step that is not known holds as the newest one does.
+  bool held(uint32_t line) const { return reading_ > 0 || numbers_.Holds(state_[line].held_until); }
+  // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
+  // longer.
+  void EndLookup(uint64_t step) { numbers_.End(step); }
+  // The lookup of a step reads the line: it is held until EndLookup, or until the lookup is none of the
+  // newest kSteps. A step that is not known holds as the newest one does.
   void HoldForStep(uint32_t line, uint64_t step);
   // A prefetched batch wants the line: it is held until a lookup has come for each such batch, or
   // until kFarthest lookups have begun.
   void HoldAhead(uint32_t line);
   // A lookup of one of these batches, or of another one, has come.
   void TakeWanted(uint32_t line);
-  // The step whose lookup holds the line until then (numbers().HeldBy) has used it: it may leave,
-  // unless it is held for longer.
-  void LetGo(uint32_t line, uint32_t until) {
-    if (state_[line].held_until == until) state_[line].held_until = numbers_.passed();
-  }
   // While a read without training is on its way every line is held.
   void BeginReading() { ++reading_; }
   void EndReading() { --reading_; }

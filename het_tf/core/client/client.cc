@@ -165,17 +165,18 @@ Status Client::FetchMissing(CachedWrite* write) {
 // rows.
 void Client::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   size_t keys = 0;
-  for (const CachedWrite::Part& part : write->parts) keys += part.uniques;
+  for (const CachedWrite::Part& part : write->parts) {
+    keys += part.uniques;
+    tables_.at(part.table).EndLookup(step);
+  }
   auto tick = [&](size_t i) {
     CachedWrite::Part& part = write->parts[i];
     TableCache& cache = tables_.at(part.table);
     const TableSchema& schema = cache.schema();
-    const uint32_t until = cache.numbers().HeldBy(step);
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchTick(part.rows[next]);
       const uint32_t line = part.rows[u];
-      if (line < cache.lines().end()) cache.LetGo(line, until);
       if (!part.touched[u]) continue;
       schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache.lines().data(line),
                   cache.UpdateOf(line));

@@ -86,6 +86,10 @@ class Client : private Exchange::Listener {
   //   step   of the lookup.
   //   pool   ticks many rows; may be null for few.
   Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool);
+  // The rows of a step's lookup may leave: nothing of it will be written here.
+  void EndLookup(uint64_t step) {
+    for (const auto& [id, cache] : tables_) cache->EndLookup(step);
+  }
   // Asks for the rows of a batch whose lookup will come that are not in the cache, and holds those
   // that are. At most as many rows of a table as its cache may have are beside the cache or on their
   // way; the rest is the lookup's to fetch. With check_ahead, I2 counts from here for tables with a

@@ -42,6 +42,8 @@ std::string Waiter::WhatIsMissing(bool* out_of_memory) const {
 }
 
 Status Waiter::Until(const std::function<bool()>& done, const char* what, const char* remedy) {
+  // Answers to a call that memory has ended say nothing about this one.
+  if (config_->fail_out_of_memory && !done()) progress_(0);
   exchange_->BeginCall();
   const Exchange::Call& call = exchange_->call();
   const double start = call.began;

@@ -64,6 +64,11 @@ Status CachedBackend::Tick(StepCall* call, const ApplyArgs& args) {
   return client->Write(&write, call->number, call->pool);
 }
 
+void CachedBackend::End(uint64_t number) {
+  const ClientDriver::Lock client(driver_);
+  client->EndLookup(number);
+}
+
 Status CachedBackend::Add(const Schema& schema, const TableOptions& options) {
   const ClientDriver::Lock client(driver_);
   return client->AddTable(schema, *options.cache);

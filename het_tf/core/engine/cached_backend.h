@@ -28,6 +28,7 @@ class CachedBackend final : public ClientBackend {
   // them.
   Status Lookup(StepCall* call, Span<float* const> out) override;
   Status Tick(StepCall* call, const ApplyArgs& args) override;
+  void End(uint64_t number) override;
 
   Status Add(const Schema& schema, const TableOptions& options) override;
   void Remove(uint64_t table) override;

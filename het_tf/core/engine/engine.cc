@@ -62,7 +62,8 @@ class Engine::Releaser {
  public:
   Releaser(Engine* engine, uint64_t number) : engine_(engine), number_(number) {}
   ~Releaser() {
-    if (number_ != 0) engine_->Release(number_);
+    if (number_ == 0) return;
+    for (const auto& backend : engine_->backends_) backend->End(number_);
   }
   void Dismiss() { number_ = 0; }
 
@@ -127,10 +128,6 @@ Status Engine::ForBackends(const BatchCall& call, Fn fn) {
   return Status();
 }
 
-void Engine::Release(uint64_t number) {
-  for (const auto& backend : backends_) backend->Release(number);
-}
-
 // --- steps
 
 Status Engine::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
@@ -163,7 +160,8 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
   const uint64_t let_go = steps_.Remember(step.number, std::move(plan));
   releaser.Dismiss();
   *token = step.number;
-  if (let_go != 0) Release(let_go);
+  if (let_go == 0) return Status();
+  for (const auto& backend : backends_) backend->Release(let_go);
   return Status();
 }
 

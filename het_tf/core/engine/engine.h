@@ -207,9 +207,6 @@ class Engine {
   TableBackend& BackendOf(const TableOptions& options);
   template <typename Fn>
   Status ForBackends(const BatchCall& call, Fn fn);
-  // Rows that the step has looked up may leave the device that they are on.
-  void Release(uint64_t number);
-
   Status Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out, uint64_t* token);
   Status Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped);
   Status Prepare(StepCall* step);

@@ -53,9 +53,11 @@ class TableBackend {
   // One tick for every touched key of step->values. Its error leaves ticks that were made as they
   // are.
   virtual Status Tick(StepCall* call, const ApplyArgs& args) = 0;
-  // Rows that the step has looked up may leave. Unknown numbers are fine. Where lines know their
-  // lookups by number there is nothing to do.
+  // The step is old: rows that it has looked up may leave. Unknown numbers are fine. Where lines know
+  // their lookups by number there is nothing to do.
   virtual void Release(uint64_t /*number*/) {}
+  // The same, for its gradient has come, or its lookup has failed.
+  virtual void End(uint64_t number) { Release(number); }
 
   // --- tables
 

@@ -31,7 +31,6 @@ class TableCacheTest : public ::testing::Test {
     cache_ = std::make_unique<TableCache>(MakeSchema(optimizer), config, 3);
     cache_->BeginLookup(1);
   }
-  void LetGo(uint32_t line) { cache_->LetGo(line, cache_->numbers().HeldBy(1)); }
   uint32_t Insert(Key key, bool transient = false) {
     const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
     std::fill_n(cache_->lines().data(line), cache_->lines().row_floats(), 0.0f);
@@ -81,13 +80,15 @@ TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
   cache_->HoldForStep(Find(3), 2);  // by both steps
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->lines().size(), 4u);
-  for (Key key : {2, 3}) LetGo(Find(key));
+  cache_->EndLookup(1);
   cache_->MakeRoom(0);
-  EXPECT_EQ(Find(2), kNoRow);
+  EXPECT_EQ(cache_->lines().size(), 2u);
   EXPECT_NE(Find(3), kNoRow);
-  EXPECT_EQ(cache_->Held(), 3u);
+  EXPECT_EQ(cache_->Held(), 1u);
   for (uint64_t step = 3; step <= LookupNumbers::kSteps + 1; ++step) cache_->BeginLookup(step);
-  EXPECT_EQ(cache_->Held(), 1u) << "the first step is none of the newest any more";
+  EXPECT_EQ(cache_->Held(), 1u);
+  cache_->BeginLookup(LookupNumbers::kSteps + 2);
+  EXPECT_EQ(cache_->Held(), 0u) << "the second step is none of the newest any more";
 }
 
 // A line that two coming batches want is held until both have been looked up, or have not come for long.
@@ -100,7 +101,7 @@ TEST_F(TableCacheTest, WantedLinesAreHeldForEveryBatch) {
     cache_->BeginLookup(step);
     cache_->TakeWanted(line);
     cache_->HoldForStep(line, step);
-    cache_->LetGo(line, cache_->numbers().HeldBy(step));
+    cache_->EndLookup(step);
   }
   EXPECT_FALSE(cache_->held(line));
   cache_->HoldAhead(line);
@@ -179,7 +180,7 @@ TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(1), line);
   EXPECT_EQ(cache_->resident(), 0u);
-  LetGo(line);
+  cache_->EndLookup(1);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(1), kNoRow);
 }
@@ -218,7 +219,7 @@ TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
   cache_->MakeRoom(0);
   Insert(3);
   EXPECT_EQ(cache_->resident(), 1u);
-  LetGo(again);
+  cache_->EndLookup(1);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(2), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
