@@ -80,7 +80,8 @@ size_t TableCache::bytes() const {
 void TableCache::HoldForStep(uint32_t line, uint64_t step) {
   State& state = state_[line];
   const uint32_t known = numbers_.HeldBy(step);
-  const uint32_t until = known == numbers_.passed() ? numbers_.Ahead(LookupNumbers::kSteps - 1) : known;
+  // Of a step that is not known: past all that the end of a known one could end.
+  const uint32_t until = known == numbers_.passed() ? numbers_.Ahead(LookupNumbers::kSteps) : known;
   if (numbers_.Left(state.held_until) < numbers_.Left(until)) state.held_until = until;
 }
 

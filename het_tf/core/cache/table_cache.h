@@ -105,7 +105,7 @@ class TableCache {
   // longer.
   void EndLookup(uint64_t step) { numbers_.End(step); }
   // The lookup of a step reads the line: it is held until EndLookup, or until the lookup is none of the
-  // newest kSteps. A step that is not known holds as the newest one does.
+  // newest kSteps. A step that is not known holds until the lookup after the newest ends.
   void HoldForStep(uint32_t line, uint64_t step);
   // A prefetched batch wants the line: it is held until a lookup has come for each such batch, or
   // until kFarthest lookups have begun.

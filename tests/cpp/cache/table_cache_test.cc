@@ -89,6 +89,10 @@ TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
   EXPECT_EQ(cache_->Held(), 1u);
   cache_->BeginLookup(LookupNumbers::kSteps + 2);
   EXPECT_EQ(cache_->Held(), 0u) << "the second step is none of the newest any more";
+  cache_->EndLookup(LookupNumbers::kSteps + 2);
+  cache_->HoldForStep(Find(3), 1);
+  EXPECT_EQ(cache_->Held(), 1u)
+      << "the gradient of an old step has fetched it, and the newest one's has come";
 }
 
 // A line that two coming batches want is held until both have been looked up, or have not come for long.

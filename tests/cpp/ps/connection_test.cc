@@ -15,6 +15,7 @@ TEST_F(ConnectionTest, ATableIsDroppedEverywhereAtOnce) {
   std::vector<std::string> dropped;
   server.SetScript([&](const FakeServer::Command& command) -> std::string {
     if (command.words[0] == "HSETNX") return ":0";
+    if (command.words[0] == "HET.STAT") return "*0";
     if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
     if (command.words[0] != "HET.TABLE") return "";
     if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
