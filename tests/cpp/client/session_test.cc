@@ -1,88 +1,13 @@
 // The conversation with one partition, played without a partition, a cache or a clock.
-#include "het_tf/core/client/session.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/client/row_sink.h"
-#include "tests/cpp/testing/random.h"
+#include "tests/cpp/client/session_fixture.h"
 
 namespace het {
 namespace {
 
-constexpr uint64_t kIncarnation = 70;
-
-class SessionTest : public ::testing::Test {
- protected:
-  SessionTest() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    schema_ = TableSchema::Create(spec).value();
-    config_.forgotten_after = 1000;
-    config_.new_id = [this] { return ClientId{1, ++newest_id_}; };
-  }
-  void Keep() { config_.keep_applied = true; }
-
-  void Push(uint32_t ticks = 1) {
-    TablePush* const push = session_.log().Append(++number_)->Add(schema_, 1);
-    push->keys.push_back(7);
-    push->ticks.push_back(ticks);
-    push->wire.insert(push->wire.end(), schema_->optimizer().wire_floats(), 1.0f);
-  }
-  PartitionReadPtr Ask() {
-    auto read = std::make_shared<PartitionRead>();
-    read->op = &op_;
-    session_.Ask(read);
-    return read;
-  }
-  // Sends the next request, if one may go out, and returns what it says.
-  std::optional<Request> Send(uint64_t connection = 1) {
-    Session::Outgoing next;
-    if (!session_.Next(now_, &next)) return std::nullopt;
-    Request request;
-    session_.FillIn(next, &request);
-    request.request_id = ++request_id_;
-    read_ = next.read;
-    session_.Sent(next, request, request.request_id, now_, connection);
-    return request;
-  }
-  static Reply Answer(FrameStatus status, uint64_t last_seq, uint64_t incarnation = kIncarnation) {
-    Reply reply;
-    reply.status = status;
-    reply.last_seq = last_seq;
-    reply.inc = incarnation;
-    return reply;
-  }
-  Verdict Hear(const Request& request, const Reply& reply) {
-    const Session::Outstanding* const found = session_.Find(request.request_id);
-    EXPECT_NE(found, nullptr);
-    return session_.OnReply(session_.Take(found), reply, now_);
-  }
-  // Pushes so many frames, which are applied.
-  void Applied(int frames) {
-    for (int i = 0; i < frames; ++i) Push();
-    for (int i = 0; i < frames; ++i) {
-      const auto request = Send();
-      ASSERT_TRUE(request);
-      EXPECT_TRUE(Hear(*request, Answer(FrameStatus::kOk, request->seq)).progress);
-    }
-  }
-
-  Session::Config config_;
-  uint64_t newest_id_ = 1;
-  Session session_{3, ClientId{1, 1}, &config_};
-  ReadOp op_;
-  PartitionReadPtr read_;  // of the request that was sent last
-  Schema schema_;
-  uint64_t number_ = 0;
-  uint32_t request_id_ = 0;
-  double now_ = 1;
-};
+class SessionTest : public SessionFixture {};
 
 TEST_F(SessionTest, AReadGoesWithTheLastPush) {
   EXPECT_FALSE(Send());
@@ -385,94 +310,6 @@ TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
 }
 
 // --- a partition that says anything
-
-// Whatever is answered, in whatever order: frames keep their numbers, each read is at one place or
-// was given back, and a partition that answers in earnest at last gets everything.
-TEST_F(SessionTest, AnyRepliesInAnyOrder) {
-  testing::Random random(1);
-  for (int round = 0; round < 300; ++round) {
-    config_.keep_applied = random.Chance(0.5);
-    Session session(3, ClientId{1, 1}, &config_);
-    std::vector<Request> on_way;
-    size_t reads = 0, answered = 0;
-    auto again = [&](PartitionReadPtr read) {
-      if (read != nullptr) session.Ask(std::move(read));
-    };
-    auto settle = [&](const Session::Outstanding& request, const Verdict& verdict) {
-      for (const PartitionReadPtr& read : verdict.unanswered) again(read);
-      if (verdict.answer == Verdict::kAskAgain) again(request.read);
-      const bool ends = verdict.answer == Verdict::kRows || verdict.answer == Verdict::kRefused;
-      answered += request.read != nullptr && ends;
-    };
-    auto send = [&] {
-      Session::Outgoing next;
-      if (!session.Next(now_, &next)) return false;
-      Request request;
-      session.FillIn(next, &request);
-      request.request_id = ++request_id_;
-      EXPECT_LE(request.seq, request.after_seq);
-      EXPECT_LT(request.after_seq, session.log().next_seq());
-      session.Sent(next, request, request.request_id, now_, 1);
-      on_way.push_back(request);
-      return true;
-    };
-    for (int step = 0; step < 60 && session.fatal().ok(); ++step) {
-      now_ += 0.3;
-      const uint64_t what = random.Below(6);
-      if (what == 0) session.log().Append(++number_);
-      if (what == 1) {
-        auto read = std::make_shared<PartitionRead>();
-        read->op = &op_;
-        session.Ask(read);
-        ++reads;
-      }
-      if (what == 2 || what == 3) send();
-      if (what == 4 && random.Chance(0.3)) {
-        for (PartitionReadPtr& read : session.OnFailure("closed", random.Chance(0.5), now_, 0.5)) again(read);
-      }
-      if (what == 5 && !on_way.empty()) {
-        const size_t i = random.Below(on_way.size());
-        const Session::Outstanding* const found = session.Find(on_way[i].request_id);
-        on_way.erase(on_way.begin() + static_cast<ptrdiff_t>(i));
-        if (found == nullptr) continue;
-        const auto status = static_cast<FrameStatus>(random.Chance(0.5) ? 0 : random.Below(4));
-        const Reply reply = Answer(status, random.Below(session.log().next_seq() + 2), 70 + random.Below(3));
-        const Session::Outstanding request = session.Take(found);
-        settle(request, session.OnReply(request, reply, now_));
-      }
-      uint64_t seq = 0;
-      for (const PushFrame& frame : session.log().frames()) {
-        ASSERT_TRUE(seq == 0 || frame.seq == seq + 1);
-        seq = frame.seq;
-      }
-      ASSERT_LT(session.log().applied(), session.log().next_seq());
-      ASSERT_LE(session.log().durable(), session.log().applied());
-    }
-    // An earnest partition: it has what was applied, and applies the next.
-    for (PartitionReadPtr& read : session.OnFailure("closed", true, now_, 0.5)) again(read);
-    uint64_t last_seq = session.log().applied();
-    const ClientId known = session.client();
-    for (int tries = 0; tries < 1000 && session.busy(); ++tries) {
-      now_ += 2;
-      while (send()) {
-      }
-      ASSERT_FALSE(session.outstanding().empty());
-      const Session::Outstanding request = session.Take(&session.outstanding().front());
-      ASSERT_TRUE(session.client() == known);
-      const Request said = *std::find_if(on_way.begin(), on_way.end(), [&](const Request& each) {
-        return each.request_id == request.request_id;
-      });
-      if (said.seq == last_seq + 1) ++last_seq;
-      const bool gap = said.after_seq > last_seq || said.seq > last_seq;
-      const uint64_t incarnation = session.incarnation() == 0 ? kIncarnation : session.incarnation();
-      settle(request,
-             session.OnReply(
-                 request, Answer(gap ? FrameStatus::kGap : FrameStatus::kOk, last_seq, incarnation), now_));
-    }
-    ASSERT_FALSE(session.busy()) << round;
-    ASSERT_EQ(answered, reads) << round;
-  }
-}
 
 }  // namespace
 }  // namespace het

@@ -1,0 +1,27 @@
+#include "het_tf/core/engine/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "het_tf/core/engine/engine.h"
+
+namespace het {
+namespace {
+
+// Whatever a factory throws (no threads left, say), the name must be free for the next who asks.
+TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
+  ASSERT_TRUE(SetEngineFactory([](const std::string&, size_t) -> Result<std::shared_ptr<Engine>> {
+                throw std::runtime_error("no threads left");
+              }).ok());
+  const auto failed = GetEngine("unlucky");
+  EXPECT_EQ(failed.status().code(), Code::kInternal);
+  EXPECT_THAT(failed.status().message(), ::testing::HasSubstr("no threads left"));
+  ASSERT_TRUE(SetEngineFactory(nullptr).ok());
+  EXPECT_TRUE(GetEngine("unlucky").ok());
+  ResetEngine("unlucky");
+}
+
+}  // namespace
+}  // namespace het
