@@ -35,20 +35,9 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   return view;
 }
 
-}  // namespace
-
-BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
-  std::vector<UseView> uses;
-  std::set<const HetDevTable*> tables;
-  for (uint32_t u = 0; u < batch.n_uses; ++u) {
-    uses.push_back(MakeUse(batch.uses[u], u));
-    if (!tables.insert(batch.uses[u].table).second) {
-      Fail(HET_DEV_INVALID, "use " + std::to_string(u) + ": table '" + batch.uses[u].table->name +
-                                "' has a use already. Remedy: give all its features the same use");
-    }
-  }
+// *positions: ids of all features.
+std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, uint64_t* positions) {
   std::vector<FeatureView> features;
-  uint64_t positions = 0;
   for (uint32_t f = 0; f < batch.n_features; ++f) {
     const HetDevFeature& feature = batch.features[f];
     const std::string name = "feature " + std::to_string(f);
@@ -64,20 +53,37 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
     view.ids = Foreign(feature.ids);
     view.rows = Foreign(feature.rows);
     view.gradients = Foreign(feature.gradients);
-    view.begin = positions;
+    view.begin = *positions;
     view.n = feature.n;
     view.use = feature.use;
     view.has_padding = feature.has_padding;
     view.padding_id = feature.padding_id;
     features.push_back(view);
     constexpr uint64_t kMost = kEmpty - 1;
-    if (feature.n > kMost - positions) {
+    if (feature.n > kMost - *positions) {
       Fail(HET_DEV_INVALID, name + " has " + std::to_string(feature.n) + " ids after " +
-                                std::to_string(positions) + " of others; a call takes at most " +
+                                std::to_string(*positions) + " of others; a call takes at most " +
                                 std::to_string(kMost) + ". Remedy: smaller batches");
     }
-    positions += feature.n;
+    *positions += feature.n;
   }
+  return features;
+}
+
+}  // namespace
+
+BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
+  std::vector<UseView> uses;
+  std::set<const HetDevTable*> tables;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    uses.push_back(MakeUse(batch.uses[u], u));
+    if (!tables.insert(batch.uses[u].table).second) {
+      Fail(HET_DEV_INVALID, "use " + std::to_string(u) + ": table '" + batch.uses[u].table->name +
+                                "' has a use already. Remedy: give all its features the same use");
+    }
+  }
+  uint64_t positions = 0;
+  const std::vector<FeatureView> features = MakeFeatures(batch, gradients, &positions);
   BatchView view;
   view.places = 0;
   for (UseView& use : uses) {
