@@ -197,8 +197,8 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
 	@$(PY) tools/mutants.py --check
-	@[ -f build/release/compile_commands.json ] || cmake --preset release $(CMAKE_ARGS) >/dev/null
-	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/release --quiet \
+	@cmake --preset release -B build/tidy $(CMAKE_ARGS) -DCMAKE_UNITY_BUILD=OFF >/dev/null
+	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/tidy --quiet \
 	  2> >(grep -v '^[0-9]* warnings\? generated' >&2)
 
 mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)

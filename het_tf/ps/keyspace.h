@@ -1,6 +1,7 @@
 // How partitions lie in Redis: their keys, and the cluster slots that these hash to.
 //
-//   het:NAMESPACE             a plain hash: how many partitions there are, the hash seed, and whether they were made
+//   het:NAMESPACE             a plain hash: how many partitions there are, the hash seed, and whether
+//                             they were made
 //   het:NAMESPACE:{TAG}       one partition; TAG is the smallest number whose slot lies in the middle of the
 //                             partition's share of the 16,384 slots, so that partitions spread evenly over
 //                             any number of shards (the tags "0", "1", "2", ... do not)

@@ -24,9 +24,9 @@ uint64_t Mix(uint64_t x) {
 constexpr uint64_t EachByte(uint64_t byte) { return byte * 0x0101010101010101; }
 
 // Eight hexadecimal digits, Criteo's own width, at once.
-bool ParseEightHex(const char* text, uint64_t* value) {
+bool ParseEightHex(std::string_view text, uint64_t* value) {
   uint64_t x;
-  std::memcpy(&x, text, sizeof(x));
+  std::memcpy(&x, text.data(), sizeof(x));
   constexpr uint64_t kHigh = EachByte(0x80);
   const uint64_t from_zero = x ^ EachByte(0x30);                         // a digit: 0 to 9
   const uint64_t letter = (x | EachByte(0x20)) ^ EachByte(0x60);         // a letter: 1 to 6
@@ -48,7 +48,7 @@ int HexDigit(char c) {
 }
 
 bool ParseHex(std::string_view text, uint64_t* value) {
-  if (text.size() == 8) return ParseEightHex(text.data(), value);
+  if (text.size() == 8) return ParseEightHex(text, value);
   *value = text.empty() ? kMissing : 0;
   if (text.size() > kMostHexDigits) return false;
   for (const char c : text) {
@@ -199,7 +199,7 @@ bool ParseUsual(std::string_view line, Parsed* parsed) {
     if (missing) {
       parsed->categories[c] = kMissing;
     } else {
-      if (end - at < 8 || !ParseEightHex(at, &parsed->categories[c])) return false;
+      if (end - at < 8 || !ParseEightHex({at, 8}, &parsed->categories[c])) return false;
       at += 8;
     }
     if (last || at == end || *at != '\t') return last && at == end;

@@ -260,7 +260,7 @@ def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
 
 
 def _paired(feature: FeatureConfig, values: Any, of_ids: Any, of_weights: Any, what: str) -> Any:
-    """The weights' values; an error (in a graph, when it runs) where they lie at other places than the ids."""
+    """The weights' values. Where they lie at other places than the ids: an error, in a graph when it runs."""
     message = f"feature {feature.name!r}: weights have other {what} than ids; give one weight for each id"
     if of_ids is of_weights:
         return values

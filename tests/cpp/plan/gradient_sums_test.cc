@@ -137,8 +137,8 @@ class GradientSumsTest : public ::testing::TestWithParam<std::tuple<std::string,
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, GradientSumsTest,
                          ::testing::Combine(::testing::Values("sgd", "momentum", "rmsprop", "adam", "adagrad",
-                                                          "row_wise_adagrad", "ftrl"),
-                                          ::testing::Values(1u, 2u, 5u)),
+                                                              "row_wise_adagrad", "ftrl"),
+                                            ::testing::Values(1u, 2u, 5u)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
