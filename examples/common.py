@@ -84,11 +84,12 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
     except Exception as error:
         if isinstance(error, OSError):  # a disk is full, ...
             fail(arguments, str(error))
-        # What a reader of data raises inside of tf.data comes wrapped, with the traceback in its text.
-        found = re.search(r"^(?:ValueError|FileNotFoundError|OSError): (.+)$", str(error), re.MULTILINE)
+        # What a reader of data raises inside of tf.data comes wrapped, with places of the graph or traceback.
+        pattern = r"^(?:ValueError|FileNotFoundError|OSError): (.+)$|(\S+, (?:after )?line \d+: .+)$"
+        found = re.search(pattern, str(error), re.MULTILINE)
         if not found:
             raise
-        fail(arguments, found[1])
+        fail(arguments, found[1] or found[2])
     if options.embedding == "het":
         rich.print(table_statistics(model))
     print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.label})")

@@ -188,7 +188,7 @@ class CriteoStream(Stream):
         rows = _rebatched(rows, batch_size, drop_remainder)
 
         def unpack(label: tf.Tensor, numeric: tf.Tensor, ids: tf.Tensor) -> tuple[Any, Any]:
-            columns = tf.unstack(tf.transpose(ids), num=len(CATEGORICAL_NAMES))
+            columns = tf.unstack(ids, num=len(CATEGORICAL_NAMES), axis=1)
             return {**dict(zip(CATEGORICAL_NAMES, columns, strict=True)), NUMERIC: numeric}, label
 
         return rows.map(unpack).prefetch(tf.data.AUTOTUNE)
