@@ -11,7 +11,9 @@
 // A pull or push has a part for each of the 64 partitions, in frames as a worker makes them (64 KiB
 // of rows at most, or one part), all sent at once; its time is that from the first send to the last
 // answer. Frames are made beforehand and answers are not decoded: both cost a client the same with
-// any server.
+// any server. All servers run on the last processor and the client on the first, so that a ratio does not
+// tell where the kernel happened to wake a process.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +42,15 @@ constexpr size_t kSmallRequests = 40;  // of each kind in a round
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "ps_throughput: %s\n", what.c_str());
   std::exit(1);
+}
+
+// This process, and those that it forks from now on.
+void RunOn(long processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(processor), &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0)
+    Die("cannot run on processor " + std::to_string(processor));
 }
 
 Schema MakeSchema(uint32_t dim) {
@@ -249,8 +260,10 @@ void PrintList(const char* name, const std::vector<double>& values, const char* 
 void Compare(const Options& options) {
   const Schema schema = MakeSchema(options.dim);
   // The raw servers are forked before there is anything else in this process.
+  RunOn(sysconf(_SC_NPROCESSORS_ONLN) - 1);
   RawServer raw_tcp("", kPartitions, 0, schema);
   RawServer raw_unix(options.dir + "/raw.sock", kPartitions, 0, schema);
+  RunOn(0);
   struct Entry {
     std::unique_ptr<System> system;
     std::vector<std::vector<Key>> large, spread, single;
