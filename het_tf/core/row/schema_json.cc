@@ -8,6 +8,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Of a spec that may come from anywhere: an error prints what it is about, by recursion.
+constexpr int kDeepest = 8;
+
 Result<TableLimits> ParseLimits(const Json& json) {
   TableLimits limits;
   for (const auto& [field, value] : json.items()) {
@@ -70,7 +73,14 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
 
 Result<TableSpec> ParseTableSpec(const std::string& text) {
   try {
-    return SpecOfJson(Json::parse(text));
+    bool too_deep = false;
+    const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
+      too_deep = too_deep || depth > kDeepest;
+      return !too_deep;
+    };
+    const Json json = Json::parse(text, watch);
+    if (too_deep) return InvalidArgument("table spec is not valid JSON of a table: it is nested too deeply");
+    return SpecOfJson(json);
   } catch (const Json::exception& error) {
     return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
   }

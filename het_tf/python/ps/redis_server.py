@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from het_tf.python import files
 from het_tf.python.ps import address as addresses
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
@@ -37,6 +38,7 @@ SETTINGS: dict[str, str] = {
 
 STOP_SECONDS = 20.0  # a server that was asked to stop and saves; then it is killed
 _TRIES = 5  # with another free port each
+_TAIL_BYTES = 64 << 10  # of a log, that are read
 _ANSWER_SECONDS = 2.0  # of one question to a server that may hang
 
 
@@ -91,8 +93,10 @@ def _quoted(name: str, value: str) -> str:
 def log_tail(log: Path) -> str:
     """The end of a server's log, for error messages."""
     try:
-        text = log.read_text(errors="replace")
-    except OSError:
+        with files.open_file(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except (OSError, ValueError):
         return "(no log)"
     found = [line.strip() for line in text.splitlines()]
     return "\n".join([f"  {line}" for line in found if line][-8:]) or "(empty log)"

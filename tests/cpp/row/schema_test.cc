@@ -95,5 +95,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "ftrl"}, "max_norm": 1})", "ftrl"},
                       Bad{R"({"name": "t", "dim": 2, "initializer": {"name": "zeroes"}})", "zeroes"}));
 
+// Whoever prints a value that is nested so deeply ends the process: it takes a frame of the stack a level.
+TEST(Schema, ADeeplyNestedSpecIsRefused) {
+  for (const std::string field : {"dim", "seed", "name", "optimizer", "limits", "colour"}) {
+    const std::string deep(200000, '[');
+    const std::string json = "{\"" + field + "\": " + deep + std::string(deep.size(), ']') + "}";
+    const Status status = ParseTableSpec(json).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("nested too deeply"), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace het

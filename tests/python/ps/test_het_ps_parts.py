@@ -142,6 +142,16 @@ def test_help_and_wrong_words():
     assert "secret" not in het_ps("status", "--ps", "redis://me:secret@host:x", status=1).err
 
 
+@pytest.mark.parametrize(
+    "content", [b"[" * 5000, b"\xff", b"[]", b'{"format": 1}', b'{"format": 1, "shards": "2"}', None]
+)
+def test_a_record_that_is_none(tmp_path, content):
+    record = tmp_path / "het-ps.json"
+    os.mkfifo(record) if content is None else record.write_bytes(content)
+    for command in ("status", "down"):
+        assert f"{record} is damaged (" in het_ps(command, "--dir", tmp_path, status=1).err
+
+
 def test_status_shows_a_server_that_loads():
     class Loading:  # a server cannot be had loading at will
         place = address.Place("h", 1)
