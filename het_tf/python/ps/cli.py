@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 from rich.live import Live
 
-from het_tf.python.ps import cluster, conf, promote, redis_server, reshard, save, servers, show, status
+from het_tf.python.ps import cluster, conf, programs, promote, reshard, save, servers, show, status
 from het_tf.python.ps import layout as layouts
 from het_tf.python.ps.address import Address, Place, parse
 from het_tf.python.ps.arguments import parser
@@ -86,7 +86,7 @@ def run_save(options: argparse.Namespace) -> int:
 
 def run_conf(options: argparse.Namespace) -> int:
     """het-ps conf."""
-    module = options.module or str(redis_server.find_module())
+    module = options.module or str(programs.find_module())
     maxmemory = layouts.check_memory(options.maxmemory)
     print(conf.lines(module, options.cluster, maxmemory, options.appendfsync, not options.no_acl), end="")
     return 0

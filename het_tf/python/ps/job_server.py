@@ -111,8 +111,8 @@ def _start() -> tuple[str, str]:
         return "", str(error)
     atexit.register(_end_of_job)
     _say(
-        f"rank 0 runs the parameter server of this job at {_server.address}; its tables end with the job. "
-        "HET_PS=ADDRESS names a lasting one."
+        f"rank 0 runs the parameter server of this job at {_server.address} ({_server.program}); its tables "
+        "end with the job. HET_PS=ADDRESS names a lasting one."
     )
     return _server.address, ""
 

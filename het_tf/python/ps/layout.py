@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from het_tf.python import files
-from het_tf.python.ps import redis_server
+from het_tf.python.ps import programs, redis_server
 from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
@@ -158,7 +158,7 @@ class Layout:
             "appendonly": "yes",
             "appendfsync": self.appendfsync,
             "maxmemory": self.maxmemory,
-            "loadmodule": str(redis_server.find_module()),
+            "loadmodule": str(programs.find_module()),
         }
         if self.unix:
             settings |= {"unixsocket": member.place.path, "unixsocketperm": "700"}

@@ -1,4 +1,4 @@
-"""redis-server with the module het: the programs, the settings that matter, and a private server of one job.
+"""A server with the module het: the settings that matter, waiting for it, and a private server of one job.
 
     with LocalServer.start() as server:
         het_tf.init(ps=server.address)
@@ -20,11 +20,9 @@ from pathlib import Path
 
 from het_tf.python import files
 from het_tf.python.ps import address as addresses
+from het_tf.python.ps import programs
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
-
-PACKAGE = Path(__file__).resolve().parents[2]
-MODULE = PACKAGE / "lib" / "het.so"
 
 # What every server of partitions is started with; docs/parameter-server.md says why, setting by setting.
 SETTINGS: dict[str, str] = {
@@ -40,32 +38,6 @@ STOP_SECONDS = 20.0  # a server that was asked to stop and saves; then it is kil
 _TRIES = 5  # with another free port each
 _TAIL_BYTES = 64 << 10  # of a log, that are read
 _ANSWER_SECONDS = 2.0  # of one question to a server that may hang
-
-
-def find_server() -> str:
-    """The path of redis-server, or else of valkey-server.
-
-    Raises:
-      ServerError: Neither is on PATH.
-    """
-    for name in ("redis-server", "valkey-server"):
-        if path := shutil.which(name):
-            return path
-    raise ServerError(
-        "neither redis-server nor valkey-server is on PATH; run: apt-get install redis-server"
-        " (Redis >= 7.0 or Valkey >= 7.2)"
-    )
-
-
-def find_module() -> Path:
-    """The path of het.so, the module that the server loads.
-
-    Raises:
-      ServerError: It is not built.
-    """
-    if not MODULE.exists():
-        raise ServerError(f"the server module {MODULE} is missing; run `python -m het_tf.doctor`")
-    return MODULE
 
 
 def config_text(settings: dict[str, str]) -> str:
@@ -143,7 +115,7 @@ def wait_ready(
                 if "het_partitions" in info:
                     return
                 raise ServerError(
-                    f"{node.place} has not loaded the module het; start it with --loadmodule {MODULE}"
+                    f"{node.place} has not loaded the module het; start it with --loadmodule {programs.MODULE}"
                 )
         except Unreachable as error:
             why = str(error)
@@ -184,7 +156,8 @@ class LocalServer:
         one.
       host, port: Where it listens; "" and 0 for a Unix socket.
       password: "" if none.
-      pid: Of the server's process.
+      program: What runs: a path.
+      pid: Of its process.
       directory: Of its files; private unless one was given.
       log: Its log.
     """
@@ -193,6 +166,7 @@ class LocalServer:
     host: str
     port: int
     password: str
+    program: str
     pid: int
     directory: Path
     log: Path
@@ -257,7 +231,7 @@ class LocalServer:
         timeout: float,
         say: Callable[[str], None] | None,
     ) -> None:
-        program, module = find_server(), find_module()
+        self.program, module = programs.find_server(), programs.find_module()
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
@@ -295,16 +269,16 @@ class LocalServer:
         self.address = addresses.Address((place,), "", self.password).url()
         try:
             addresses.parse(self.address)  # a Unix socket's path may be too long
-            self._launch(program, config_text({**wanted, **settings}), timeout, say)
+            self._launch(config_text({**wanted, **settings}), timeout, say)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, program: str, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
+    def _launch(self, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
         keeper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")), str(os.getpid())]
         keeper += [str(self.directory), "remove" if self._private else "keep", str(STOP_SECONDS)]
         self._keeper = subprocess.Popen(
-            [*keeper, program, "-"],
+            [*keeper, self.program, "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -319,7 +293,7 @@ class LocalServer:
         first = self._keeper.stdout.readline()
         if not first:
             why = self._keeper.stderr.read().decode(errors="replace").strip().splitlines()
-            raise ServerError(f"{program} could not be started: {why[-1] if why else 'no reason given'}")
+            raise ServerError(f"{self.program} could not be started: {why[-1] if why else 'no reason given'}")
         self.pid = int(first)
         try:
             wait_ready(self.address, timeout, alive=self.alive, say=say, log=self.log, pid=self.pid)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.ps import cluster, promote, redis_server
+from het_tf.python.ps import cluster, programs, promote, redis_server
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import (
     BUS_OFFSET,
@@ -91,7 +91,7 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
     Raises:
       ServerError: Why it is not up. Servers that were started go on.
     """
-    program = redis_server.find_server()
+    program = programs.find_server()
     with locked(layout.directory):
         recorded = load(layout.directory)
         fixed = (*_SHAPE, "password")
@@ -104,6 +104,8 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
         check_ports(layout, down)
         layout.write()
         processes = {}
+        if down:
+            say(f"servers are run by {program}")
         for member in down:
             processes[member] = _start(program, layout, member)
             say(f"{member.name}: started at {member.place}, process {processes[member].pid}")

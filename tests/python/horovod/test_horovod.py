@@ -82,7 +82,7 @@ def test_ranks_must_agree(fresh):
 def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
     def start(**_):
         raise ServerError(
-            "neither redis-server nor valkey-server is on PATH; run: apt-get install redis-server"
+            "neither valkey-server nor redis-server is on PATH; run: apt-get install redis-server"
         )
 
     hvd = Played(me=me)

