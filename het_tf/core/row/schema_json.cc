@@ -1,7 +1,10 @@
 #include "het_tf/core/row/schema_json.h"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace het {
 namespace {
@@ -69,6 +72,22 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
   Json json = SpecAsJson(spec_);
   json["limits"] = LimitsAsJson(limits);
   return json.dump();
+}
+
+std::string DifferentFields(const std::string& here, const std::string& wanted) {
+  std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: not there
+  for (const auto& [name, value] : Json::parse(here).flatten().items()) fields[name].first = value;
+  for (const auto& [name, value] : Json::parse(wanted).flatten().items()) fields[name].second = value;
+  std::string text;
+  for (auto& [name, values] : fields) {
+    if (values.first == values.second) continue;
+    std::string path = name.substr(1);
+    std::replace(path.begin(), path.end(), '/', '.');
+    const auto shown = [](const Json& value) { return value.is_null() ? "not there" : value.dump(); };
+    text += (text.empty() ? "" : "; ") + path + " is " + shown(values.first) + ", and " +
+            shown(values.second) + " is wanted";
+  }
+  return text;
 }
 
 Result<TableSpec> ParseTableSpec(const std::string& text) {

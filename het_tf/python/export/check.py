@@ -147,6 +147,8 @@ def text(checks: Sequence[Check], reference: str) -> str:
         verdict = "" if check.ok else "  NOT RIGHT"
         numbers = f"{check.difference:>17.9g}  {allowed:<9}"
         lines.append(f"{check.format:<10}{check.rows:<10}{numbers}  {check.path}{verdict}")
+    if all(check.ok for check in checks):
+        lines.append(f"Right: every answer is that of {reference}, within what is allowed.")
     return "\n".join(lines)
 
 

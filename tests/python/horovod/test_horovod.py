@@ -69,6 +69,9 @@ def test_ranks_must_agree(fresh):
     hvd.others = lambda mine: [{**mine, "namespace": "b"}]
     with pytest.raises(ValueError, match="values of namespace: rank 0: 'a', rank 1: 'b'"):
         het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
+    hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
+    with pytest.raises(ValueError, match=r"values of deadline: rank 0: '60\.0', rank 1: '5\.0'"):
+        het_tf.init(hvd=hvd, ps="redis://localhost:1", keep_bytes=100)
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
         het_tf.init(hvd=hvd)
