@@ -34,7 +34,9 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise ValueError(f"{os.fspath(path)} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file")
+        raise ValueError(
+            f"{os.fspath(path)} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file"
+        )
     return open(handle, "rb")
 
 
@@ -48,7 +50,9 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     with open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise ValueError(f"{os.fspath(path)} has more than {size(most)}, which is the most that is read of it")
+        raise ValueError(
+            f"{os.fspath(path)} has more than {size(most)}, which is the most that is read of it"
+        )
     return content
 
 

@@ -100,6 +100,7 @@ class Layout:
       node_timeout: Seconds after which a silent server of a cluster counts as failed.
       password: Of the default user; "" for none.
       formed: The cluster was made.
+      wanted: The servers are to run: `up` was called, and `down` was not since.
     """
 
     directory: Path
@@ -113,6 +114,7 @@ class Layout:
     node_timeout: float = 15.0
     password: str = ""
     formed: bool = False
+    wanted: bool = True
 
     @property
     def cluster(self) -> bool:

@@ -7,7 +7,9 @@
 Nothing here imports TensorFlow.
 """
 
+import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -36,6 +38,7 @@ SETTINGS: dict[str, str] = {
 
 STOP_SECONDS = 20.0  # a server that was asked to stop and saves; then it is killed
 _TRIES = 5  # with another free port each
+_WARNING = re.compile(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ # (.*)")  # a line of a log
 _TAIL_BYTES = 64 << 10  # of a log, that are read
 _ANSWER_SECONDS = 2.0  # of one question to a server that may hang
 
@@ -62,16 +65,31 @@ def _quoted(name: str, value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _last_lines(log: Path) -> list[str]:
+    with files.open_file(log) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
 def log_tail(log: Path) -> str:
     """The end of a server's log, for error messages."""
     try:
-        with files.open_file(log) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
+        return "\n".join(f"  {line}" for line in _last_lines(log)[-8:]) or "(empty log)"
     except (OSError, ValueError):
         return "(no log)"
-    found = [line.strip() for line in text.splitlines()]
-    return "\n".join([f"  {line}" for line in found if line][-8:]) or "(empty log)"
+
+
+def last_words(log: Path) -> str:
+    """The warnings with which a server's log ends, the last two: why it ended. "" if there are none."""
+    words: list[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in reversed(_last_lines(log)):
+            warning = _WARNING.fullmatch(line)
+            if warning is None or len(words) == 2:
+                break
+            words.insert(0, warning[1].rstrip("."))
+    return "; ".join(words)
 
 
 def wait_ready(
@@ -115,7 +133,8 @@ def wait_ready(
                 if "het_partitions" in info:
                     return
                 raise ServerError(
-                    f"{node.place} has not loaded the module het; start it with --loadmodule {programs.MODULE}"
+                    f"{node.place} has not loaded the module het; start it with --loadmodule "
+                    f"{programs.MODULE}"
                 )
         except Unreachable as error:
             why = str(error)
@@ -242,7 +261,7 @@ class LocalServer:
         self.log = self.directory / "log"
         self.host = "" if unix else bind
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
         random = "" if unix or is_loopback(bind) else secrets.token_hex(16)

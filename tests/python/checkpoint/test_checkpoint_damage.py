@@ -127,7 +127,7 @@ def test_what_cannot_be_read_again_is_not_written(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["\udcff", "a\0b"])
 def test_a_path_that_is_no_text(name, tmp_path):
     train(layer("t"), end=2)
-    with pytest.raises(ValueError, match="cannot be written as UTF-8|has a zero character|null byte"):
+    with pytest.raises(ValueError, match=r"cannot be written as UTF-8|has a zero character|null byte"):
         checkpoint.save(tmp_path / name)
 
 

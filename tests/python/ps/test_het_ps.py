@@ -35,7 +35,10 @@ def test_one_server_from_up_to_down(tmp_path):
         assert server["rows"] == sum(expected > 0) and server["partitions"] == 64
         assert server["maxmemory"] == 64 << 20 and server["persistence"] == "aof"
         table = het_ps("status", "--ps", address, "--interval", "0.05").out
-        assert re.search(rf"0 +127.0.0.1:{port} +primary +up +64 +{server['rows']} .*of 64 MB", table)
+        assert f"shard 0  primary  up  127.0.0.1:{port}\n    64 partitions, {server['rows']} rows" in table
+        assert re.search(r"memory .* of 64 MB: .* partitions, .* replication; on disk: aof\n", table)
+        for path in (directory, *directory.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
         assert re.search(r"[\d.]+ bytes a row", table)
 
         before = pids(directory)
@@ -58,7 +61,8 @@ def test_one_server_from_up_to_down(tmp_path):
         assert pids(directory) == {"shard-0": None}
         assert "does not run" in het_ps("down", "--dir", directory).err
         gone = het_ps("status", "--dir", directory, "--interval", "0.05", status=1).out
-        assert re.search(r"shard-0.*down", gone) and "connection refused. Start it (`het-ps up`)" in gone
+        assert f"shard 0  ?  down  127.0.0.1:{port}  shard-0" in gone
+        assert re.search(r"connection refused; its log ends: .*bye bye\. Start it \(`het-ps up`\)", gone)
 
         het_ps("up", "--dir", directory)  # with what it was told the first time
         assert picture("--dir", directory)["servers"][0]["maxmemory"] == 64 << 20

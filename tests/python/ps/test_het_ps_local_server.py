@@ -175,10 +175,14 @@ def test_it_persists_where_it_is_told(tmp_path):
 
 
 def test_one_directory_has_one_server(tmp_path):
-    with LocalServer.start(tmp_path) as server, pytest.raises(ServerError, match="another server works in"):
-        LocalServer.start(tmp_path)
+    place = tmp_path / "ps"
+    with LocalServer.start(place, persist=True) as server:
+        with pytest.raises(ServerError, match="another server works in"):
+            LocalServer.start(place)
+        for path in (place, *place.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
     assert gone(server.pid)
-    LocalServer.start(tmp_path).stop()
+    LocalServer.start(place).stop()
 
 
 @pytest.mark.long

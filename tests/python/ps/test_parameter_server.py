@@ -129,7 +129,14 @@ def test_the_manual_begins_with_what_works(tmp_path):
     port = str(redis_lib.free_port())
     words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
     server = redis_lib.Server(tmp_path)
-    server.arguments = [redis_lib.PROGRAM, *words.split(" "), "--dir", str(tmp_path), "--unixsocket", str(server.socket)]
+    server.arguments = [
+        redis_lib.PROGRAM,
+        *words.split(" "),
+        "--dir",
+        str(tmp_path),
+        "--unixsocket",
+        str(server.socket),
+    ]
     try:
         server.start()
         exec(block.replace("6379", port), {})
