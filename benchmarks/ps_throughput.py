@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from het_tf._version import __version__  # noqa: E402
-from het_tf.python.ps import redis_server  # noqa: E402
+from het_tf.python.ps import programs, redis_server  # noqa: E402
 
 PROGRAM = ROOT / "build/bench/ps_throughput"
 RAW = "raw TCP"
@@ -190,7 +190,7 @@ def processor() -> str:
 
 def server_version() -> str:
     done = subprocess.run(
-        [redis_server.find_server(), "--version"], check=True, capture_output=True, text=True
+        [programs.find_server(), "--version"], check=True, capture_output=True, text=True
     )
     return " ".join(done.stdout.split()[:3])
 

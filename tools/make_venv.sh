@@ -19,5 +19,17 @@ for requirements in "$@"; do
     exit 1
   }
 done
-# Python finds het_tf in this tree, from every directory.
+# Python finds het_tf in this tree, from every directory; the shell its commands, which are those of pip.
 echo "$root" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/het_tf_tree.pth"
+"$venv/bin/python" - "$root/pyproject.toml" <<'EOF'
+import sys
+import tomllib
+from pathlib import Path
+
+for name, place in tomllib.loads(Path(sys.argv[1]).read_text())["project"]["scripts"].items():
+    module, function = place.split(":")
+    script = Path(sys.prefix, "bin", name)
+    call = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    script.write_text(f"#!{sys.executable}\n{call}")
+    script.chmod(0o755)
+EOF

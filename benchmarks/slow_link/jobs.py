@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 from control import Workers  # noqa: E402
 from network import SWITCH, Network  # noqa: E402
 
-from het_tf.python.ps import redis_server  # noqa: E402
+from het_tf.python.ps import programs, redis_server  # noqa: E402
 
 RELAY = ROOT / "build/release/slow_link_relay"
 PORT = 7000
@@ -75,10 +75,10 @@ def server(place: Place) -> Iterator[Path]:
         "unixsocket": str(path),
         "save": "",
         "appendonly": "no",
-        "loadmodule": str(redis_server.find_module()),
+        "loadmodule": str(programs.find_module()),
     }
     (folder / "redis.conf").write_text(redis_server.config_text(settings))
-    command = place.on("server", [redis_server.find_server(), str(folder / "redis.conf")])
+    command = place.on("server", [programs.find_server(), str(folder / "redis.conf")])
     log = folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)

@@ -33,7 +33,7 @@ from session import (
 from traffic_streams import make_stream, read_stream
 
 from het_tf._version import __version__
-from het_tf.python.ps.redis_server import find_server
+from het_tf.python.ps.programs import find_server
 
 MODELS = ("wide_deep", "deepfm", "dcn")
 EPOCH = 524_288

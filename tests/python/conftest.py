@@ -1,6 +1,21 @@
 """Fixtures of all Python tests."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
+
+
+def pytest_configure(config):
+    """HET_TEST_SERVER is the server of all tests: the first that het-ps and ranks find on PATH, too."""
+    program = shutil.which(os.environ.get("HET_TEST_SERVER", ""))
+    if program and Path(shutil.which("valkey-server") or "").resolve() != Path(program).resolve():
+        folder = tempfile.mkdtemp(prefix="het_test_server_")
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        Path(folder, "valkey-server").symlink_to(Path(program).resolve())
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 def pytest_collection_modifyitems(items):

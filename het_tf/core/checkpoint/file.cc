@@ -69,18 +69,20 @@ Result<File> File::Create(const std::string& path) {
 Result<File> File::Open(const std::string& path) {
   File file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a FIFO is opened without waiting for its writer, and refused.
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file.fd_ < 0) {
     const Code code = errno == ENOENT ? Code::kNotFound : Code::kFile;
     return Status(code, file.Error(kOpening).message());
   }
+  HET_RETURN_IF_ERROR(file.Size().status());
   return Result<File>(std::move(file));
 }
 
 Result<uint64_t> File::Size() const {
   struct stat about {};
   if (::fstat(fd_, &about) != 0) return Error("cannot look at");
-  if (!S_ISREG(about.st_mode)) return InvalidArgument("'" + path_ + "' is not a file");
+  if (!S_ISREG(about.st_mode)) return InvalidArgument("'" + path_ + "' is not a regular file");
   return static_cast<uint64_t>(about.st_size);
 }
 

@@ -1,5 +1,8 @@
 #include "het_tf/core/data/line_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -29,9 +32,24 @@ struct CloseFile {
   void operator()(gzFile_s* file) const { (void)gzclose(file); }
 };
 
+// A descriptor; or -1, and what is wrong. A FIFO is opened without waiting for its writer, and refused.
+int OpenRegular(const std::string& path, std::string* wrong) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat about {};
+  if (descriptor < 0 || fstat(descriptor, &about) != 0) {
+    *wrong = std::strerror(errno);
+  } else if (S_ISREG(about.st_mode)) {
+    return descriptor;
+  } else {
+    *wrong = "not a regular file";
+  }
+  if (descriptor >= 0) (void)close(descriptor);
+  return -1;
+}
+
 class PlainStream final : public Stream {
  public:
-  explicit PlainStream(const std::string& path) : file_(std::fopen(path.c_str(), "rbe")) {}
+  explicit PlainStream(int descriptor) : file_(fdopen(descriptor, "rb")) {}
   std::string Seek(int64_t offset) override {
     if (file_ == nullptr || fseeko(file_.get(), offset, SEEK_SET) != 0) return std::strerror(errno);
     return "";
@@ -47,7 +65,7 @@ class PlainStream final : public Stream {
 
 class GzipStream final : public Stream {
  public:
-  explicit GzipStream(const std::string& path) : file_(gzopen(path.c_str(), "rbe")) {
+  explicit GzipStream(int descriptor) : file_(gzdopen(descriptor, "rb")) {
     if (file_ != nullptr) (void)gzbuffer(file_.get(), 1 << 18);
   }
   std::string Seek(int64_t offset) override {
@@ -126,14 +144,17 @@ Status CannotRead(const std::string& path, int64_t line, const std::string& why)
 
 Result<Standing> Open(const std::string& path, const LinePosition& at) {
   Standing standing;
+  if (IsGzip(path)) standing = TheKeptStreams().Take(path, at.offset);
+  if (standing.stream != nullptr) return standing;
+  std::string wrong;
+  const int descriptor = OpenRegular(path, &wrong);
+  if (descriptor < 0) return CannotRead(path, at.line, wrong);
   if (IsGzip(path)) {
-    standing = TheKeptStreams().Take(path, at.offset);
-    if (standing.stream != nullptr) return standing;
-    standing.stream = std::make_unique<GzipStream>(path);
+    standing.stream = std::make_unique<GzipStream>(descriptor);
   } else {
-    standing.stream = std::make_unique<PlainStream>(path);
+    standing.stream = std::make_unique<PlainStream>(descriptor);
   }
-  const std::string wrong = standing.stream->Seek(at.offset);
+  wrong = standing.stream->Seek(at.offset);
   if (!wrong.empty()) return CannotRead(path, at.line, wrong);
   return standing;
 }

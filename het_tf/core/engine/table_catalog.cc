@@ -27,12 +27,14 @@ Result<TablePtr> TableCatalog::FindEqual(const TableSchema& schema, const TableO
   std::lock_guard<std::mutex> lock(mutex_);
   const auto it = tables_.find(name);
   if (it == tables_.end()) return TablePtr();
-  const std::string here = it->second->schema->ToJson() + " " + ToJson(it->second->options);
-  const std::string wanted = schema.ToJson() + " " + ToJson(options);
-  if (here == wanted) return it->second;
+  std::string differ = DifferentFields(it->second->schema->ToJson(), schema.ToJson());
+  const std::string options_differ = DifferentFields(ToJson(it->second->options), ToJson(options));
+  if (!differ.empty() && !options_differ.empty()) differ += "; ";
+  differ += options_differ;
+  if (differ.empty()) return it->second;
   return Status(Code::kAlreadyExists,
-                "table '" + name + "' exists with another spec\n  exists: " + here + "\n  wanted: " + wanted +
-                    "\nGive the tables different names, make the specs equal, or call het_tf.reset() first");
+                "table '" + name + "' exists with another spec: " + differ +
+                    ". Give the tables different names, make the specs equal, or call het_tf.reset() first");
 }
 
 void TableCatalog::Add(const Schema& schema, const TableOptions& options) {

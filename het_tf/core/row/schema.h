@@ -73,4 +73,7 @@ using Schema = std::shared_ptr<const TableSchema>;
 // The inverse of ToJson; a missing field has its default, an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);
 
+// In which fields two JSON objects differ: "dim is 2, and 3 is wanted; seed is 7, and 0 is wanted".
+std::string DifferentFields(const std::string& here, const std::string& wanted);
+
 }  // namespace het

@@ -1,12 +1,18 @@
 #include "het_tf/core/row/schema_json.h"
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace het {
 namespace {
 
 using Json = nlohmann::json;
+
+// Of a spec that may come from anywhere: an error prints what it is about, by recursion.
+constexpr int kDeepest = 8;
 
 Result<TableLimits> ParseLimits(const Json& json) {
   TableLimits limits;
@@ -68,9 +74,32 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
   return json.dump();
 }
 
+std::string DifferentFields(const std::string& here, const std::string& wanted) {
+  std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: not there
+  for (const auto& [name, value] : Json::parse(here).flatten().items()) fields[name].first = value;
+  for (const auto& [name, value] : Json::parse(wanted).flatten().items()) fields[name].second = value;
+  std::string text;
+  for (auto& [name, values] : fields) {
+    if (values.first == values.second) continue;
+    std::string path = name.substr(1);
+    std::replace(path.begin(), path.end(), '/', '.');
+    const auto shown = [](const Json& value) { return value.is_null() ? "not there" : value.dump(); };
+    text += (text.empty() ? "" : "; ") + path + " is " + shown(values.first) + ", and " +
+            shown(values.second) + " is wanted";
+  }
+  return text;
+}
+
 Result<TableSpec> ParseTableSpec(const std::string& text) {
   try {
-    return SpecOfJson(Json::parse(text));
+    bool too_deep = false;
+    const auto watch = [&](int depth, Json::parse_event_t, const Json&) {
+      too_deep = too_deep || depth > kDeepest;
+      return !too_deep;
+    };
+    const Json json = Json::parse(text, watch);
+    if (too_deep) return InvalidArgument("table spec is not valid JSON of a table: it is nested too deeply");
+    return SpecOfJson(json);
   } catch (const Json::exception& error) {
     return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
   }

@@ -65,10 +65,11 @@ OpenFiles& Registry() {
 }  // namespace
 
 Result<std::shared_ptr<const ServeFile>> ServeFile::Open(const std::string& path) {
-  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: a FIFO is opened without waiting for its writer, and refused.
+  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status;
   if (descriptor.get() < 0 || fstat(descriptor.get(), &status) != 0) return CannotOpen(path, errno);
-  if (!S_ISREG(status.st_mode)) return InvalidArgument(path + " is no file; give a serving file");
+  if (!S_ISREG(status.st_mode)) return InvalidArgument(path + " is no regular file; give a serving file");
 
   OpenFiles& open = Registry();
   std::lock_guard<std::mutex> lock(open.mutex);

@@ -75,7 +75,7 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
       return Status();
     }
     return Status(Code::kAlreadyExists, "table '" + schema->spec().name +
-                                            "' exists with another spec: " + here + "; wanted: " + wanted +
+                                            "' exists with another spec: " + DifferentFields(here, wanted) +
                                             ". Use another name, or drop the table first");
   }
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);

@@ -80,7 +80,7 @@ class Partition {
   uint64_t incarnation() const { return incarnation_; }
 
   // A second creation with an equal spec changes nothing but the limits, where the spec has some;
-  // with another spec it is AlreadyExists, and the message shows both. `now`: since when new limits
+  // with another spec it is AlreadyExists, and the message says in which fields. `now`: since when new limits
   // hold, if they do not say it themselves.
   Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
   void DropTable(uint64_t table) { shards_.erase(table); }

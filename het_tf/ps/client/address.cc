@@ -71,6 +71,10 @@ Result<ServerAddress> ParseServerAddress(const std::string& text) {
     const size_t end = std::min(rest.find(',', begin), rest.size());
     const std::string one = rest.substr(begin, end - begin);
     begin = end + 1;
+    if (const size_t slash = one.find('/'); slash != std::string::npos) {
+      return Malformed(text, "it has '" + one.substr(slash) +
+                                 "' behind a host; tables are in database 0, so leave the number out");
+    }
     ServerNode node;
     // [::1]:6379 is the one way to write an IPv6 address with a port.
     const bool bracket = !one.empty() && one[0] == '[';

@@ -160,6 +160,7 @@ std::vector<ServerNode> RedisCluster::Candidates() const {
 
 Status RedisCluster::Refresh(double seconds) {
   std::string said;
+  bool refused = false;
   for (const ServerNode& node : Candidates()) {
     auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
     std::string why;
@@ -177,9 +178,11 @@ Status RedisCluster::Refresh(double seconds) {
       why = FromError(reply.value().text(), node).message();
     }
     said += (said.empty() ? "" : "; ") + why;
+    refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
   }
-  return Status(Code::kUnavailable, "no parameter server at " + address_.ToString() + ": " + said +
-                                        ". Check the address, and that the server runs");
+  const char* remedy =
+      refused ? ". Check the user and the password" : ". Check the address, and that the server runs";
+  return Status(Code::kUnavailable, "no parameter server at " + address_.ToString() + ": " + said + remedy);
 }
 
 Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<std::string>& words,

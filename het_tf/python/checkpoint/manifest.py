@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import xxhash
+
+from het_tf.python import files
+from het_tf.python.show import size
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
 VERSION = 2
+MOST_BYTES = 128 << 20  # of manifest.json: some ten thousand tables
 _CHUNK = 8 << 20  # bytes that are read at a time
 AGAIN = "; restore another checkpoint, or get this file again"
 
@@ -107,13 +111,23 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def require(path: Path) -> None:
-    """Raises FileNotFoundError unless a file that a manifest names is there."""
-    if not path.is_file():
+def open_part(path: Path) -> BinaryIO:
+    """Opens a file that a manifest names.
+
+    Raises:
+      FileNotFoundError: There is no such file.
+      ValueError: It is a directory, a FIFO, or the like.
+      OSError: It cannot be opened.
+    """
+    try:
+        return files.open_file(path)
+    except FileNotFoundError:
         raise FileNotFoundError(
             f"{path} is missing, and the manifest of the checkpoint names it; copy all of the checkpoint "
             "again, or restore another one"
-        )
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{error}{AGAIN}") from None
 
 
 def verify(path: Path, entry: dict[str, Any], advance: Callable[[int], None] = lambda _: None) -> None:
@@ -128,20 +142,20 @@ def verify(path: Path, entry: dict[str, Any], advance: Callable[[int], None] = l
       FileNotFoundError: There is no such file.
       ValueError: It is damaged.
     """
-    require(path)
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != entry["bytes"]:
+    with open_part(path) as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != entry["bytes"]:
             raise ValueError(
-                f"{path} is damaged: it has {size} bytes, and the manifest says {entry['bytes']}{AGAIN}"
+                f"{path} is damaged: it has {found} bytes, and the manifest says {entry['bytes']}{AGAIN}"
             )
-        checksum = xxhash.xxh3_64()
+        running = xxhash.xxh3_64()
         while chunk := file.read(_CHUNK):
-            checksum.update(chunk)
+            running.update(chunk)
             advance(len(chunk))
-    if (found := checksum.hexdigest()) != entry["xxh3"]:
+    if running.hexdigest() != entry["xxh3"]:
         raise ValueError(
-            f"{path} is damaged: its checksum is {found}, and the manifest says {entry['xxh3']}{AGAIN}"
+            f"{path} is damaged: its checksum is {running.hexdigest()}, and the manifest says "
+            f"{entry['xxh3']}{AGAIN}"
         )
 
 
@@ -153,11 +167,22 @@ def checksum(document: dict[str, Any]) -> str:
 
 
 def write(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Writes manifest.json, with its checksum, and waits until it is on disk. Returns what stands there."""
+    """Writes manifest.json, with its checksum, and waits until it is on disk. Returns what stands there.
+
+    Raises:
+      ValueError: It would be larger than what `read_manifest` reads.
+      OSError: It cannot be written.
+    """
     complete = {**document, "xxh3": checksum(document)}
     path = directory / FILE
+    content = json.dumps(complete, indent=1, allow_nan=False).encode() + b"\n"
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"the manifest of {len(document['tables'])} tables would have {size(len(content))}, and at most "
+            f"{size(MOST_BYTES)} are read; save fewer tables in one namespace"
+        )
     with naming(path), path.open("xb") as out:
-        out.write(json.dumps(complete, indent=1, allow_nan=False).encode() + b"\n")
+        out.write(content)
         out.flush()
         os.fsync(out.fileno())
     return complete
@@ -180,14 +205,16 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
             raise NotADirectoryError(f"{directory} is a file; give the directory of a checkpoint")
         raise FileNotFoundError(f"there is no checkpoint {directory}")
     try:
-        text = file.read_bytes()
+        content = files.read_bytes(file, MOST_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{directory} has no {FILE}: it is no checkpoint, or one that was not written to its end"
         ) from None
+    except ValueError as error:
+        raise ValueError(f"{error}{AGAIN}") from None
     try:
-        document = json.loads(text)
-    except ValueError as error:  # of JSON, or of UTF-8
+        document = files.parse_json(content)
+    except ValueError as error:
         raise ValueError(f"{file} is damaged: it is not JSON ({error}){AGAIN}") from None
     _check(document, file)
     return Manifest(directory, document)
@@ -211,16 +238,16 @@ def _check(document: Any, file: Path) -> None:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and files.is_utf8(value)
 
 
 def _file_name(value: Any) -> bool:
     """A name inside of the checkpoint, which must not lead out of it."""
-    return isinstance(value, str) and value not in ("", ".", "..") and "/" not in value and "\0" not in value
+    return _text(value) and value not in ("", ".", "..") and "/" not in value and "\0" not in value
 
 
 def _list_of(check: Any) -> Any:
@@ -244,7 +271,7 @@ def _object_with(**fields: Any) -> Any:
 _FIELDS: dict[str, dict[str, Any]] = {
     "manifest": {
         "id": _text,
-        "created": lambda value: isinstance(value, (int, float)),
+        "created": lambda value: isinstance(value, (int, float)) and 0 <= value < 1 << 53,
         "step": _or_null(_whole),
         "namespace": _text,
         "base": _or_null(_object_with(name=_file_name, id=_text)),

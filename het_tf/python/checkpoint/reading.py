@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint import rowfile
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
@@ -93,13 +92,7 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
       FileNotFoundError: One is missing.
       ValueError: One is damaged; the message says where.
     """
-
-    def verify(one: tuple[Path, dict[str, Any]]) -> None:
-        path, entry = one
-        manifests.require(path)
-        rowfile.verify(path, entry)
-
-    in_parallel(verify, files)
+    in_parallel(lambda one: rowfile.verify(*one), files)
 
 
 def load(reading: Reading, ranks: Ranks, progress: Add) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import xxhash
 from safetensors import SafetensorError, safe_open
 
-from het_tf.python.checkpoint.manifest import AGAIN
+from het_tf.python.checkpoint.manifest import AGAIN, open_part
 
 FORMAT, VERSION = "het_tf rows", 1
 _MAX_FLOATS = 1 << 20  # of a value, and of slots; far above what a table can have
@@ -138,12 +138,13 @@ class TensorFile:
 
     Raises:
         DamagedError: It is no safetensors file, or its header does not fit its size.
+        ValueError: It is no regular file.
         OSError: It cannot be read.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        with self.path.open("rb") as file:
+        with open_part(self.path) as file:
             self.bytes = file.seek(0, 2)
             try:
                 with safe_open(self.path, framework="np") as opened:
@@ -174,7 +175,7 @@ class TensorFile:
         """Pieces of tensors of one length, the caller's own."""
         step = max(1, block_bytes // max(sum(tensor.entry_bytes for tensor in tensors.values()), 1))
         length = max(tensor.shape[0] for tensor in tensors.values())
-        with self.path.open("rb") as file:
+        with open_part(self.path) as file:
             for begin in range(0, length, step):
                 count = min(step, length - begin)
                 yield {name: self._read(file, tensor, begin, count) for name, tensor in tensors.items()}
@@ -199,6 +200,7 @@ class RowFile(TensorFile):
 
     Raises:
         DamagedError: It is no row file, one of a newer version, or damaged.
+        ValueError: It is no regular file.
         OSError: It cannot be read.
     """
 
@@ -274,6 +276,7 @@ def verify(
 
     Raises:
         DamagedError: It differs, or has a clock out of range.
+        ValueError: It is no regular file.
         OSError: It cannot be read.
     """
     file = RowFile(path)

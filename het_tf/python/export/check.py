@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python import files
 from het_tf.python.export import signatures
 from het_tf.python.export.front import RECORD
 from het_tf.python.session import native
@@ -20,6 +21,8 @@ from het_tf.python.session.native import tf
 TOLERANCE = 1e-6
 """How far predictions from rows of float32 may be from the live model's: the kernels of a graph add up and
 round in orders of their own."""
+
+_RECORD_BYTES = 1 << 20  # at most, of what an export says of itself
 
 TIMEOUT = 600.0
 """Seconds that a process may take to load an export and answer."""
@@ -144,6 +147,8 @@ def text(checks: Sequence[Check], reference: str) -> str:
         verdict = "" if check.ok else "  NOT RIGHT"
         numbers = f"{check.difference:>17.9g}  {allowed:<9}"
         lines.append(f"{check.format:<10}{check.rows:<10}{numbers}  {check.path}{verdict}")
+    if all(check.ok for check in checks):
+        lines.append(f"Right: every answer is that of {reference}, within what is allowed.")
     return "\n".join(lines)
 
 
@@ -167,7 +172,13 @@ def _exports(path: Any) -> list[Path]:
 
 def _record(path: Path) -> dict[str, Any]:
     file = path / RECORD
-    return dict(json.loads(file.read_text())) if file.is_file() else {}
+    if not file.exists():
+        return {}
+    content = files.read_bytes(file, _RECORD_BYTES)
+    try:
+        return dict(files.parse_json(content))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is damaged: {error}; export the model again") from None
 
 
 def _feed(sample: Any, model: Any, path: Path, signature: str) -> tuple[list[str], list[Any]]:

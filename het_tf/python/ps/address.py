@@ -89,6 +89,9 @@ def parse(text: str) -> Address:
 
 
 def _place(one: str, no: Callable[[str], ValueError]) -> Place:
+    one, slash, number = one.partition("/")
+    if slash:
+        raise no(f"it has '/{number}' behind a host; tables are in database 0, so leave the number out")
     if one.startswith("["):
         host, close, port = one[1:].partition("]")
         if not close:

@@ -11,7 +11,7 @@ from het_tf.python.show import Command
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Redis or Valkey servers that hold tables of het_tf: start, watch, save, reshard, stop.
+Valkey or Redis servers that hold tables of het_tf: start, watch, save, reshard, stop.
 
   het-ps up --shards 2 --dir DIR     start two servers, make them a cluster, print the address for HET_PS
   het-ps status --dir DIR --watch    what they do
@@ -59,6 +59,10 @@ def _up(command: Command) -> None:
     sub.add_argument(
         "--node-timeout", type=_positive, metavar="SECONDS",
         help="after which a silent server of a cluster is replaced by its replica (15)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--watch", action="store_true",
+        help="stay, and start servers that end again, until `het-ps down`; Ctrl-C ends the watch alone",
     )  # fmt: skip
     _timeout(sub, 60)
 

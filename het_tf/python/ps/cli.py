@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 from rich.live import Live
 
-from het_tf.python.ps import cluster, conf, promote, redis_server, reshard, save, servers, show, status
+from het_tf.python.ps import cluster, conf, programs, promote, reshard, save, servers, show, status, watch
 from het_tf.python.ps import layout as layouts
 from het_tf.python.ps.address import Address, Place, parse
 from het_tf.python.ps.arguments import parser
@@ -38,7 +38,9 @@ def run_up(options: argparse.Namespace) -> int:
     asked["maxmemory"] = layouts.check_memory(options.maxmemory) if options.maxmemory else None
     layout = servers.prepare(options.dir.absolute(), **asked)
     servers.up(layout, options.timeout, say)
-    print(servers.summary(layout))
+    print(servers.summary(layout), flush=True)
+    if options.watch:
+        watch.watch(layout.directory, options.timeout, say)
     return 0
 
 
@@ -65,7 +67,8 @@ def run_status(options: argparse.Namespace) -> int:
             # A pipe has no width: nothing is cut off there.
             (console if console.is_terminal else Console(width=200)).print(show.render(picture))
         return bool(picture.faults)
-    with contextlib.nullcontext() if options.json else Live(show.render(picture), console=console) as live:
+    screen = Live(show.render(picture), console=console, vertical_overflow="visible")
+    with contextlib.nullcontext() if options.json else screen as live:
         while True:
             if live is None:
                 print_json()
@@ -86,7 +89,7 @@ def run_save(options: argparse.Namespace) -> int:
 
 def run_conf(options: argparse.Namespace) -> int:
     """het-ps conf."""
-    module = options.module or str(redis_server.find_module())
+    module = options.module or str(programs.find_module())
     maxmemory = layouts.check_memory(options.maxmemory)
     print(conf.lines(module, options.cluster, maxmemory, options.appendfsync, not options.no_acl), end="")
     return 0

@@ -58,7 +58,7 @@ def lines(
       appendfsync: always, everysec or no.
       acl: With users of its own for workers, for online serving, for het-ps and for replicas.
     """
-    out = ["# Settings of a Redis (>= 7.0) or Valkey (>= 7.2) server that holds tables of het_tf.", ""]
+    out = ["# Settings of a Valkey (>= 7.2) or Redis (>= 7.0) server that holds tables of het_tf.", ""]
 
     def add(settings: dict[str, str], why: str = "") -> None:
         if why:
@@ -68,7 +68,7 @@ def lines(
 
     add(
         {"loadmodule": module},
-        "Redis 7 loads modules from here or from the command line; at run time only if told that it may.",
+        "The server loads modules from here or from the command line; at run time only if told that it may.",
     )
     for name, value in redis_server.SETTINGS.items():
         add({name: value}, WHY[name])

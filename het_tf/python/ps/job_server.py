@@ -18,6 +18,7 @@ from het_tf.python.ps.node import Node
 from het_tf.python.ps.redis_server import LocalServer
 
 WAIT_SECONDS = 60.0  # at the end, for the last rank to send its updates
+FAILED_SECONDS = 10.0  # the same where rank 0 ends by an error: nobody will read what they send
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _NAME = "het_rank_"
@@ -111,8 +112,8 @@ def _start() -> tuple[str, str]:
         return "", str(error)
     atexit.register(_end_of_job)
     _say(
-        f"rank 0 runs the parameter server of this job at {_server.address}; its tables end with the job. "
-        "HET_PS=ADDRESS names a lasting one."
+        f"rank 0 runs the parameter server of this job at {_server.address} ({_server.program}); its tables "
+        "end with the job. HET_PS=ADDRESS names a lasting one."
     )
     return _server.address, ""
 
@@ -139,17 +140,20 @@ def _end_of_job() -> None:
     """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
     if _server is None or not _server.mine():  # a fork ends neither the server nor the job
         return
+    begin = time.monotonic()
+    # The interpreter sets last_value when it prints the error by which a program ends.
+    seconds = FAILED_SECONDS if getattr(sys, "last_value", None) is not None else WAIT_SECONDS
     try:
         if _leave is not None:
-            _leave()
-        _wait_for_others(_server)
+            _leave()  # takes half a minute where a rank is stopped: Horovod asks it
+        _wait_for_others(_server, begin, seconds)
     finally:
         stop()
 
 
-def _wait_for_others(server: LocalServer) -> None:
-    """Waits until the processes of the other ranks have ended."""
-    begin, said = time.monotonic(), False
+def _wait_for_others(server: LocalServer, begin: float, seconds: float) -> None:
+    """Waits until the processes of the other ranks have ended, for so many seconds since `begin`."""
+    said = False
     while server.alive():
         try:
             with Node.of(addresses.parse(server.address)) as node:
@@ -161,7 +165,7 @@ def _wait_for_others(server: LocalServer) -> None:
         waited = time.monotonic() - begin
         if not others:
             return
-        if waited > WAIT_SECONDS:
+        if waited > seconds:
             _say(
                 f"after {waited:.0f} s rank {', '.join(others)} has not ended; the parameter server of this "
                 "job stops, and what was not sent to it is lost"
@@ -171,7 +175,7 @@ def _wait_for_others(server: LocalServer) -> None:
             said = True
             _say(
                 f"rank 0 is done, and keeps the parameter server of this job for rank {', '.join(others)}, "
-                f"at most {WAIT_SECONDS:.0f} s"
+                f"at most {seconds - waited:.0f} s more"
             )
         time.sleep(0.05)
 

@@ -39,6 +39,7 @@ def main() -> int:
         signal.signal(number, lambda *_: stopped.append(True))
     status = 127
     try:
+        os.umask(0o077)
         with open(os.path.join(directory, "log"), "ab") as log:
             # The server inherits the lock, and holds it for as long as it lives.
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)

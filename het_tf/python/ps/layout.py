@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from het_tf.python.ps import redis_server
+from het_tf.python import files
+from het_tf.python.ps import programs, redis_server
 from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
@@ -74,7 +75,7 @@ class Member:
     def pid(self) -> int | None:
         """The process id of this server, if it runs; a foreign process of the recorded number is none."""
         try:
-            pid = int((self.directory / "pid").read_text())
+            pid = int(files.read_bytes(self.directory / "pid", 64))
             if os.readlink(f"/proc/{pid}/cwd") != str(self.directory.resolve()):
                 return None
             program = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
@@ -99,6 +100,7 @@ class Layout:
       node_timeout: Seconds after which a silent server of a cluster counts as failed.
       password: Of the default user; "" for none.
       formed: The cluster was made.
+      wanted: The servers are to run: `up` was called, and `down` was not since.
     """
 
     directory: Path
@@ -112,6 +114,7 @@ class Layout:
     node_timeout: float = 15.0
     password: str = ""
     formed: bool = False
+    wanted: bool = True
 
     @property
     def cluster(self) -> bool:
@@ -157,7 +160,7 @@ class Layout:
             "appendonly": "yes",
             "appendfsync": self.appendfsync,
             "maxmemory": self.maxmemory,
-            "loadmodule": str(redis_server.find_module()),
+            "loadmodule": str(programs.find_module()),
         }
         if self.unix:
             settings |= {"unixsocket": member.place.path, "unixsocketperm": "700"}
@@ -179,6 +182,10 @@ class Layout:
         write_private(self.directory / "address", self.address().url() + "\n")
 
 
+_ANY = Layout(Path(), 1)  # for the types of its fields
+_MOST_BYTES = 1 << 20  # of the record
+
+
 def write_private(path: Path, text: str) -> None:
     """Writes a file that only its owner may read; whole or not at all."""
     new = path.with_name(path.name + ".new")
@@ -195,10 +202,14 @@ def load(directory: Path) -> Layout | None:
     """
     path = directory / "het-ps.json"
     try:
-        record = json.loads(path.read_text())
+        record = files.parse_json(files.read_bytes(path, _MOST_BYTES))
         if record.pop("format") != FORMAT:
             raise ServerError(f"{path} was written by another version of het-ps; use that version")
-        return Layout(directory=directory, **record)
+        found = Layout(directory=directory, **record)
+        for name, value in record.items():
+            if type(value) is not type(getattr(_ANY, name)):
+                raise ValueError(f"{name} is {value!r}")
+        return found
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -29,7 +29,9 @@ class Refused(ServerError):
 
 
 def _hint(reply: str) -> str:
-    if reply.startswith(("NOAUTH", "WRONGPASS")) or "invalid username-password" in reply:
+    if reply.startswith("WRONGPASS") or "invalid username-password" in reply:
+        return "check the user and the password"
+    if reply.startswith("NOAUTH"):
         return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
     if reply.startswith("NOPERM"):
         return "`het-ps conf` prints the rights that an operator needs"

@@ -1,4 +1,4 @@
-"""redis-server with the module het: the programs, the settings that matter, and a private server of one job.
+"""A server with the module het: the settings that matter, waiting for it, and a private server of one job.
 
     with LocalServer.start() as server:
         het_tf.init(ps=server.address)
@@ -7,7 +7,9 @@
 Nothing here imports TensorFlow.
 """
 
+import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -18,12 +20,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from het_tf.python import files
 from het_tf.python.ps import address as addresses
+from het_tf.python.ps import programs
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
-
-PACKAGE = Path(__file__).resolve().parents[2]
-MODULE = PACKAGE / "lib" / "het.so"
 
 # What every server of partitions is started with; docs/parameter-server.md says why, setting by setting.
 SETTINGS: dict[str, str] = {
@@ -37,33 +38,9 @@ SETTINGS: dict[str, str] = {
 
 STOP_SECONDS = 20.0  # a server that was asked to stop and saves; then it is killed
 _TRIES = 5  # with another free port each
+_WARNING = re.compile(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ # (.*)")  # a line of a log
+_TAIL_BYTES = 64 << 10  # of a log, that are read
 _ANSWER_SECONDS = 2.0  # of one question to a server that may hang
-
-
-def find_server() -> str:
-    """The path of redis-server, or else of valkey-server.
-
-    Raises:
-      ServerError: Neither is on PATH.
-    """
-    for name in ("redis-server", "valkey-server"):
-        if path := shutil.which(name):
-            return path
-    raise ServerError(
-        "neither redis-server nor valkey-server is on PATH; run: apt-get install redis-server"
-        " (Redis >= 7.0 or Valkey >= 7.2)"
-    )
-
-
-def find_module() -> Path:
-    """The path of het.so, the module that the server loads.
-
-    Raises:
-      ServerError: It is not built.
-    """
-    if not MODULE.exists():
-        raise ServerError(f"the server module {MODULE} is missing; run `python -m het_tf.doctor`")
-    return MODULE
 
 
 def config_text(settings: dict[str, str]) -> str:
@@ -88,14 +65,31 @@ def _quoted(name: str, value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _last_lines(log: Path) -> list[str]:
+    with files.open_file(log) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
 def log_tail(log: Path) -> str:
     """The end of a server's log, for error messages."""
     try:
-        text = log.read_text(errors="replace")
-    except OSError:
+        return "\n".join(f"  {line}" for line in _last_lines(log)[-8:]) or "(empty log)"
+    except (OSError, ValueError):
         return "(no log)"
-    found = [line.strip() for line in text.splitlines()]
-    return "\n".join([f"  {line}" for line in found if line][-8:]) or "(empty log)"
+
+
+def last_words(log: Path) -> str:
+    """The warnings with which a server's log ends, the last two: why it ended. "" if there are none."""
+    words: list[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in reversed(_last_lines(log)):
+            warning = _WARNING.fullmatch(line)
+            if warning is None or len(words) == 2:
+                break
+            words.insert(0, warning[1].rstrip("."))
+    return "; ".join(words)
 
 
 def wait_ready(
@@ -139,7 +133,8 @@ def wait_ready(
                 if "het_partitions" in info:
                     return
                 raise ServerError(
-                    f"{node.place} has not loaded the module het; start it with --loadmodule {MODULE}"
+                    f"{node.place} has not loaded the module het; start it with --loadmodule "
+                    f"{programs.MODULE}"
                 )
         except Unreachable as error:
             why = str(error)
@@ -180,7 +175,8 @@ class LocalServer:
         one.
       host, port: Where it listens; "" and 0 for a Unix socket.
       password: "" if none.
-      pid: Of the server's process.
+      program: What runs: a path.
+      pid: Of its process.
       directory: Of its files; private unless one was given.
       log: Its log.
     """
@@ -189,6 +185,7 @@ class LocalServer:
     host: str
     port: int
     password: str
+    program: str
     pid: int
     directory: Path
     log: Path
@@ -253,7 +250,7 @@ class LocalServer:
         timeout: float,
         say: Callable[[str], None] | None,
     ) -> None:
-        program, module = find_server(), find_module()
+        self.program, module = programs.find_server(), programs.find_module()
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
@@ -264,7 +261,7 @@ class LocalServer:
         self.log = self.directory / "log"
         self.host = "" if unix else bind
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
         random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
@@ -291,16 +288,16 @@ class LocalServer:
         self.address = addresses.Address((place,), "", self.password).url()
         try:
             addresses.parse(self.address)  # a Unix socket's path may be too long
-            self._launch(program, config_text({**wanted, **settings}), timeout, say)
+            self._launch(config_text({**wanted, **settings}), timeout, say)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, program: str, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
+    def _launch(self, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
         keeper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")), str(os.getpid())]
         keeper += [str(self.directory), "remove" if self._private else "keep", str(STOP_SECONDS)]
         self._keeper = subprocess.Popen(
-            [*keeper, program, "-"],
+            [*keeper, self.program, "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -315,7 +312,7 @@ class LocalServer:
         first = self._keeper.stdout.readline()
         if not first:
             why = self._keeper.stderr.read().decode(errors="replace").strip().splitlines()
-            raise ServerError(f"{program} could not be started: {why[-1] if why else 'no reason given'}")
+            raise ServerError(f"{self.program} could not be started: {why[-1] if why else 'no reason given'}")
         self.pid = int(first)
         try:
             wait_ready(self.address, timeout, alive=self.alive, say=say, log=self.log, pid=self.pid)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.ps import cluster, promote, redis_server
+from het_tf.python.ps import cluster, programs, promote, redis_server
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import (
     BUS_OFFSET,
@@ -20,6 +20,7 @@ from het_tf.python.ps.layout import (
     check_ports,
     load,
     locked,
+    need,
     write_private,
 )
 from het_tf.python.ps.node import Refused, Unreachable
@@ -61,7 +62,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
             )
         if not new.unix and not redis_server.is_loopback(new.bind):
             new = changed(new, password=secrets.token_hex(16))
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
         return new
     for name in _SHAPE:
         if name in given and given[name] != getattr(old, name):
@@ -91,7 +92,6 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
     Raises:
       ServerError: Why it is not up. Servers that were started go on.
     """
-    program = redis_server.find_server()
     with locked(layout.directory):
         recorded = load(layout.directory)
         fixed = (*_SHAPE, "password")
@@ -100,29 +100,53 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
                 f"another het-ps has made servers in {layout.directory} meanwhile: {recorded.shards} shards"
                 f" with {recorded.replicas} replicas each. Run `het-ps up --dir {layout.directory}` for those"
             )
-        down = [member for member in layout.members if not member.pid()]
-        check_ports(layout, down)
-        layout.write()
-        processes = {}
-        for member in down:
-            processes[member] = _start(program, layout, member)
-            say(f"{member.name}: started at {member.place}, process {processes[member].pid}")
-        for member in layout.members:
-            process = processes.get(member)
-            if process is None:
-                say(f"{member.name}: runs already at {member.place}")
-            redis_server.wait_ready(
-                layout.address(member).url(),
-                timeout,
-                alive=_alive(member, process),
-                say=lambda why, name=member.name: say(f"{name}: {why}"),  # type: ignore[misc]
-                log=member.log,
-                pid=process.pid if process else member.pid(),
-            )
-        if layout.cluster:
-            _form(layout, timeout, say)
-            if not layout.formed:
-                changed(layout, formed=True).write()
+        _start_all(changed(layout, wanted=True), timeout, say)
+
+
+def start_again(directory: Path, timeout: float, say: Say) -> None:
+    """As `up` with the layout that is recorded; does nothing if `het-ps down` was called.
+
+    Args:
+      directory: Of the servers.
+      timeout: Seconds to wait for each server, and for the cluster.
+      say: Called with what happens and what is waited for.
+
+    Raises:
+      ServerError: Why they are not up.
+    """
+    with locked(directory):
+        layout = need(directory)
+        if layout.wanted:
+            _start_all(layout, timeout, say)
+
+
+def _start_all(layout: Layout, timeout: float, say: Say) -> None:
+    program = programs.find_server()
+    down = [member for member in layout.members if not member.pid()]
+    check_ports(layout, down)
+    layout.write()
+    processes = {}
+    if down:
+        say(f"servers are run by {program}")
+    for member in down:
+        processes[member] = _start(program, layout, member)
+        say(f"{member.name}: started at {member.place}, process {processes[member].pid}")
+    for member in layout.members:
+        process = processes.get(member)
+        if process is None:
+            say(f"{member.name}: runs already at {member.place}")
+        redis_server.wait_ready(
+            layout.address(member).url(),
+            timeout,
+            alive=_alive(member, process),
+            say=lambda why, name=member.name: say(f"{name}: {why}"),  # type: ignore[misc]
+            log=member.log,
+            pid=process.pid if process else member.pid(),
+        )
+    if layout.cluster:
+        _form(layout, timeout, say)
+        if not layout.formed:
+            changed(layout, formed=True).write()
 
 
 def _alive(member: Member, process: subprocess.Popen[bytes] | None) -> Callable[[], bool]:
@@ -131,10 +155,11 @@ def _alive(member: Member, process: subprocess.Popen[bytes] | None) -> Callable[
 
 def _start(program: str, layout: Layout, member: Member) -> subprocess.Popen[bytes]:
     member.directory.mkdir(exist_ok=True)
+    member.directory.chmod(0o700)
     write_private(member.config, layout.config_text(member))
     with contextlib.suppress(FileNotFoundError):
         (member.directory / "pid").unlink()  # of a process that is gone
-    with member.log.open("ab") as log:
+    with open(os.open(member.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
         try:
             # A session of its own: it outlives this command and its terminal.
             return subprocess.Popen(
@@ -144,6 +169,7 @@ def _start(program: str, layout: Layout, member: Member) -> subprocess.Popen[byt
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                umask=0o077,
             )
         except OSError as error:
             raise ServerError(f"{program} could not be started: {error.strerror}") from None
@@ -175,6 +201,7 @@ def down(layout: Layout, save: bool, force: bool, timeout: float, say: Say) -> N
       ServerError: Some did not stop; all others did.
     """
     with locked(layout.directory):
+        changed(need(layout.directory), wanted=False).write()
         faults = []
         members = [(member, member.pid()) for member in layout.members]
         for member, pid in members:

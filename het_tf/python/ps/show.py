@@ -1,57 +1,47 @@
 """How `het-ps status` looks."""
 
-from rich.console import Group
-from rich.table import Table
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from het_tf.python.ps.status import Picture, Server
+from het_tf.python.ps.status import REPLICATION, Picture, Server
 from het_tf.python.show import number, size
 
 _COLOURS = {"up": "green", "loading": "yellow", "failing": "yellow", "down": "red"}
 
 
 def render(picture: Picture) -> Group:
-    """The table, and under it what is wrong."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("shard", justify="right")
-    for title in ("server", "role", "state"):
-        table.add_column(title)
-    for title in ("partitions", "rows", "memory", "pushes/s", "rows pulled/s", "clients", "lag"):
-        table.add_column(title, justify="right")
-    table.add_column("on disk")
-    for server in picture.servers:
-        table.add_row(*_cells(server))
-    totals = _totals(picture)
-    lines = [Text(f"note: {note}", style="yellow") for note in picture.notes]
+    """Some lines for each server, and under them what is wrong. Long lines go on below; nothing is cut."""
+    lines = [line for server in picture.servers for line in _lines(server)]
+    lines.append(Text(_totals(picture)))
+    lines += [Text(f"note: {note}", style="yellow") for note in picture.notes]
     lines += [Text(f"fault: {fault}", style="red") for fault in picture.faults]
-    return Group(table, Text(totals), *lines)
+    return Group(*lines)
 
 
-def _cells(server: Server) -> list[Text | str]:
-    name = f"{server.name} {server.place}".strip()
-    state = Text(server.state, style=_COLOURS[server.state])
-    head: list[Text | str] = [
-        "-" if server.shard is None else str(server.shard),
-        Text(name, no_wrap=True),
-        server.role,
-        state,
-    ]
+def _lines(server: Server) -> Iterator[RenderableType]:
+    shard = "no shard" if server.shard is None else f"shard {server.shard}"
+    head = Text(f"{shard}  {server.role}  ")
+    head.append(server.state, style=_COLOURS[server.state])
+    head.append(f"  {server.place}  {server.name}".rstrip())
+    yield head
     if not server.info:
-        return [*head, "", "", "", "", "", "", "", ""]
-    memory = size(server.number("used_memory"))
-    if server.number("maxmemory"):
-        memory += f" of {size(server.number('maxmemory'))}"
-    return [
-        *head,
-        number(server.number("het_partitions")),
-        number(server.number("het_rows")),
-        memory,
-        "" if server.pushes is None else number(server.pushes),
-        "" if server.pulls is None else number(server.pulls),
-        str(server.number("connected_clients")),
-        "" if server.lag is None else size(server.lag),
-        server.persistence,
-    ]
+        return
+    does = f"{number(server.number('het_partitions'))} partitions, {number(server.number('het_rows'))} rows"
+    if server.pushes is not None and server.pulls is not None:
+        does += f", {number(server.pushes)} pushes/s, {number(server.pulls)} rows pulled/s"
+    does += f", {server.number('connected_clients')} clients"
+    if server.lag is not None:
+        does += f", {size(server.lag)} behind its primary"
+    most = f" of {size(server.number('maxmemory'))}" if server.number("maxmemory") else ""
+    memory = (
+        f"memory {size(server.number('used_memory'))}{most}: {size(server.number('het_bytes'))} partitions, "
+        f"{size(server.number(REPLICATION))} replication; on disk: {server.persistence}"
+    )
+    for line in (does, memory):
+        yield Padding(Text(line), (0, 0, 0, 4), expand=False)
 
 
 def _totals(picture: Picture) -> str:

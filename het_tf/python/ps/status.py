@@ -15,9 +15,11 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import Layout
 from het_tf.python.ps.node import Node, Refused, Unreachable
 from het_tf.python.ps.promote import AUTOMATIC_SHARDS
+from het_tf.python.ps.redis_server import last_words
 
 LARGE_PARTITION = 256 << 20  # bytes; beyond it, moving one takes long
 _ANSWER_SECONDS = 2.0
+REPLICATION = "mem_total_replication_buffers"  # of INFO: the backlog, and what replicas have not got yet
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Server:
             "tables": self.number("het_tables"), "rows": self.number("het_rows"),
             "bytes": self.number("het_bytes"),
             "used_memory": self.number("used_memory"), "maxmemory": self.number("maxmemory"),
+            "replication_bytes": self.number(REPLICATION),
             "pushes_per_second": self.pushes, "rows_pulled_per_second": self.pulls,
             "connections": self.number("connected_clients"), "lag_bytes": self.lag,
             "persistence": self.persistence,
@@ -158,13 +161,16 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     Raises:
       ServerError: No server answers, and there is no layout.
     """
-    names = {member.place: member.name for member in layout.members} if layout else {}
+    members = {member.place: member for member in layout.members} if layout else {}
     servers: dict[Place, Server] = {}
 
     def ask(place: Place) -> None:
         if place not in servers:
+            member = members.get(place)
             with Node(place, address.user, address.password, _ANSWER_SECONDS) as node:
-                servers[place] = look(node, names.get(place, ""))
+                servers[place] = look(node, member.name if member else "")
+            if member and not member.pid() and (words := last_words(member.log)):
+                servers[place].why += f"; its log ends: {words}"
 
     for place in address.places:
         ask(place)
@@ -231,7 +237,13 @@ def _faults(servers: list[Server]) -> Iterator[str]:
     for server in servers:
         here = f"{server.name} ({server.place})" if server.name else str(server.place)
         if server.state == "down":
-            yield f"{here} does not answer: {server.why}. Start it (`het-ps up`), or read its log"
+            full = "AOF write error" in server.why
+            remedy = (
+                "Free its disk and start it (`het-ps up`)"
+                if full
+                else "Start it (`het-ps up`), or read its log"
+            )
+            yield f"{here} does not answer: {server.why}. {remedy}"
             heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
             if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:
                 yield (

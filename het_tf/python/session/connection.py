@@ -96,7 +96,8 @@ def init(
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,
             "namespace": namespace,
-            "options": options,
+            **_DEFAULTS,
+            **json.loads(options),
         }
         address = _agree(hvd, ps, address, equal)
     _connect(address, checked_namespace(namespace), options)

@@ -94,7 +94,7 @@ def call(function: str, *arguments: Any) -> str:
     """
     converted = [_to_c(argument) for argument in arguments]
     code = getattr(library, function)(*converted)
-    text = (library.HetText() or b"").decode()
+    text = (library.HetText() or b"").decode(errors="replace")  # of a server it may be anything
     if code != 0:
         raise _EXCEPTIONS.get(code, RuntimeError)(text)
     return text
@@ -109,7 +109,13 @@ def call_int(function: str, *arguments: Any) -> int:
 
 def _to_c(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode()
+        try:
+            text = value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!r} cannot be written as UTF-8; give another name") from None
+        if b"\0" in text:
+            raise ValueError(f"{value!r} has a zero character; give another name")
+        return text
     if isinstance(value, int):
         return ctypes.c_int64(value)
     if isinstance(value, np.ndarray):

@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import json
+import re
 import warnings
 from typing import Any
 
@@ -215,8 +216,9 @@ def _flush_or_warn(namespace: str) -> None:
     try:
         native.call("HetFlushRemote", namespace)
     except Exception as error:
+        why = re.sub(";? updates that were made are kept and will be sent", "", str(error))  # not these
         warnings.warn(
-            f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {error}",
+            f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {why}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,6 +1,7 @@
 // Row files: what is written is read again, whatever it is; what is damaged is told, wherever it is damaged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -194,6 +195,11 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
   SetBytes(std::string(8, '\xff') + bytes.substr(8));
   EXPECT_THAT(Check().message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
+}
+
+TEST_F(RowFileTest, AFifoIsNotWaitedFor) {
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  EXPECT_THAT(RowReader::Open(path()).status().message(), HasSubstr(path() + "' is not a regular file"));
 }
 
 TEST_F(RowFileTest, AnUnfinishedFileGoes) {

@@ -1,6 +1,7 @@
 #include "het_tf/core/data/line_reader.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <cstdio>
@@ -64,6 +65,17 @@ TEST(LineReaderErrorTest, AFileThatIsGone) {
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(),
               HasSubstr("/nonexistent/day.tsv, after line 0: cannot be read (No such file"));
+}
+
+TEST(LineReaderErrorTest, AFifoIsNotWaitedFor) {
+  for (const char* name : {"fifo", "fifo.gz"}) {
+    const std::string path = ::testing::TempDir() + "line_reader_" + name;
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    LinePosition at;
+    std::string text;
+    EXPECT_THAT(ReadLines(path, {}, &at, &text).message(), HasSubstr("cannot be read (not a regular file)"));
+    std::filesystem::remove(path);
+  }
 }
 
 }  // namespace

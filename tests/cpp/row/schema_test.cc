@@ -95,5 +95,26 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{R"({"name": "t", "dim": 2, "optimizer": {"name": "ftrl"}, "max_norm": 1})", "ftrl"},
                       Bad{R"({"name": "t", "dim": 2, "initializer": {"name": "zeroes"}})", "zeroes"}));
 
+TEST(Schema, DifferentFieldsAreNamedAlone) {
+  TableSpec wanted = Spec("adam");
+  wanted.dim = 4;
+  EXPECT_EQ(DifferentFields(Make(Spec("adam"))->ToJson(), Make(wanted)->ToJson()),
+            "dim is 3, and 4 is wanted");
+  EXPECT_EQ(DifferentFields(R"({"cache": {"rows": 5, "wire": "int8"}})", R"({"cache": {"rows": 5}})"),
+            "cache.wire is \"int8\", and not there is wanted");
+  EXPECT_EQ(DifferentFields(R"({"a": {}})", R"({"a": {}})"), "");
+}
+
+// Whoever prints a value that is nested so deeply ends the process: it takes a frame of the stack a level.
+TEST(Schema, ADeeplyNestedSpecIsRefused) {
+  for (const std::string field : {"dim", "seed", "name", "optimizer", "limits", "colour"}) {
+    const std::string deep(200000, '[');
+    const std::string json = "{\"" + field + "\": " + deep + std::string(deep.size(), ']') + "}";
+    const Status status = ParseTableSpec(json).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("nested too deeply"), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace het

@@ -1,5 +1,6 @@
 // Serving files: what was written is read, and what is no serving file is refused.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -249,6 +250,12 @@ TEST_F(ServeFileTest, AWriterThatEndsEarlyLeavesNothingAndOverwritesNothing) {
   Put(path, "mine");
   EXPECT_EQ(ServeWriter::Create(path, MakeSchema(2), {}).status().code(), Code::kFile);
   EXPECT_EQ(Bytes(path), "mine");
+}
+
+TEST_F(ServeFileTest, AFifoIsNotWaitedFor) {
+  const std::string path = Path("fifo");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(ServeFile::Open(path).status().message().find(path + " is no regular file"), std::string::npos);
 }
 
 TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {

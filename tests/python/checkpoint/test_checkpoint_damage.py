@@ -69,6 +69,12 @@ def cut(file):
     file.write_bytes(file.read_bytes()[:100])
 
 
+def pipe(file):
+    """Opening it waits for a writer."""
+    file.unlink()
+    os.mkfifo(file)
+
+
 def swap(file):
     """Another group's file in its place, whole in itself."""
     shutil.copy(of_rows(file.parent, 4), file)
@@ -84,6 +90,9 @@ def swap(file):
         ("increment", swap, ValueError, "{name}"),
         ("increment", Path.unlink, FileNotFoundError, "{name} is missing, and the manifest of the check"),
         ("dense", lambda file: damage(file, -3), ValueError, r"dense\.safetensors is damaged"),
+        ("increment", pipe, ValueError, "{name} is a FIFO, not a regular file"),
+        ("dense", pipe, ValueError, r"dense\.safetensors is a FIFO, not a regular file"),
+        ("manifest", pipe, ValueError, r"manifest\.json is a FIFO, not a regular file"),
         ("dense", Path.unlink, FileNotFoundError, r"dense\.safetensors is missing"),
         ("manifest", lambda file: damage(file, 30), ValueError, "manifest"),
         ("manifest", Path.unlink, FileNotFoundError, r"has no manifest\.json"),
@@ -101,8 +110,25 @@ def test_a_damaged_file_is_named_and_nothing_changes(saved, which, harm, error, 
     refused(error, message.format(name=file.name), path, made, tables_too=which != "dense")
     if which == "manifest" and not file.exists():
         assert checkpoint.latest(path.parent) == base
+    file.unlink(missing_ok=True)
     file.write_bytes(whole)
     checkpoint.restore(path, made)
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path, monkeypatch):
+    made = layer("t")
+    train(made, end=2)
+    monkeypatch.setattr(manifests, "MOST_BYTES", 2000)
+    with pytest.raises(ValueError, match=r"the manifest of 1 tables would have .* kB"):
+        checkpoint.save(tmp_path / "c")
+    assert not list((tmp_path / "c").iterdir())
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\0b"])
+def test_a_path_that_is_no_text(name, tmp_path):
+    train(layer("t"), end=2)
+    with pytest.raises(ValueError, match=r"cannot be written as UTF-8|has a zero character|null byte"):
+        checkpoint.save(tmp_path / name)
 
 
 # --- disks -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def test_verify_lists_all_damage(chain):
     (chain[1] / "rows-00001-of-00002.safetensors").unlink()
     lines = het_ckpt("verify", chain[2], status=1).err.splitlines()
     assert len(lines) == 3 and all(line.startswith("het-ckpt: ") for line in lines)
-    assert "No such file" in lines[1] and "rows-00001-of-00002" in lines[1] and "dense" in lines[2]
+    assert "rows-00001-of-00002.safetensors is missing" in lines[1]
+    assert "dense" in lines[2]
 
 
 @pytest.mark.parametrize("keep", [0, -1])
@@ -141,6 +143,53 @@ def test_partitions_that_no_file_has(tmp_path):
 
 
 # --- files from anywhere -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rows-00001-of-00003.safetensors", "dense.safetensors"])
+def test_a_fifo_is_not_waited_for(chain, name):
+    path = chain[0] / name
+    path.unlink()
+    os.mkfifo(path)
+    for command in ("verify", "inspect"):
+        err = het_ckpt(command, chain[0], status=1).err
+        assert f"{path} is a FIFO, not a regular file; restore another" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000, "nested deeper than"),
+        (b'{"x":' * 40 + b"1" + b"}" * 40, "nested deeper than"),
+        (b'{"format": "\xff"}', "byte 12 is not UTF-8"),
+        (b'{"created": NaN}', "NaN is no number of JSON"),
+        (b'{"created": 1e999}', "1e999 is no number of JSON"),
+        ('{"format": ""}'.encode("utf-16"), "byte 0 is not UTF-8"),
+    ],
+)
+def test_manifests_that_are_no_json(chain, content, message):
+    path = chain[0] / "manifest.json"
+    path.write_bytes(content)
+    err = het_ckpt("verify", chain[0], status=1).err
+    assert f"{path} is damaged: it is not JSON (" in err and message in err
+
+
+def test_a_manifest_is_not_read_whole_whatever_its_size(chain):
+    path = chain[0] / "manifest.json"
+    os.truncate(path, 200 << 20)
+    assert f"{path} has more than 128 MB" in het_ckpt("verify", chain[0], status=1).err
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("clock_floor", 1 << 63), ("applies", 1 << 63), ("name", "\ud800"), ("epochs", ["\ud800"])],
+)
+def test_values_of_a_table_that_cannot_be(tmp_path, field, value):
+    path = write(tmp_path / "ckpt-00000001", [Table(rows(range(10)))])
+    document = manifest(path)
+    document["tables"][0][field] = value
+    seal(path, document)
+    assert f"'{field}' of a table is" in het_ckpt("verify", path, status=1).err
+
 
 GOOD = {
     "item/keys": ("I64", [2]), "item/clocks": ("I64", [2]), "item/values": ("F32", [2, 3]),

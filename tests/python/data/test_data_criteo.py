@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,9 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         criteo(tmp_path / "none.tsv")
     with pytest.raises(FileNotFoundError, match="is a directory"):
         criteo(tmp_path)
+    os.mkfifo(tmp_path / "fifo.tsv")
+    with pytest.raises(FileNotFoundError, match=r"fifo\.tsv is no regular file"):
+        criteo(tmp_path / "fifo.tsv")
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(ValueError, match=r"empty\.tsv is empty; download or unpack it again"):
         criteo(tmp_path / "empty.tsv")

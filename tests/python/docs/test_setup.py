@@ -92,6 +92,18 @@ def test_another_python_is_refused(machine, tmp_path):
     assert "Python 3.9.2" in error
 
 
+def test_an_environment_has_the_commands(machine, tmp_path):
+    done = machine(TOOLS / "make_venv.sh", "python3.11", tmp_path / "venv")
+    assert done.returncode == 0, done.stderr
+    packages = os.pathsep.join(path for path in sys.path if "site-packages" in path)
+    for name in ("het-ps", "het-ckpt"):
+        called = subprocess.run(
+            [tmp_path / "venv/bin" / name, "--help"], env={"PYTHONPATH": packages},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert f"usage: {name}" in called.stdout
+
+
 def test_stage_shows_the_end_of_a_failed_log_and_the_remedy(machine, tmp_path):
     machine.add(
         "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"

@@ -50,6 +50,17 @@ def test_an_option_that_the_format_lacks(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("content", [b"[" * 5000, b"[3]", b"\xff", b"x" * (2 << 20), None])
+def test_a_damaged_record_of_an_export(content, tmp_path):
+    record = tmp_path / "1/assets.extra/het_tf.json"
+    record.parent.mkdir(parents=True)
+    (tmp_path / "1/saved_model.pb").touch()
+    os.mkfifo(record) if content is None else record.write_bytes(content)
+    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match=r"het_tf\.json (is damaged|is a FIFO|has more than 1 MB)"):
+        het_tf.serve_check(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
+
+
 def test_what_is_no_model(tmp_path):
     with pytest.raises(TypeError, match="model is Embedding"):
         het_tf.export(het_tf.keras.Embedding(3), tmp_path / "1")

@@ -168,7 +168,9 @@ def test_serve_check(rng, tmp_path, capsys):
         ("native", "int8"),
     ]
     assert checks[0].difference <= 1e-6 < checks[1].difference < 0.1
-    assert "max difference" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "max difference" in said
+    assert said.endswith("\nRight: every answer is that of the live model, within what is allowed.\n")
     lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
     with pytest.raises(RuntimeError, match="NOT RIGHT"):
         het_tf.serve_check(tmp_path / "a", sample, model, verbose=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+
 import numpy as np
 import pytest
 import rules_lib
@@ -69,6 +72,9 @@ def test_ranks_must_agree(fresh):
     hvd.others = lambda mine: [{**mine, "namespace": "b"}]
     with pytest.raises(ValueError, match="values of namespace: rank 0: 'a', rank 1: 'b'"):
         het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
+    hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
+    with pytest.raises(ValueError, match=r"values of deadline: rank 0: '60\.0', rank 1: '5\.0'"):
+        het_tf.init(hvd=hvd, ps="redis://localhost:1", keep_bytes=100)
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
         het_tf.init(hvd=hvd)
@@ -82,7 +88,7 @@ def test_ranks_must_agree(fresh):
 def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
     def start(**_):
         raise ServerError(
-            "neither redis-server nor valkey-server is on PATH; run: apt-get install redis-server"
+            "neither valkey-server nor redis-server is on PATH; run: apt-get install redis-server"
         )
 
     hvd = Played(me=me)
@@ -93,6 +99,46 @@ def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
         )
     with pytest.raises(RuntimeError, match=r"rank 0 could not start one: .*apt-get install redis-server"):
         het_tf.init(hvd=hvd)
+
+
+@pytest.mark.parametrize(
+    ("failed", "leaving", "ends", "told"),
+    [(False, 29, 60, "at most 31 s more"), (False, 0, 60, "at most 55 s more"), (True, 29, 29, "after 29 s")],
+)
+def test_a_stopped_rank_is_waited_for_no_longer_than_is_said(
+    monkeypatch, capsys, failed, leaving, ends, told
+):
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    class Server:
+        """The server of the job, and a connection to it: rank 1 does not go."""
+
+        address = "unix:///s"
+
+        def alive(self):
+            return True
+
+        mine = stop = alive
+
+        def ask(self, *_):
+            return "id=3 name=het_rank_1 age=1"
+
+    clock, server = Clock(), Server()
+    monkeypatch.setattr(job_server, "time", clock)
+    monkeypatch.setattr(job_server, "_server", server)
+    monkeypatch.setattr(job_server, "_leave", lambda: clock.sleep(leaving))
+    monkeypatch.setattr(job_server.Node, "of", lambda address: contextlib.nullcontext(server))
+    monkeypatch.setattr(sys, "last_value", RuntimeError() if failed else None, raising=False)
+    job_server._end_of_job()
+    assert ends <= clock.now < ends + 1
+    assert told in capsys.readouterr().err
 
 
 # --- distribute --------------------------------------------------------------------------------------------

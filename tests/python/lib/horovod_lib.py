@@ -94,6 +94,6 @@ def servers_below(directory: Path) -> list[str]:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if entry.name.isdigit() and "redis-server" in line and str(directory) in line:
+        if entry.name.isdigit() and "-server" in line and str(directory) in line:
             found.append(line)
     return found

@@ -18,12 +18,12 @@ import tensorflow as tf
 
 import het_tf
 
-PROGRAM = os.environ.get("HET_TEST_SERVER", "redis-server")  # or valkey-server
+PROGRAM = os.environ.get("HET_TEST_SERVER") or shutil.which("valkey-server") or "redis-server"
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
 
 
 class Server:
-    """One redis-server process; `start` and `kill` as often as a test likes."""
+    """One server process; `start` and `kill` as often as a test likes."""
 
     def __init__(self, directory: Path, *arguments: str, module: bool = True) -> None:
         self.directory = directory
@@ -48,7 +48,7 @@ class Server:
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise RuntimeError(f"redis-server did not start:\n{(self.directory / 'log').read_text()}")
+        raise RuntimeError(f"{PROGRAM} did not start:\n{(self.directory / 'log').read_text()}")
 
     def command(self, *words: str) -> bytes:
         """Sends one command and returns the beginning of the raw answer."""

@@ -15,7 +15,7 @@ import redis_lib
 from het_ps_lib import ask, caught_up, check, free_ports, het_ps, kill, picture, pids, train, up
 
 import het_tf
-from het_tf.python.ps import layout, redis_server, status
+from het_tf.python.ps import layout, programs, redis_server, status
 from het_tf.python.ps.redis_server import LocalServer
 
 pytestmark = redis_lib.MARKS
@@ -35,7 +35,10 @@ def test_one_server_from_up_to_down(tmp_path):
         assert server["rows"] == sum(expected > 0) and server["partitions"] == 64
         assert server["maxmemory"] == 64 << 20 and server["persistence"] == "aof"
         table = het_ps("status", "--ps", address, "--interval", "0.05").out
-        assert re.search(rf"0 +127.0.0.1:{port} +primary +up +64 +{server['rows']} .*of 64 MB", table)
+        assert f"shard 0  primary  up  127.0.0.1:{port}\n    64 partitions, {server['rows']} rows" in table
+        assert re.search(r"memory .* of 64 MB: .* partitions, .* replication; on disk: aof\n", table)
+        for path in (directory, *directory.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
         assert re.search(r"[\d.]+ bytes a row", table)
 
         before = pids(directory)
@@ -58,7 +61,8 @@ def test_one_server_from_up_to_down(tmp_path):
         assert pids(directory) == {"shard-0": None}
         assert "does not run" in het_ps("down", "--dir", directory).err
         gone = het_ps("status", "--dir", directory, "--interval", "0.05", status=1).out
-        assert re.search(r"shard-0.*down", gone) and "connection refused. Start it (`het-ps up`)" in gone
+        assert f"shard 0  ?  down  127.0.0.1:{port}  shard-0" in gone
+        assert re.search(r"connection refused; its log ends: .*bye bye\. Start it \(`het-ps up`\)", gone)
 
         het_ps("up", "--dir", directory)  # with what it was told the first time
         assert picture("--dir", directory)["servers"][0]["maxmemory"] == 64 << 20
@@ -290,9 +294,10 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     ):
         assert "error: argument" in het_ps("up", "--dir", tmp_path / "new", *words, status=2).err
     assert "has no servers of het-ps" in het_ps("down", "--dir", tmp_path, status=1).err
-    monkeypatch.setattr(redis_server, "MODULE", tmp_path / "none.so")
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     assert "none.so is missing" in het_ps("up", "--dir", tmp_path / "new", status=1).err
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
     assert "apt-get install redis-server" in het_ps("up", "--dir", tmp_path / "new", status=1).err
 
 

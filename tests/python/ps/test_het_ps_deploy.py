@@ -32,7 +32,9 @@ def test_compose():
         place = service["networks"]["servers"]["ipv4_address"]
         assert service["command"].endswith(f"--cluster-announce-ip {place}")
         assert service["volumes"] == ["./redis.conf:/het/redis.conf:ro", f"{name}:/data"]
-        assert service["image"] == "het-ps" and service["command"].startswith("redis-server /het/redis.conf ")
+        assert service["image"] == "het-ps" and service["command"].startswith(
+            "valkey-server /het/redis.conf "
+        )
         places.add(place)
     make = compose["services"]["form"]["command"][-1]
     assert set(re.findall(r"(\d+(?:\.\d+){3}):6379", make)) == places
@@ -48,7 +50,7 @@ def test_kubernetes():
     (container,) = spec["template"]["spec"]["containers"]
     assert spec["serviceName"] == service["metadata"]["name"]
     assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
-    assert container["command"] == ["redis-server", "/het/conf/redis.conf"]
+    assert container["command"] == ["valkey-server", "/het/conf/redis.conf"]
     assert all(isinstance(word, str) for word in container["args"])
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {"/data": "data", "/het/conf": config["metadata"]["name"].replace("het-ps", "conf")}

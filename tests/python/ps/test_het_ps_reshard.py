@@ -196,7 +196,7 @@ def servers_of_conf(directory: Path, count: int):
             (place / "conf").write_text(text.replace("CHANGE-ME", "pw") + redis_server.config_text(more))
             with (place / "log").open("wb") as log:
                 processes.append(
-                    subprocess.Popen(["redis-server", str(place / "conf")], stdout=log, stderr=log)
+                    subprocess.Popen([redis_lib.PROGRAM, str(place / "conf")], stdout=log, stderr=log)
                 )
         for number in range(count):
             redis_server.wait_ready(

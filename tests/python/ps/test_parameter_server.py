@@ -124,12 +124,19 @@ def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
 @pytest.mark.long
 def test_the_manual_begins_with_what_works(tmp_path):
     manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
-    (command,) = re.findall(r"^redis-server .*$", manual, re.MULTILINE)
+    (command,) = re.findall(r"^valkey-server (.*)$", manual, re.MULTILINE)
     (block,) = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
     port = str(redis_lib.free_port())
     words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
     server = redis_lib.Server(tmp_path)
-    server.arguments = [*words.split(" "), "--dir", str(tmp_path), "--unixsocket", str(server.socket)]
+    server.arguments = [
+        redis_lib.PROGRAM,
+        *words.split(" "),
+        "--dir",
+        str(tmp_path),
+        "--unixsocket",
+        str(server.socket),
+    ]
     try:
         server.start()
         exec(block.replace("6379", port), {})

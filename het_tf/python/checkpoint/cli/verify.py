@@ -10,7 +10,7 @@ from het_tf.python.checkpoint import directory, rowfile
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.cli.view import Group, View, keys_of, partition_of
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.rowfile import Array, DamagedError, RowFile, TensorFile
+from het_tf.python.checkpoint.rowfile import Array, RowFile, TensorFile
 
 Advance = Callable[[int], None]
 
@@ -39,7 +39,7 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
             found: list[str] = []
             try:
                 _row_file(manifest, entry, counted, advance, contents, found)
-            except (DamagedError, OSError) as error:
+            except (ValueError, OSError) as error:
                 found.append(_line(error))
             faults += found
             whole &= not found

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python import files
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.rowfile import RowFile, Tensor
 
@@ -37,11 +38,11 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
     Args:
       directory: A checkpoint of tables, with its manifest.
     """
-    files = [RowFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
-    slice_bytes = max(_SLICE_BYTES, sum(file.bytes for file in files) // _MAX_SLICES)
+    opened = [RowFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
+    slice_bytes = max(_SLICE_BYTES, sum(file.bytes for file in opened) // _MAX_SLICES)
     yield "layout", _bytes(json.dumps({"version": _VERSION, "slice_bytes": slice_bytes}).encode())
     yield "manifest", _bytes((directory / manifests.FILE).read_bytes())
-    for number, file in enumerate(files):
+    for number, file in enumerate(opened):
         with file.path.open("rb") as raw:
             start = raw.read(8)
             yield f"rows/{number:05d}/header", _bytes(start + raw.read(int.from_bytes(start, "little")))
@@ -61,12 +62,7 @@ def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
       ValueError: The layout is a newer one, or the manifest or a header is damaged. Columns are not looked
         at: the manifest has their checksums.
     """
-    layout = json.loads(bytes(get("layout", np.uint8)))
-    if layout["version"] > _VERSION:
-        raise ValueError(
-            f"the rows of a table are in layout {layout['version']}, and this het_tf reads {_VERSION}; read "
-            "them with the het_tf that wrote them, or a newer one"
-        )
+    slice_bytes = _slice_bytes(bytes(get("layout", np.uint8)))
     path.mkdir()
     (path / manifests.FILE).write_bytes(bytes(get("manifest", np.uint8)))
     for number, entry in enumerate(manifests.read_manifest(path).files):
@@ -75,8 +71,22 @@ def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
             out.flush()
             os.truncate(out.fileno(), entry["bytes"])  # the rest follows; now the header can be checked
             for tensor in RowFile(path / entry["name"]).tensors.values():
-                _write(out, number, tensor, layout["slice_bytes"], get)
+                _write(out, number, tensor, slice_bytes, get)
     return path
+
+
+def _slice_bytes(text: bytes) -> int:
+    try:
+        layout = files.parse_json(text)
+        version, slice_bytes = int(layout["version"]), int(layout["slice_bytes"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"the rows of a table are damaged: their layout is {text[:80]!r}") from None
+    if version > _VERSION:
+        raise ValueError(
+            f"the rows of a table are in layout {version}, and this het_tf reads {_VERSION}; read them with "
+            "the het_tf that wrote them, or a newer one"
+        )
+    return slice_bytes
 
 
 def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Callable[[str, Any], Any]) -> None:

@@ -120,7 +120,6 @@ def read_header(path: Path) -> list[Entry]:
       FileNotFoundError: There is no such file.
       ValueError: It is damaged, or no file of `write`.
     """
-    manifests.require(path)
     file = TensorFile(path)
     try:
         names = json.loads(file.metadata["order"])

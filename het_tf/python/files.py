@@ -1,0 +1,95 @@
+"""Files that may come from anywhere: a reader waits for nobody, takes no more than it was told, and says why.
+
+Opening a FIFO waits for whoever will write into it, and a device has no end. So a file is opened here before
+anything else opens it: only a regular one is. Nothing here imports TensorFlow.
+"""
+
+import json
+import math
+import os
+import stat
+from typing import Any, BinaryIO
+
+from het_tf.python.show import size
+
+_DEEPEST = 32  # objects and lists of a JSON text that are in one another; ours have 6 at most
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a regular file to read.
+
+    Raises:
+      ValueError: It is something else.
+      OSError: It cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # of a FIFO: returns at once
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise ValueError(
+            f"{os.fspath(path)} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file"
+        )
+    return open(handle, "rb")
+
+
+def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
+    """All of a regular file of at most so many bytes.
+
+    Raises:
+      ValueError: It is larger, or no regular file.
+      OSError: It cannot be read.
+    """
+    with open_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(
+            f"{os.fspath(path)} has more than {size(most)}, which is the most that is read of it"
+        )
+    return content
+
+
+def parse_json(content: bytes) -> Any:
+    """The value that a JSON text in UTF-8 is.
+
+    Raises:
+      ValueError: It is none, has a number that is none or too large for one, or is nested deeply. The message
+        is the reason alone.
+    """
+    try:
+        value = json.loads(content.decode(), parse_float=_finite, parse_constant=_finite)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from None
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} times") from None
+    if _deeper(value, _DEEPEST):
+        raise ValueError(f"it is nested deeper than {_DEEPEST} times")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_deeper(one, levels - 1) for one in inner))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8; one of JSON may have halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
