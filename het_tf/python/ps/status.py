@@ -163,7 +163,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
 
     def ask(place: Place) -> None:
         if place not in servers:
-            with Node(place, address.user, address.password, _ANSWER_SECONDS) as node:
+            with Node(place, address, _ANSWER_SECONDS) as node:
                 servers[place] = look(node, names.get(place, ""))
 
     for place in address.places:
