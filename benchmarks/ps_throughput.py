@@ -6,11 +6,12 @@
     python benchmarks/ps_throughput.py [--rounds K] [--dims 16 64 128] [--out FILE]
 
 Pull and push of 50,000 rows of 16, 64 and 128 floats, and of 1,000 rows, through our transport to a Redis
-server with the module, over TCP on loopback and over a Unix socket. The peer is a server of 200 lines over
-the same partitions (benchmarks/ps/raw_server.cc), which does nothing else. All take turns; a ratio is the
-median over the rounds of the raw server's time over ours, both of the same round. The servers run on one
-processor and the client on another: else the ratios of small requests depend on where the kernel wakes the
-processes. Then two clients on a cluster of two shards beside one client on one server.
+server with the module, over TCP on loopback, plain and under TLS, and over a Unix socket. The peer is a
+server of 200 lines over the same partitions (benchmarks/ps/raw_server.cc), which does nothing else. All take
+turns; a ratio is the median over the rounds of the raw server's time over ours, both of the same round; under
+TLS, that of plain TCP's time. The servers run on one processor and the client on another: else the ratios of
+small requests depend on where the kernel wakes the processes. Then two clients on a cluster of two shards
+beside one client on one server.
 """
 
 from __future__ import annotations
@@ -31,11 +32,19 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from het_tf._version import __version__  # noqa: E402
-from het_tf.python.ps import programs, redis_server  # noqa: E402
+from het_tf.python.ps import programs, redis_server, tls  # noqa: E402
 
 PROGRAM = ROOT / "build/bench/ps_throughput"
 RAW = "raw TCP"
-# (goal, what is measured, system, at least)
+SYSTEMS = (RAW, "raw Unix", "Redis TCP", "Redis Unix", "Redis TLS")
+# name -> whose time is compared with whose
+RATIOS = {
+    "Redis TCP": ("Redis TCP", RAW),
+    "Redis Unix": ("Redis Unix", RAW),
+    "Redis Unix of raw Unix": ("Redis Unix", "raw Unix"),
+    "Redis TLS of Redis TCP": ("Redis TLS", "Redis TCP"),
+}
+# (goal, what is measured, ratio, at least)
 GOALS = [
     ("pull of 50,000 rows over TCP, of raw TCP", "pull", "Redis TCP", 0.95),
     ("push of 50,000 rows over TCP, of raw TCP", "push", "Redis TCP", 0.8),
@@ -49,17 +58,23 @@ GOALS = [
         "Redis TCP",
         0.5,
     ),
+    ("pull of 50,000 rows under TLS, of plain TCP", "pull", "Redis TLS of Redis TCP", 0.5),
+    ("push of 50,000 rows under TLS, of plain TCP", "push", "Redis TLS of Redis TCP", 0.5),
 ]
 
 
 def compare(dim: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     """{system: {what: [seconds of each]}}."""
     with tempfile.TemporaryDirectory(prefix="het_bench_") as place:
-        socket = f"{place}/redis.sock"
-        settings = {"unixsocket": socket}
+        socket, port = f"{place}/redis.sock", redis_server.free_port()
+        tls.make_certificates(Path(place), "127.0.0.1")
+        files = {"cert": "server.crt", "key": "server.key", "ca-cert": "ca.crt"}
+        settings = {"unixsocket": socket, "tls-port": str(port), "tls-auth-clients": "no"}
+        settings |= {f"tls-{name}-file": f"{place}/{file}" for name, file in files.items()}
         with redis_server.LocalServer.start(settings=settings) as server:
             os.sched_setaffinity(server.pid, {(os.cpu_count() or 1) - 1})  # as the raw servers
             command = [PROGRAM, "--redis", server.address, "--redis-unix", f"unix://{socket}", "--dir", place]
+            command += ["--redis-tls", f"rediss://127.0.0.1:{port}?ca={place}/ca.crt"]
             done = subprocess.run(
                 [*map(str, command), "--dim", str(dim), "--rounds", str(rounds)],
                 check=True, capture_output=True, text=True, timeout=900,
@@ -135,9 +150,9 @@ def main() -> None:
         "versions": {"het_tf": f"het_tf {__version__}", "server": server_version()},
         "dims": {},
     }
-    columns = ["dim", "", *(f"{name} ms" for name in (RAW, "raw Unix", "Redis TCP", "Redis Unix"))]
-    columns += ["Redis TCP of raw TCP", "Redis Unix of raw TCP", "Redis Unix of raw Unix"]
-    lines = ["| " + " | ".join(columns) + " |", "|--:|---|" + "--:|" * 7]
+    columns = ["dim", "", *(f"{name} ms" for name in SYSTEMS)]
+    columns += [f"{system} of {peer}" for system, peer in RATIOS.values()]
+    lines = ["| " + " | ".join(columns) + " |", "|--:|---|" + "--:|" * (len(columns) - 2)]
     for dim in arguments.dims:
         measured = compare(dim, arguments.rounds)
         of_dim: dict = {}
@@ -148,14 +163,10 @@ def main() -> None:
                 pairs = zip(measured[peer][what], measured[system][what], strict=True)
                 return statistics.median(raw / ours for raw, ours in pairs)
 
-            ratios = {
-                "Redis TCP": ratio("Redis TCP", RAW),
-                "Redis Unix": ratio("Redis Unix", RAW),
-                "Redis Unix of raw Unix": ratio("Redis Unix", "raw Unix"),
-            }
+            ratios = {name: ratio(*pair) for name, pair in RATIOS.items()}
             best = {system: min(times[what]) for system, times in measured.items()}
             of_dim[what] = {"median_seconds": median, "best_seconds": best, "ratios": ratios}
-            cells = [f"{1e3 * median[name]:.2f}" for name in (RAW, "raw Unix", "Redis TCP", "Redis Unix")]
+            cells = [f"{1e3 * median[name]:.2f}" for name in SYSTEMS]
             cells += [f"{value:.2f}" for value in ratios.values()]
             lines.append(f"| {dim} | {what} | " + " | ".join(cells) + " |")
             print(lines[-1], flush=True)

@@ -2,7 +2,8 @@
 // same partitions (raw_server.h), in turns, in one run. benchmarks/ps_throughput.py starts the
 // servers and makes the tables.
 //
-//   ps_throughput --redis ADDRESS --redis-unix ADDRESS --dir DIR [--dim D] [--rows N] [--rounds K]
+//   ps_throughput --redis ADDRESS --redis-unix ADDRESS --redis-tls ADDRESS --dir DIR
+//                 [--dim D] [--rows N] [--rounds K]
 //       JSON: for each system the seconds of each round's pull and push of N rows, and those of small
 //       requests
 //   ps_throughput --load ADDRESS --seconds S [--dim D] [--rows N]
@@ -214,7 +215,7 @@ std::unique_ptr<Transport> ConnectRedis(const std::string& text, const Schema& s
 }
 
 struct Options {
-  std::string redis, redis_unix, load, dir;
+  std::string redis, redis_unix, redis_tls, load, dir;
   uint32_t dim = 16;
   size_t rows = 50000;
   size_t rounds = 20;
@@ -230,6 +231,8 @@ Options Parse(int argc, char** argv) {
       options.redis = value;
     } else if (name == "--redis-unix") {
       options.redis_unix = value;
+    } else if (name == "--redis-tls") {
+      options.redis_tls = value;
     } else if (name == "--load") {
       options.load = value;
     } else if (name == "--dir") {
@@ -246,8 +249,9 @@ Options Parse(int argc, char** argv) {
       Die("unknown option " + name);
     }
   }
-  if (options.load.empty() && (options.redis.empty() || options.redis_unix.empty() || options.dir.empty()))
-    Die("give --redis, --redis-unix and --dir, or --load; benchmarks/ps_throughput.py does");
+  const bool all = !options.redis.empty() && !options.redis_unix.empty() && !options.redis_tls.empty();
+  if (options.load.empty() && (!all || options.dir.empty()))
+    Die("give --redis, --redis-unix, --redis-tls and --dir, or --load; benchmarks/ps_throughput.py does");
   return options;
 }
 
@@ -285,6 +289,8 @@ void Compare(const Options& options) {
   add("Redis TCP", std::move(redis), hash_seed);
   redis = ConnectRedis(options.redis_unix, schema, &hash_seed);
   add("Redis Unix", std::move(redis), hash_seed);
+  redis = ConnectRedis(options.redis_tls, schema, &hash_seed);
+  add("Redis TLS", std::move(redis), hash_seed);
   for (Entry& entry : entries) {
     for (const auto& keys : {entry.large, entry.single}) entry.system->Push(keys);  // makes the rows
   }

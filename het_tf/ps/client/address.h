@@ -1,11 +1,13 @@
 // Where a parameter server is: the text that users give as `ps=` or HET_PS.
 //
 //   redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]     one server, or nodes of a cluster to ask first
+//   rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]     the same over TLS
 //   unix://[USER:PASSWORD@]/PATH                             a Unix socket of a server on this machine
 //
-// USER may be empty: the default user.
+// USER may be empty: the default user. Everything stands as it is, without percent-encoding.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +26,21 @@ struct ServerNode {
   }
 };
 
+// Files in PEM.
+struct TlsSettings {
+  std::string ca;           // who may sign servers' certificates; empty: whom the system trusts
+  std::string cert;         // of this client, with what lies between it and its CA; empty: none
+  std::string key;          // of `cert`; empty: it is in the same file
+  std::string server_name;  // that a server's certificate is for; empty: the host that is connected to
+};
+
 struct ServerAddress {
   std::vector<ServerNode> nodes;
   std::string user;      // empty: the default user
   std::string password;  // empty: no AUTH
+  std::optional<TlsSettings> tls;
 
-  // Without the password: for messages.
+  // Without the password and what stands behind '?': for messages.
   std::string ToString() const;
 };
 

@@ -10,6 +10,7 @@
 
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/client/client.h"
+#include "het_tf/ps/client/tls_stream.h"
 #include "het_tf/ps/keyspace.h"
 
 namespace het {
@@ -98,12 +99,10 @@ void RedisCluster::Moved(uint32_t slot, const ServerNode& node) { node_of_slot_[
 RedisConnection* RedisCluster::ConnectionTo(const ServerNode& node) {
   for (auto& connection : connections_) {
     if (!(connection->node() == node)) continue;
-    if (connection->closed()) {
-      connection = std::make_unique<RedisConnection>(node, address_.user, address_.password);
-    }
+    if (connection->closed()) connection = std::make_unique<RedisConnection>(node, address_);
     return connection.get();
   }
-  connections_.push_back(std::make_unique<RedisConnection>(node, address_.user, address_.password));
+  connections_.push_back(std::make_unique<RedisConnection>(node, address_));
   return connections_.back().get();
 }
 
@@ -159,6 +158,7 @@ std::vector<ServerNode> RedisCluster::Candidates() const {
 }
 
 Status RedisCluster::Refresh(double seconds) {
+  if (address_.tls && !known()) HET_RETURN_IF_ERROR(CheckTls(*address_.tls));
   std::string said;
   bool refused = false;
   for (const ServerNode& node : Candidates()) {

@@ -40,7 +40,7 @@ class RedisCluster {
 
   // Asks the servers that it knows of, one after the other, at most five seconds each, until one
   // answers: those with slots, those of the address, the others. Unavailable says what each of them
-  // said.
+  // said. The first time, errors of CheckTls come before that.
   Status Refresh(double seconds);
   bool known() const { return !nodes_.empty(); }
   const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }

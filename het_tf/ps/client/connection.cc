@@ -1,20 +1,10 @@
 #include "het_tf/ps/client/connection.h"
 
-#include <fcntl.h>
 #include <linux/sockios.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "het_tf/core/base/steady_seconds.h"
 
@@ -32,92 +22,32 @@ void AppendWord(Bytes* bytes, const std::string& word) {
 // An answer that comes byte by byte ends too, after so many times the seconds that one may take.
 constexpr double kMostTimes = 10;
 
-std::string Errno() { return std::strerror(errno); }
-
 }  // namespace
 
-RedisConnection::RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
-                                 BytePool* pool)
-    : node_(node), moved_at_(SteadySeconds()), pool_(pool), reader_(pool) {
-  if (Resolve()) Connect();
-  if (closed() || password.empty()) return;
+RedisConnection::RedisConnection(const ServerNode& node, const ServerAddress& address, BytePool* pool)
+    : node_(node),
+      stream_(OpenStream(node, address)),
+      moved_at_(SteadySeconds()),
+      pool_(pool),
+      reader_(pool) {
+  if (!stream_->error().empty()) Close(stream_->error());
+  if (closed() || address.password.empty()) return;
   awaits_auth_ = true;
-  Enqueue(user.empty() ? std::vector<std::string>{"AUTH", password}
-                       : std::vector<std::string>{"AUTH", user, password});
+  Enqueue(address.user.empty() ? std::vector<std::string>{"AUTH", address.password}
+                               : std::vector<std::string>{"AUTH", address.user, address.password});
 }
 
 RedisConnection::~RedisConnection() { Close("the client left"); }
 
-bool RedisConnection::Resolve() {
-  if (node_.host.empty()) {
-    sockaddr_un local{};
-    local.sun_family = AF_UNIX;
-    std::memcpy(local.sun_path, node_.path.data(), node_.path.size());
-    addresses_.emplace_back(reinterpret_cast<const char*>(&local), sizeof(local));
-    return true;
-  }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(node_.host.c_str(), std::to_string(node_.port).c_str(), &hints, &found);
-  if (error != 0) {
-    Close("cannot resolve '" + node_.host + "': " + gai_strerror(error));
-    return false;
-  }
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    addresses_.emplace_back(reinterpret_cast<const char*>(one->ai_addr), one->ai_addrlen);
-  }
-  freeaddrinfo(found);
-  std::reverse(addresses_.begin(), addresses_.end());
-  return true;
-}
-
-void RedisConnection::Connect() {
-  int error = ECONNREFUSED;
-  while (!addresses_.empty()) {
-    const std::string address = std::move(addresses_.back());
-    addresses_.pop_back();
-    sockaddr_storage where{};
-    std::memcpy(&where, address.data(), address.size());
-    fd_ = socket(where.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd_ >= 0) {
-      const int yes = 1;
-      if (!node_.host.empty()) setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-      connecting_ = true;
-      if (connect(fd_, reinterpret_cast<const sockaddr*>(&where), static_cast<socklen_t>(address.size())) ==
-          0) {
-        connecting_ = false;
-        return;
-      }
-      if (errno == EINPROGRESS) return;
-    }
-    error = errno;
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-  Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
-}
-
-void RedisConnection::FinishConnecting() {
-  pollfd writable{fd_, POLLOUT, 0};
-  if (poll(&writable, 1, 0) <= 0) return;
-  int error = 0;
-  socklen_t size = sizeof(error);
-  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
-  connecting_ = false;
-  if (error == 0) return;
-  if (addresses_.empty()) return Close("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
-  close(fd_);
-  fd_ = -1;
-  Connect();  // the host has more addresses
-}
-
 void RedisConnection::Close(std::string reason) {
   if (reason_.empty()) reason_ = std::move(reason);
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-  connecting_ = false;
+  stream_.reset();
   queue_.clear();
+}
+
+void RedisConnection::GiveUp(const std::string& why, bool closed) {
+  const std::string doubt = answered_ ? "" : stream_->Doubt(closed);
+  Close(why + (doubt.empty() ? "" : "; " + doubt));
 }
 
 void RedisConnection::Enqueue(const std::string& command, const std::string& key, Bytes body) {
@@ -143,53 +73,47 @@ void RedisConnection::Enqueue(const std::vector<std::string>& words) {
 double RedisConnection::moved_at() {
   // The kernel takes megabytes at once, and a slow link carries them for long.
   int unsent = 0;
-  if (!closed() && ioctl(fd_, SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_)
+  if (!closed() && ioctl(fd(), SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_)
     moved_at_ = SteadySeconds();
   unsent_ = unsent;
   return moved_at_;
 }
 
 void RedisConnection::Write() {
-  if (closed()) return;
-  if (connecting_) FinishConnecting();
-  while (!closed() && !connecting_ && !queue_.empty()) {
+  while (wants_to_write()) {
     iovec parts[64];
     int count = 0;
     for (const Outgoing& out : queue_) {
       if (count == 64) break;
       parts[count++] = {const_cast<uint8_t*>(out.bytes.data()) + out.written, out.bytes.size() - out.written};
     }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = static_cast<size_t>(count);
-    const ssize_t written = sendmsg(fd_, &message, MSG_NOSIGNAL);
-    if (written < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      if (errno == EINTR) continue;
-      return Close("writing to " + node_.ToString() + ": " + Errno());
+    size_t written = 0;
+    const Stream::Io io = stream_->Write(parts, count, &written);
+    Sent(written);
+    if (io == Stream::Io::kFailed) return GiveUp(stream_->error(), /*closed=*/true);
+    if (io == Stream::Io::kWait) return;
+  }
+}
+
+void RedisConnection::Sent(size_t size) {
+  if (size == 0) return;
+  wrote_ = true;
+  moved_at_ = SteadySeconds();
+  while (!queue_.empty()) {
+    Outgoing& front = queue_.front();
+    const size_t rest = front.bytes.size() - front.written;
+    if (size < rest) {
+      front.written += size;
+      return;
     }
-    wrote_ = true;
-    moved_at_ = SteadySeconds();
-    for (size_t left = static_cast<size_t>(written); !queue_.empty();) {
-      Outgoing& front = queue_.front();
-      const size_t rest = front.bytes.size() - front.written;
-      if (left < rest) {
-        front.written += left;
-        break;
-      }
-      left -= rest;
-      if (pool_ != nullptr) pool_->Give(std::move(front.bytes));
-      queue_.pop_front();
-    }
+    size -= rest;
+    if (pool_ != nullptr) pool_->Give(std::move(front.bytes));
+    queue_.pop_front();
   }
 }
 
 void RedisConnection::Read(std::vector<RedisReply>* replies) {
   if (closed()) return;
-  if (connecting_) {
-    FinishConnecting();
-    if (closed() || connecting_) return;
-  }
   buffer_.resize(kReadBytes);
   for (;;) {
     // A frame that has begun to come goes where it stays; what the buffer gets is copied. So where
@@ -198,31 +122,34 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
     if (room.size() < kDirectBytes) room = {};
     const size_t behind = reader_.last_string() < kDirectBytes ? kReadBytes : kBehindBytes;
     const iovec parts[] = {{room.data(), room.size()}, {buffer_.data(), behind}};
-    const ssize_t got = readv(fd_, parts, 2);
-    if (got == 0) return Close(node_.ToString() + " closed the connection");
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) Close("reading from " + node_.ToString() + ": " + Errno());
-      return;
+    size_t got = 0;
+    const Stream::Io io = stream_->Read(parts, 2, &got);
+    if (got > 0) {
+      const size_t direct = std::min(got, room.size());
+      reader_.Took(direct);
+      if (!Received({buffer_.data(), got - direct}, replies)) return;
     }
-    moved_at_ = SteadySeconds();
-    const size_t before = replies->size();
-    const size_t direct = std::min(static_cast<size_t>(got), room.size());
-    reader_.Took(direct);
-    if (!reader_.Feed({buffer_.data(), static_cast<size_t>(got) - direct}, replies)) {
-      return Close(node_.ToString() + " sent what is no reply: " + reader_.error());
-    }
-    if (awaits_auth_ && replies->size() > before) {
-      awaits_auth_ = false;
-      const RedisReply login = std::move((*replies)[before]);
-      replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
-      if (!login.ok()) {
-        replies->resize(before);  // refusals of what was sent behind it
-        return Close(node_.ToString() + " refuses the login: " + login.text());
-      }
-    }
-    if (static_cast<size_t>(got) < room.size() + behind) return;
+    if (io == Stream::Io::kFailed) return GiveUp(stream_->error(), /*closed=*/true);
+    if (io == Stream::Io::kWait) return;
   }
+}
+
+bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisReply>* replies) {
+  moved_at_ = SteadySeconds();
+  answered_ = true;
+  const size_t before = replies->size();
+  if (!reader_.Feed(behind, replies)) {
+    Close(node_.ToString() + " sent what is no reply: " + reader_.error());
+    return false;
+  }
+  if (!awaits_auth_ || replies->size() == before) return true;
+  awaits_auth_ = false;
+  const RedisReply login = std::move((*replies)[before]);
+  replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
+  if (login.ok()) return true;
+  replies->resize(before);  // refusals of what was sent behind it
+  Close(node_.ToString() + " refuses the login: " + login.text());
+  return false;
 }
 
 Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
@@ -233,10 +160,12 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
     Write();
     const double left =
         std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - SteadySeconds();
-    if (left <= 0)
-      Close(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s");
+    if (left <= 0) {
+      GiveUp(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s",
+             /*closed=*/false);
+    }
     if (closed()) break;
-    pollfd ready{fd_, static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
+    pollfd ready{fd(), static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
     poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
     Read(replies);
   }

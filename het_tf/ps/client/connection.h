@@ -1,7 +1,7 @@
 // One connection to a Redis server: commands out, replies in the same order back. Nothing here
 // waits, but for Ask.
 //
-//   Enqueue ──► [queue of buffers] ──writev──► socket ──read──► ReplyReader ──► replies, oldest first
+//   Enqueue ──► [queue of buffers] ──writev──► Stream ──read──► ReplyReader ──► replies, oldest first
 //
 // A command is a short head and, for frames, a body that is handed over and never copied. Reads ask
 // for kReadBytes at a time; where large frames come, for the rest of a frame, into its own memory,
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "het_tf/core/base/byte_pool.h"
-#include "het_tf/ps/client/address.h"
 #include "het_tf/ps/client/reply_reader.h"
+#include "het_tf/ps/client/stream.h"
 
 namespace het {
 
@@ -28,22 +28,21 @@ class RedisConnection {
   static constexpr size_t kDirectBytes = size_t{8} * 1024;  // of a frame, at least, for a read of its own
   static constexpr size_t kBehindBytes = size_t{4} * 1024;  // the beginning of the next reply
 
-  // Starts to connect; AUTH goes out first where the address has a password. `pool`, where given:
-  // memory of answers comes out of it, and that of bodies that were sent goes there; it outlives
-  // the connection.
-  RedisConnection(const ServerNode& node, const std::string& user, const std::string& password,
-                  BytePool* pool = nullptr);
+  // Starts to connect to a server of `address`, as that asks for; AUTH goes out first where it has a
+  // password. `pool`, where given: memory of answers comes out of it, and that of bodies that were
+  // sent goes there; it outlives the connection.
+  RedisConnection(const ServerNode& node, const ServerAddress& address, BytePool* pool = nullptr);
   ~RedisConnection();
   RedisConnection(const RedisConnection&) = delete;
   RedisConnection& operator=(const RedisConnection&) = delete;
 
   const ServerNode& node() const { return node_; }
   // -1 once it is closed.
-  int fd() const { return fd_; }
-  bool closed() const { return fd_ < 0; }
+  int fd() const { return closed() ? -1 : stream_->fd(); }
+  bool closed() const { return stream_ == nullptr; }
   // Why it was closed.
   const std::string& reason() const { return reason_; }
-  bool wants_to_write() const { return connecting_ || !queue_.empty(); }
+  bool wants_to_write() const { return !closed() && stream_->WantsToWrite(!queue_.empty()); }
   // Whether anything at all was sent.
   bool wrote() const { return wrote_; }
   // When bytes moved last, by the steady clock: came in, were handed to the kernel, or were found
@@ -74,17 +73,18 @@ class RedisConnection {
     size_t written = 0;
   };
 
-  bool Resolve();
-  // To the first of the host's addresses that is left; closes when there is none.
-  void Connect();
-  void FinishConnecting();
+  void Sent(size_t size);
+  // False when it has closed.
+  bool Received(Span<const uint8_t> behind, std::vector<RedisReply>* replies);
+  // Closes. Before the first answer the stream may know what is behind `why`: the server has closed, or is
+  // silent.
+  void GiveUp(const std::string& why, bool closed);
 
   const ServerNode node_;
-  std::vector<std::string> addresses_;  // sockaddr, the next one last
-  int fd_ = -1;
-  bool connecting_ = true;
+  std::unique_ptr<Stream> stream_;  // null once it is closed
   bool awaits_auth_ = false;
   bool wrote_ = false;
+  bool answered_ = false;
   double moved_at_;
   int unsent_ = 0;  // bytes in the kernel, as of the last moved_at()
   std::string reason_;

@@ -50,8 +50,7 @@ RedisTransport::Server* RedisTransport::ServerAt(const ServerNode& node) {
   } else {
     Lost(server);
   }
-  server->connection =
-      std::make_unique<RedisConnection>(node, cluster_.address().user, cluster_.address().password, &pool_);
+  server->connection = std::make_unique<RedisConnection>(node, cluster_.address(), &pool_);
   server->number = ++connections_;
   return server;
 }

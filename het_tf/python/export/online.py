@@ -16,6 +16,7 @@ from typing import Any
 from het_tf.python.export import redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
+from het_tf.python.ps import address as addresses
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import TableConfig
@@ -29,9 +30,9 @@ class Backend(redirect.Backend):
       sources: See `redirect.Backend`. They have no filters: the table is served as it is.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
-      ps: Address of the parameter server, "redis://HOST[:PORT][,...]" or "unix://PATH"; None: the one of
-        this process. In the serving process the environment's HET_SERVE_PS goes before it, with the login
-        where there is one: a password is not written into a SavedModel.
+      ps: Address of the parameter server, "redis://HOST[:PORT][,...]", "rediss://..." or "unix://PATH";
+        None: the one of this process. In the serving process the environment's HET_SERVE_PS goes before it,
+        with the login and the client's certificate where there are: a SavedModel has neither.
       max_age: Seconds that a served row may be behind the server; or
       pull_bound: Updates that it may be behind. One of the two is given.
       cache_rows: Rows of each table that a serving process keeps.
@@ -125,15 +126,17 @@ def _address(ps: str | None) -> tuple[str, str]:
             'format="online" reads the tables of a parameter server, and there is none; give ps=..., or '
             'format="native"'
         )
-    login, at, place = address.rpartition("@")
-    if not at or ":" not in login.partition("://")[2]:
+    parsed = addresses.parse(address)
+    stored = parsed.public()
+    if stored == parsed:
         return address, address
     if ps is not None:
+        what = "a password" if parsed.password else "the certificate of a client"
         raise ValueError(
-            "ps has a password, and a SavedModel is no place for one; leave it out of ps, and give the "
-            "serving process the address with the login by the environment's HET_SERVE_PS"
+            f"ps has {what}, and a SavedModel is no place for one; leave it out of ps, and give the serving"
+            " process the whole address by the environment's HET_SERVE_PS"
         )
-    return address, f"{login.partition('://')[0]}://{place}"
+    return address, stored.url()
 
 
 def stats() -> list[dict[str, Any]]:

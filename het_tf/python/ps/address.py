@@ -1,7 +1,11 @@
-"""Where servers are: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` or `unix://[USER:PASSWORD@]/PATH`.
+"""Where servers are, as users write it: one server, nodes of a cluster, TLS, a Unix socket.
 
-The same grammar as that of the training client (het_tf/ps/client/address.h): what stands between `//` and the
-last `@` is the login as it is, without percent-encoding.
+    redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
+    rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]
+    unix://[USER:PASSWORD@]/PATH
+
+The same grammar as that of the training client (het_tf/ps/client/address.h): the login, and what stands
+behind the '?', are taken as they are, without percent-encoding.
 """
 
 import dataclasses
@@ -9,7 +13,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DEFAULT_PORT = 6379
-_SHAPE = "write redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...] or unix://[USER:PASSWORD@]/PATH"
+_SHAPE = (
+    "write redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with rediss:// and"
+    " [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, or unix://[USER:PASSWORD@]/PATH"
+)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What a connection under TLS is made with; files in PEM.
+
+    Attributes:
+      ca: Who may sign servers' certificates; "": whom the system trusts.
+      cert: Of this client; "": none.
+      key: Of `cert`; "": it is in the same file.
+      server_name: That a server's certificate is for; "": the host that is connected to.
+    """
+
+    ca: str = ""
+    cert: str = dataclasses.field(default="", repr=False)
+    key: str = dataclasses.field(default="", repr=False)
+    server_name: str = ""
+
+    def query(self) -> str:
+        """The end of an address: "" or ?NAME=VALUE&..."""
+        given = [f"{name}={value}" for name, value in vars(self).items() if value]
+        return "?" + "&".join(given) if given else ""
 
 
 @dataclass(frozen=True)
@@ -28,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Address:
-    """One server, or nodes of a cluster, with the login they all want.
+    """One server, or nodes of a cluster, with the login and the TLS that they all want.
 
     `str()` and `repr()` leave the login out; `url()` has it.
     """
@@ -36,6 +65,7 @@ class Address:
     places: tuple[Place, ...]
     user: str = ""
     password: str = dataclasses.field(default="", repr=False)
+    tls: Tls | None = None
 
     def __str__(self) -> str:
         return ",".join(map(str, self.places))
@@ -43,14 +73,40 @@ class Address:
     def url(self) -> str:
         """The address as `HET_PS` and `het_tf.init(ps=...)` take it, password included."""
         login = f"{self.user}:{self.password}@" if self.password else ""
-        return f"{'unix' if self.places[0].path else 'redis'}://{login}{self}"
+        scheme = "unix" if self.places[0].path else "rediss" if self.tls else "redis"
+        return f"{scheme}://{login}{self}{self.tls.query() if self.tls else ''}"
+
+    def public(self) -> "Address":
+        """The same for anybody: without the login, and without the client's certificate and key."""
+        tls = self.tls and dataclasses.replace(self.tls, cert="", key="")
+        return Address(self.places, tls=tls)
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """An address, and what stands behind its '?'; None: there is none.
+
+    At the name of a parameter, since a path may have an '@', and a password a '?'; else behind the login.
+    """
+    if text.startswith("unix:"):
+        return text, None
+    found = [text.rfind(f"?{field.name}=") for field in dataclasses.fields(Tls)]
+    begin = min((at for at in found if at >= 0), default=-1)
+    if begin < 0:
+        begin = text.find("?", text.rfind("@") + 1)
+    return (text, None) if begin < 0 else (text[:begin], text[begin + 1 :])
+
+
+def without_files(text: str) -> str:
+    """An address as a user wrote it, without what stands behind '?': files of one machine."""
+    return _split(text)[0]
 
 
 def redacted(text: str) -> str:
-    """An address as a user wrote it, without what may be a password."""
+    """An address as a user wrote it, without what may be a password or the path of a key."""
+    text, query = _split(text)
     head, slashes, rest = text.partition("//")
     _, at, tail = rest.rpartition("@")
-    return f"{head}{slashes}...{at}{tail}" if at else text
+    return (f"{head}{slashes}...{at}{tail}" if at else text) + ("" if query is None else "?...")
 
 
 def parse(text: str) -> Address:
@@ -64,15 +120,23 @@ def parse(text: str) -> Address:
         return ValueError(f"parameter server '{redacted(shown)}': {why}; {_SHAPE}")
 
     scheme, slashes, rest = text.partition("://")
-    if not slashes or scheme not in ("redis", "unix"):
-        raise no("it begins with neither redis:// nor unix://")
+    if not slashes or scheme not in ("redis", "rediss", "unix"):
+        raise no("it begins with neither redis://, rediss:// nor unix://")
     login = ""
+    tls = None
     if scheme == "unix":
         if rest and not rest.startswith("/") and "@/" in rest:
             login, _, rest = rest.partition("@/")
             rest = "/" + rest
-    elif "@" in rest:
-        login, _, rest = rest.rpartition("@")
+    else:
+        head, query = _split(text)
+        rest = head.partition("://")[2]
+        if scheme == "rediss":
+            tls = _tls(query, no)
+        elif query is not None:
+            raise no("what stands behind '?' is about TLS, which rediss:// asks for")
+        if "@" in rest:
+            login, _, rest = rest.rpartition("@")
     user, _, password = login.partition(":")
     if login and "," in login and "@" in login:
         raise no("the login stands once, before the first host")
@@ -85,7 +149,23 @@ def parse(text: str) -> Address:
             raise no(f"a socket's path has 1 to 107 bytes, not {len(rest.encode())}", "unix://" + rest)
         return Address((Place(path=rest),), user, password)
     places = tuple(_place(one, no) for one in rest.removesuffix("/").split(","))
-    return Address(places, user, password)
+    return Address(places, user, password, tls)
+
+
+def _tls(query: str | None, no: Callable[[str], ValueError]) -> Tls:
+    given: dict[str, str] = {}
+    for one in [] if query is None else query.split("&"):
+        name, _, value = one.partition("=")
+        if name not in (field.name for field in dataclasses.fields(Tls)):
+            raise no(f"'{name}' is none of ca, cert, key and server_name")
+        if name in given:
+            raise no(f"{name} stands twice")
+        if not value:
+            raise no(f"{name} is empty")
+        given[name] = value
+    if "key" in given and "cert" not in given:
+        raise no("a key without cert, its certificate")
+    return Tls(**given)
 
 
 def _place(one: str, no: Callable[[str], ValueError]) -> Place:

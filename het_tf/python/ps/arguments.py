@@ -21,7 +21,8 @@ status, save and reshard also work on servers that someone else runs: --ps ADDRE
 `het-ps COMMAND --help` explains each. Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 ADDRESS_HELP = (
-    "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...] or unix://[USER:PASSWORD@]/PATH; default: $HET_PS"
+    "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with ?ca=FILE for TLS, or"
+    " unix://[USER:PASSWORD@]/PATH; default: $HET_PS"
 )
 
 
@@ -48,6 +49,10 @@ def _up(command: Command) -> None:
     sub.add_argument(
         "--bind", type=_ip, metavar="IP", help="this machine's address that workers reach (127.0.0.1);"
         " another than 127.* gets a random password"
+    )  # fmt: skip
+    sub.add_argument(
+        "--tls", action="store_true", default=None, help="nothing travels in the clear: workers, replicas and"
+        " the cluster's bus use TLS, with a CA that the program openssl makes in DIR/tls"
     )  # fmt: skip
     sub.add_argument(
         "--maxmemory", metavar="X", help="of each server, such as 12gb; pushes beyond it wait (0: no limit)"

@@ -33,7 +33,7 @@ def run_up(options: argparse.Namespace) -> int:
     """het-ps up."""
     asked = {
         name: getattr(options, name)
-        for name in ("shards", "replicas", "port", "unix", "bind", "appendfsync", "node_timeout")
+        for name in ("shards", "replicas", "port", "unix", "bind", "tls", "appendfsync", "node_timeout")
     }
     asked["maxmemory"] = layouts.check_memory(options.maxmemory) if options.maxmemory else None
     layout = servers.prepare(options.dir.absolute(), **asked)
@@ -103,7 +103,7 @@ def run_form(options: argparse.Namespace) -> int:
         raise ServerError(f"{count} addresses cannot be shards with {options.replicas} replicas each")
     shards = count // (1 + options.replicas)
     with contextlib.ExitStack() as stack:
-        nodes = [stack.enter_context(Node(p, address.user, address.password)) for p in address.places]
+        nodes = [stack.enter_context(Node(p, address)) for p in address.places]
         for node in nodes:
             if not cluster.is_cluster(node):
                 raise ServerError(

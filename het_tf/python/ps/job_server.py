@@ -45,7 +45,8 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
       ValueError: The ranks were given different arguments.
       RuntimeError: No address, and rank 0 could not start a server, or ranks run on several machines.
     """
-    mine = {"address": address, "machine": _machine(), **settings}
+    # Files of TLS may lie elsewhere on another machine.
+    mine = {"address": addresses.without_files(address), "machine": _machine(), **settings}
     # Not LocalServer.address: a server that was stopped or has died is no place for tables.
     mine["server"] = _server.address if _server is not None and _server.alive() else ""
     of_ranks = hvd.allgather_object(mine, name="het_tf.init")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from het_tf.python import files
 from het_tf.python.ps import programs, redis_server
-from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.address import Address, Place, Tls
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
 
@@ -99,6 +99,7 @@ class Layout:
       appendfsync: always, everysec or no.
       node_timeout: Seconds after which a silent server of a cluster counts as failed.
       password: Of the default user; "" for none.
+      tls: TLS for workers, replication and the cluster's bus, and no port without it.
       formed: The cluster was made.
       wanted: The servers are to run: `up` was called, and `down` was not since.
     """
@@ -113,6 +114,7 @@ class Layout:
     appendfsync: str = "everysec"
     node_timeout: float = 15.0
     password: str = ""
+    tls: bool = False
     formed: bool = False
     wanted: bool = True
 
@@ -140,13 +142,19 @@ class Layout:
                 )
         return found
 
+    @property
+    def certificates(self) -> Path:
+        """Of the CA's and the servers' certificates and keys, with `tls`."""
+        return self.directory / "tls"
+
     def node(self, member: Member, timeout: float = 5) -> Node:
         """A connection to one of the servers."""
-        return Node(member.place, "", self.password, timeout)
+        return Node.of(self.address(member), timeout)
 
     def address(self, member: Member | None = None) -> Address:
         """For HET_PS: of all servers, or of one."""
-        return Address(tuple(m.place for m in ([member] if member else self.members)), "", self.password)
+        tls = Tls(ca=str(self.certificates / "ca.crt")) if self.tls else None
+        return Address(tuple(m.place for m in ([member] if member else self.members)), "", self.password, tls)
 
     def config_text(self, member: Member) -> str:
         """The redis.conf of one server."""
@@ -166,6 +174,8 @@ class Layout:
             settings |= {"unixsocket": member.place.path, "unixsocketperm": "700"}
         if self.password:
             settings |= {"requirepass": self.password, "masterauth": self.password}
+        if self.tls:
+            settings |= self._tls_settings(member)
         if self.cluster:
             settings |= {
                 "cluster-enabled": "yes",
@@ -174,6 +184,18 @@ class Layout:
                 "cluster-announce-ip": self.bind,
             }
         return redis_server.config_text(settings)
+
+    def _tls_settings(self, member: Member) -> dict[str, str]:
+        files = {"cert": "server.crt", "key": "server.key", "ca-cert": "ca.crt"}
+        return {
+            "port": "0",
+            "tls-port": str(member.place.port),
+            **{f"tls-{name}-file": str(self.certificates / file) for name, file in files.items()},
+            # Workers show none; the servers show theirs to each other.
+            "tls-auth-clients": "optional",
+            "tls-replication": "yes",
+            "tls-cluster": "yes" if self.cluster else "no",
+        }
 
     def write(self) -> None:
         """Records it in the directory."""

@@ -6,6 +6,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from het_tf.python.ps import tls
 from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
 
@@ -45,20 +46,20 @@ class Node:
 
     Args:
       place: Where it is.
-      user: Of its ACL; "" is the default user.
-      password: "" for none.
+      address: What it wants: login and TLS.
       timeout: Seconds for connecting, and for every answer.
     """
 
-    def __init__(self, place: Place, user: str = "", password: str = "", timeout: float = 5) -> None:
+    def __init__(self, place: Place, address: Address, timeout: float = 5) -> None:
         self.place = place
-        self.login = (user, password)
+        self.address = address
+        self._answered = False
         self._redis = redis.Redis(
             host=place.host or "localhost",
             port=place.port or 6379,
             unix_socket_path=place.path or None,
-            username=user or None,
-            password=password or None,
+            username=address.user or None,
+            password=address.password or None,
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
@@ -67,15 +68,19 @@ class Node:
             protocol=2,
         )
         self._redis.response_callbacks.clear()
+        if address.tls:
+            pool = self._redis.connection_pool
+            pool.connection_class = tls.Connection
+            pool.connection_kwargs["tls"] = address.tls
 
     @classmethod
     def of(cls, address: Address, timeout: float = 5) -> "Node":
         """The first server of an address."""
-        return cls(address.places[0], address.user, address.password, timeout)
+        return cls(address.places[0], address, timeout)
 
     def at(self, place: Place) -> "Node":
-        """Another server with the same login."""
-        return Node(place, *self.login)
+        """Another server of the same address."""
+        return Node(place, self.address)
 
     def ask(self, *words: object) -> Any:
         """Sends one command and returns the answer: str, int, list or None.
@@ -85,12 +90,16 @@ class Node:
           Refused: The server answered an error.
         """
         try:
-            return self._redis.execute_command(*[str(word) for word in words])  # type: ignore[no-untyped-call]
+            answer = self._redis.execute_command(*[str(word) for word in words])  # type: ignore[no-untyped-call]
+            self._answered = True
+            return answer
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             if getattr(error, "status_code", None):
                 raise Refused(self.place, _with_code(error), _hint(_with_code(error))) from None
-            raise Unreachable(f"{self.place}: {_plain(error)}") from None
+            why = tls.explain(error, self.address.tls, self._answered) or _plain(error)
+            raise Unreachable(f"{self.place}: {why}") from None
         except redis.RedisError as error:
+            self._answered = True
             reply = _with_code(error)
             raise Refused(self.place, reply, _hint(reply)) from None
 

@@ -25,7 +25,7 @@ def promote(address: Address, place: Place, timeout: float, say: Say) -> None:
     Raises:
       ServerError: It is no replica, has never copied its primary's rows, or is not primary in time.
     """
-    with Node(place, address.user, address.password) as node:
+    with Node(place, address) as node:
         if not cluster.is_cluster(node):
             raise ServerError(
                 f"{place} is not in a cluster; `redis-cli REPLICAOF NO ONE` promotes a single replica"

@@ -56,9 +56,7 @@ class Shards:
                 continue  # it has nothing to lose, and can get nothing
             if peer.failed or "noaddr" in peer.flags:
                 raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
-            self.nodes[peer.id] = stack.enter_context(
-                Node(peer.place, address.user, address.password, MIGRATE_SECONDS + 10)
-            )
+            self.nodes[peer.id] = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
         self.read()
 
     def read(self) -> None:
@@ -143,7 +141,7 @@ class Shards:
 def _first(address: Address, stack: contextlib.ExitStack) -> Node:
     said = []
     for place in address.places:
-        node = Node(place, address.user, address.password)
+        node = Node(place, address)
         stack.callback(node.close)
         try:
             if cluster.is_cluster(node):
@@ -265,7 +263,7 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
     Raises:
       ServerError: It is not empty, no cluster node, or a member of another cluster.
     """
-    node = stack.enter_context(Node(place, address.user, address.password, MIGRATE_SECONDS + 10))
+    node = stack.enter_context(Node(place, address, MIGRATE_SECONDS + 10))
     if not cluster.is_cluster(node):
         raise ServerError(
             f"{place} does not run with cluster-enabled yes; `het-ps conf --cluster` has the lines"

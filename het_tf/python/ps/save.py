@@ -33,7 +33,7 @@ def save(address: Address, rdb: bool, timeout: float, say: Say) -> None:
         try:
             if not server.info:
                 raise ServerError(f"{server.place} does not answer: {server.why}")
-            with Node(server.place, address.user, address.password) as node:
+            with Node(server.place, address) as node:
                 _save(node, server, rdb, timeout, say)
         except ServerError as error:
             faults.append(str(error))

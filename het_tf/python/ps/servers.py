@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.ps import cluster, programs, promote, redis_server
+from het_tf.python.ps import cluster, programs, promote, redis_server, tls
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import (
     BUS_OFFSET,
@@ -28,7 +28,7 @@ from het_tf.python.ps.node import Refused, Unreachable
 Say = Callable[[str], None]
 
 # What a layout cannot change into; the other values can be given anew while no server runs.
-_SHAPE = ("shards", "replicas", "port", "unix", "bind")
+_SHAPE = ("shards", "replicas", "port", "unix", "bind", "tls")
 
 
 def prepare(directory: Path, **asked: object) -> Layout:
@@ -51,6 +51,8 @@ def prepare(directory: Path, **asked: object) -> Layout:
             raise ServerError(
                 "a cluster's servers are reached over TCP; leave --unix out, or start one server"
             )
+        if new.unix and new.tls:
+            raise ServerError("--tls is for servers with a port; leave --tls or --unix out")
         if len(str(new.members[0].place)) > 107 and new.unix:
             raise ServerError(
                 f"{new.members[0].place} is too long for a Unix socket (107 bytes); a shorter --dir"
@@ -124,6 +126,9 @@ def _start_all(layout: Layout, timeout: float, say: Say) -> None:
     program = programs.find_server()
     down = [member for member in layout.members if not member.pid()]
     check_ports(layout, down)
+    if layout.tls:
+        tls.check_server(program)
+        tls.make_certificates(layout.certificates, layout.bind)
     layout.write()
     processes = {}
     if down:
@@ -258,7 +263,7 @@ def _stop(
 def summary(layout: Layout) -> str:
     """What to do with servers that are up, for the end of `het-ps up`."""
     where = layout.directory
-    lines = [f"HET_PS={layout.address().__class__(layout.address().places).url()}"]
+    lines = [f"HET_PS={layout.address().public().url()}"]
     if layout.password:
         lines = [f'HET_PS="$(cat {shlex.quote(str(where / "address"))})"    # it holds a password']
     loss = {

@@ -167,7 +167,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     def ask(place: Place) -> None:
         if place not in servers:
             member = members.get(place)
-            with Node(place, address.user, address.password, _ANSWER_SECONDS) as node:
+            with Node(place, address, _ANSWER_SECONDS) as node:
                 servers[place] = look(node, member.name if member else "")
             if member and not member.pid() and (words := last_words(member.log)):
                 servers[place].why += f"; its log ends: {words}"

@@ -38,12 +38,12 @@ def init(
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
         rank must call `init`, with the same arguments: the ranks compare them.
-      ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one server,
-        or nodes of a cluster) or "unix://PATH". Tables then live there, shared by everyone who names the
-        same namespace, and each worker caches rows of them (`het_tf.Cache`; 262,144 of a table where a
-        layer does not say). "": the store inside this process. None: the environment's HET_PS, else the
-        store inside, or with several ranks a server that rank 0 starts on this machine and stops at the end
-        of the job.
+      ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one
+        server, or nodes of a cluster), "rediss://...?ca=FILE" for TLS, or "unix://PATH". Tables then live
+        there, shared by everyone who names the same namespace, and each worker caches rows of them
+        (`het_tf.Cache`; 262,144 of a table where a layer does not say). "": the store inside this process.
+        None: the environment's HET_PS, else the store inside, or with several ranks a server that rank 0
+        starts on this machine and stops at the end of the job.
       gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
         those of dense variables; "sum" does not.
       accumulate: Sums the gradients of a step over all workers and updates each row once, as one process

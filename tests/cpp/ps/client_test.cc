@@ -29,6 +29,23 @@ TEST(Address, LoginAndNodes) {
   EXPECT_EQ(address.value().ToString(), "host:1,::1:2,third:6379");
 }
 
+TEST(Address, Tls) {
+  EXPECT_FALSE(ParseServerAddress("redis://h").value().tls.has_value());
+  auto address = ParseServerAddress("rediss://h:7000");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  ASSERT_TRUE(address.value().tls.has_value());
+  EXPECT_EQ(address.value().tls->ca, "");
+  address = ParseServerAddress("rediss://me:a?b@h:1,i/?cert=/c@1/c.pem&key=/c@1/key&server_name=n&ca=/ca");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().password, "a?b");
+  EXPECT_EQ(address.value().ToString(), "h:1,i:6379");
+  const TlsSettings& tls = *address.value().tls;
+  EXPECT_EQ(tls.ca, "/ca");
+  EXPECT_EQ(tls.cert, "/c@1/c.pem");
+  EXPECT_EQ(tls.key, "/c@1/key");
+  EXPECT_EQ(tls.server_name, "n");
+}
+
 TEST(Address, UnixSocket) {
   auto address = ParseServerAddress("unix://:secret@/run/a@b,c");
   ASSERT_TRUE(address.ok()) << address.status().message();
@@ -38,10 +55,27 @@ TEST(Address, UnixSocket) {
 }
 
 TEST(Address, ErrorsShowTheFormsAndNoPassword) {
-  for (const char* text : {"", "host", "redis://", "redis://a,,b", "redis://a:0", "redis://a:65536",
-                           "redis://a:1x", "redis://u:secret@a:x", "redis://u@a", "redis://[::1", "unix://",
-                           "unix://relative", "unix://u:secret@relative", "rediss://u:secret@h",
-                           "redis://u:secret@h1,u:secret@h2", "redis://u:se/secret@h:x"}) {
+  for (const char* text : {"",
+                           "host",
+                           "redis://",
+                           "redis://a,,b",
+                           "redis://a:0",
+                           "redis://a:65536",
+                           "redis://a:1x",
+                           "redis://u:secret@a:x",
+                           "redis://u@a",
+                           "redis://[::1",
+                           "unix://",
+                           "unix://relative",
+                           "unix://u:secret@relative",
+                           "redis://u:secret@h1,u:secret@h2",
+                           "redis://u:se/secret@h:x",
+                           "redis://u:secret@h?ca=/ca",
+                           "rediss://u:secret@h?cacert=/ca",
+                           "rediss://h?ca=/ca&ca=/b",
+                           "rediss://u:secret@h?ca=",
+                           "rediss://h?key=/secret@key",
+                           "rediss://h?cert=/c&key=/secret&x"}) {
     const auto address = ParseServerAddress(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), Code::kInvalidArgument);

@@ -61,7 +61,7 @@ TEST_F(ConnectionTest, AnswersOfAnyLengthInOneStream) {
     return "$" + command.words[1] + "\r\n" + std::string(size, static_cast<char>('a' + size % 26));
   });
   BytePool pool;
-  RedisConnection connection(server.address().nodes[0], "", "", &pool);
+  RedisConnection connection(server.address().nodes[0], server.address(), &pool);
   std::vector<std::vector<std::string>> commands;
   Random r(1);
   for (int i = 0; i < 200; ++i) {

@@ -41,6 +41,36 @@ def test_addresses(text, places, login):
     assert found.password == "" or f":{found.password}@" not in f"{found} {found!r}"
 
 
+def test_addresses_under_tls():
+    found = address.parse("rediss://u:a?b@h:1,i?cert=/c@1/c.pem&key=/c@1/key&ca=/ca&server_name=n")
+    assert found.tls == address.Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")
+    assert (str(found), found.password) == ("h:1,i:6379", "a?b")
+    assert address.parse(found.url()) == found
+    assert "/c@1" not in repr(found)
+    assert found.public().url() == "rediss://h:1,i:6379?ca=/ca&server_name=n"
+    assert address.parse("rediss://h/").tls == address.Tls()
+    assert address.without_files(found.url()) == "rediss://u:a?b@h:1,i:6379"
+    assert address.redacted(found.url()) == "rediss://...@h:1,i:6379?..."
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("redis://h?ca=/ca", "about TLS, which rediss:// asks for"),
+        ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key and server_name"),
+        ("rediss://h?ca=/hidden&ca=/b", "ca stands twice"),
+        ("rediss://h?ca=", "ca is empty"),
+        ("rediss://h?", "'' is none of"),
+        ("rediss://h?key=/hidden", "a key without cert"),
+    ],
+)
+def test_parameters_of_tls_that_are_none(text, why):
+    for read in (address.parse, lambda one: het_tf.init(ps=one)):
+        with pytest.raises(ValueError, match=why) as caught:
+            read(text)
+        assert "hidden" not in str(caught.value)
+
+
 def test_addresses_of_sockets():
     found = address.parse("unix://u:p@/a@/b")
     assert (found.places[0].path, found.user, found.password) == ("/a@/b", "u", "p")

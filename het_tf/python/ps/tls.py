@@ -1,0 +1,209 @@
+"""TLS of het-ps: its side of connections, what goes wrong there, and certificates for `het-ps up --tls`.
+
+    DIR/tls/ca.crt, ca.key          a CA of this store alone; ca.key makes further servers and clients
+    DIR/tls/server.crt, server.key  what all servers of the directory show, to workers and to each other
+
+The directory is 0700 and keys are 0600. No path of a key is in a message or in the arguments of a process.
+"""
+
+import contextlib
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from het_tf.python.ps.address import Tls
+from het_tf.python.ps.errors import ServerError
+
+DAYS = 3650  # of both certificates
+
+_WANTS_TLS = "a server that speaks TLS wants rediss:// for redis://"
+_WANTS_NONE = "a server that does not speak TLS wants redis:// for rediss://"
+
+_CONFIG = """\
+[req]
+distinguished_name = name
+prompt = no
+[name]
+CN = het-ps
+[ca]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[server]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+subjectAltName = DNS:localhost, {addresses}
+"""
+
+
+class Connection(redis.Connection):
+    """A connection of redis-py under TLS.
+
+    Args:
+      tls: What the address says.
+      **others: As `redis.Connection` takes them.
+
+    Raises:
+      ServerError: A file cannot be used.
+    """
+
+    def __init__(self, *, tls: Tls, **others: Any) -> None:
+        self._context = _context(tls)
+        self._name = tls.server_name
+        super().__init__(**others)  # type: ignore[no-untyped-call]
+
+    def _connect(self) -> ssl.SSLSocket:
+        plain = super()._connect()  # type: ignore[no-untyped-call]
+        try:
+            return self._context.wrap_socket(plain, server_hostname=self._name or self.host)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies the chain and the host
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls.ca:
+        with _using(f"ca={tls.ca}", "a file with certificates in PEM"):
+            context.load_verify_locations(tls.ca)
+    else:
+        context.load_default_certs()
+    if tls.cert:
+        with _using("cert or key", "a certificate and its private key in PEM, without pass phrase"):
+            context.load_cert_chain(tls.cert, tls.key or None, password=_no_pass_phrase)
+    return context
+
+
+def _no_pass_phrase() -> str:
+    raise ValueError("the key has a pass phrase")
+
+
+@contextlib.contextmanager
+def _using(what: str, wanted: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = "" if isinstance(error, (ssl.SSLError, ValueError)) else f": {error.strerror}"
+        raise ServerError(f"{what} cannot be used{why}; give {wanted}") from None
+
+
+def explain(error: BaseException, tls: Tls | None, answered: bool) -> str:
+    """What TLS, or its absence, has to do with a connection that failed; "" if nothing.
+
+    Args:
+      error: Of redis-py.
+      tls: What the connection was made with.
+      answered: The server has answered something before.
+    """
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    for one in chain:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            why = one.verify_message.rstrip(".")
+            return f"shows a certificate that is refused: {why}; {_remedy(one.verify_code, tls)}"
+        if isinstance(one, ssl.SSLError) and one.reason:
+            why = one.reason.lower().replace("_", " ")
+            if "alert" in why:
+                return f"refuses the connection: {why}; {_client(tls)}"
+            return f"breaks TLS: {why}; {_WANTS_NONE}"
+    text = " ".join(map(str, chain)).lower()
+    if answered:
+        return ""
+    if tls and ("timed out" in text or "timeout" in text):
+        return f"no answer; {_WANTS_NONE}"
+    if any(words in text for words in ("closed by server", "reset by peer", "eof occurred")):
+        return f"closed the connection; {_client(tls) if tls else _WANTS_TLS}"
+    return ""
+
+
+def _remedy(code: int, tls: Tls | None) -> str:
+    known = {
+        9: "check the clocks of both machines",
+        10: "renew the server's certificate, or its CA's",
+        62: "connect to a host that stands in it, or name one by ?server_name=NAME",
+        64: "connect to a host that stands in it, or name one by ?server_name=NAME",
+    }
+    if code in known:
+        return known[code]
+    given = tls is not None and tls.ca
+    return f"ca={given} is not the CA that signed it" if given else "give the CA that signed it by ?ca=FILE"
+
+
+def _client(tls: Tls | None) -> str:
+    if tls and tls.cert:
+        return "its CA may not know the certificate of this client"
+    return "it may want a certificate of this client: ?cert=FILE&key=FILE"
+
+
+def check_server(program: str) -> None:
+    """Refuses a server that was built without TLS.
+
+    Raises:
+      ServerError: It was.
+    """
+    # It reads its arguments as lines of redis.conf, and stops at the first that it does not know.
+    words = [program, "--tls-port", "0", "--none-such", "x"]
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if "tls-port" in done.stdout + done.stderr:
+        raise ServerError(
+            f"{program} is built without TLS; leave --tls out, or run: apt-get install redis-server, whose"
+            " server has it (and put its directory first on PATH)"
+        )
+
+
+def make_certificates(directory: Path, bind: str) -> None:
+    """Makes the CA and the servers' certificate, unless they are there.
+
+    Args:
+      directory: DIR/tls.
+      bind: The address of this machine that servers are reached at.
+
+    Raises:
+      ServerError: There is no program `openssl`, or it fails.
+    """
+    if (directory / "server.crt").exists():
+        return
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise ServerError(
+            "--tls makes certificates with the program openssl, which is not on PATH; run: apt-get install"
+            " openssl"
+        )
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    addresses = ", ".join(f"IP:{address}" for address in dict.fromkeys((bind, "127.0.0.1")))
+    (directory / "openssl.cnf").write_text(_CONFIG.format(addresses=addresses))
+    common = ["req", "-x509", "-config", "openssl.cnf", "-days", str(DAYS), "-newkey", "ec", "-nodes"]
+    common += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    _run(
+        directory,
+        openssl,
+        *common,
+        "-extensions",
+        "ca",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.crt",
+        "-subj",
+        "/CN=het-ps CA",
+    )
+    # Renamed into place: it is there when all is there.
+    signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-keyout", "server.key", "-out", "server.crt.new"]
+    _run(directory, openssl, *common, "-extensions", "server", *signed)
+    (directory / "server.crt.new").replace(directory / "server.crt")
+
+
+def _run(directory: Path, *words: str) -> None:
+    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, umask=0o077)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        why = said[-1] if said else "no reason given"
+        raise ServerError(f"openssl (3.0 or newer is needed) fails to make certificates: {why}")
