@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
-from het_tf.python.session.versions import (
+from het_tf.python.versions import (
     CUDA,
     GPU_OPS,
     HEADERS,

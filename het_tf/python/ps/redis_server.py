@@ -21,9 +21,7 @@ from pathlib import Path
 from het_tf.python.ps import address as addresses
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
-
-PACKAGE = Path(__file__).resolve().parents[2]
-MODULE = PACKAGE / "lib" / "het.so"
+from het_tf.python.versions import MODULE
 
 # What every server of partitions is started with; docs/parameter-server.md says why, setting by setting.
 SETTINGS: dict[str, str] = {
