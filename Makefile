@@ -3,6 +3,7 @@
 
 VENV       ?= .venv
 VENV215    ?= .venv-tf215
+VENV220    ?= .venv-tf220
 TENSORFLOW ?= tensorflow-cpu
 PYTHON     ?= $(shell command -v python3.11 || echo python3)
 DATA       ?= census
@@ -21,12 +22,14 @@ MAKEFLAGS += --no-print-directory
 STAGE := tools/stage.sh
 PY    := $(VENV)/bin/python
 PY215 := $(VENV215)/bin/python
+PY220 := $(VENV220)/bin/python
 
 # A stamp's name carries the hash of what was installed: set-up happens again when a file changes.
 REQUIREMENTS := requirements/build.txt requirements/tensorflow.txt requirements/dev.txt
 hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
 STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
+STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
 
 .PHONY: help
 help: ## this list
@@ -54,6 +57,11 @@ $(STAMP): | system
 $(STAMP215): | system
 	@$(STAGE) venv215 "$(VENV215): TensorFlow 2.15.1 with Keras 2.15 (compatibility tests)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENV215)" requirements/tf215.txt
+	@touch $@
+
+$(STAMP220): | system
+	@$(STAGE) venv220 "$(VENV220): TensorFlow 2.20 (loads exports)" \
+	  tools/make_venv.sh "$(PYTHON)" "$(VENV220)" requirements/tf220.txt
 	@touch $@
 
 # --- build ----------------------------------------------------------------------------------------
@@ -119,6 +127,7 @@ LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of 
   "test-all-valkey=the same with Valkey 8" \
   "test-all-python-long=Python tests that take minutes" \
   "test-all-tf215=those of them for TensorFlow 2.15" \
+  "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
   "test-all-benchmarks=tests of the benchmarks' programs"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
@@ -134,7 +143,7 @@ test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
 # --- the rest of the tests, before a release --------------------------------------------------------
-.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-python-long test-all-benchmarks
+.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks
 test-all-cpp-full: build ## every random schedule, release build (an hour)
 	@$(STAGE) build-full "C++ tests, release build" $(call cmake,release,full)
 	@$(STAGE) full "C++ tests, release, all random schedules" $(call ctest,full,1)
@@ -166,16 +175,21 @@ test-all-python-long: python-libraries ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
 	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
 
+test-all-tf220: python-libraries $(STAMP220) ## exports in TensorFlow 2.20; symbols of every release (2 GB to download)
+	@$(STAGE) --show tf220 "exports of TensorFlow 2.21 in 2.20" env HET_TEST_OTHER_PYTHON="$(abspath $(PY220))" \
+	  $(PY) $(PYTEST) -q tests/python/export/test_export_elsewhere.py
+	@$(STAGE) --show symbols "what the plugin takes from each TensorFlow" $(PY) tools/tf_symbols.py --tensorflow all
+
 test-all-benchmarks: python-libraries benchmark-tools ## tests of the benchmarks' programs
 	@$(STAGE) --show benchmarks "tests of the benchmarks" $(PY) $(PYTEST) $(BENCHMARK_TESTS)
 
-test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 \
+test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-tf220 \
   test-all-python-long test-all-benchmarks
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 
 # --- the rest -------------------------------------------------------------------------------------
-.PHONY: format lint docs-check mutants wheel doctor clean distclean
+.PHONY: format lint docs-check mutants wheel wheel-gpu doctor clean distclean
 CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
@@ -210,10 +224,16 @@ docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
 DIST ?= dist
-wheel: setup ## dist/het_tf-*.whl
-	@$(STAGE) wheel "wheel (plugin built against the TensorFlow in $(VENV))" \
-	  $(PY) -m pip wheel --no-build-isolation --no-deps -w "$(DIST)" .
-	@ls "$(DIST)"/*.whl
+wheel: setup ## dist/het_tf-*-manylinux_2_28_*.whl: for glibc 2.28 and newer, without code for GPUs
+	@$(STAGE) wheel "wheel (plugin built against the TensorFlow in $(VENV))" env HET_PORTABLE=1 \
+	  $(PY) -m pip wheel --no-build-isolation --no-deps -w build/wheel/raw .
+	@$(STAGE) --show portable "what the wheel's libraries need" \
+	  tools/portable_wheel.sh "$(VENV)" build/wheel/raw "$(DIST)"
+
+wheel-gpu: setup ## dist/het_tf_gpu-*.whl: libraries for GPUs, for this TensorFlow and this glibc; takes nvcc
+	@$(STAGE) wheel-gpu "wheel of the libraries for GPUs" \
+	  $(PY) -m pip wheel --no-build-isolation --no-deps -w "$(DIST)" ./cmake/gpu_wheel
+	@ls "$(DIST)"/het_tf_gpu*.whl
 
 doctor: ## what was built, against what, and what is missing
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor

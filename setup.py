@@ -13,6 +13,9 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 CMAKE_DIR = ROOT / "build" / "wheel" / "cmake"
+# -march= -> where the libraries built for it go.
+LEVELS = {"x86-64-v2": "het_tf/lib", "x86-64-v3": "het_tf/lib/x86-64-v3"}
+PORTABLE = LEVELS if os.environ.get("HET_PORTABLE") == "1" else {}
 
 
 def run(*command: object) -> None:
@@ -39,23 +42,41 @@ class FreshBuild(build):
 class BuildWithPlugin(build_py):
     """Adds the libraries of het_tf/lib, built for this wheel, to the Python files.
 
-    Those for GPUs too: libhet_tf_gpu.so, which fits the TensorFlow that it is built with alone, and where
-    there is nvcc libhet_cuda.so. HET_CUDA_ARCH and HET_CUDA of the environment are CMake's
-    (cmake/HetCuda.cmake).
+    `pip install .` builds one of each, for this machine's glibc and for HET_MARCH, and those for GPUs:
+    libhet_tf_gpu.so, which fits the TensorFlow that it is built with alone, and where there is nvcc
+    libhet_cuda.so. HET_CUDA_ARCH and HET_CUDA of the environment are CMake's (cmake/HetCuda.cmake).
+
+    `make wheel` sets HET_PORTABLE=1: for glibc 2.28 and newer, without the libraries for GPUs (the package
+    het_tf_gpu has them, cmake/gpu_wheel), for x86-64-v2 in lib/ and for x86-64-v3 in lib/x86-64-v3/; Python
+    takes those that the CPU can run.
     """
 
     def run(self) -> None:
         super().run()
         prefix = ROOT if self.editable_mode else self.build_lib
+        if PORTABLE:
+            none_for_gpus = ("-DHET_BUILD_GPU_OPS=OFF", "-DHET_CUDA=OFF", "-DHET_GLIBC=2.28")
+            for march, folder in PORTABLE.items():
+                self.build_libraries(march, prefix, f"-DHET_LIB_DIR={folder}", *none_for_gpus)
+        else:
+            self.build_libraries(
+                os.environ.get("HET_MARCH", "default"),
+                prefix,
+                f"-DHET_CUDA={os.environ.get('HET_CUDA', 'AUTO')}",
+                f"-DHET_CUDA_ARCH={os.environ.get('HET_CUDA_ARCH', 'all')}",
+            )
+
+    def build_libraries(self, march: str, prefix: object, *options: str) -> None:
+        """Builds with CMake, and installs below `prefix`."""
+        directory = CMAKE_DIR / march if PORTABLE else CMAKE_DIR
         run(
-            "cmake", "-S", ROOT, "-B", CMAKE_DIR, "-G", "Ninja",
-            "-DCMAKE_BUILD_TYPE=Release", "-DHET_BUILD_PLUGIN=ON",
-            f"-DPython3_EXECUTABLE={sys.executable}", f"-DHET_MARCH={os.environ.get('HET_MARCH', 'default')}",
-            f"-DHET_CUDA={os.environ.get('HET_CUDA', 'AUTO')}",
-            f"-DHET_CUDA_ARCH={os.environ.get('HET_CUDA_ARCH', 'all')}",
+            "cmake", "-S", ROOT, "-B", directory, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+            "-DCMAKE_UNITY_BUILD=ON", "-DHET_BUILD_PLUGIN=ON", f"-DPython3_EXECUTABLE={sys.executable}",
+            f"-DHET_MARCH={march}", *options,
         )  # fmt: skip
-        run("cmake", "--build", CMAKE_DIR, "--target", "het_plugin", "--parallel", "2")
-        run("cmake", "--install", CMAKE_DIR, "--component", "plugin", "--strip", "--prefix", prefix)
+        run("cmake", "--build", directory, "--target", "het_plugin", "--parallel", "2")
+        for component in ("plugin",) if PORTABLE else ("plugin", "gpu"):
+            run("cmake", "--install", directory, "--component", component, "--strip", "--prefix", prefix)
 
 
 class PlatformWheel(bdist_wheel):
@@ -66,6 +87,13 @@ class PlatformWheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         return ("py3", "none", super().get_tag()[2])
+
+    def write_wheelfile(self, wheelfile_base: str, **arguments: object) -> None:
+        super().write_wheelfile(wheelfile_base, **arguments)
+        sboms = Path(wheelfile_base) / "sboms"
+        sboms.mkdir(exist_ok=True)
+        cache = next(CMAKE_DIR.rglob("CMakeCache.txt"))
+        run(sys.executable, ROOT / "cmake" / "sbom.py", cache, sboms / "het_tf.cdx.json")
 
 
 class BinaryDistribution(Distribution):

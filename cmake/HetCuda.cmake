@@ -103,7 +103,7 @@ add_custom_command(OUTPUT "${_library}"
   COMMENT "Linking libhet_cuda.so")
 add_custom_target(het_cuda ALL DEPENDS "${_library}")
 add_dependencies(het_plugin het_cuda)
-install(FILES "${_library}" DESTINATION het_tf/lib COMPONENT plugin)
+install(FILES "${_library}" DESTINATION "${HET_LIB_DIR}" COMPONENT gpu)
 
 if(HET_INSTALL_IN_TREE)
   # Renamed into place, as the plugin is.

@@ -24,7 +24,7 @@ from typing import Any
 from het_tf._version import __version__
 from het_tf.python.ps import programs
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.session.versions import (
+from het_tf.python.versions import (
     CUDA,
     GPU_OPS,
     HEADERS,

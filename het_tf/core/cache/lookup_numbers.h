@@ -56,11 +56,15 @@ class LookupNumbers {
     return left <= kFarthest + 1 ? left : 0;
   }
 
+  // While a read without training is on its way every line is held.
+  void BeginReading() { ++readings_; }
+  void EndReading() { --readings_; }
+
   // Whether a line that is held until this number is held now. A lookup holds until kSteps - 1 behind its
   // own.
   bool Holds(uint32_t until) const {
     const uint32_t left = Left(until);
-    return left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]);
+    return readings_ > 0 || left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]);
   }
 
   bool fresh(uint32_t line) const { return line < fresh_.size() && Left(fresh_[line]) > 0; }
@@ -76,6 +80,7 @@ class LookupNumbers {
 
  private:
   uint32_t newest_ = 0;
+  uint32_t readings_ = 0;
   std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
   std::array<bool, kSteps> ended_ = {};
   Vector<uint32_t> fresh_;  // by line; empty until a prefetch has checked one

@@ -100,7 +100,7 @@ class TableCache {
   // A training lookup of step `step` names the table.
   void BeginLookup(uint64_t step) { numbers_.Begin(step); }
   const LookupNumbers& numbers() const { return numbers_; }
-  bool held(uint32_t line) const { return reading_ > 0 || numbers_.Holds(state_[line].held_until); }
+  bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
   // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
   // longer.
   void EndLookup(uint64_t step) { numbers_.End(step); }
@@ -112,9 +112,8 @@ class TableCache {
   void HoldAhead(uint32_t line);
   // A lookup of one of these batches, or of another one, has come.
   void TakeWanted(uint32_t line);
-  // While a read without training is on its way every line is held.
-  void BeginReading() { ++reading_; }
-  void EndReading() { --reading_; }
+  void BeginReading() { numbers_.BeginReading(); }
+  void EndReading() { numbers_.EndReading(); }
   bool fresh(uint32_t line) const { return numbers_.fresh(line); }
   // Throws std::bad_alloc.
   void SetFresh(uint32_t line, uint32_t until) { numbers_.SetFresh(line, until, state_.size()); }
@@ -224,7 +223,6 @@ class TableCache {
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;
-  uint32_t reading_ = 0;  // reads without training that are on their way
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;
   UpdatePool updates_;

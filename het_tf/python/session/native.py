@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.session import versions
-from het_tf.python.session.versions import SUPPORTED, TESTED
+from het_tf.python import versions
+from het_tf.python.versions import SUPPORTED, TESTED
 
 LIBRARY = versions.PLUGIN
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from het_tf.python.session import versions
+from het_tf.python import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("HET_TEST_BUILD", ROOT / "build" / "release"))

@@ -17,7 +17,7 @@ from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
 
 import het_tf
 from het_tf.python.ps import address as addresses
-from het_tf.python.ps import programs, redis_server, reshard, tls
+from het_tf.python.ps import programs, reshard, tls
 from het_tf.python.ps.errors import ServerError
 
 

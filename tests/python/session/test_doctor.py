@@ -10,7 +10,7 @@ import gpu_lib
 import pytest
 
 from het_tf import doctor
-from het_tf.python.session import versions
+from het_tf.python import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -3,14 +3,12 @@
 A leaf: the doctor uses it where TensorFlow, Keras or the native library are missing.
 """
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2]
-PLUGIN = PACKAGE / "lib" / "libhet_tf.so"
-GPU_OPS = PACKAGE / "lib" / "libhet_tf_gpu.so"
-CUDA = PACKAGE / "lib" / "libhet_cuda.so"
+PACKAGE = Path(__file__).resolve().parents[1]
 TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
 SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
@@ -23,6 +21,22 @@ CPU_FLAGS = {
     "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
+
+
+def library(name: str) -> Path:
+    """The path of a native library, for this CPU where a wheel has it for several; it need not exist.
+
+    `pip install .` and `make build` have one of each in het_tf/lib. A wheel of `make wheel` has those for
+    x86-64-v2 there and those for x86-64-v3 in het_tf/lib/x86-64-v3. Libraries for GPUs may be in the package
+    het_tf_gpu.
+    """
+    places = [PACKAGE / "lib"]
+    if not cpu_lacks("x86-64-v3"):
+        places.insert(0, PACKAGE / "lib" / "x86-64-v3")
+    gpu = importlib.util.find_spec("het_tf_gpu")
+    if gpu is not None and gpu.origin is not None:
+        places.append(Path(gpu.origin).parent / "lib")
+    return next((place / name for place in places if (place / name).exists()), PACKAGE / "lib" / name)
 
 
 def plugin_march(plugin: Path) -> str:
@@ -50,6 +64,12 @@ def cpu_lacks(march: str) -> list[str]:
         return []
     has = set(match.group(1).split())
     return [flag for level, flags in CPU_FLAGS.items() if level <= march for flag in flags if flag not in has]
+
+
+PLUGIN = library("libhet_tf.so")
+GPU_OPS = library("libhet_tf_gpu.so")
+CUDA = library("libhet_cuda.so")
+MODULE = library("het.so")
 
 
 def pip_install(*packages: str) -> str:

@@ -1,0 +1,56 @@
+"""Another TensorFlow loads exports than the one that wrote them; `make test-all-tf220` names its Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from export_lib import serve, tensors, toy_examples, trained
+
+import het_tf
+from het_tf.python import versions
+
+PYTHON = os.environ.get("HET_TEST_OTHER_PYTHON", "")
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.skipif(not PYTHON, reason="HET_TEST_OTHER_PYTHON names no other Python: make test-all-tf220"),
+]
+
+ANSWER = """
+import sys
+import numpy as np
+import tensorflow as tf
+library, model, inputs, outputs = sys.argv[1:]
+if library:
+    tf.load_op_library(library)
+loaded = tf.saved_model.load(model)
+with np.load(inputs) as file:
+    given = {name: tf.constant(file[name]) for name in file.files}
+answers = loaded.signatures["serving_default"](**given)
+np.savez(outputs, release=tf.__version__, **{name: answer.numpy() for name, answer in answers.items()})
+"""
+
+
+@pytest.mark.parametrize("format", ["portable", "native"])
+def test_another_tensorflow_answers_alike(format: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    model: Any = trained(het_tf.models.DeepFM, rng)
+    given = {name: tensor.numpy() for name, tensor in tensors(toy_examples(rng, 32)).items()}
+    het_tf.export(model, tmp_path / "1", format=format, verbose=False)
+    here = serve(tmp_path / "1")(**given)
+    np.savez(tmp_path / "inputs.npz", **given)
+    library = str(versions.PLUGIN) if format == "native" else ""
+    files = [tmp_path / "1", tmp_path / "inputs.npz", tmp_path / "outputs.npz"]
+    subprocess.run([PYTHON, "-c", ANSWER, library, *map(str, files)], check=True, timeout=120, cwd=tmp_path)
+    with np.load(tmp_path / "outputs.npz") as file:
+        there = dict(file)
+    release = str(there.pop("release"))
+    assert not release.startswith("2.21."), "this is the TensorFlow that wrote it"
+    assert there.keys() == here.keys()
+    for name, answers in here.items():
+        np.testing.assert_allclose(there[name], answers, rtol=1e-5, atol=1e-6)
