@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.session import native, versions
+from het_tf.python import versions
+from het_tf.python.session import native
 from het_tf.python.session.native import tf
 
 PLACES = ("cpu", "gpu", "auto")
