@@ -200,9 +200,7 @@ def processor() -> str:
 
 
 def server_version() -> str:
-    done = subprocess.run(
-        [programs.find_server(), "--version"], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([programs.find_server(), "--version"], check=True, capture_output=True, text=True)
     return " ".join(done.stdout.split()[:3])
 
 

@@ -18,7 +18,7 @@ from het_tf.python.session.native import tf
 PLACES = ("cpu", "gpu", "auto")
 LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
 
-GPU_OPS = native.LIBRARY.with_name(versions.GPU_OPS.name)
+GPU_OPS = versions.GPU_OPS
 
 # Where the ops of a layer run: beside its cache. With a kernel for GPUs in the process TensorFlow would
 # otherwise run the lookups of all tables there, and copy ids and rows of those that are in host memory.
@@ -86,7 +86,7 @@ def start() -> None:
 
 def device_library() -> Path:
     """libhet_cuda.so, or what the environment's HET_DEVICE_LIBRARY names in its place."""
-    return Path(os.environ.get(LIBRARY_VARIABLE) or native.LIBRARY.with_name(versions.CUDA.name))
+    return Path(os.environ.get(LIBRARY_VARIABLE) or versions.CUDA)
 
 
 def _gpu() -> int:

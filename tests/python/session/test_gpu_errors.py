@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native, versions
+from het_tf.python import versions
+from het_tf.python.session import native
 from het_tf.python.table import device
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
