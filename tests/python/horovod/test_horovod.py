@@ -77,7 +77,7 @@ def test_ranks_must_agree(fresh):
             het_tf.init(hvd=hvd, ps="redis://localhost:1")
     compared = []
     hvd.others = lambda mine: [compared.append(mine["address"]) or mine]
-    with pytest.raises(OSError, match="ca=/of/this/machine .*No such file"):
+    with pytest.raises(OSError, match=r"ca=/of/this/machine .*No such file"):
         het_tf.init(hvd=hvd, ps="rediss://localhost:1?ca=/of/this/machine")
     assert compared == ["rediss://localhost:1"]
     assert settings.horovod() is None
