@@ -30,7 +30,7 @@ size_t FindParameters(const std::string& text) {
 // Without what may be a password, or the path of a key.
 std::string Redacted(const std::string& text) {
   const size_t end = text.compare(0, 5, "unix:") == 0 ? std::string::npos : FindParameters(text);
-  const std::string shown = text.substr(0, end) + (end == std::string::npos ? "" : "?...");
+  std::string shown = text.substr(0, end) + (end == std::string::npos ? "" : "?...");
   const size_t begin = shown.find("//");
   const size_t at = shown.rfind('@');
   if (begin == std::string::npos || at == std::string::npos || at < begin) return shown;

@@ -66,7 +66,7 @@ TEST_F(TlsTest, BytesBothWays) {
     const size_t size = r.Below(most);
     commands.push_back({"ECHO", std::string(size, static_cast<char>('a' + size % 26))});
   }
-  std::vector<RedisReply> replies;
+  std::vector<het::RedisReply> replies;
   const Status status = connection.Ask(commands, 60, &replies);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(replies.size(), commands.size());

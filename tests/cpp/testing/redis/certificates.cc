@@ -28,7 +28,7 @@ Certificates::Certificates() {
 }
 
 void Certificates::Run(const std::string& command) {
-  const std::string in_folder = "cd '" + folder_.path() + "' && " + command + " >log 2>&1";
+  const std::string in_folder = "cd '" + folder_.path() + "' && { " + command + "; } >log 2>&1";
   EXPECT_EQ(std::system(in_folder.c_str()), 0) << command;
 }
 
