@@ -76,8 +76,10 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
 
 std::string DifferentFields(const std::string& here, const std::string& wanted) {
   std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: not there
-  for (const auto& [name, value] : Json::parse(here).flatten().items()) fields[name].first = value;
-  for (const auto& [name, value] : Json::parse(wanted).flatten().items()) fields[name].second = value;
+  const Json is = Json::parse(here).flatten();
+  const Json should = Json::parse(wanted).flatten();
+  for (const auto& [name, value] : is.items()) fields[name].first = value;
+  for (const auto& [name, value] : should.items()) fields[name].second = value;
   std::string text;
   for (auto& [name, values] : fields) {
     if (values.first == values.second) continue;
