@@ -107,9 +107,12 @@ int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
   });
 }
 
-int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, float* values) {
-  return WithEngine(name_space,
-                    [&](Engine& engine) { return engine.Read(table, Span<const Key>(ids, count), values); });
+int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, int stored,
+            float* values) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    const Span<const Key> keys(ids, count);
+    return stored != 0 ? engine.ReadStored(table, keys, values) : engine.Read(table, keys, values);
+  });
 }
 
 int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,

@@ -32,9 +32,9 @@ HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t 
 HET_EXPORT int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound,
                             int64_t push_bound);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
-// values: count * dim.
+// values: count * dim. `stored`: as the store has them, and no id twice; else as a lookup reads them.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
-                       float* values);
+                       int stored, float* values);
 // rows: count * dim, or count * row_floats with slots.
 HET_EXPORT int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count,
                          const float* rows, int with_slots);

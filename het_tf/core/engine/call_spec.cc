@@ -103,8 +103,9 @@ Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float 
   if (loss_scale == 0 && spec.needs_loss_scale()) {
     return FailedPrecondition(
         "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
-        "and the tables would be trained with scaled gradients. In a custom loop add the model's losses "
-        "before scaling: loss += tf.add_n(model.losses)");
+        "and the tables would be trained with scaled gradients. In a custom loop scale the loss by a "
+        "keras.mixed_precision.LossScaleOptimizer, or add the model's losses before scaling: "
+        "loss += tf.add_n(model.losses)");
   }
   const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
   // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN

@@ -171,8 +171,10 @@ class Engine {
 
   Result<size_t> Size(const std::string& table);   // rows that were ever written
   Result<size_t> Bytes(const std::string& table);  // of rows and index
-  // values: keys.size() * dim floats.
+  // values: keys.size() * dim floats, as a lookup reads them.
   Status Read(const std::string& table, Span<const Key> keys, float* values);
+  // The same as the store has them, when caches have sent what they hold back. Keys occur once each.
+  Status ReadStored(const std::string& table, Span<const Key> keys, float* values);
   // Sets values; slots return to their initial content. `rows` with slots when with_slots
   // (row_floats a key). Counts as one tick. Duplicate keys: the last one wins.
   Status Assign(const std::string& table, Span<const Key> keys, const float* rows, bool with_slots);

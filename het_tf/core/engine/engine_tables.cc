@@ -76,6 +76,12 @@ Status Engine::Read(const std::string& name, Span<const Key> keys, float* values
                 Span<float* const>(out, 1), nullptr);
 }
 
+Status Engine::ReadStored(const std::string& name, Span<const Key> keys, float* values) {
+  HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  return store_.tables->Read(*table->schema, keys, values);
+}
+
 Status Engine::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
   HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));

@@ -48,6 +48,24 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
   return Status();
 }
 
+Status LocalStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
+  const Layout layout = this->layout();
+  for (Key key : keys) {
+    service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
+      const Shard* shard = partition.Find(schema.id());
+      const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
+      if (row == kNoRow) {
+        schema.InitValue(key, values);
+      } else {
+        std::memcpy(values, shard->rows().data(row), schema.dim() * sizeof(float));
+      }
+      return 0;
+    });
+    values += schema.dim();
+  }
+  return Status();
+}
+
 Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> keys) {
   size_t removed = 0;
   const Layout layout = this->layout();

@@ -17,6 +17,7 @@ class LocalStore : public TableStore {
   Result<size_t> CountRows(const TableSchema& schema) override { return service_->Rows(schema.id()); }
   Result<size_t> CountBytes(const TableSchema& schema) override { return service_->TableBytes(schema.id()); }
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
 
   uint32_t partitions() const override { return service_->partitions(); }

@@ -55,6 +55,8 @@ class TableStore {
   // fails stay.
   virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
                         bool with_slots) = 0;
+  // The values of rows, dim floats a key: as the store has them, or initial ones. Keys occur once each.
+  virtual Status Read(const TableSchema& schema, Span<const Key> keys, float* values) = 0;
   // How many of the keys were there.
   virtual Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) = 0;
   // All rows, as they are while it reads them.

@@ -5,6 +5,7 @@
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/client/remote_engine.h"
 #include "het_tf/ps/keyspace.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 // Clusters that wait for the next call; so many calls at once need not connect.
 constexpr size_t kMostIdle = 8;
+
+// How often a table may be loaded or cleared while its rows are asked for.
+constexpr int kMostEpochs = 8;
 
 uint64_t Number(const RedisReply& reply) {
   if (reply.kind == RedisReply::kInteger) return static_cast<uint64_t>(reply.integer);
@@ -184,6 +188,59 @@ Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const
       }
       EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk);
       HET_RETURN_IF_ERROR(Load(p, chunk).status());
+    }
+  }
+  return Status();
+}
+
+Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys) {
+  Request request;
+  request.partition = {partition, partitions(), hash_seed_};
+  TableRequest& table = request.tables.emplace_back();
+  table.table = schema.id();
+  table.fetch_keys = std::move(keys);
+  for (int attempt = 0;; ++attempt) {
+    Bytes frame;
+    Encode(request, &frame);
+    HET_ASSIGN_OR_RETURN(const RedisReply answer,
+                         Ask(partition, "HET.READ", {std::string(frame.begin(), frame.end())}));
+    Reply reply;
+    HET_RETURN_IF_ERROR(Decode({answer.bytes.data(), answer.bytes.size()}, &reply));
+    const bool fits = reply.tables.size() == 1 && reply.tables[0].table == schema.id();
+    if (fits && reply.status == FrameStatus::kOk) return std::move(reply.tables[0]);
+    // The first answer says the epoch; it changes once more if somebody loads or clears the table.
+    if (!fits || reply.status != FrameStatus::kEpoch || attempt == kMostEpochs) {
+      return FailedPrecondition("partition " + std::to_string(partition) +
+                                " of the parameter server gives no rows of table '" + schema.spec().name +
+                                "': " + reply.message);
+    }
+    table.epoch = reply.tables[0].epoch;
+    request.inc = reply.inc;
+  }
+}
+
+Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
+  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / (schema.row_floats() * sizeof(float) + 22));
+  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
+      const size_t end = std::min(begin + fit, positions[p].size());
+      Vector<Key> some;
+      for (size_t i = begin; i < end; ++i) some.push_back(keys[positions[p][i]]);
+      HET_ASSIGN_OR_RETURN(const TableReply reply, Fetch(schema, p, some));
+      if (reply.fetched_clocks.size() != some.size() || reply.row_floats < schema.dim()) {
+        return Status(Code::kInternal, "the parameter server answers with other rows than were asked for");
+      }
+      ReplyRows rows(reply);
+      for (size_t i = 0; i < some.size(); ++i) {
+        float* const value = values + positions[p][begin + i] * schema.dim();
+        const float* const row = rows.Next(reply.fetched_clocks[i]);
+        if (row == nullptr) {
+          schema.InitValue(some[i], value);
+        } else {
+          std::copy_n(row, schema.dim(), value);
+        }
+      }
     }
   }
   return Status();

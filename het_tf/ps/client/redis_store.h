@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "het_tf/core/store/table_store.h"
+#include "het_tf/core/wire/reply.h"
 #include "het_tf/ps/client/cluster.h"
 
 namespace het {
@@ -30,6 +31,7 @@ class RedisStore : public TableStore {
   Result<size_t> CountRows(const TableSchema& schema) override;
   Result<size_t> CountBytes(const TableSchema& schema) override;
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
 
   uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
@@ -69,6 +71,8 @@ class RedisStore : public TableStore {
   Result<std::vector<RedisReply>> AskAll(const std::vector<RedisCluster::Command>& commands,
                                          const char* fine = nullptr);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
+  // The rows of keys of one partition.
+  Result<TableReply> Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
   // The sum over the partitions of one of the numbers that HET.STAT TABLES says of a table.
   Result<size_t> Sum(const TableSchema& schema, size_t field);

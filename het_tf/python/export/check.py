@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from het_tf.python import files
-from het_tf.python.export import signatures
+from het_tf.python.export import redirect, signatures
 from het_tf.python.export.front import RECORD
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
+from het_tf.python.table.table import Table
 
 TOLERANCE = 1e-6
 """How far predictions from rows of float32 may be from the live model's: the kernels of a graph add up and
@@ -88,7 +89,8 @@ def serve_check(
         het_tf.export(model, "models/1")
         het_tf.serve_check("models/1", next(iter(dataset))[0], model)
 
-    Call it before the tables train on: the live model reads them as they are now.
+    Call it before the tables train on: the live model reads the rows that the store has now, which an export
+    has, too. A cache may have them as they were before, or rounded (`Cache(wire=...)`).
 
     Args:
       path: An export; several; or a directory with exports in it (of several formats, say).
@@ -118,7 +120,8 @@ def serve_check(
     wanted: dict[str, Any] | None = None
     if model is not None:
         inputs = tf.nest.pack_sequence_as(sample, values)
-        outputs = signatures.outputs_of(model, model(inputs, training=False))
+        with redirect.to(_Stored((), redirect.Options(), Path())):
+            outputs = signatures.outputs_of(model, model(inputs, training=False))
         wanted = {name: np.asarray(one) for name, one in outputs.items()}
     checks = []
     for one in exports:
@@ -137,6 +140,17 @@ def serve_check(
             "If the model has trained since, export again; if its layers round much, give tolerance="
         )
     return checks
+
+
+class _Stored(redirect.Backend):
+    """Answers the lookups of the live model with the rows of the store."""
+
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
+        """See `redirect.Backend`."""
+        return [
+            tf.numpy_function(Table(one.table.name, one.namespace).lookup, [one.ids, True], tf.float32)
+            for one in requests
+        ]
 
 
 def text(checks: Sequence[Check], reference: str) -> str:

@@ -14,7 +14,8 @@ def reduce_gradients(gradients: Any) -> Any:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
     Every rank must call it for the same variables in the same order, those of het_tf's layers (the anchors)
-    included: with staleness 0 their reduction is what keeps the ranks in step.
+    included: with staleness 0 their reduction is what keeps the ranks in step. A graph runs it also where
+    nothing uses the result, or a control edge alone.
 
     Args:
       gradients: A nest of tensors, IndexedSlices and None, as a tape gives it.
@@ -33,4 +34,17 @@ def reduce_gradients(gradients: Any) -> Any:
         else hvd.allreduce(gradient, op=hvd.Average, name=f"{prefix}.{number}", ignore_name_scope=True)
         for number, gradient in enumerate(flat)
     ]
+    if not tf.executing_eagerly():
+        _keep(reduced)
     return tf.nest.pack_sequence_as(gradients, reduced)
+
+
+def _keep(reduced: list[Any]) -> None:
+    """Has the graph run these all-reduces.
+
+    Grappler takes an op without side effects away if no data goes from it to one that has some. An assertion
+    has: it is given the first number of each.
+    """
+    values = [one.values if isinstance(one, tf.IndexedSlices) else one for one in reduced if one is not None]
+    if values:
+        tf.raw_ops.Assert(condition=True, data=[tf.reshape(value, [-1])[:1] for value in values])

@@ -6,7 +6,7 @@ from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
 from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import ops, owner, source
+from het_tf.python.layer import loss_scale, ops, owner, replicas, source
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import cache as cache_lib
@@ -72,8 +72,12 @@ class EmbeddingCollection(keras.layers.Layer):
         gradients = tape.gradient(loss, model.trainable_variables)     # the tables are updated
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-    With a loss scale (mixed_float16) add `tf.add_n(model.losses)` to the loss before scaling it: that
-    is how the layer learns the scale.
+    With mixed_float16 scale the loss by a `keras.mixed_precision.LossScaleOptimizer`: tables divide
+    by its scale, and by nothing else. Where it is scaled by hand, add `tf.add_n(model.losses)` to it
+    before: that is how the layer learns the scale.
+
+    **With tf.distribute.** Under a MirroredStrategy with devices of one host each row is updated once
+    a step, with the sum of the replicas' gradients (docs/tf-distribute.md).
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
@@ -95,7 +99,8 @@ class EmbeddingCollection(keras.layers.Layer):
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
       ImportError: Cache(device="gpu"), and a library that it takes is not built, or for another TensorFlow.
-      RuntimeError: Cache(device="gpu"), and there is no GPU, or its driver is too old.
+      RuntimeError: Cache(device="gpu"), and there is no GPU, or its driver is too old; a strategy of
+        tf.distribute that is not supported.
       MemoryError: The cache does not fit into the GPU.
       tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), a gradient was taken twice.
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
@@ -125,6 +130,7 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def _declare(self, features: Features, cache: Cache) -> LayerState:
         """Makes the tables, and the attributes of the ops."""
+        replicas.refuse_strategy(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, settings.workers())
         tables = features.tables
@@ -139,7 +145,7 @@ class EmbeddingCollection(keras.layers.Layer):
                 {"table": numbers[feature.table.name], "padding_id": feature.padding_id}
                 for feature in features.flat
             ],
-            "needs_loss_scale": self.compute_dtype == "float16",
+            "needs_loss_scale": loss_scale.needed(self),
             "layer": number,
             "place": in_use.place,
         }
@@ -213,13 +219,14 @@ class EmbeddingCollection(keras.layers.Layer):
             and not owner.infers_shapes()
         )
         if learns:
+            replicas.refuse_strategy(self.name)
             owner.note(self)
             anchor = tf.convert_to_tensor(self.anchor)
         else:
             anchor = tf.constant(0.0)
         rows, probe = ops.lookup(self._het_state.call, ids, anchor, learns)
-        if learns:
-            self.add_loss(probe)
+        if learns and loss_scale.takes_probe(self):
+            self.add_loss(tf.cast(probe, "float64") if self.compute_dtype == "float64" else probe)
         return rows
 
     def _cast_output(self, output: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
-from het_tf.python.layer import accumulate, gate, owner
+from het_tf.python.layer import accumulate, gate, loss_scale, owner, replicas
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import device, optimizers, registry
@@ -35,9 +35,10 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
       training: Whether the lookup belongs to a training step: then its rows are kept for the gradient.
 
     Returns:
-      One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe: a zero whose gradient is the
-      loss scale.
+      One float32 tensor a feature, of shape `ids.shape + [dim]`, and the probe (loss_scale.py).
     """
+    if training:
+        loss_scale.forget()
     hints = [hint(dim) for dim in call.dims]
     with tf.device(device.OPS_DEVICE[call.place]):
         out = native.ops.het_lookup(
@@ -64,7 +65,6 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         tf.zeros_like(row) if grad is None else tf.convert_to_tensor(grad)
         for row, grad in zip(rows, grads[:count], strict=True)
     ]
-    probe = grads[count + 1]
     layer = registry.find_layer(specs.get("layer"))
     if layer is not None:
         saving.refuse_copy(layer)
@@ -73,14 +73,14 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         "grads": dense,
         "token": op.outputs[count],
         "learning_rates": _learning_rates(specs, names, op.get_attr("specs"), layer),
-        "scale": tf.convert_to_tensor(
-            collective.gradient_scale() / owner.accumulation_steps(layer), dtype=tf.float32
-        ),
-        "loss_scale": tf.zeros([], tf.float32) if probe is None else probe,
+        "scale": tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32),
+        "loss_scale": loss_scale.of_gradient(layer, specs.get("needs_loss_scale", False), grads[count + 1]),
         "tables": names,
         "specs": op.get_attr("specs"),
     }
-    if settings.accumulates():
+    if replicas.several():
+        anchor_gradient = replicas.apply_gradients(**update)
+    elif settings.accumulates():
         anchor_gradient = accumulate.apply_gradients(**update)
     else:
         if getattr(layer, "is_bulk_synchronous", False):

@@ -16,7 +16,9 @@ def note(layer: Any) -> None:
     layer_state.of(layer).model = None if model is None or model is layer else weakref.ref(model)
     if model is not None and settings.workers() > 1 and reduction.in_train_step(model):
         reduction.require_reduction(model)
-    before_build(layer, _optimizer(layer))
+    optimizer = _optimizer(layer)
+    _refuse_accumulation(model, optimizer)
+    before_build(layer, optimizer)
 
 
 def before_build(layer: Any, optimizer: Any) -> None:
@@ -66,8 +68,12 @@ def _calling_model() -> Any:
 
 
 def _optimizer(layer: Any) -> Any:
+    return getattr(_model(layer), "optimizer", None)
+
+
+def _model(layer: Any) -> Any:
     reference = None if layer is None else layer_state.of(layer).model
-    return getattr(reference() if reference is not None else None, "optimizer", None)
+    return None if reference is None else reference()
 
 
 def _inner(optimizer: Any) -> Any:
@@ -75,12 +81,28 @@ def _inner(optimizer: Any) -> Any:
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def accumulation_steps(layer: Any) -> int:
-    """`gradient_accumulation_steps` of the optimizer of the layer's model, 1 if it has none.
+def in_own_step(layer: Any) -> bool:
+    """Whether Keras' own train_step of the layer's model is running."""
+    model = _model(layer)
+    return model is not None and reduction.in_train_step(model)
 
-    Keras applies the mean of k steps' gradients; tables are updated at every step, by 1/k.
-    """
-    return getattr(_inner(_optimizer(layer)), "gradient_accumulation_steps", None) or 1
+
+def scales_loss(layer: Any) -> bool:
+    """Whether the optimizer of the layer's model multiplies losses."""
+    optimizer = _optimizer(layer)
+    factor = getattr(optimizer, "loss_scale_factor", None)
+    return factor is not None or _inner(optimizer) is not optimizer
+
+
+def _refuse_accumulation(model: Any, optimizer: Any) -> None:
+    """ValueError: an optimizer that applies the gradients of several steps together, which tables do not."""
+    steps = getattr(_inner(optimizer), "gradient_accumulation_steps", None)
+    if steps:
+        raise ValueError(
+            f"the optimizer of model {model.name!r} has gradient_accumulation_steps={steps}, and its tables "
+            "are updated in every step: rows would move while the rest of the model stays. Leave it out, and "
+            f"give batches {steps} times as large"
+        )
 
 
 def learning_rate(layer: Any, table: str) -> Any:

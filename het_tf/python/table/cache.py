@@ -260,7 +260,8 @@ def _bound(argument: str, value: Any) -> int | None:
     if value is None:
         return None
     try:
-        return integer(argument, value, 0, 2**62)
+        whole = isinstance(value, float) and value.is_integer()  # a bound may have been computed
+        return integer(argument, int(value) if whole else value, 0, 2**62)
     except ValueError:
         raise ValueError(
             f"cache.{argument} is {value!r}; give a number of updates >= 0 (0: every read is checked and "

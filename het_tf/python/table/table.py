@@ -17,8 +17,8 @@ from het_tf.python.table import registry
 class Table:
     """One table of this process, outside of any model: looking at rows, changing, and taking them out.
 
-    What is read includes everything that was trained so far, also what a cache holds back. Reading makes no
-    rows.
+    What is read includes everything that this process has trained so far, also what its cache holds back.
+    Reading makes no rows.
 
     Args:
       name: Name of a table that a layer has made.
@@ -60,19 +60,24 @@ class Table:
         """Floats of a row with the slots of its optimizer."""
         return native.call_int("HetRowFloats", self.namespace, self.name)
 
-    def lookup(self, ids: npt.ArrayLike) -> native.FloatArray:
+    def lookup(self, ids: npt.ArrayLike, stored: bool = False) -> native.FloatArray:
         """The values of rows; an id that was never written has its initial row.
 
         Args:
           ids: Integers of any shape.
+          stored: False: as the model reads them now: through the cache of this process, with its own updates,
+            within the cache's bound of those of others, and rounded as its `wire` says. True: as the store
+            has them, like `to_numpy`; sends what the caches of this process hold back before. In a process
+            without a cache both are the same.
 
         Returns:
           float32 of shape `ids.shape + [dim]`.
         """
         keys = _ids(ids)
-        values = np.empty((*keys.shape, self.dim), np.float32)
-        native.call("HetRead", self.namespace, self.name, keys, keys.size, values)
-        return values
+        unique, places = np.unique(keys, return_inverse=True) if stored else (keys, ...)
+        values = np.empty((*unique.shape, self.dim), np.float32)
+        native.call("HetRead", self.namespace, self.name, unique, unique.size, int(stored), values)
+        return values[places].reshape(*keys.shape, self.dim)
 
     def assign(self, ids: npt.ArrayLike, values: npt.ArrayLike, with_slots: bool = False) -> None:
         """Sets rows, for example pretrained ones. The optimizer's slots return to their initial content.
@@ -179,7 +184,7 @@ def _ids(ids: npt.ArrayLike) -> native.Int64Array:
     array = np.asarray(ids)
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"ids are {array.dtype}; give integers")
-    return np.ascontiguousarray(array, np.int64)
+    return np.asarray(array, np.int64, order="C")  # ascontiguousarray would give a scalar an axis
 
 
 def table(name: str) -> Table:

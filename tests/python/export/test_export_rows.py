@@ -158,7 +158,7 @@ def test_what_evaluate_refuses(rng, tmp_path):
 
 
 def test_serve_check(rng, tmp_path, capsys):
-    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4))
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4, wire="int8"))
     for name, options in {"a": {}, "b": {"rows": "int8", "format": "native"}}.items():  # a process each
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))

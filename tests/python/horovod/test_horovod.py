@@ -261,6 +261,27 @@ def test_reduce_gradients_keeps_the_nest(played):
     assert het_tf.horovod.reduce_gradients(nest) is nest
 
 
+def test_a_reduction_that_only_a_control_edge_keeps_is_run(played, monkeypatch):
+    """Grappler takes ops away that have neither users nor side effects, and Horovod's has none."""
+    reduced = []
+
+    def allreduce(tensor, **_):
+        run = lambda x: reduced.append(1) or x  # noqa: E731
+        out = tf.numpy_function(run, [tensor], tensor.dtype, stateful=False)
+        out.set_shape(tensor.shape)
+        return out
+
+    monkeypatch.setattr(played, "allreduce", allreduce)
+
+    @tf.function
+    def step(gradient):
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients([gradient])):
+            return gradient + 1.0
+
+    step(tf.constant(1.0))
+    assert reduced == [1]
+
+
 def test_the_gate_is_there_for_staleness_0_alone(played):
     for staleness, gates in ((0, 1), (1, 0), (None, 0)):
         layer = rules_lib.embedding(name=f"s{staleness}", cache=het_tf.Cache(staleness=staleness, rows=10))

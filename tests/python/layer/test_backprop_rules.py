@@ -284,6 +284,43 @@ def test_4_custom_loops_add_the_models_losses(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("add", [False, True])
+def test_4_of_all_factors_of_a_loss_the_optimizers_scale_alone_is_divided_out(mode, policy, add):
+    inputs = keras.Input((), dtype="int64")
+    model = keras.Model(inputs, embedding(initializer="zeros", dtype=policy)(inputs))
+    optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=2.0**9)
+    scale_loss = optimizer.scale_loss if KERAS_3 else optimizer.get_scaled_loss
+
+    def run(ids, scale):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.cast(model(ids, training=True), tf.float32))
+            if add:
+                loss += tf.add_n(model.losses)
+            loss = scale(loss / 4.0)
+        return tape.gradient(loss, model.trainable_variables)
+
+    run = tf.function(run) if mode == "graph" else run
+    run(tf.constant([1], tf.int64), scale_loss)
+    np.testing.assert_allclose(rows([1]), np.full((1, 4), -0.1 / 4), rtol=1e-6)
+    if policy == "float32":  # the next loss has not been scaled
+        run(tf.constant([2], tf.int64), lambda loss: loss)
+        np.testing.assert_allclose(rows([2]), np.full((1, 4), -0.1 / 4), rtol=1e-6)
+
+
+@keras_3_only
+def test_4_a_loss_scale_factor_is_divided_out():
+    results = []
+    for factor in (None, 64.0):
+        het_tf.reset()
+        keras.utils.set_random_seed(0)
+        model = make_model(keras.optimizers.SGD(0.05, loss_scale_factor=factor))
+        model.fit(*data(), batch_size=16, verbose=0, shuffle=False)
+        results.append(rows())
+    np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_4_without_a_loss_scale_a_gradient_that_is_not_finite_raises(mode, bad):
     layer = embedding()

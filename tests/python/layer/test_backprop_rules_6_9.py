@@ -125,16 +125,19 @@ def test_8_model_without_an_optimizer_is_refused(mode):
 
 @keras_3_only
 @pytest.mark.parametrize("mode", MODES)
-def test_8_gradient_accumulation_scales_the_table(mode):
-    inputs = keras.Input((), dtype="int64")
-    layer = embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
-    model = keras.Model(inputs, layer(inputs))
-    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=4)
-    model.compile(optimizer, loss=lambda y, x: tf.reduce_sum(x), run_eagerly=mode == "eager")
-    for _ in range(4):
-        model.train_on_batch(np.array([1]), np.zeros((1, 4), np.float32))
-    np.testing.assert_allclose(rows([1]), [[-1.0] * 4], rtol=1e-6)
-    assert float(tf.convert_to_tensor(layer.trainable_variables[0])) == 0.0
+@pytest.mark.parametrize("scaled", [False, True])
+def test_8_gradient_accumulation_of_the_model_is_refused(mode, scaled):
+    def make():
+        optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=4)
+        return make_model(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, mode=mode)
+
+    model, frozen = make(), make()
+    with pytest.raises(ValueError, match=r"gradient_accumulation_steps=4, .* batches 4 times as large"):
+        model.fit(*data(), verbose=0)
+    assert het_tf.table("t").applies == 0
+    model.predict(data()[0], verbose=0)
+    frozen.layers[1].trainable = False
+    frozen.fit(*data(), verbose=0)
 
 
 @pytest.mark.parametrize("scale, want", [("mean", -0.25), ("sum", -1.0)])

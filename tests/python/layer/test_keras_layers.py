@@ -327,6 +327,35 @@ def test_the_example_of_the_package_runs():
     assert het_tf.table("item").size == 20
 
 
+def small_model(eager):
+    ids = keras.Input((2,), dtype="int64")
+    rows = het_tf.keras.Embedding(3, name="t", combiner="sum")(ids)
+    model = keras.Model(ids, keras.layers.Dense(1)(rows))
+    model.compile("sgd", "mse", run_eagerly=eager)
+    return model
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_batch_without_samples_trains_nothing(eager):
+    model = small_model(eager)
+    assert model.train_on_batch(np.zeros((0, 2), np.int64), np.zeros((0, 1), np.float32)) == 0
+    assert het_tf.table("t").size == 0
+    model.train_on_batch(np.array([[1, 2]]), np.ones((1, 1), np.float32))
+    assert het_tf.table("t").size == 2
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_models_of_float64_train(eager):
+    keras.mixed_precision.set_global_policy("float64")
+    model = small_model(eager)
+    ids = np.array([[1, 2], [2, 3]])
+    model.train_on_batch(ids, np.ones((2, 1)))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(ids, training=True)) + tf.add_n(model.losses)
+    tape.gradient(loss, model.trainable_variables)
+    assert loss.dtype == tf.float64 and het_tf.table("t").applies == 2
+
+
 def test_public_names():
     import het_tf.keras
     from het_tf.initializers import Uniform

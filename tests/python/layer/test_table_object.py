@@ -47,6 +47,8 @@ def test_lookup_sees_what_was_trained(mode):
     train(layer, [7, 7])
     np.testing.assert_allclose(table.lookup([7, 8]), [before[0, 0] - 2, before[0, 1]])
     assert table.lookup([]).shape == (0, 4)
+    np.testing.assert_array_equal(table.lookup(7), table.lookup([7])[0])
+    np.testing.assert_array_equal(table.lookup(np.int64(8), stored=True), before[0, 1])
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -194,11 +194,14 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
             cache=het_tf.Cache(staleness=0, rows=rows),
         )
 
-    def gradient(embed: Any, ids: list[int], factor: float, scale: float | None = None) -> float:
+    keras = tf.keras
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=8.0)
+
+    def gradient(embed: Any, ids: list[int], factor: float, scaled: bool = False) -> float:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(embed(tf.constant(ids, tf.int64), training=True)) * factor
-            if scale is not None:
-                loss = (loss + tf.add_n(embed.losses)) * scale
+            if scaled:
+                loss = optimizer.scale_loss(loss)
         return float(tape.gradient(loss, embed.trainable_variables[0]))
 
     def rows(embed: Any) -> Any:
@@ -208,9 +211,9 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     embed = layer("plain")
     attempt("nan", lambda: gradient(embed, [1, 2], float("nan") if one else 1.0))
     seen["nan rows"] = rows(embed)
-    attempt("overflow", lambda: gradient(embed, [1, 2], float("inf") if one else 1.0, scale=8.0))
+    attempt("overflow", lambda: gradient(embed, [1, 2], float("inf") if one else 1.0, scaled=True))
     seen["overflow rows"] = rows(embed)
-    attempt("after", lambda: gradient(embed, [1, 2], 1.0, scale=8.0))
+    attempt("after", lambda: gradient(embed, [1, 2], 1.0, scaled=True))
     seen["after rows"] = rows(embed)
 
     def twice(again: bool) -> None:

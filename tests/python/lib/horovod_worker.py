@@ -179,7 +179,6 @@ def ways(more):
         yield "subclassed", Subclassed, dict(optimizer="adam")
         yield "two", TwoOptimizers, dict(optimizer="sgd")
         return
-    yield "accumulate", functional, dict(optimizer=opt.SGD(0.1, gradient_accumulation_steps=2))
     yield "ema", functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))
     yield "many", functional, dict(optimizer="rmsprop", steps_per_execution=4)
     yield "scaled", functional, dict(optimizer=opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10))
@@ -261,7 +260,7 @@ def metrics(hvd):
     assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6
 
 
-def loops(hvd):
+def loops(hvd, place):
     """Custom loops, by reduce_gradients and by Horovod's tape."""
     ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
     for name in ("loop", "tape"):
@@ -283,6 +282,34 @@ def loops(hvd):
         for begin in range(0, 160, BATCH):
             step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
         same(hvd, name, weights_of(model))
+    in_step(hvd, place)
+
+
+def in_step(hvd, place):
+    """A reduction that only orders ops keeps the ranks in step: none is more than a step ahead."""
+    layer = het_tf.keras.Embedding(2, name="ordered", cache=het_tf.Cache(staleness=None))
+    log = [place / f"steps-{rank}" for rank in (0, 1)]
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids))
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients(tape.gradient(loss, [layer.anchor]))):
+            return tf.identity(loss)
+
+    def steps(rank):
+        return len(log[rank].read_text())
+
+    log[hvd.rank()].write_text("")
+    het_tf.horovod.barrier()
+    for _ in range(20):
+        if hvd.rank() == 1:
+            time.sleep(0.02)  # the other one would be ahead
+        step(tf.constant([1], tf.int64))
+        with log[hvd.rank()].open("a") as file:
+            file.write(".")
+        assert steps(hvd.rank()) <= steps(1 - hvd.rank()) + 1
+    het_tf.horovod.barrier()
 
 
 def die(hvd, place, victim_and_how):

@@ -88,7 +88,7 @@ CASES = {
     "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
     "more_ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd, more=True),
     "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
-    "loops": lambda hvd, place: horovod_worker.loops(hvd),
+    "loops": horovod_worker.loops,
     "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,

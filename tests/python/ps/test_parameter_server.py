@@ -44,6 +44,25 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
     np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
 
 
+def test_lookup_gives_the_rows_of_the_store_where_asked(server):
+    """The cache has them with what rounding has taken from updates on their way."""
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        cache = het_tf.Cache(rows=100, staleness=100, wire="int8")
+        redis_lib.train(het_tf.keras.Embedding(4, name="t", cache=cache), 25)
+        table = het_tf.table("t")
+        asked = np.array([[3, 10**9, 1], [1, 2, 3]])  # one that has no row, and some twice
+        found = table.lookup(asked, stored=True)  # before to_numpy, which sends what the cache holds back
+        values = dict(zip(*table.to_numpy(), strict=True))
+        np.testing.assert_array_equal(found[0, 1], table.lookup(10**9))
+        for place in np.argwhere(asked < 10**9):
+            np.testing.assert_array_equal(found[tuple(place)], values[asked[tuple(place)]])
+        assert np.abs(table.lookup(asked) - found).max() > 0
+        table.clear()  # the partitions have other epochs now
+        np.testing.assert_array_equal(table.lookup(asked, stored=True)[0, 0], table.lookup(3))
+
+
 def test_reset_ends_the_connections_though_a_graph_lives_on(server):
     het_tf.init(ps=server.address)
     layer = het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))

@@ -1,0 +1,213 @@
+"""Two replicas on two logical CPUs, against keras.layers.Embedding: `python replicas_worker.py CASE...`.
+
+TensorFlow takes logical devices before its first op alone, so these cases have a process of their own. Each
+prints "CASE: ok", or what it has raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+
+keras = tf.keras
+IDS, DIM, BATCH, STEPS = 12, 3, 8, 4
+UNEVEN = 7  # one replica gets 4 samples, the other one 3; Keras 3 refuses it as the first batch of a fit
+OPTIMIZERS = {
+    "sgd": (het_tf.optimizers.SGD(0.5), lambda: keras.optimizers.SGD(0.5)),
+    "adagrad": (het_tf.optimizers.Adagrad(0.5), lambda: keras.optimizers.Adagrad(0.5)),
+}
+
+
+def batches(batch=BATCH):
+    """Ids [batch, 2] and labels [batch, 1] of each step. Both replicas have id 0 in all of them."""
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, IDS, (STEPS, batch, 2))
+    ids[:, [0, -1], 0] = 0
+    return ids, rng.normal(size=(STEPS, batch, 1)).astype(np.float32)
+
+
+@functools.cache
+def mirrored():
+    """The one strategy of the process: a second would mix its collectives with those of the first."""
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+class DenseGradients(keras.layers.Embedding):
+    """As its base. Adagrad of Keras 3 squares the slices of a sparse gradient before it adds equal ids."""
+
+    def call(self, inputs):
+        return tf.tensordot(tf.one_hot(inputs, IDS), tf.convert_to_tensor(self.embeddings), 1)
+
+
+REFERENCES = {"sgd": keras.layers.Embedding, "adagrad": DenseGradients}
+
+
+def make(embedding, optimizer, **more):
+    """A model whose loss is not linear in its rows."""
+    ids = keras.Input((2,), dtype="int64")
+    hidden = keras.layers.Dense(4, "tanh")(keras.layers.Flatten()(embedding(ids)))
+    model = keras.Model(ids, keras.layers.Dense(1, dtype="float32")(hidden))
+    model.compile(optimizer, "mse", **more)
+    return model
+
+
+def pair(name, more=None, cache=None):
+    """The model with a table, and the same with Keras' own layer; both begin with the same weights."""
+    table_optimizer, optimizer = OPTIMIZERS[name]
+    layer = het_tf.keras.Embedding(DIM, name="t", optimizer=table_optimizer, cache=cache)
+    ours = make(layer, optimizer(), **(more or {}))
+    theirs = make(REFERENCES[name](IDS, DIM), optimizer(), **(more or {}))
+    theirs.layers[1].set_weights([rows()])
+    for mine, other in zip(ours.layers[3:], theirs.layers[3:], strict=True):
+        other.set_weights(mine.get_weights())
+    return ours, theirs
+
+
+def rows():
+    return het_tf.table("t").lookup(np.arange(IDS))
+
+
+def compare(ours, theirs, seen, tolerance=1e-6):
+    """Rows and dense weights are those of Keras, and a row has one tick for each step that it was in."""
+    np.testing.assert_allclose(rows(), theirs.layers[1].get_weights()[0], rtol=tolerance, atol=tolerance)
+    for mine, other in zip(ours.layers[3:], theirs.layers[3:], strict=True):
+        for a, b in zip(mine.get_weights(), other.get_weights(), strict=True):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    found = het_tf.table("t").scan()
+    clocks = dict(zip(found["ids"].tolist(), found["clocks"].tolist(), strict=True))
+    assert clocks == {key: sum(key in step for step in seen) for key in set(np.concatenate(seen, None))}
+    assert het_tf.table("t").applies == len(seen)
+
+
+def fit(name, eager=False, cache=None):
+    strategy = mirrored()
+    with strategy.scope():
+        ours, theirs = pair(name, {"run_eagerly": eager}, cache)
+    ids, labels = batches()
+    for step in range(STEPS):
+        for model in (ours, theirs):
+            model.fit(ids[step], labels[step], batch_size=BATCH, shuffle=False, verbose=0)
+        compare(ours, theirs, ids[: step + 1])
+    before = rows()
+    scores = [model.predict(ids[0], batch_size=BATCH, verbose=0) for model in (ours, theirs)]
+    np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-6)
+    ours.evaluate(ids[0], labels[0], verbose=0)
+    np.testing.assert_array_equal(rows(), before)
+
+
+def loop(name, eager=False, add_losses=True):
+    """A custom loop as TensorFlow's guide has it: each replica has its share of all losses."""
+    strategy = mirrored()
+    with strategy.scope():
+        ours, theirs = pair(name)
+        for model in (ours, theirs):  # a tf.function of replicas cannot make the slots of Adagrad
+            model.optimizer.build(model.trainable_variables)
+
+    def replica(model, ids, labels):
+        with tf.GradientTape() as tape:
+            errors = tf.reduce_mean((model(ids, training=True) - labels) ** 2, -1)
+            loss = tf.nn.compute_average_loss(errors, global_batch_size=UNEVEN)
+            if add_losses and model.losses:
+                loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    def step(model, ids, labels):
+        strategy.run(replica, (model, ids, labels))
+
+    ids, labels = batches(UNEVEN)
+    for model in (ours, theirs):
+        run = step if eager else tf.function(step)
+        data = tf.data.Dataset.from_tensor_slices((ids.reshape(-1, 2), labels.reshape(-1, 1))).batch(UNEVEN)
+        for element in strategy.experimental_distribute_dataset(data):
+            run(model, *element)
+    compare(ours, theirs, ids)
+
+
+def one_device():
+    with tf.distribute.OneDeviceStrategy("CPU:1").scope():
+        ours, theirs = pair("adagrad")
+    ids, labels = batches()
+    for model in (ours, theirs):
+        model.fit(np.concatenate(ids), np.concatenate(labels), batch_size=BATCH, shuffle=False, verbose=0)
+    compare(ours, theirs, ids)
+
+
+def mixed():
+    """In float16 the optimizer's loss scale is divided out, and the share of a replica is not."""
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    strategy = mirrored()
+    with strategy.scope():
+        ours, theirs = pair("sgd")
+    ids, labels = batches()
+    for step in range(STEPS):
+        for model in (ours, theirs):
+            model.fit(ids[step], labels[step], batch_size=BATCH, shuffle=False, verbose=0)
+    compare(ours, theirs, ids, tolerance=1e-2)
+    before = rows()
+    labels[0, 0] = 1e9  # overflows at one replica
+    ours.fit(ids[0], labels[0], batch_size=BATCH, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(rows(), before)
+
+
+def nan():
+    """A gradient that is NaN at one replica is an error of the step, and changes no row."""
+    with mirrored().scope():
+        ours, _ = pair("sgd")
+    ids, labels = batches()
+    labels[0, -1] = np.nan
+    try:
+        ours.fit(ids[0], labels[0], batch_size=BATCH, shuffle=False, verbose=0)
+    except tf.errors.InvalidArgumentError as error:
+        assert "NaN or Inf" in str(error), error
+    else:
+        raise AssertionError("not refused")
+    assert het_tf.table("t").size == 0
+
+
+def central_storage():
+    try:
+        with tf.distribute.experimental.CentralStorageStrategy().scope():
+            het_tf.keras.Embedding(DIM, name="t")
+    except RuntimeError as error:
+        assert "CentralStorageStrategy" in str(error) and "MirroredStrategy" in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+
+CASES = {
+    "fit_sgd": lambda: fit("sgd"),
+    "fit_adagrad": lambda: fit("adagrad"),
+    "fit_eager": lambda: fit("adagrad", eager=True, cache=het_tf.Cache(rows=5, staleness=0)),
+    "loop_sgd": lambda: loop("sgd"),
+    "loop_eager": lambda: loop("adagrad", eager=True, add_losses=False),
+    "mixed": mixed,
+    "nan": nan,
+    "central_storage": central_storage,
+    "one_device": one_device,
+}
+
+
+def main() -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    keras.utils.set_random_seed(3)
+    for case in sys.argv[1:]:
+        try:
+            CASES[case]()
+            print(f"{case}: ok", flush=True)
+        except Exception:
+            print(f"{case}: {traceback.format_exc()}", flush=True)
+        het_tf.reset()
+        keras.mixed_precision.set_global_policy("float32")
+        keras.backend.clear_session()
+
+
+if __name__ == "__main__":
+    main()
