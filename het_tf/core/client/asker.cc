@@ -97,17 +97,23 @@ void Asker::AddOnWay(const PartitionReadPtr& part) {
   }
 }
 
+void Asker::Hand(const PartitionReadPtr& part, Session* session) {
+  if (op_->ahead) AddOnWay(part);
+  op_->parts.push_back(part);
+  part->op = op_;
+  ++op_->open_parts;
+  session->Ask(part);
+}
+
 void Asker::Ask(std::deque<Session>* sessions) {
   for (auto& [partition, part] : by_partition_) {
     auto& tables = part->tables;
     tables.erase(std::remove_if(tables.begin(), tables.end(), [](const TableRead& t) { return t.empty(); }),
                  tables.end());
     if (tables.empty()) continue;
-    if (op_->ahead) AddOnWay(part);
-    op_->parts.push_back(part);
-    part->op = op_;
-    ++op_->open_parts;
-    (*sessions)[partition].Ask(part);
+    Session* const session = &(*sessions)[partition];
+    while (PartitionReadPtr piece = part->TakePiece(session->most_read_bytes())) Hand(piece, session);
+    Hand(part, session);
   }
   by_partition_.clear();
   last_ = nullptr;

@@ -32,6 +32,7 @@ class Asker {
   void Ask(std::deque<Session>* sessions);
 
  private:
+  void Hand(const PartitionReadPtr& part, Session* session);
   void Absent(TableCache* cache, uint32_t partition, het::Key key);
   TableRead* Table(TableCache* cache, uint32_t partition);
   SyncPolicy::Pull PullOf(TableCache* cache, uint32_t line) const;

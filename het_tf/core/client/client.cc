@@ -19,6 +19,7 @@ Client::Client(Transport* transport, ClientConfig config)
       exchange_(transport, config_, &tables_, &subscriptions_, this),
       pushes_(&tables_, &exchange_.sessions(), config_.max_frame_bytes),
       durability_(transport, &config_, &tables_, &exchange_.sessions(), &pushes_),
+      losses_(transport, &config_, &tables_),
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
       ahead_(&tables_, &exchange_.sessions(), &pushes_),
       reader_(&tables_, &exchange_, &pushes_, &ahead_, &waiter_) {}
@@ -263,7 +264,7 @@ Status Client::Flush() {
                             [](const Session& session) { return session.log().unapplied(); });
       },
       "a flush");
-  durability_.ReportLoss(/*now=*/true);
+  losses_.Tell(/*now=*/true);
   return status;
 }
 
@@ -279,10 +280,12 @@ void Client::Progress(double wait) {
   exchange_.Receive(wait, durability_.expects_answers());
   ahead_.Follow();
   exchange_.Pump();
-  durability_.ReportLoss(/*now=*/false);
+  losses_.Tell(/*now=*/false);
   interrupted_ = false;
 }
 
-double Client::Due() const { return std::max(std::min(exchange_.Due(), durability_.Due()), 1e-3); }
+double Client::Due() const {
+  return std::max(std::min({exchange_.Due(), durability_.Due(), losses_.Due()}), 1e-3);
+}
 
 }  // namespace het

@@ -56,6 +56,7 @@
 #include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/look_ahead.h"
+#include "het_tf/core/client/loss_report.h"
 #include "het_tf/core/client/messages.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_builder.h"
@@ -103,9 +104,9 @@ class Client : private Exchange::Listener {
   Status Flush();
   // All applied frames are durable: they need not be kept.
   void MarkDurable() { durability_.MarkDurable(); }
-  // Frames or questions are on their way, or will be: Progress is to be called, in Due() seconds
-  // at the latest even if nothing comes.
-  bool Busy() const { return exchange_.busy() || durability_.busy(); }
+  // Frames or questions are on their way, or will be, or losses are to be told: Progress is to be called, in
+  // Due() seconds at the latest even if nothing comes.
+  bool Busy() const { return exchange_.busy() || durability_.busy() || losses_.any(); }
   double Due() const;
 
   // The rows were changed behind the cache's back: forget them, with their unsent updates.
@@ -171,11 +172,12 @@ class Client : private Exchange::Listener {
   void OnReloaded(Session* session, const Verdict::Table& table) override;
   void OnGone(Session* session, const Verdict::Table& table) override;
   void OnLost(Session* session, uint64_t lost, uint64_t repaired) override {
-    durability_.OnLost(session->partition(), lost, repaired);
+    losses_.OnLost(session->partition(), lost, repaired);
   }
   void OnReplicas(Session* session, const Transport::Event& event) override;
   void InvalidateBases(Session* session, TableCache* cache);
-  void Discard(Session* session, TableCache* cache, uint64_t dropped_ticks);
+  // Returns how many ticks went.
+  uint64_t Discard(Session* session, TableCache* cache, uint64_t dropped_ticks);
 
   const ClientConfig config_;
   CachedTables tables_;
@@ -183,6 +185,7 @@ class Client : private Exchange::Listener {
   Exchange exchange_;
   PushBuilder pushes_;
   PushDurability durability_;
+  LossReport losses_;
   Waiter waiter_;
   LookAhead ahead_;
   DeviceReads device_reads_;

@@ -63,7 +63,7 @@ void Client::OnReloaded(Session* session, const Verdict::Table& table) {
   if (cache == nullptr) return;
   device_reads_.AskAnew(session, /*answered_alone=*/false);
   if (config_.on_reload == ClientConfig::kDiscard) {
-    Discard(session, cache, table.dropped_ticks);
+    losses_.OnDiscarded(cache->schema().spec().name, Discard(session, cache, table.dropped_ticks));
   } else {
     InvalidateBases(session, cache);
   }
@@ -71,7 +71,8 @@ void Client::OnReloaded(Session* session, const Verdict::Table& table) {
 
 void Client::OnGone(Session* session, const Verdict::Table& table) {
   TableCache* const cache = tables_.Find(table.table);
-  if (cache != nullptr) Discard(session, cache, table.dropped_ticks);
+  if (cache == nullptr) return;
+  losses_.OnDiscarded(cache->schema().spec().name, Discard(session, cache, table.dropped_ticks));
 }
 
 void Client::OnReplicas(Session* session, const Transport::Event& event) {
@@ -85,8 +86,9 @@ void Client::InvalidateBases(Session* session, TableCache* cache) {
 }
 
 // Rows of the partition go, with their updates; `dropped_ticks` went from its log.
-void Client::Discard(Session* session, TableCache* cache, uint64_t dropped_ticks) {
+uint64_t Client::Discard(Session* session, TableCache* cache, uint64_t dropped_ticks) {
   const uint32_t partition = session->partition();
+  const uint64_t before = cache->counters().discarded_ticks;
   if (cache->device() != nullptr) cache->device()->Drop(partition);
   uint64_t discarded = dropped_ticks;
   tables_.ForEachLine(cache, partition, [&](uint32_t line) {
@@ -95,6 +97,7 @@ void Client::Discard(Session* session, TableCache* cache, uint64_t dropped_ticks
   });
   discarded += cache->DropQueued([&](Key key) { return tables_.PartitionOf(*cache, key) == partition; });
   cache->counters().discarded_ticks += discarded;
+  return cache->counters().discarded_ticks - before;
 }
 
 }  // namespace het

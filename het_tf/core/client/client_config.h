@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "het_tf/core/wire/reply.h"
+
 namespace het {
 
 constexpr double kNoticeSeconds = 5;
@@ -18,6 +20,8 @@ struct ClientConfig {
   double deadline = 60;         // seconds without progress until a call gives up
   // A flush sends frames of at most about so many bytes.
   size_t max_frame_bytes = size_t{16} << 20;
+  // What the answer to one request may take; a read of more rows is several requests.
+  size_t max_read_bytes = kMostReadBytes;
   // A store that is out of memory fails the call at once: for a store that shares this process's
   // memory.
   bool fail_out_of_memory = false;

@@ -39,9 +39,9 @@ void DeviceReads::AskAnew(Session* session, bool answered_alone) {
         DeviceRead::Part* const rows = asked.device;
         TableRead& all = anew->tables.emplace_back(TableRead{asked.cache});
         all.device = rows;
-        all.fetches.assign(rows->keys, rows->keys + rows->n);
-        all.fetch_at.resize(rows->n);
-        for (uint32_t i = 0; i < rows->n; ++i) all.fetch_at[i] = i;
+        all.fetch_at = asked.check_at;
+        all.fetch_at.insert(all.fetch_at.end(), asked.fetch_at.begin(), asked.fetch_at.end());
+        for (uint32_t at : all.fetch_at) all.fetches.push_back(rows->keys[at]);
       }
       // The old part may be on its way: its answer is for nobody.
       part->op = nullptr;

@@ -23,6 +23,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
   session_config_.backoff = {config.first_backoff, config.max_backoff};
   session_config_.keep_applied = config.durability != Durability::kApplied;
   session_config_.discard_unsent = config.on_reload == ClientConfig::kDiscard;
+  session_config_.most_read_bytes = config.max_read_bytes;
   // Half of the time, since two machines measure it.
   session_config_.forgotten_after = kClientSeconds / 2.0;
   session_config_.new_id = [this] { return NewId(); };
@@ -128,6 +129,7 @@ void Exchange::OnEvent(Transport::Event* event) {
       return Failed(session, event->reason, true);
     case Transport::Event::kRefused:
     case Transport::Event::kRejected:
+    case Transport::Event::kGone:
       return OnRefusal(session, *event);
     case Transport::Event::kReplicas:
     case Transport::Event::kUncounted:
@@ -144,7 +146,7 @@ void Exchange::OnRefusal(Session* session, const Transport::Event& event) {
     Session::Outstanding request = session->Take(refused);
     // What was sent before this call may have been rejected for a reason that is gone by now: it
     // is tried again.
-    if (event.kind == Transport::Event::kRejected && request.sent_at >= call_.began)
+    if (event.kind != Transport::Event::kRefused && request.sent_at >= call_.began)
       Reject(FailedPrecondition(event.reason));
     AskAgain(session, std::move(request.read));
   }

@@ -13,12 +13,16 @@ namespace {
 // heads of a frame of this size are nothing beside its rows.
 constexpr size_t kFrameRowBytes = size_t{64} << 10;
 
+// What the answer takes if every row comes.
+size_t MostBytes(const Session::Outgoing& what) { return what.read == nullptr ? 0 : what.read->most_bytes(); }
+
 }  // namespace
 
 void Exchange::Pump() {
   struct Gathered {
     std::vector<Outgoing> parts;
     size_t bytes = 0;
+    size_t most = 0;
   };
   for (bool more = true; more;) {
     more = false;
@@ -33,12 +37,14 @@ void Exchange::Pump() {
         continue;
       }
       Gathered& gathered = shards[transport_->ShardOf(session.partition())];
-      if (gathered.bytes + bytes > kFrameRowBytes) {
-        Send(gathered.parts);
+      const size_t most = MostBytes(next.what);
+      if (gathered.bytes + bytes > kFrameRowBytes || gathered.most + most > session.most_read_bytes()) {
+        if (!gathered.parts.empty()) Send(gathered.parts);
         gathered = Gathered();
       }
       gathered.parts.push_back(std::move(next));
       gathered.bytes += bytes;
+      gathered.most += most;
     }
     for (const auto& [shard, gathered] : shards) Send(gathered.parts);
   }

@@ -12,6 +12,50 @@ bool PartitionRead::subscribes() const {
   });
 }
 
+size_t PartitionRead::most_bytes() const {
+  size_t bytes = 0;
+  for (const TableRead& asked : tables) bytes += asked.rows() * asked.most_row_bytes();
+  return bytes;
+}
+
+TableRead TableRead::TakeLast(size_t rows) {
+  TableRead taken{cache};
+  taken.fresh_until = fresh_until;
+  taken.device = device;
+  const auto take = [](auto* from, auto* to, size_t count) {
+    if (from->empty()) return;  // positions and keys that this read has no use for
+    to->assign(from->end() - static_cast<ptrdiff_t>(count), from->end());
+    from->resize(from->size() - count);
+  };
+  const size_t fetch = std::min(rows, fetches.size());
+  take(&fetches, &taken.fetches, fetch);
+  take(&fetch_at, &taken.fetch_at, fetch);
+  const size_t check = std::min(rows - fetch, checks.size());
+  take(&checks, &taken.checks, check);
+  take(&clocks, &taken.clocks, check);
+  take(&check_at, &taken.check_at, check);
+  const size_t trust = std::min(rows - fetch - check, trusted.size());
+  take(&trusted, &taken.trusted, trust);
+  take(&trusted_keys, &taken.trusted_keys, trust);
+  return taken;
+}
+
+PartitionReadPtr PartitionRead::TakePiece(size_t most_bytes) {
+  if (this->most_bytes() <= most_bytes || (tables.size() == 1 && tables[0].rows() == 1)) return nullptr;
+  auto piece = std::make_shared<PartitionRead>();
+  for (size_t left = most_bytes; !tables.empty();) {
+    TableRead& last = tables.back();
+    size_t fit = left / last.most_row_bytes();
+    if (piece->tables.empty()) fit = std::max<size_t>(fit, 1);
+    if (fit == 0) break;
+    piece->tables.push_back(last.TakeLast(fit));
+    left -= std::min(left, piece->tables.back().rows() * last.most_row_bytes());
+    if (!last.empty()) break;
+    tables.pop_back();
+  }
+  return piece;
+}
+
 ReadOp::ReadOp() = default;
 
 ReadOp::~ReadOp() {

@@ -34,6 +34,15 @@ struct TableRead {
   bool subscribe = false;  // the request that is on its way subscribes to what it reads
 
   bool empty() const { return checks.empty() && fetches.empty() && trusted.empty(); }
+  // All of them may come back as rows: what is trusted is checked after all where it is not subscribed any
+  // more.
+  size_t rows() const { return checks.size() + fetches.size() + trusted.size(); }
+  size_t most_row_bytes() const {
+    const TableSchema& schema = cache->schema();
+    return MostAnswerBytes(cache->row_format(), schema.dim(), schema.row_floats());
+  }
+  // The last `rows` of the questions, or all, become another read's.
+  TableRead TakeLast(size_t rows);
   // Whether the line still has the row that was trusted.
   bool IsThere(size_t which) const {
     if (trusted_keys.empty()) return true;
@@ -63,6 +72,11 @@ struct PartitionRead {
   bool wanted() const { return op != nullptr; }
   // Of a table whose rows are subscribed (CacheConfig::checks "told").
   bool subscribes() const;
+  // What the answer takes if all rows come.
+  size_t most_bytes() const;
+  // Questions that become a read of their own, whose answer takes at most so many bytes or is of one row;
+  // null: so it is already.
+  std::shared_ptr<PartitionRead> TakePiece(size_t most_bytes);
 };
 using PartitionReadPtr = std::shared_ptr<PartitionRead>;
 

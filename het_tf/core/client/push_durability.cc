@@ -151,40 +151,7 @@ double PushDurability::Due() const {
   const double now = transport_->Now();
   double due = config_->request_timeout;
   if (busy()) due = std::min(due, ask_at_ - now);
-  if (!loss_.partitions.empty()) due = std::min(due, loss_.since + 1 - now);
   return due;
-}
-
-// --- losses
-
-void PushDurability::OnLost(uint32_t partition, uint64_t lost, uint64_t repaired) {
-  if (!tables_->empty()) {
-    Counters& counters = tables_->begin()->second->counters();
-    counters.lost_pushes += lost;
-    counters.repaired += repaired;
-  }
-  if (loss_.partitions.empty()) loss_.since = transport_->Now();
-  loss_.lost += lost;
-  loss_.repaired += repaired;
-  loss_.partitions.push_back(partition);
-}
-
-void PushDurability::ReportLoss(bool now) {
-  if (loss_.partitions.empty() || (!now && transport_->Now() < loss_.since + 1)) return;
-  const Loss loss = std::exchange(loss_, Loss());
-  if (!config_->notice) return;
-  std::string text = PartitionNames(loss.partitions);
-  const std::string where = transport_->Where(loss.partitions[0]);
-  if (!where.empty()) text += " at " + where;
-  text += " came to life again without " + std::to_string(loss.lost + loss.repaired) +
-          " pushes of this worker that had been acknowledged: ";
-  if (loss.repaired > 0) text += std::to_string(loss.repaired) + " were kept and are sent again";
-  if (loss.lost > 0) {
-    text += (loss.repaired > 0 ? ", " : "") + std::to_string(loss.lost) +
-            " are lost. A replica that was behind took over, or a server restarted from an older state; "
-            "het_tf.init(durability='replicated') keeps pushes until replicas hold them";
-  }
-  config_->notice(text);
 }
 
 }  // namespace het

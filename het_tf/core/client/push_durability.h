@@ -15,9 +15,7 @@
 // kCheckpoint. MarkDurable forgets what is applied. No step could wait for a checkpoint: so when
 // keep_bytes are full the oldest frames are forgotten, counted (dropped_pushes) and told once.
 //
-// A partition whose new incarnation has a last_seq below what was acknowledged has lost pushes:
-// those that are kept are sent again (`repaired`), the others are counted (`lost_pushes`), and one
-// notice says so.
+// What a server loses all the same is LossReport's to tell.
 #pragma once
 
 #include <deque>
@@ -52,11 +50,7 @@ class PushDurability {
   void ForgetQuestion(uint32_t partition) { replicas_[partition].asked_on = 0; }
   bool expects_answers() const;
 
-  void OnLost(uint32_t partition, uint64_t lost, uint64_t repaired);
-  // Tells, once a second, what has been lost; or now.
-  void ReportLoss(bool now);
-
-  // Frames are kept until replicas have them; seconds until they are asked, or a loss is told.
+  // Frames are kept until replicas have them; seconds until they are asked.
   bool busy() const;
   double Due() const;
   // What is waited for where only replicas are missing: "pushes are with ...", and since when.
@@ -70,14 +64,6 @@ class PushDurability {
     uint32_t count = 0;     // that the last answer counted
     double few_since = 0;   // when they became too few; 0: they are enough
   };
-  // Told in one notice: pushes that servers lost.
-  struct Loss {
-    double since = 0;
-    uint64_t lost = 0;
-    uint64_t repaired = 0;
-    std::vector<uint32_t> partitions;
-  };
-
   bool replicated() const { return config_->durability == Durability::kReplicated; }
   size_t KeptBytes() const;
   std::string With(uint32_t replicas) const;
@@ -92,7 +78,6 @@ class PushDurability {
   double pause_ = 0;                // grows while there are too few of them
   bool few_told_ = false;           // that replicas are too few
   bool dropped_ = false;            // frames were forgotten for want of room, and that was said
-  Loss loss_;
 };
 
 }  // namespace het

@@ -71,8 +71,9 @@ class Session {
  public:
   struct Config {
     BackoffConfig backoff;
-    bool keep_applied = false;   // the caller says when applied frames are durable: ForgetThrough
-    bool discard_unsent = true;  // updates of a table that was loaded meanwhile are dropped
+    bool keep_applied = false;          // the caller says when applied frames are durable: ForgetThrough
+    bool discard_unsent = true;         // updates of a table that was loaded meanwhile are dropped
+    size_t most_read_bytes = SIZE_MAX;  // that the answer to one request may take
     double forgotten_after =
         0;  // a partition that does not know a client silent for so long has forgotten it
     std::function<ClientId()> new_id;
@@ -123,6 +124,7 @@ class Session {
 
   // --- out
 
+  size_t most_read_bytes() const { return config_->most_read_bytes; }
   void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);

@@ -190,6 +190,7 @@ Status Engine::Apply(const BatchCall& call, const CallMemory& memory, const Appl
     HET_RETURN_IF_ERROR(Prepare(&step));
   }
   const Status status = ForBackends(call, [&](TableBackend* backend) { return backend->Tick(&step, args); });
+  if (!remote()) store_.service->SweepNext();
   for (size_t t = 0; t < step.changed.size(); ++t) call.tables[t]->applies.fetch_add(step.changed[t]);
   *skipped = step.skipped;
   if (status.ok() && !step.skipped) releaser.Dismiss();

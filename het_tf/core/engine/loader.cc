@@ -42,13 +42,13 @@ Status Loader::Begin(const BeginRequest& request, const std::function<void()>& e
                               "'; wait until it is done");
   }
   SetLoading(true);
-  // Unsent updates would be refused: the rows that they belong to are about to go.
-  empty_caches();
   Status begun = store_->BeginLoad(request.loader, request.seconds);
   if (!begun.ok()) {
     SetLoading(false);
     return begun;
   }
+  // Unsent updates would be refused: the rows that they belong to are about to go.
+  empty_caches();
   loader_ = request.loader;
   return Status();
 }

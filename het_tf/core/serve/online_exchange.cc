@@ -29,8 +29,12 @@ std::string WithoutUpdates(const std::string& reason) { return reason.substr(0, 
 }  // namespace
 
 OnlineExchange::OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound,
-                               std::function<double()> clock)
-    : transport_(transport), partitions_(partitions), bound_(bound), clock_(std::move(clock)) {}
+                               size_t max_read_bytes, std::function<double()> clock)
+    : transport_(transport),
+      partitions_(partitions),
+      bound_(bound),
+      max_read_bytes_(max_read_bytes),
+      clock_(std::move(clock)) {}
 
 Status OnlineExchange::Run(Vector<Question>* questions, double until) {
   questions_ = questions;
@@ -95,8 +99,12 @@ Status OnlineExchange::Converse(double until) {
 
 void OnlineExchange::Send(Ask* ask) {
   ask->sections.clear();
-  for (size_t i : ask->questions) {
+  size_t bytes = 0;
+  for (ask->asked = ask->answered; ask->asked < ask->questions.size(); ++ask->asked) {
+    const size_t i = ask->questions[ask->asked];
     Question& question = (*questions_)[i];
+    bytes += MostAnswerBytes(RowFormat::kFloat32, 0, question.table->schema().row_floats());
+    if (bytes > max_read_bytes_ && ask->asked > ask->answered) break;
     // What comes back belongs to the life of now, before any epoch is read: a life that another call ends
     // meanwhile takes this answer along.
     const uint32_t life = question.table->life(ask->partition);
@@ -149,6 +157,9 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
     }
     case Transport::Event::kRejected:
       return FailedPrecondition("the parameter server refuses a lookup: " + WithoutUpdates(event.reason));
+    case Transport::Event::kGone:  // as late as can be, so that old rows may be served
+      return Status(Code::kDeadlineExceeded,
+                    "the parameter server has no answer: " + WithoutUpdates(event.reason));
     case Transport::Event::kClosed:
     case Transport::Event::kRefused:
       Failed(&*ask, event.reason);
@@ -176,8 +187,9 @@ Status OnlineExchange::HandleReply(Ask* ask, const Reply& reply) {
       } else {
         TakeRows(*ask, reply);
         ask->request_id = 0;
-        ask->done = true;
-        --open_;
+        ask->answered = ask->asked;
+        ask->done = ask->answered == ask->questions.size();
+        open_ -= ask->done;
       }
       return Status();
     }

@@ -1,5 +1,5 @@
 // One call's questions to a store, and the answers: checks and fetches of rows, one request a partition, all
-// at once.
+// at once. What an answer has no room for is asked when it is here.
 //
 // What fails is asked again, with pauses, until the deadline: a connection that closed, a server that loads,
 // an answer that does not fit. An answer that tells of another life (epoch, incarnation) turns the checks of
@@ -34,8 +34,10 @@ struct Question {
 
 class OnlineExchange {
  public:
-  // `partitions` learns what answers tell. The transport is used until the exchange ends.
-  OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound, std::function<double()> clock);
+  // `partitions` learns what answers tell. The transport is used until the exchange ends. No answer takes
+  // more than `max_read_bytes`, but for one of a single row.
+  OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound, size_t max_read_bytes,
+                 std::function<double()> clock);
 
   // Answers all questions. DeadlineExceeded: not all were answered by `until`; FailedPrecondition: the store
   // refuses. Throws std::bad_alloc. Rows that were answered stand in values().
@@ -55,6 +57,8 @@ class OnlineExchange {
   struct Ask {
     uint32_t partition = 0;
     std::vector<size_t> questions;
+    size_t answered = 0;            // of these, from the front
+    size_t asked = 0;               // those before it are in the request, or answered
     std::vector<Section> sections;  // of the request that is on its way
     uint32_t request_id = 0;        // 0: none is
     double sent_at = 0;
@@ -75,6 +79,7 @@ class OnlineExchange {
   Transport* const transport_;
   Partitions* const partitions_;
   const int64_t bound_;
+  const size_t max_read_bytes_;
   const std::function<double()> clock_;
   Vector<Question>* questions_ = nullptr;
   std::vector<Ask> asks_;

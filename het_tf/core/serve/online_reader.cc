@@ -155,7 +155,8 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   if (taken.status().code() == Code::kDeadlineExceeded) return Fallback(taken.status(), old, absent);
   if (!taken.ok()) return taken.status();
   Lease lease(this, std::move(taken.value()));
-  OnlineExchange exchange(lease.get(), &partitions_, config_.pull_bound.value_or(0), clock_);
+  OnlineExchange exchange(lease.get(), &partitions_, config_.pull_bound.value_or(0), config_.max_read_bytes,
+                          clock_);
   const Status status = exchange.Run(&open.questions, began + config_.deadline);
   counters_.emptied += exchange.emptied();
   lease.keep = true;

@@ -47,8 +47,9 @@ struct OnlineConfig {
   std::optional<int64_t> pull_bound;  // ticks
   size_t cache_rows = 262144;         // of each table
   bool stale_ok = false;
-  double deadline = 2;     // seconds that a call waits for the store
-  size_t connections = 4;  // calls that ask at once
+  double deadline = 2;                     // seconds that a call waits for the store
+  size_t connections = 4;                  // calls that ask at once
+  size_t max_read_bytes = kMostReadBytes;  // that the answer to one request may take
 };
 
 // Where the tables are, for reading.

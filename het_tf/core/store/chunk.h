@@ -79,6 +79,8 @@ class ChunkReader {
   // InvalidArgument for what ChunkWriter cannot have written at this place. Throws std::bad_alloc.
   // After either the reader is of no use any more.
   Status Add(Span<const uint8_t> chunk);
+  // Clocks so far that were out of range, and are the last one now.
+  size_t clamped() const { return clamped_; }
   // kEnd has been read.
   bool complete() const { return complete_; }
   std::unique_ptr<Partition> Take() { return std::move(partition_); }
@@ -86,7 +88,14 @@ class ChunkReader {
  private:
   uint64_t incarnation_;
   std::unique_ptr<Partition> partition_;
+  size_t clamped_ = 0;
   bool complete_ = false;
+};
+
+// What loading a chunk came to.
+struct Loaded {
+  size_t rows = 0;     // that were loaded, set, or removed
+  size_t clamped = 0;  // clocks that were out of range, and are the last one now
 };
 
 // Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in
@@ -96,10 +105,10 @@ class ChunkReader {
 // clients that were not heard of any more. `epoch`: a random number that the partition's owner
 // draws; the table of a kRows chunk gets it, since only so do caches notice a loaded row whose
 // clock is, by chance, the one that they have. 0: this is a copy, which gets the owner's number by
-// a chunk of kEpoch. *rows, where given: how many were loaded, set, or removed. An error names what
-// does not fit and changes nothing; nor does std::bad_alloc, but for a kClients chunk, of which a
-// part may have been taken.
-Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows = nullptr, uint64_t epoch = 0);
+// a chunk of kEpoch. An error names what does not fit and changes nothing; nor does std::bad_alloc,
+// but for a kClients chunk, of which a part may have been taken.
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded = nullptr,
+                 uint64_t epoch = 0);
 
 // Whether loading it can take memory: removals, and the ends of a sequence, do not.
 bool TakesMemory(Span<const uint8_t> chunk);

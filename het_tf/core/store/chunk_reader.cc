@@ -30,10 +30,17 @@ Status ReadHead(Reader* r, PartitionId* id) {
   return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
 }
 
-Status ReadTable(Reader* r, Partition* partition) {
+// A clock that is out of range becomes the last one: a server must come up again with what it has written.
+void Clamp(Clock most, Clock* clock, size_t* clamped) {
+  if (*clock >= 0 && *clock <= most) return;
+  *clock = Shard::kMaxClock;
+  ++*clamped;
+}
+
+Status ReadTable(Reader* r, Partition* partition, size_t* clamped) {
   const uint64_t epoch = r->Fixed<uint64_t>();
-  const Clock floor = r->Fixed<Clock>();
-  if (floor < 0 || floor > Shard::kMaxClock) return Broken("a clock floor out of range");
+  Clock floor = r->Fixed<Clock>();
+  Clamp(Shard::kMaxClock, &floor, clamped);
   const size_t length = r->left();
   const uint8_t* text = r->Raw(length);
   if (text == nullptr) return Broken("a truncated table");
@@ -90,16 +97,12 @@ Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed)
     }
   };
   bool twice = false;
-  bool bad_clock = false;
   try {
     rows.reserve(chunk.count);
     Reader keys(chunk.bytes);
     for (uint32_t i = 0; i < chunk.count; ++i) {
       const Key key = keys.Fixed<Key>();
-      const Clock clock = keys.Fixed<Clock>();
-      bad_clock =
-          bad_clock || clock < 0 || clock > (mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock);
-      keys.Raw(kRowHead - sizeof(Key) - sizeof(Clock) + chunk.data_bytes);
+      keys.Raw(kRowHead - sizeof(Key) + chunk.data_bytes);
       const uint64_t hash = store.Hash(key);
       uint32_t row = store.Find(key, hash);
       const bool created = row == kNoRow;
@@ -114,21 +117,22 @@ Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed)
     undo();
     throw;
   }
-  if ((mode == Mode::kBuild && twice) || bad_clock) {
+  if (mode == Mode::kBuild && twice) {
     undo();
-    return Broken(bad_clock ? "a clock out of range" : "a key comes twice");
+    return Broken("a key comes twice");
   }
   return Status();
 }
 
 // First every row, then every content: what can fail comes before what changes anything.
-Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
+Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
   HET_ASSIGN_OR_RETURN(const RowsOfChunk chunk, ReadRowsHead(r, partition));
   Vector<PlacedRow> rows;
   HET_RETURN_IF_ERROR(PlaceRows(chunk, mode, &rows));
   partition->RowsChanged(chunk.shard->schema().id());
   RowStore& store = chunk.shard->rows();
   Reader content(chunk.bytes);
+  const Clock most = mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock;
   for (const PlacedRow& row : rows) {
     RowMeta& meta = store.meta(row.row);
     const RowMeta before = meta;
@@ -140,10 +144,12 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, size_t* loaded) {
       const uint32_t time = meta.last_used;
       meta = before;
       CountTick(time, &meta);
+    } else {
+      Clamp(most, &meta.clock, &loaded->clamped);
     }
     std::memcpy(store.data(row.row), content.Raw(chunk.data_bytes), chunk.data_bytes);
   }
-  *loaded = chunk.count;
+  loaded->rows = chunk.count;
   return Status();
 }
 
@@ -152,7 +158,6 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
   if (!r->ok() || r->left() % sizeof(Key) != 0) return Broken("truncated keys");
   if (shard == nullptr) return InvalidArgument("keys of a table that is not here");
   partition->RowsChanged(shard->schema().id());
-  *removed = 0;
   while (r->left() > 0) {
     const uint32_t row = shard->rows().Find(r->Fixed<Key>());
     if (row == kNoRow) continue;
@@ -227,7 +232,7 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
   Kind kind{};
   HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
   if (complete_) return Broken("it comes after the end");
-  size_t rows = 0;
+  Loaded loaded;
   if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
   switch (kind) {
     case Kind::kHead: {
@@ -237,9 +242,11 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
       return Status();
     }
     case Kind::kTable:
-      return ReadTable(&r, partition_.get());
+      return ReadTable(&r, partition_.get(), &clamped_);
     case Kind::kRows:
-      return ReadRows(&r, Mode::kBuild, partition_.get(), &rows);
+      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kBuild, partition_.get(), &loaded));
+      clamped_ += loaded.clamped;
+      return Status();
     case Kind::kClients:
       return ReadClients(&r, partition_.get());
     case Kind::kLoading:
@@ -256,10 +263,10 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
   return Broken("of a kind that no partition consists of");
 }
 
-Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, uint64_t epoch) {
-  size_t unasked = 0;
-  if (rows == nullptr) rows = &unasked;
-  *rows = 0;
+Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded, uint64_t epoch) {
+  Loaded unasked;
+  if (loaded == nullptr) loaded = &unasked;
+  *loaded = Loaded();
   Reader r(chunk);
   Kind kind{};
   HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
@@ -271,18 +278,18 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, size_t* rows, 
       return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
     }
     case Kind::kTable:
-      return ReadTable(&r, partition);
+      return ReadTable(&r, partition, &loaded->clamped);
     case Kind::kRows: {
       const uint64_t table = Reader(r).Fixed<uint64_t>();
-      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, rows));
+      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, loaded));
       partition->ForgetClients();
       if (epoch != 0) partition->Find(table)->set_epoch(epoch);
       return Status();
     }
     case Kind::kSet:
-      return ReadRows(&r, Mode::kSet, partition, rows);
+      return ReadRows(&r, Mode::kSet, partition, loaded);
     case Kind::kRemove:
-      return RemoveRows(&r, partition, rows);
+      return RemoveRows(&r, partition, &loaded->rows);
     case Kind::kClients:
       return ReadClients(&r, partition);
     case Kind::kForget:

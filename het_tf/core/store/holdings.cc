@@ -98,6 +98,16 @@ void Holdings::ForgetIdle() {
   }
 }
 
+void Holdings::ForgetSilent(uint32_t now) {
+  for (auto record = records_.begin(); record != records_.end();) {
+    Record& known = record->second;
+    if (known.seen != known.last) known.heard = now;
+    known.seen = known.last;
+    const bool silent = now > known.heard && now - known.heard >= kSilentSeconds;
+    record = silent ? Forget(record) : std::next(record);
+  }
+}
+
 void Holdings::Clear() noexcept {
   records_.clear();
   held_ = 0;

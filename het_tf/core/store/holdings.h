@@ -49,6 +49,8 @@ class Holdings {
   // A client to which so many answers of others went without one to itself is forgotten: it left,
   // most likely.
   static constexpr uint32_t kIdleAnswers = 1u << 16;
+  // So is one that was silent for so many seconds, since others may be few.
+  static constexpr uint32_t kSilentSeconds = 600;
 
   explicit Holdings(size_t limit = kMostHeld) : limit_(limit) {}
 
@@ -86,6 +88,9 @@ class Holdings {
       record = noted ? std::next(record) : Forget(record);
     }
   }
+  // `now`: seconds. Clients that have asked nothing for kSilentSeconds, as far as it was called, are
+  // forgotten.
+  void ForgetSilent(uint32_t now);
   // The row is gone: whoever holds it is told.
   void Removed(uint64_t table, Key key) noexcept;
   // Rows of the table were changed in a way that is not noted one by one: who holds any is
@@ -140,6 +145,8 @@ class Holdings {
     uint32_t first = 0;    // answers since the last reset: from this one
     uint32_t last = 0;     // to this one
     uint32_t request = 0;  // the newest request
+    uint32_t heard = 0;    // the first ForgetSilent after it
+    uint32_t seen = 0;     // `last` at that time
     Vector<Table> tables;
 
     Table* Find(uint64_t table);

@@ -5,6 +5,11 @@
 #include "het_tf/core/wire/parts.h"
 
 namespace het {
+namespace {
+
+constexpr size_t kSweptRows = 256;
+
+}  // namespace
 
 uint64_t RandomId() {
   std::random_device device;
@@ -47,6 +52,11 @@ void LocalService::ClearTable(uint64_t table) {
 
 void LocalService::Handle(Span<const uint8_t> frame, Bytes* reply) {
   AnswerFrame(frame, reply, [this](Request* q, ReplyWriter* replies) { HandlePart(q, replies); });
+}
+
+void LocalService::SweepNext() {
+  const uint32_t partition = swept_.fetch_add(1, std::memory_order_relaxed) % partitions();
+  WithPartition(partition, [this](Partition& p) { p.Sweep(Now(), kSweptRows, nullptr); });
 }
 
 void LocalService::HandlePart(Request* request, ReplyWriter* replies) {

@@ -10,6 +10,7 @@
 // thread-safe. No method takes two partitions' mutexes at once.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -45,6 +46,10 @@ class LocalService {
   // Answers one part.
   void HandlePart(Request* request, ReplyWriter* replies);
 
+  // Removes rows that have passed a limit from the next partition in turn, since nobody may push to it any
+  // more. Of all tables: only when no row number of any has to hold.
+  void SweepNext();
+
   template <typename Fn>
   auto WithPartition(uint32_t index, Fn fn) {
     Slot& slot = *slots_[index];
@@ -67,6 +72,7 @@ class LocalService {
   uint64_t hash_seed_;
   TimeFn time_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::atomic<uint32_t> swept_{0};  // calls of SweepNext
 };
 
 }  // namespace het

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/store/repeated_keys.h"
 #include "het_tf/core/wire/frame_bytes.h"
 
 namespace het {
@@ -11,10 +12,6 @@ namespace {
 // More rows than this are not told in one answer: a client that was away for long asks for what it
 // needs.
 constexpr size_t kMostToldBytes = size_t{4} << 20;
-
-uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
-  return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
-}
 
 // found(i, row) for each key, in order; kNoRow: it does not exist.
 template <typename Found>
@@ -27,31 +24,6 @@ void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
     for (size_t i = 0; i < count; ++i) hashes[i] = store.Hash(keys[begin + i]);
     store.FindBatch(keys.data() + begin, hashes, count, rows);
     for (size_t i = 0; i < count; ++i) found(begin + i, rows[i]);
-  }
-}
-
-struct RowOfPush {
-  Shard* shard;
-  uint32_t row;
-  bool created;
-};
-
-// Adds the updates of a push to their rows.
-void MergeUpdates(const Request& q, const Vector<RowOfPush>& rows) {
-  size_t at = 0;
-  for (const TableRequest& t : q.tables) {
-    if (t.push_keys.empty()) continue;
-    const Optimizer& optimizer = rows[at].shard->schema().optimizer();
-    const float* update = t.push_updates.data();
-    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
-      if (rows[at].row == kNoRow) continue;
-      RowStore& store = rows[at].shard->rows();
-      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows[at].row));
-      RowMeta& meta = store.meta(rows[at].row);
-      meta.clock += t.push_ticks[i];
-      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
-      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
-    }
   }
 }
 
@@ -78,6 +50,12 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
                                             "' exists with another spec: " + DifferentFields(here, wanted) +
                                             ". Use another name, or drop the table first");
   }
+  if (shards_.size() >= max_tables_) {
+    return Status(Code::kResourceExhausted, "table '" + schema->spec().name +
+                                                "' is one too many: a partition has at most " +
+                                                std::to_string(max_tables_) +
+                                                " tables; drop some, or raise het.max-tables at the server");
+  }
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
   shard = made.get();
   shards_[schema->id()] = std::move(made);
@@ -95,44 +73,38 @@ uint64_t Partition::LastSeq(ClientId client) const {
   return it == clients_.end() ? 0 : it->second.last_seq;
 }
 
-void Partition::BeginLoad(const LoadMark& mark, uint64_t epoch) {
-  loading_ = mark;
-  for (const auto& [table, shard] : shards_) shard->set_epoch(epoch);
-}
-
 size_t Partition::bytes() const {
   size_t sum = 0;
   for (const auto& [table, shard] : shards_) sum += shard->rows().bytes();
   return sum;
 }
 
-FrameStatus Partition::Check(const Request& q, std::string* message, bool* same_inc) {
+FrameStatus Partition::Check(const Request& q, const Handling& how, std::string* message, bool* same_inc) {
   if (!(q.partition == id_)) {
     *message = "the frame is for partition " + std::to_string(q.partition.index) + " of " +
                std::to_string(q.partition.count) + "; this is " + std::to_string(id_.index) + " of " +
                std::to_string(id_.count);
     return FrameStatus::kWrongPartition;
   }
+  ++parts_;
+  size_t bytes = 0;
   EpochDigest digest(q.knows_inc ? incarnation_ : 0);
   for (const TableRequest& t : q.tables) {
-    const Shard* shard = Find(t.table);
+    Shard* shard = Find(t.table);
     if (shard == nullptr) {
       *message = "no table with id " + std::to_string(t.table) + "; create it first";
       return FrameStatus::kNoTable;
     }
-    if (!t.push_keys.empty() && t.update_floats != shard->schema().optimizer().wire_floats()) {
-      *message = "an update of table '" + shard->schema().spec().name + "' has " +
-                 std::to_string(t.update_floats) + " floats, not " +
-                 std::to_string(shard->schema().optimizer().wire_floats());
-      return FrameStatus::kBadFrame;
-    }
-    const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
-    if (formats && t.block != shard->schema().dim()) {
-      *message = "rows of table '" + shard->schema().spec().name + "' have values of " +
-                 std::to_string(shard->schema().dim()) + " floats, not " + std::to_string(t.block);
-      return FrameStatus::kBadFrame;
-    }
+    if (!CheckTable(t, how, shard, message)) return FrameStatus::kBadFrame;
+    bytes += (t.check_keys.size() + t.fetch_keys.size()) *
+             MostAnswerBytes(t.row_format, t.block, shard->rows().row_floats());
     digest.Add(t.table, shard->epoch());
+  }
+  if (bytes > how.most_bytes) {
+    *message = "an answer with all rows that the part asks for takes " + std::to_string(bytes) +
+               " bytes, and here it may take " + std::to_string(how.most_bytes) +
+               "; ask for fewer rows at once, or raise het.max-reply-bytes at the server";
+    return FrameStatus::kBadFrame;
   }
   const bool asks = q.knows_inc || !q.tables.empty();
   const bool same = !asks || q.digest == digest.value();
@@ -142,52 +114,39 @@ FrameStatus Partition::Check(const Request& q, std::string* message, bool* same_
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
 }
 
-FrameStatus Partition::Apply(const Request& q) {
-  // First every row, then every update: what can fail comes before what changes anything.
-  Vector<RowOfPush> rows;
-  auto undo = [&rows] {
-    for (const RowOfPush& r : rows) {
-      if (r.created) r.shard->rows().Erase(r.row);
-    }
+bool Partition::CheckTable(const TableRequest& t, const Handling& how, Shard* shard, std::string* message) {
+  const TableSchema& schema = shard->schema();
+  const auto refuse = [&](const std::string& why) {
+    *message = why;
+    return false;
   };
-  const bool known = clients_.count(q.client) != 0;
-  ClientState* client = nullptr;
-  try {
-    size_t pushes = 0;
-    for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
-    rows.reserve(pushes);
-    client = &clients_[q.client];
-    for (const TableRequest& t : q.tables) {
-      Shard* shard = Find(t.table);
-      for (size_t i = 0; i < t.push_keys.size(); ++i) {
-        const Key key = t.push_keys[i];
-        const uint64_t hash = shard->rows().Hash(key);
-        bool created = false;
-        // Without a tick, it is what rounding kept back of ticks that are here. If their row was
-        // removed, they are gone, and a row with clock 0 is none.
-        const uint32_t row =
-            t.push_ticks[i] > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
-        rows.push_back({shard, row, created});
-      }
-    }
-  } catch (const std::bad_alloc&) {
-    undo();
-    if (!known) clients_.erase(q.client);
-    return FrameStatus::kOutOfMemory;
+  const auto of = [&](const char* what) {
+    return what + std::string(" of table '") + schema.spec().name + "'";
+  };
+  if (!shard->NameIn(parts_)) return refuse("a part names table '" + schema.spec().name + "' twice");
+  const size_t wire_floats = schema.optimizer().wire_floats();
+  if (!t.push_keys.empty() && t.update_floats != wire_floats) {
+    return refuse(of("an update") + " has " + std::to_string(t.update_floats) + " floats, not " +
+                  std::to_string(wire_floats));
   }
-  MergeUpdates(q, rows);
-  size_t at = 0;
-  for (const TableRequest& t : q.tables) {
-    if (t.push_keys.empty()) continue;
-    const RowOfPush* const of_table = &rows[at];
-    const RowStore& store = of_table->shard->rows();
-    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks, [&](size_t i) {
-      return of_table[i].row == kNoRow ? 0 : store.meta(of_table[i].row).clock;
-    });
-    at += t.push_keys.size();
+  const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
+  if (formats && t.block != schema.dim()) {
+    return refuse(of("rows") + " have values of " + std::to_string(schema.dim()) + " floats, not " +
+                  std::to_string(t.block));
   }
-  *client = {q.seq, std::max(client->time, q.time)};
-  return FrameStatus::kOk;
+  if (how.now == 0) return true;  // its owner has looked
+  uint32_t ticks = 0;
+  for (uint32_t each : t.push_ticks) ticks |= each;
+  if (ticks >= Shard::kMaxPushTicks) {
+    return refuse(of("an update") + " has more than " + std::to_string(Shard::kMaxPushTicks - 1) +
+                  " ticks; push more often");
+  }
+  Key key = 0;
+  if (AnyRepeated(t.push_keys, {}, &key) || AnyRepeated(t.check_keys, t.fetch_keys, &key)) {
+    return refuse(of(("key " + std::to_string(key)).c_str()) +
+                  " comes twice; a part names each key once to push, and once to read");
+  }
+  return true;
 }
 
 Holdings::Turn Partition::BeginTurn(const Request& q) {
@@ -303,13 +262,13 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
   reply.request_id = q->request_id;
   reply.partition = q->partition.index;
   try {
-    reply.status = Check(*q, &reply.message, &reply.same_inc);
+    reply.status = Check(*q, how, &reply.message, &reply.same_inc);
     if (reply.same_inc) reply.inc = 0;
     if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == LastSeq(q->client) + 1) {
       if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
       // What can fail comes before what changes anything.
       if (how.replicate) handled.replication = Replicate(q, how.lone);
-      reply.status = Apply(*q);
+      reply.status = Apply(*q, how.now != 0, &handled, &reply.message);
       handled.applied = reply.status == FrameStatus::kOk;
     }
     reply.last_seq = LastSeq(q->client);

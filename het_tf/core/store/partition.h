@@ -33,7 +33,9 @@ struct LoadMark {
   uint32_t since = 0;
   uint32_t until = 0;
 
-  bool holds(uint32_t now) const { return now < until; }
+  // At most a day, whatever the mark says.
+  static constexpr uint32_t kMaxSeconds = TableLimits::kDay;
+  bool holds(uint32_t now) const { return now < until && until - now <= kMaxSeconds; }
 };
 
 // How a part is to be handled.
@@ -49,6 +51,8 @@ struct Handling {
   // The frame has no other part, and so can go to the copies as it is where the part is only a
   // push.
   bool lone = false;
+  // No answer to the part takes more.
+  size_t most_bytes = SIZE_MAX;
 };
 
 // What makes another copy of the partition equal. The copy handles the push, and then loads the
@@ -64,6 +68,7 @@ struct Replication {
 struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
   bool applied = false;  // its push, by this call
+  bool clamped = false;  // rows of it were past the last clock that may be pushed to, and are there now
   size_t rows = 0;       // in the reply
   bool pulled = false;   // it asked for rows, and they were looked up
   Swept swept;
@@ -82,7 +87,9 @@ class Partition {
   // A second creation with an equal spec changes nothing but the limits, where the spec has some;
   // with another spec it is AlreadyExists, and the message says in which fields. `now`: since when new limits
   // hold, if they do not say it themselves.
+  // ResourceExhausted: there are set_max_tables already.
   Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
+  void set_max_tables(size_t tables) { max_tables_ = tables; }
   void DropTable(uint64_t table) { shards_.erase(table); }
   // Null when there is no such table.
   Shard* Find(uint64_t table);
@@ -97,9 +104,11 @@ class Partition {
   Handled Handle(Span<const uint8_t> frame, Bytes* reply, Handling how = {});
 
   // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks
-  // at about `budget` rows of each table and as many clients. *removals receives the chunks that
-  // make copies equal. Does nothing when there is no memory for them.
+  // at about `budget` rows, of the next tables in turn, and at as many clients. *removals receives the chunks
+  // that make copies equal. Does nothing when there is no memory for them.
   Swept Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals);
+  // The next one begins with the first table.
+  bool swept_all() const { return table_at_ == 0; }
   // The same for one table to which `pushed` rows were pushed just now.
   Swept SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals);
 
@@ -111,10 +120,8 @@ class Partition {
   void ForgetClient(ClientId client) { clients_.erase(client); }
   void ForgetClients() { clients_.clear(); }
 
-  // Null: nobody loads. Beginning gives all tables the new epoch: what caches hold is worth
-  // nothing, however the load ends.
+  // Null: nobody loads. Tables that are cleared or loaded then get new epochs, and only those.
   const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
-  void BeginLoad(const LoadMark& mark, uint64_t epoch);
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
   void EndLoad() { loading_ = LoadMark(); }
 
@@ -134,10 +141,12 @@ class Partition {
 
  private:
   // *same_inc: the request knew this life of the partition.
-  FrameStatus Check(const Request& request, std::string* message, bool* same_inc);
+  FrameStatus Check(const Request& request, const Handling& how, std::string* message, bool* same_inc);
+  bool CheckTable(const TableRequest& t, const Handling& how, Shard* shard, std::string* message);
   // What copies need of a push that is going to be applied.
   Replication Replicate(Request* request, bool lone);
-  FrameStatus Apply(const Request& request);
+  // `owned`: refuses what copies take, since their owner has.
+  FrameStatus Apply(const Request& request, bool owned, Handled* handled, std::string* message);
   // Fills the reply's tables by its status. True: rows were asked for.
   bool AnswerTables(const Request& request, Reply* reply);
   Swept SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals);
@@ -152,9 +161,12 @@ class Partition {
   uint64_t incarnation_;
   std::map<uint64_t, std::unique_ptr<Shard>> shards_;
   std::map<ClientId, ClientState> clients_;
-  ClientId client_at_;  // the sweep of clients goes on behind this one
+  size_t max_tables_ = SIZE_MAX;
+  ClientId client_at_;     // the sweep of clients goes on behind this one
+  uint64_t table_at_ = 0;  // and that of tables at this one
   LoadMark loading_;
   Holdings holdings_;
+  uint64_t parts_ = 0;  // that were looked at
 };
 
 }  // namespace het

@@ -14,6 +14,8 @@ constexpr size_t kRowsPerPush = 4;
 constexpr size_t kMoreRows = 16;
 constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
 constexpr size_t kClientsPerPush = 2;
+// However many there are, a sweep is short.
+constexpr size_t kTablesAtOnce = 256;
 
 // What precedes the keys, or the clients, in a chunk.
 constexpr size_t kChunkHead = 64;
@@ -86,8 +88,15 @@ Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<B
 }
 
 Swept Partition::Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
+  holdings_.ForgetSilent(now);
   Swept swept = SweepClients(now, budget, removals);
-  for (const auto& [table, shard] : shards_) swept += SweepShard(shard.get(), now, budget, removals);
+  const size_t tables = std::min(shards_.size(), kTablesAtOnce);
+  auto at = shards_.lower_bound(table_at_);
+  for (size_t i = 0; i < tables; ++i, ++at) {
+    if (at == shards_.end()) at = shards_.begin();
+    swept += SweepShard(at->second.get(), now, std::max<size_t>(1, budget / tables), removals);
+  }
+  table_at_ = at == shards_.end() ? 0 : at->first;
   return swept;
 }
 

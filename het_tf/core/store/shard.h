@@ -12,6 +12,8 @@
 // Not thread-safe; the partition's owner locks.
 #pragma once
 
+#include <utility>
+
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
@@ -34,6 +36,11 @@ class Shard {
   static constexpr Clock kBirthGap = Clock{1} << 20;
   // No clock and no floor that is read from outside is larger, so that none overflows.
   static constexpr Clock kMaxClock = Clock{1} << 61;
+  // Of one row in one push: fewer. A row that is ticked 1,000 times a second comes to it in 12 days without
+  // a push.
+  static constexpr uint32_t kMaxPushTicks = uint32_t{1} << 30;
+  // A row past this takes no push: none brings it past kMaxClock.
+  static constexpr Clock kLastClock = kMaxClock - kMaxPushTicks;
 
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
       : schema_(std::move(schema)), epoch_(epoch), rows_(schema_->row_floats(), hash_seed) {}
@@ -44,6 +51,8 @@ class Shard {
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
+  // False: a part has named the table before. `part`: its number, of all that the partition answers.
+  bool NameIn(uint64_t part) { return std::exchange(named_in_, part) != part; }
   const TableLimits& limits() const { return limits_; }
   void set_limits(const TableLimits& limits) { limits_ = limits; }
 
@@ -78,6 +87,7 @@ class Shard {
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
   uint32_t sweep_at_ = 0;
+  uint64_t named_in_ = 0;
   uint64_t draws_ = 0;
 };
 

@@ -72,8 +72,8 @@ class TableStore {
                           RowBatch* batch) = 0;
 
   // A load: BeginLoad, then clearing and loading by one thread or several, then CommitLoad or
-  // AbortLoad. From the beginning on no cache believes what it holds of any table. Where others can
-  // reach the store, they wait meanwhile, `seconds` at most; what they would see after that, or
+  // AbortLoad. No cache believes what it holds of a table that was cleared or loaded. Where others
+  // can reach the store, they wait meanwhile, `seconds` at most; what they would see after that, or
   // after an abort, is a load in part. `loader`: who, for people.
   virtual Status BeginLoad(const std::string& loader, uint32_t seconds) = 0;
   virtual Status CommitLoad(const std::string& loader) = 0;

@@ -57,6 +57,13 @@ struct TableReply {
   }
 };
 
+// A client asks for about so many bytes at once. A server refuses much more: no user may fill its memory.
+constexpr size_t kMostReadBytes = size_t{16} << 20;
+// What a key that a request reads takes in the answer, at most: position, clock and row.
+inline size_t MostAnswerBytes(RowFormat format, size_t block, size_t row_floats) {
+  return 5 + 10 + MostRowBytes(format, block, row_floats);
+}
+
 // The rows of a reply in their order: of the refreshed, then of the fetched, then of the told keys.
 class ReplyRows {
  public:

@@ -27,6 +27,7 @@ class Transport {
                    // later
       kRejected,   // the server will answer so every time until somebody changes something (no permission, no
                    // such command): the call fails
+      kGone,       // the partition is not at its server, and nobody moves it there: the call fails
       kReplicas,   // `replicas` of them hold everything up to push `seq`, which AskReplicas asked about
       kUncounted,  // the server refuses to answer that question
     };
@@ -34,7 +35,7 @@ class Transport {
     uint32_t partition = 0;
     Bytes bytes;
     std::string reason;       // for people; of all but kReply and kReplicas
-    uint32_t request_id = 0;  // of kRefused and kRejected: the request's; 0: of the oldest one on its way
+    uint32_t request_id = 0;  // of kRefused, kRejected, kGone: the request's; 0: of the oldest one on its way
     uint64_t seq = 0;
     uint32_t replicas = 0;
   };

@@ -74,13 +74,19 @@ Result<std::unique_ptr<Transport>> RedisOnlineStore::Connect() {
 
 Result<TableSpec> RedisOnlineStore::Find(const std::string& table) {
   std::lock_guard<std::mutex> lock(mutex_);
-  HET_ASSIGN_OR_RETURN(auto reply, cluster_.Ask(keys_[0], {"HET.STAT", keys_[0], "TABLES"}, seconds_));
   std::string names;
-  for (const RedisReply& line : reply.array) {
-    if (line.array.size() < 2) continue;
-    const std::string name = line.array[0].text();
-    if (name == table) return ParseTableSpec(line.array[1].text());
-    names += (names.empty() ? "" : ", ") + Quoted(name);
+  // The table itself, whose id is its cursor; else some of those there are.
+  for (const std::string& cursor : {std::to_string(HashName(table)), std::string("0")}) {
+    HET_ASSIGN_OR_RETURN(auto page,
+                         cluster_.Ask(keys_[0], {"HET.STAT", keys_[0], "TABLES", cursor}, seconds_));
+    names.clear();
+    if (page.array.size() != 2) break;
+    for (const RedisReply& line : page.array[1].array) {
+      if (line.array.size() < 2) continue;
+      const std::string name = line.array[0].text();
+      if (name == table) return ParseTableSpec(line.array[1].text());
+      names += (names.empty() ? "" : ", ") + Quoted(name);
+    }
   }
   return Status(Code::kNotFound, "there is no table " + Quoted(table) + " in the namespace " +
                                      Quoted(name_space_) + " at " + Where() +

@@ -140,15 +140,23 @@ Status RedisStore::ClearTable(const TableSchema& schema) {
   return AskAll("HET.TABLE", {"CLEAR", schema.spec().name}).status();
 }
 
+Result<std::vector<RedisReply>> RedisStore::AskTable(const TableSchema& schema) {
+  // Tables stand in the order of their ids, and a cursor is the next one's.
+  HET_ASSIGN_OR_RETURN(auto pages, AskAll("HET.STAT", {"TABLES", std::to_string(schema.id()), "COUNT", "1"}));
+  std::vector<RedisReply> tables;
+  for (RedisReply& page : pages) {
+    RedisReply& table = tables.emplace_back();
+    if (page.array.size() != 2 || page.array[1].array.size() != 1) continue;
+    RedisReply& found = page.array[1].array[0];
+    if (found.array.size() >= 6 && found.array[0].text() == schema.spec().name) table = std::move(found);
+  }
+  return tables;
+}
+
 Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
   size_t sum = 0;
-  HET_ASSIGN_OR_RETURN(auto lists, AskAll("HET.STAT", {"TABLES"}));
-  for (const RedisReply& list : lists) {
-    for (const RedisReply& table : list.array) {
-      if (table.array.size() > field && table.array[0].text() == schema.spec().name)
-        sum += Number(table.array[field]);
-    }
-  }
+  HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
+  for (const RedisReply& table : tables) sum += table.array.empty() ? 0 : Number(table.array[field]);
   return sum;
 }
 

@@ -74,7 +74,9 @@ class RedisStore : public TableStore {
   // The rows of keys of one partition.
   Result<TableReply> Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys);
   std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
-  // The sum over the partitions of one of the numbers that HET.STAT TABLES says of a table.
+  // What HET.STAT TABLES says of the table in each partition; null where it is not there.
+  Result<std::vector<RedisReply>> AskTable(const TableSchema& schema);
+  // The sum over the partitions of one of these numbers.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
 
   const ServerAddress address_;

@@ -24,29 +24,23 @@ uint64_t IncarnationOf(const RedisReply& stat) {
 
 Result<TableState> RedisStore::State(const TableSchema& schema) {
   const std::string& name = schema.spec().name;
-  HET_ASSIGN_OR_RETURN(const auto lists, AskAll("HET.STAT", {"TABLES"}));
+  HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
   HET_ASSIGN_OR_RETURN(const auto stats, AskAll("HET.STAT", {}));
   TableState state;
-  for (const RedisReply& list : lists) {
-    const auto table = std::find_if(list.array.begin(), list.array.end(), [&](const RedisReply& t) {
-      return !t.array.empty() && t.array[0].text() == name;
-    });
-    const std::string of = "partition " + std::to_string(state.rows.size()) + " at the parameter server ";
-    if (table == list.array.end())
-      return FailedPrecondition(of + "has no table '" + name + "'; it was dropped");
-    if (table->array.size() < 6) {
-      return FailedPrecondition(of +
-                                "tells no clock floors: its module is older than this het_tf; upgrade it");
+  for (const RedisReply& table : tables) {
+    if (table.array.empty()) {
+      return FailedPrecondition("partition " + std::to_string(state.rows.size()) +
+                                " at the parameter server has no table '" + name + "'; it was dropped");
     }
-    HET_ASSIGN_OR_RETURN(const auto spec, ParseTableSpec(table->array[1].text()));
+    HET_ASSIGN_OR_RETURN(const auto spec, ParseTableSpec(table.array[1].text()));
     state.limits = spec.limits.value_or(TableLimits());
     // A partition that came to life again may have lost the newest updates, and then rows reach
     // clocks that they had before with other content. So its tables go on as others, though their
     // epochs are saved.
     const uint64_t life = IncarnationOf(stats[state.rows.size()]);
-    state.epochs.push_back(std::strtoull(table->array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
-    state.rows.push_back(static_cast<uint64_t>(table->array[3].integer));
-    state.clock_floor = std::max<Clock>(state.clock_floor, table->array[5].integer);
+    state.epochs.push_back(std::strtoull(table.array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
+    state.rows.push_back(static_cast<uint64_t>(table.array[3].integer));
+    state.clock_floor = std::max<Clock>(state.clock_floor, table.array[5].integer);
   }
   return state;
 }

@@ -128,9 +128,13 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
   } else if (error.rfind("OOM", 0) == 0) {
     event.reason = kStoreOutOfMemory;
   } else if (error.rfind("HETNOPART", 0) == 0) {
+    // Asked by ASKING, the server waits for the partition, which is on its way. Else it is the one that
+    // should have it, or it would have named another.
+    if (asked_.count(partition) == 0) event.kind = Event::kGone;
     event.reason +=
-        " (in the middle of a move this passes; else the server has lost the tables: it restarted without "
-        "persistence, or was flushed. Call het_tf.reset() and build the model again)";
+        " (the server has lost the tables: it restarted without persistence, or was flushed. Restore it, or "
+        "call "
+        "het_tf.reset() and build the model again)";
   } else if (IsPermanent(error)) {
     event.kind = Event::kRejected;
     event.reason += "; updates that were made are kept and will be sent";

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "het_tf/ps/module/limits.h"
+
 namespace het::module {
 namespace {
 
@@ -74,12 +76,22 @@ bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Part
   return true;
 }
 
+std::string ClampedClocks(std::string_view key, size_t clocks) {
+  return std::string(key) + " has " + std::to_string(clocks) +
+         " clocks out of range, which are the last one now: pushes to their rows are refused. Remedy: clear "
+         "the tables, or load them anew";
+}
+
 bool Replayed(RedisModuleCtx* ctx) {
   return (redis.GetContextFlags(ctx) & (kCtxReplicated | kCtxLoading)) != 0;
 }
 
 bool OutOfMemory(RedisModuleCtx* ctx) {
   return (redis.GetContextFlags(ctx) & (kCtxOutOfMemory | kCtxReplicated | kCtxLoading)) == kCtxOutOfMemory;
+}
+
+void LimitTables(RedisModuleCtx* ctx, Partition* partition) {
+  partition->set_max_tables(Replayed(ctx) ? SIZE_MAX : static_cast<size_t>(limits.max_tables));
 }
 
 Partition* FindPartition(RedisModuleCtx* ctx, const Key& key, const RedisModuleString* name) {

@@ -51,11 +51,17 @@ bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Part
 // The same as words: "" while nobody loads.
 std::string WhoLoads(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 
+// For the log: so many clocks of the partition at `key` were out of range.
+std::string ClampedClocks(std::string_view key, size_t clocks);
+
 // The answer when `maxmemory` is used up, for commands that refuse on their own because only some
 // of their forms take memory. What the primary or the append-only file says is done in any case.
 bool OutOfMemory(RedisModuleCtx* ctx);
 // The command comes from the primary or from the append-only file: it was accepted once.
 bool Replayed(RedisModuleCtx* ctx);
+
+// What is to be made next must fit in het.max-tables; what was accepted once is made.
+void LimitTables(RedisModuleCtx* ctx, Partition* partition);
 
 // A key held open.
 class Key {

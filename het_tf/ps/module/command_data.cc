@@ -1,6 +1,7 @@
 // HET.SCAN and HET.LOAD move a partition's content in chunks (core/store/chunk.h): checkpoints,
 // copies to a store of another shape. Rows that are loaded give their table a new epoch, which is
 // drawn here and replicated behind them. HET.STAT says what is there.
+#include <algorithm>
 #include <vector>
 
 #include "het_tf/core/store/chunk.h"
@@ -12,6 +13,19 @@ namespace het::module {
 namespace {
 
 constexpr uint64_t kDefaultRows = 1024;
+constexpr uint64_t kMostTables = 100;  // that one answer describes: some milliseconds
+
+// COUNT number. False: the error has been answered.
+bool ParseCount(RedisModuleCtx* ctx, const RedisModuleString* word, const RedisModuleString* number,
+                const std::string& of, uint64_t* count) {
+  if (!Is(word, "COUNT")) {
+    ReplyError(ctx, "unknown option '" + std::string(Text(word)) + "'; there is COUNT " + of);
+    return false;
+  }
+  if (ParseNumber(Text(number), count) && *count > 0) return true;
+  ReplyError(ctx, "COUNT is '" + std::string(Text(number)) + "'; it must be a number from 1 on");
+  return false;
+}
 
 // A cursor is "0" at the beginning and at the end, "TABLE-ID:ROW" between.
 bool ParseCursor(std::string_view text, ScanPosition* at) {
@@ -26,17 +40,31 @@ bool ParseCursor(std::string_view text, ScanPosition* at) {
   return true;
 }
 
-// For each table: name, spec with limits, epoch, rows, bytes, clock floor.
-int StatTables(RedisModuleCtx* ctx, const Partition& partition) {
+// TABLES [cursor [COUNT tables]]. A cursor is "0" at the beginning and at the end, a table's id between. For
+// each table: name, spec with limits, epoch, rows, bytes, clock floor.
+int StatTables(RedisModuleCtx* ctx, Args args, const Partition& partition) {
+  uint64_t cursor = 0;
+  if (args.size() > 3 && !ParseNumber(Text(args[3]), &cursor)) {
+    return ReplyError(ctx, "cursor '" + std::string(Text(args[3])) +
+                               "' is none; begin with 0 and go on with what HET.STAT answered");
+  }
+  uint64_t count = kMostTables;
+  if (args.size() > 4 && !ParseCount(ctx, args[4], args[5], "tables", &count)) return kOk;
   struct Line {
     std::string spec;
     std::string epoch;
     const Shard* shard;
   };
   std::vector<Line> lines;
-  for (const auto& [table, shard] : partition.shards()) {
-    lines.push_back({shard->schema().ToJson(shard->limits()), std::to_string(shard->epoch()), shard.get()});
+  const auto& shards = partition.shards();
+  auto at = shards.lower_bound(cursor);
+  for (; at != shards.end() && lines.size() < std::min(count, kMostTables); ++at) {
+    const Shard& shard = *at->second;
+    lines.push_back({shard.schema().ToJson(shard.limits()), std::to_string(shard.epoch()), &shard});
   }
+  const std::string next = std::to_string(at == shards.end() ? 0 : at->first);
+  redis.ReplyWithArray(ctx, 2);
+  ReplyString(ctx, next);
   redis.ReplyWithArray(ctx, static_cast<long>(lines.size()));
   for (const Line& line : lines) {
     redis.ReplyWithArray(ctx, 6);
@@ -60,12 +88,7 @@ int RunScan(RedisModuleCtx* ctx, Args args) {
                                "' is none; begin with 0 and go on with what HET.SCAN answered");
   }
   uint64_t rows = kDefaultRows;
-  if (args.size() == 5 && !Is(args[3], "COUNT")) {
-    return ReplyError(ctx, "unknown option '" + std::string(Text(args[3])) + "'; HET.SCAN knows COUNT rows");
-  }
-  if (args.size() == 5 && (!ParseNumber(Text(args[4]), &rows) || rows == 0)) {
-    return ReplyError(ctx, "COUNT is '" + std::string(Text(args[4])) + "'; it must be a number from 1 on");
-  }
+  if (args.size() == 5 && !ParseCount(ctx, args[3], args[4], "rows", &rows)) return kOk;
   const Key key(ctx, args[1], kRead);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
@@ -85,12 +108,13 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
   const Key key(ctx, args[1], kRead | kWrite);
   Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
+  LimitTables(ctx, partition);
   size_t rows = 0;
   for (size_t i = 2; i < args.size(); ++i) {
     const std::string which = "chunk " + std::to_string(i - 1) + " of " + std::to_string(args.size() - 2) +
                               " was not loaded, those before it were";
     if (TakesMemory(BytesOf(args[i])) && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx, which);
-    size_t of_chunk = 0;
+    Loaded loaded;
     Status status;
     Span<const uint8_t> chunk = BytesOf(args[i]);
     Bytes stamped;
@@ -102,13 +126,16 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
         epoch = RandomId();
         EncodeEpoch(chunk, epoch, &behind);
       }
-      status = LoadChunk(chunk, partition, &of_chunk, epoch);
+      status = LoadChunk(chunk, partition, &loaded, epoch);
     } catch (const std::bad_alloc&) {
       return ReplyOutOfMemory(ctx, which);
     }
     if (!status.ok()) return ReplyError(ctx, which + ": " + status.message());
-    rows += of_chunk;
-    if (!TakesMemory(chunk)) stats.rows_removed += of_chunk;
+    rows += loaded.rows;
+    if (!TakesMemory(chunk)) stats.rows_removed += loaded.rows;
+    if (loaded.clamped > 0) {
+      redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), loaded.clamped).c_str());
+    }
     // One by one: what follows may fail.
     for (const Span<const uint8_t> part : {chunk, Span<const uint8_t>(behind.data(), behind.size())}) {
       if (part.size() == 0) continue;
@@ -120,14 +147,14 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
 }
 
 int RunStat(RedisModuleCtx* ctx, Args args) {
-  if (args.size() != 2 && args.size() != 3) return ReplyWrongArity(ctx);
-  if (args.size() == 3 && !Is(args[2], "TABLES")) {
+  if (args.size() < 2 || args.size() == 5 || args.size() > 6) return ReplyWrongArity(ctx);
+  if (args.size() > 2 && !Is(args[2], "TABLES")) {
     return ReplyError(ctx, "HET.STAT has no '" + std::string(Text(args[2])) + "'; it knows TABLES");
   }
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
-  if (args.size() == 3) return StatTables(ctx, *partition);
+  if (args.size() > 2) return StatTables(ctx, args, *partition);
   const LoadMark* mark = partition->loading();
   std::string loading;
   if (mark != nullptr) {

@@ -8,16 +8,21 @@
 // Replicas and the append-only file execute both in the same order, and so come to the same rows
 // bit for bit; they never sweep by themselves.
 //
+// The answer is counted before anything is looked up: a part that asks for more than is left of
+// het.max-reply-bytes (limits.h) is refused (kBadFrame). Workers never ask for so much at once.
+//
 // The parts of a frame belong to partitions of one namespace, and the first one's key is the
 // command's. A part whose partition is not here, since it moves or has moved, or is not for this
 // user, is refused in the reply (kElsewhere), and so is one that loads (kBusy): the other parts are
 // done all the same. A part that comes alone is refused by an error of Redis, which says more. To
 // copies each part goes as a step of its own.
+#include <algorithm>
 #include <utility>
 
 #include "het_tf/core/base/byte_pool.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/limits.h"
 #include "het_tf/ps/module/neighbours.h"
 #include "het_tf/ps/module/stats.h"
 #include "het_tf/ps/module/sweeper.h"
@@ -121,10 +126,13 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
   Neighbours neighbours(ctx, args[1], here == nullptr ? 0 : here->id().count);
   Handled handled;
+  Handling of_part = how;
   bool begun = false;
   const FrameStatus read = AnswerParts(parts, reply, [&](Request* q, ReplyWriter* replies) {
+    const auto most = static_cast<size_t>(limits.max_reply_bytes);
+    of_part.most_bytes = most - std::min(most, reply->size());
     if (!std::exchange(begun, true)) {
-      handled = RunPart(ctx, args, args[1], first, how, q, replies);
+      handled = RunPart(ctx, args, args[1], first, of_part, q, replies);
       return;
     }
     // The first partition says how many there are.
@@ -134,7 +142,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
       handled = Refuse(*q, FrameStatus::kElsewhere, "", replies);
     } else {
       const Key key(ctx, name, q->seq != 0 ? kRead | kWrite : kRead);
-      handled = RunPart(ctx, args, name, key, how, q, replies);
+      handled = RunPart(ctx, args, name, key, of_part, q, replies);
     }
   });
   if (read == FrameStatus::kOk) return handled;
@@ -175,6 +183,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   }
   const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get());
   if (Replayed(ctx) && !handled.applied) LogDifference(ctx, args[1], handled.status);
+  if (handled.clamped) redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), 1).c_str());
   return Answer(ctx, frame.size(), *reply);
 }
 

@@ -5,32 +5,30 @@
 //
 // A mark ends by itself after its seconds, since a loader that died must not block the store for
 // ever; the loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in
-// part: the log says so, and the load has to be done again. Whatever becomes of it, BEGIN has given
-// every table a new epoch, so no cache believes what it holds.
-#include "het_tf/core/store/local_service.h"
+// part: the log says so, and the load has to be done again. Tables that were cleared or loaded have
+// new epochs, so no cache believes what it holds of them; what is held of others stays.
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {
 namespace {
 
 constexpr uint64_t kDefaultSeconds = 600;
-constexpr uint64_t kMaxSeconds = TableLimits::kDay;
 
 }  // namespace
 
-// BEGIN loader [seconds [since epoch]]; the last two are for copies.
+// BEGIN loader [seconds [since]]; the last one is for copies.
 int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
-  if (args.size() < 4 || args.size() == 6 || args.size() > 7) return ReplyWrongArity(ctx);
+  if (args.size() < 4 || args.size() > 6) return ReplyWrongArity(ctx);
   uint64_t seconds = kDefaultSeconds;
   uint64_t since = UnixTime();
-  uint64_t epoch = 0;
-  if (args.size() > 4 && (!ParseNumber(Text(args[4]), &seconds) || seconds == 0 || seconds > kMaxSeconds)) {
+  if (args.size() > 4 &&
+      (!ParseNumber(Text(args[4]), &seconds) || seconds == 0 || seconds > LoadMark::kMaxSeconds)) {
     return ReplyError(ctx, "seconds is '" + std::string(Text(args[4])) + "'; it must be a number from 1 to " +
-                               std::to_string(kMaxSeconds));
+                               std::to_string(LoadMark::kMaxSeconds));
   }
-  if (args.size() == 7 &&
-      (!ParseNumber(Text(args[5]), &since) || since > UINT32_MAX || !ParseNumber(Text(args[6]), &epoch))) {
-    return ReplyError(ctx, "since and epoch must be decimal numbers");
+  if (args.size() == 6 && (!Replayed(ctx) || !ParseNumber(Text(args[5]), &since) || since > UINT32_MAX)) {
+    return ReplyError(ctx, "since is '" + std::string(Text(args[5])) +
+                               "'; it is for copies alone, which get it from their source");
   }
   const std::string loader(Text(args[3]));
   if (loader.empty()) return ReplyError(ctx, "loader is ''; say who loads, so that others can be told");
@@ -42,14 +40,13 @@ int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
                                "; wait, or end it with HET.TABLE " + std::string(Text(args[1])) + " ABORT " +
                                mark->loader);
   }
-  if (epoch == 0) epoch = RandomId();
   LoadMark next;
   next.loader = loader;
   next.since = static_cast<uint32_t>(since);
   next.until = static_cast<uint32_t>(since + seconds);
-  partition->BeginLoad(next, epoch);
-  redis.Replicate(ctx, "HET.TABLE", "scsccc", args[1], "BEGIN", args[3], std::to_string(seconds).c_str(),
-                  std::to_string(since).c_str(), std::to_string(epoch).c_str());
+  partition->SetLoadMark(next);
+  redis.Replicate(ctx, "HET.TABLE", "scscc", args[1], "BEGIN", args[3], std::to_string(seconds).c_str(),
+                  std::to_string(since).c_str());
   return redis.ReplyWithSimpleString(ctx, "OK");
 }
 

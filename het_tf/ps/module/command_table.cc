@@ -72,6 +72,7 @@ int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const std::string before = exists ? shard->schema().ToJson(shard->limits()) : "";
   const std::string answer = std::to_string(exists ? shard->epoch() : epoch);
   if (!exists && OutOfMemory(ctx)) return ReplyOutOfMemory(ctx);
+  LimitTables(ctx, partition);
   const Status status = partition->CreateTable(schema.value(), epoch, Replayed(ctx) ? 0 : UnixTime());
   if (!status.ok()) return ReplyError(ctx, status.message());
   // With its limits and since when they hold, lest a copy looked at its own clock.
@@ -90,7 +91,7 @@ Shard* FindTable(RedisModuleCtx* ctx, Args args, Partition* partition) {
   if (shard != nullptr && shard->schema().spec().name == name) return shard;
   const std::string key(Text(args[1]));
   ReplyError(ctx, "no table '" + std::string(name) + "' at " + key + "; HET.TABLE " + key +
-                      " ADD makes one, HET.STAT " + key + " TABLES shows those there are");
+                      " ADD makes one, HET.STAT " + key + " TABLES 0 shows those there are");
   return nullptr;
 }
 

@@ -10,11 +10,12 @@
 //   HET.READ key frame                                    check and fetch
 //   HET.SCAN key cursor [COUNT rows]                      rows, chunk by chunk
 //   HET.LOAD key chunk [chunk ...]
-//   HET.STAT key [TABLES]
+//   HET.STAT key [TABLES [cursor [COUNT tables]]]
 #include <exception>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/limits.h"
 #include "het_tf/ps/module/server_config.h"
 #include "het_tf/ps/module/stats.h"
 #include "het_tf/ps/module/sweeper.h"
@@ -89,6 +90,7 @@ bool Load(RedisModuleCtx* ctx, int argc) {
   // So that maxmemory sees what the tables take.
   SetAllocHooks({redis.TryAlloc != nullptr ? redis.TryAlloc : redis.Alloc, redis.Free});
   redis.SetModuleOptions(ctx, kHandleIoErrors);
+  if (!LoadLimits(ctx)) return refuse("its settings het.* were refused. Remedy: see the line before");
   if (!CheckEviction(ctx)) return false;
   WarnOfLimits(ctx);
   if (!RegisterType(ctx)) return refuse("another module has our data type. Remedy: unload it");

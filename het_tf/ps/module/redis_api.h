@@ -57,8 +57,15 @@ constexpr int kCtxLoading = 1 << 13;      // it comes from the append-only file
 // process.
 constexpr int kHandleIoErrors = 1 << 0;
 
+// RegisterNumericConfig
+constexpr unsigned kConfigDefault = 0;
+constexpr unsigned kConfigMemory = 1 << 7;  // "64mb"
+
 using CommandFn = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
 using TimerFn = void (*)(RedisModuleCtx* ctx, void* data);
+using GetNumberFn = long long (*)(const char* name, void* data);
+using SetNumberFn = int (*)(const char* name, long long value, void* data, RedisModuleString** error);
+using ApplyConfigFn = int (*)(RedisModuleCtx* ctx, void* data, RedisModuleString** error);
 using InfoFn = void (*)(RedisModuleInfoCtx* ctx, int for_crash_report);
 
 // RedisModuleTypeMethods, version 3: what any server since 6.2 understands. A null function: not
@@ -88,64 +95,68 @@ constexpr ServerEvent kConfigEvent = {16, 1};
 using ServerEventFn = void (*)(RedisModuleCtx* ctx, ServerEvent event, uint64_t subevent, void* data);
 
 // F(result, name, arguments)
-#define HET_REDIS_API(F)                                                                              \
-  F(void, SetModuleAttribs, (RedisModuleCtx*, const char* name, int version, int api_version))        \
-  F(int, IsModuleNameBusy, (const char* name))                                                        \
-  F(void, SetModuleOptions, (RedisModuleCtx*, int options))                                           \
-  F(int, CreateCommand,                                                                               \
-    (RedisModuleCtx*, const char* name, CommandFn, const char* flags, int first, int last, int step)) \
-  F(int, GetContextFlags, (RedisModuleCtx*))                                                          \
-  F(unsigned long long, GetClientId, (RedisModuleCtx*))                                               \
-  F(RedisModuleString*, GetClientUserNameById, (RedisModuleCtx*, uint64_t client))                    \
-  F(RedisModuleUser*, GetModuleUserFromUserName, (RedisModuleString*))                                \
-  F(void, FreeModuleUser, (RedisModuleUser*))                                                         \
-  F(int, ACLCheckKeyPermissions, (RedisModuleUser*, RedisModuleString * key, int flags))              \
-  F(void*, Alloc, (size_t bytes))                                                                     \
-  F(void, Free, (void*))                                                                              \
-  F(void*, OpenKey, (RedisModuleCtx*, RedisModuleString * key, int mode))                             \
-  F(void, CloseKey, (RedisModuleKey*))                                                                \
-  F(int, KeyType, (RedisModuleKey*))                                                                  \
-  F(RedisModuleType*, CreateDataType,                                                                 \
-    (RedisModuleCtx*, const char* name, int encoding_version, TypeMethods*))                          \
-  F(RedisModuleType*, ModuleTypeGetType, (RedisModuleKey*))                                           \
-  F(void*, ModuleTypeGetValue, (RedisModuleKey*))                                                     \
-  F(int, ModuleTypeSetValue, (RedisModuleKey*, RedisModuleType*, void* value))                        \
-  F(const char*, StringPtrLen, (const RedisModuleString*, size_t* length))                            \
-  F(int, WrongArity, (RedisModuleCtx*))                                                               \
-  F(int, ReplyWithError, (RedisModuleCtx*, const char* text))                                         \
-  F(int, ReplyWithSimpleString, (RedisModuleCtx*, const char* text))                                  \
-  F(int, ReplyWithLongLong, (RedisModuleCtx*, long long))                                             \
-  F(int, ReplyWithStringBuffer, (RedisModuleCtx*, const char* bytes, size_t length))                  \
-  F(int, ReplyWithArray, (RedisModuleCtx*, long length))                                              \
-  F(int, ReplyWithMap, (RedisModuleCtx*, long length))                                                \
-  F(int, Replicate, (RedisModuleCtx*, const char* command, const char* format, ...))                  \
-  F(int, ReplicateVerbatim, (RedisModuleCtx*))                                                        \
-  F(RedisModuleCallReply*, Call, (RedisModuleCtx*, const char* command, const char* format, ...))     \
-  F(int, CallReplyType, (RedisModuleCallReply*))                                                      \
-  F(size_t, CallReplyLength, (RedisModuleCallReply*))                                                 \
-  F(RedisModuleCallReply*, CallReplyArrayElement, (RedisModuleCallReply*, size_t index))              \
-  F(const char*, CallReplyStringPtr, (RedisModuleCallReply*, size_t * length))                        \
-  F(void, FreeCallReply, (RedisModuleCallReply*))                                                     \
-  F(void, SaveStringBuffer, (RedisModuleIO*, const char* bytes, size_t length))                       \
-  F(char*, LoadStringBuffer, (RedisModuleIO*, size_t * length))                                       \
-  F(int, IsIOError, (RedisModuleIO*))                                                                 \
-  F(void, EmitAOF, (RedisModuleIO*, const char* command, const char* format, ...))                    \
-  F(void, LogIOError, (RedisModuleIO*, const char* level, const char* format, ...))                   \
-  F(void, DigestAddStringBuffer, (RedisModuleDigest*, const char* bytes, size_t length))              \
-  F(void, DigestAddLongLong, (RedisModuleDigest*, long long))                                         \
-  F(void, DigestEndSequence, (RedisModuleDigest*))                                                    \
-  F(int, RegisterInfoFunc, (RedisModuleCtx*, InfoFn))                                                 \
-  F(int, InfoAddSection, (RedisModuleInfoCtx*, const char* name))                                     \
-  F(int, InfoAddFieldULongLong, (RedisModuleInfoCtx*, const char* field, unsigned long long))         \
-  F(int, GetSelectedDb, (RedisModuleCtx*))                                                            \
-  F(int, SelectDb, (RedisModuleCtx*, int db))                                                         \
-  F(const RedisModuleString*, GetKeyNameFromIO, (RedisModuleIO*))                                     \
-  F(int, GetDbIdFromIO, (RedisModuleIO*))                                                             \
-  F(RedisModuleString*, CreateString, (RedisModuleCtx*, const char* bytes, size_t length))            \
-  F(void, FreeString, (RedisModuleCtx*, RedisModuleString*))                                          \
-  F(RedisModuleTimerID, CreateTimer, (RedisModuleCtx*, long long milliseconds, TimerFn, void* data))  \
-  F(int, AvoidReplicaTraffic, ())                                                                     \
-  F(int, SubscribeToServerEvent, (RedisModuleCtx*, ServerEvent, ServerEventFn))
+#define HET_REDIS_API(F)                                                                                   \
+  F(void, SetModuleAttribs, (RedisModuleCtx*, const char* name, int version, int api_version))             \
+  F(int, IsModuleNameBusy, (const char* name))                                                             \
+  F(void, SetModuleOptions, (RedisModuleCtx*, int options))                                                \
+  F(int, CreateCommand,                                                                                    \
+    (RedisModuleCtx*, const char* name, CommandFn, const char* flags, int first, int last, int step))      \
+  F(int, GetContextFlags, (RedisModuleCtx*))                                                               \
+  F(unsigned long long, GetClientId, (RedisModuleCtx*))                                                    \
+  F(RedisModuleString*, GetClientUserNameById, (RedisModuleCtx*, uint64_t client))                         \
+  F(RedisModuleUser*, GetModuleUserFromUserName, (RedisModuleString*))                                     \
+  F(void, FreeModuleUser, (RedisModuleUser*))                                                              \
+  F(int, ACLCheckKeyPermissions, (RedisModuleUser*, RedisModuleString * key, int flags))                   \
+  F(void*, Alloc, (size_t bytes))                                                                          \
+  F(void, Free, (void*))                                                                                   \
+  F(void*, OpenKey, (RedisModuleCtx*, RedisModuleString * key, int mode))                                  \
+  F(void, CloseKey, (RedisModuleKey*))                                                                     \
+  F(int, KeyType, (RedisModuleKey*))                                                                       \
+  F(RedisModuleType*, CreateDataType,                                                                      \
+    (RedisModuleCtx*, const char* name, int encoding_version, TypeMethods*))                               \
+  F(RedisModuleType*, ModuleTypeGetType, (RedisModuleKey*))                                                \
+  F(void*, ModuleTypeGetValue, (RedisModuleKey*))                                                          \
+  F(int, ModuleTypeSetValue, (RedisModuleKey*, RedisModuleType*, void* value))                             \
+  F(const char*, StringPtrLen, (const RedisModuleString*, size_t* length))                                 \
+  F(int, WrongArity, (RedisModuleCtx*))                                                                    \
+  F(int, ReplyWithError, (RedisModuleCtx*, const char* text))                                              \
+  F(int, ReplyWithSimpleString, (RedisModuleCtx*, const char* text))                                       \
+  F(int, ReplyWithLongLong, (RedisModuleCtx*, long long))                                                  \
+  F(int, ReplyWithStringBuffer, (RedisModuleCtx*, const char* bytes, size_t length))                       \
+  F(int, ReplyWithArray, (RedisModuleCtx*, long length))                                                   \
+  F(int, ReplyWithMap, (RedisModuleCtx*, long length))                                                     \
+  F(int, Replicate, (RedisModuleCtx*, const char* command, const char* format, ...))                       \
+  F(int, ReplicateVerbatim, (RedisModuleCtx*))                                                             \
+  F(RedisModuleCallReply*, Call, (RedisModuleCtx*, const char* command, const char* format, ...))          \
+  F(int, CallReplyType, (RedisModuleCallReply*))                                                           \
+  F(size_t, CallReplyLength, (RedisModuleCallReply*))                                                      \
+  F(RedisModuleCallReply*, CallReplyArrayElement, (RedisModuleCallReply*, size_t index))                   \
+  F(const char*, CallReplyStringPtr, (RedisModuleCallReply*, size_t * length))                             \
+  F(void, FreeCallReply, (RedisModuleCallReply*))                                                          \
+  F(void, SaveStringBuffer, (RedisModuleIO*, const char* bytes, size_t length))                            \
+  F(char*, LoadStringBuffer, (RedisModuleIO*, size_t * length))                                            \
+  F(int, IsIOError, (RedisModuleIO*))                                                                      \
+  F(void, EmitAOF, (RedisModuleIO*, const char* command, const char* format, ...))                         \
+  F(void, LogIOError, (RedisModuleIO*, const char* level, const char* format, ...))                        \
+  F(void, DigestAddStringBuffer, (RedisModuleDigest*, const char* bytes, size_t length))                   \
+  F(void, DigestAddLongLong, (RedisModuleDigest*, long long))                                              \
+  F(void, DigestEndSequence, (RedisModuleDigest*))                                                         \
+  F(int, RegisterInfoFunc, (RedisModuleCtx*, InfoFn))                                                      \
+  F(int, InfoAddSection, (RedisModuleInfoCtx*, const char* name))                                          \
+  F(int, InfoAddFieldULongLong, (RedisModuleInfoCtx*, const char* field, unsigned long long))              \
+  F(int, GetSelectedDb, (RedisModuleCtx*))                                                                 \
+  F(int, SelectDb, (RedisModuleCtx*, int db))                                                              \
+  F(const RedisModuleString*, GetKeyNameFromIO, (RedisModuleIO*))                                          \
+  F(int, GetDbIdFromIO, (RedisModuleIO*))                                                                  \
+  F(RedisModuleString*, CreateString, (RedisModuleCtx*, const char* bytes, size_t length))                 \
+  F(void, FreeString, (RedisModuleCtx*, RedisModuleString*))                                               \
+  F(RedisModuleTimerID, CreateTimer, (RedisModuleCtx*, long long milliseconds, TimerFn, void* data))       \
+  F(int, AvoidReplicaTraffic, ())                                                                          \
+  F(int, SubscribeToServerEvent, (RedisModuleCtx*, ServerEvent, ServerEventFn))                            \
+  F(int, RegisterNumericConfig,                                                                            \
+    (RedisModuleCtx*, const char* name, long long normal, unsigned flags, long long least, long long most, \
+     GetNumberFn, SetNumberFn, ApplyConfigFn, void* data))                                                 \
+  F(int, LoadConfigs, (RedisModuleCtx*))
 
 struct RedisApi {
 #define HET_DECLARE(result, name, arguments) result(*name) arguments = nullptr;

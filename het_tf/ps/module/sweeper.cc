@@ -83,8 +83,7 @@ uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition
   if (open.partition == nullptr) return 0;
   const uint32_t now = UnixTime();
   std::vector<Bytes> removals;
-  const size_t tables = std::max<size_t>(1, open.partition->shards().size());
-  const Swept swept = open.partition->Sweep(now, std::max<size_t>(1, kRowsAtOnce / tables), &removals);
+  const Swept swept = open.partition->Sweep(now, kRowsAtOnce, &removals);
   stats.swept += swept;
   ReplicateRemovals(ctx, open.name, removals);
   const LoadMark* mark = open.partition->loading();
@@ -97,7 +96,7 @@ uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition
     open.partition->EndLoad();
     redis.Replicate(ctx, "HET.TABLE", "scc", open.name, "ABORT", loader.c_str());
   }
-  WarnOfSize(ctx, place, *open.partition);
+  if (open.partition->swept_all()) WarnOfSize(ctx, place, *open.partition);
   return swept.rows();
 }
 

@@ -71,6 +71,9 @@ void* RdbLoad(RedisModuleIO* io, int encoding_version) {
     Place place;
     if (const RedisModuleString* name = redis.GetKeyNameFromIO(io)) place.key = Text(name);
     place.db = redis.GetDbIdFromIO(io);
+    if (chunks.clamped() > 0) {
+      redis.LogIOError(io, "warning", "het: %s", ClampedClocks(place.key, chunks.clamped()).c_str());
+    }
     return Register(chunks.Take(), std::move(place));
   } catch (const std::exception& error) {
     redis.LogIOError(io, "warning", "het: a partition could not be loaded: %s", error.what());

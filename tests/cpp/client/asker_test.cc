@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <set>
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/row_sink.h"
@@ -162,6 +163,60 @@ TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
   op_.Detach();
   ahead.parts[0]->op = nullptr;
   EXPECT_FALSE(on_way_.TakeReady());
+}
+
+// A read of more than one answer may take is several requests, which together ask the same.
+TEST_F(AskerTest, ALargeReadIsSplit) {
+  const size_t row_bytes = TableRead{cache_}.most_row_bytes();
+  config_.most_read_bytes = 3 * row_bytes;
+  ReadOp ahead;
+  ahead.ahead = true;
+  Train(&ahead, ~uint64_t{0});
+  Asker asker(&ahead, &on_way_);
+  std::set<Key> wanted;
+  for (Key key = 0; key < 10; ++key) {
+    asker.Key(cache_, 0, key, kNoRow);
+    wanted.insert(key);
+  }
+  asker.Ask(&sessions_);
+  EXPECT_EQ(ahead.open_parts, 4u);
+  std::set<Key> asked;
+  for (const PartitionReadPtr& part : ahead.parts) {
+    EXPECT_LE(part->most_bytes(), config_.most_read_bytes);
+    asked.insert(part->tables.at(0).fetches.begin(), part->tables.at(0).fetches.end());
+    part->op = nullptr;  // answered
+    on_way_.Remove(*part);
+  }
+  EXPECT_EQ(asked, wanted);
+  EXPECT_EQ(on_way_.count(cache_), 0u) << "each piece brings its own rows";
+}
+
+TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
+  auto read = std::make_shared<PartitionRead>();
+  TableRead& asked = read->tables.emplace_back(TableRead{cache_});
+  asked.fresh_until = 9;
+  asked.checks = {1, 2, 3};
+  asked.clocks = {11, 12, 13};
+  asked.check_at = {21, 22, 23};
+  asked.fetches = {4};
+  asked.fetch_at = {24};
+  asked.trusted = {5, 6};
+  asked.trusted_keys = {55, 66};
+  const size_t row_bytes = asked.most_row_bytes();
+  const PartitionReadPtr piece = read->TakePiece(4 * row_bytes);
+  ASSERT_NE(piece, nullptr);
+  EXPECT_EQ(read->TakePiece(4 * row_bytes), nullptr);
+  const TableRead& taken = piece->tables.at(0);
+  EXPECT_EQ(taken.fetches, Vector<Key>({4}));
+  EXPECT_EQ(taken.fetch_at, Vector<uint32_t>({24}));
+  EXPECT_EQ(taken.checks, Vector<Key>({1, 2, 3}));
+  EXPECT_EQ(taken.clocks, Vector<Clock>({11, 12, 13}));
+  EXPECT_EQ(taken.check_at, Vector<uint32_t>({21, 22, 23}));
+  EXPECT_EQ(taken.fresh_until, 9u);
+  EXPECT_EQ(read->tables.at(0).trusted_keys, Vector<Key>({55, 66}));
+  EXPECT_EQ(read->tables.at(0).rows(), 2u);
+  EXPECT_NE(read->TakePiece(1), nullptr);
+  EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }
 
 TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {

@@ -91,6 +91,7 @@ class ExchangeTest : public ::testing::Test {
   static ClientConfig Config() {
     ClientConfig config;
     config.request_timeout = 10;
+    config.max_read_bytes = size_t{1} << 20;
     return config;
   }
   TableCache* cache() { return tables_.Find(schema_->id()); }
@@ -160,6 +161,18 @@ TEST_F(ExchangeTest, ALargeRequestGoesAlone) {
   exchange_.Pump();
   ASSERT_EQ(net_.sent.size(), 2u);
   EXPECT_EQ(net_.Requests(0)[0].tables[0].fetch_keys.size(), 20000u);
+}
+
+// Checks bring few rows, and may bring all.
+TEST_F(ExchangeTest, AFrameAsksForNoMoreThanAnAnswerMayTake) {
+  for (uint32_t p = 0; p < 2; ++p) {
+    TableRead& asked = Ask(p, 0)->tables[0];
+    for (Key key = 0; key < 30000; ++key) asked.checks.push_back(key);
+    asked.clocks.assign(asked.checks.size(), 1);
+  }
+  exchange_.Pump();
+  ASSERT_EQ(net_.sent.size(), 2u);
+  EXPECT_EQ(net_.Requests(0).size(), 1u);
 }
 
 TEST_F(ExchangeTest, WhatAReplyLeavesOutIsAskedAgain) {

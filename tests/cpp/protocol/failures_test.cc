@@ -9,7 +9,11 @@ namespace {
 using Failure = WorldTest;
 
 TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
-  Make(Bounded(3));
+  WorldConfig config = Bounded(3);
+  config.partitions = 3;
+  std::vector<std::string> notices;
+  config.client.notice = [&notices](const std::string& text) { notices.push_back(text); };
+  Make(config);
   for (int i = 0; i < 6; ++i) Train(0, {1, 2});  // four applied, two unsent
   EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 2u);
   world().service().ClearTable(At(1).first);
@@ -20,6 +24,12 @@ TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
   EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
   ASSERT_TRUE(world().client(0).Flush().ok());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
+  ASSERT_EQ(notices.size(), 1u) << "for all partitions";
+  EXPECT_EQ(
+      notices[0].find("4 updates of table '" + world().schema(0)->spec().name +
+                      "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),
+      0u)
+      << notices[0];
   Abandon();  // the oracle knows no clearing
 }
 

@@ -158,6 +158,32 @@ TEST_F(TransportTest, AskIsNotMoved) {
   ExpectExact();
 }
 
+// Where a partition is on its way, it is waited for; where it should be and is not, it will not come.
+TEST_F(TransportTest, APartitionThatIsNotThere) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  Connect(source, ClientConfig(), 0);
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  std::atomic<int> asked{0};
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && ++asked <= 3 ? "-HETNOPART no partition at k" : "";
+  });
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_GT(asked.load(), 3);
+  ExpectExact();
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() ? "-HETNOPART no partition at k" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at k (the server has lost the tables"));
+}
+
 // Most steps of partitions of one server are one frame. One of them moves: its part alone is sent after it.
 TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
   for (const bool asks : {false, true}) {

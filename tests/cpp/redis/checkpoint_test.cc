@@ -77,7 +77,8 @@ TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
   StoredRows wanted;
   TableState state;
   const auto saved_epoch = [this](const RedisStore& of) {
-    return server_->Command({"HET.STAT", of.keys()[0], "TABLES"}).elements.at(0).elements.at(2).text;
+    const RedisReply page = server_->Command({"HET.STAT", of.keys()[0], "TABLES"});
+    return page.elements.at(1).elements.at(0).elements.at(2).text;
   };
   std::string epoch;
   {
@@ -151,6 +152,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   }
   EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
   EXPECT_EQ(other.Counter("discarded_ticks"), 2u);
+  EXPECT_EQ(other.notices.With("2 updates of table 't' that had not been applied were discarded").size(), 1u);
   RemoteWorker fresh(Address(), config, 0);
   EXPECT_EQ(fresh.Value(1), 5) << "everything since then, once";
   EXPECT_EQ(fresh.Value(2), 3);

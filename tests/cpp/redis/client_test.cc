@@ -186,6 +186,39 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   EXPECT_TRUE(open().ok());
 }
 
+// What cannot come is not waited for.
+TEST_F(RedisClientTest, FlushedServerIsToldAtOnce) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(server.Command({"FLUSHALL"}).ok());
+  const Status status = worker.Step({1, 2, 3});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at het:"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("the server has lost the tables: it restarted without persistence"));
+  EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
+}
+
+// A load that loads nothing takes nothing along.
+TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  auto store = RedisStore::Open(ParseServerAddress(AddressOf(server)).value(), "", 10, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
+  ASSERT_TRUE(store.value()->AbortLoad("job").ok());
+  worker.Train({1});
+  ASSERT_TRUE(worker.engine().Flush().ok());
+  EXPECT_EQ(worker.Value(1), 2);
+  EXPECT_EQ(worker.Value(2), 1);
+  EXPECT_EQ(worker.Counter("discarded_ticks"), 0u);
+  EXPECT_TRUE(worker.notices.With("discarded").empty());
+}
+
 TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);

@@ -58,9 +58,9 @@ TEST_F(RedisModuleTest, TablesComeAndGo) {
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "DROP", "none"}).text, "no table 'none'"));
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "CLEAR", "none"}).text, "no table 'none'"));
 
-  EXPECT_EQ(Command({"HET.STAT", "p", "TABLES"}).elements.size(), 3u);
+  EXPECT_EQ(store().Tables().size(), 3u);
   EXPECT_TRUE(Command({"HET.TABLE", "p", "DROP", "c"}).ok());
-  EXPECT_EQ(Command({"HET.STAT", "p", "TABLES"}).elements.size(), 2u);
+  EXPECT_EQ(store().Tables().size(), 2u);
   store().Push(3);
   store().ExpectEqual();
 }
@@ -164,8 +164,7 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
 
   // Into a second partition, which has one row and one client of its own.
   ASSERT_TRUE(Command({"HET.TABLE", "q", "CREATE", "1", "4", "99"}).ok());
-  const RedisReply tables = Command({"HET.STAT", "p", "TABLES"});
-  for (const RedisReply& table : tables.elements) {
+  for (const RedisReply& table : store().Tables()) {
     Command({"HET.TABLE", "q", "ADD", table.elements[1].text, table.elements[2].text});
   }
   EXPECT_EQ(Command({"HET.SCAN", "q", "0"}).elements[1].text, "") << "no rows, no chunk";

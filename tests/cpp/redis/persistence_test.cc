@@ -44,7 +44,7 @@ class RedisPersistenceTest : public RedisTest {
 // Of the tables, by name.
 std::map<std::string, std::string> Epochs(RedisServer* server) {
   std::map<std::string, std::string> epochs;
-  for (const RedisReply& table : server->Command({"HET.STAT", "p", "TABLES"}).elements)
+  for (const RedisReply& table : RedisStore::TablesOf(server))
     epochs[table.elements[0].text] = table.elements[2].text;
   return epochs;
 }

@@ -35,6 +35,24 @@ TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
   EXPECT_EQ(live.ReadOne(0, 5), 3);
 }
 
+TEST(OnlineReader, ALargeLookupIsSeveralRequests) {
+  OnlineConfig config = PullBound(0);
+  config.max_read_bytes = 200;  // of 4 rows
+  Live live(config);
+  std::vector<Key> ids;
+  for (Key key = 0; key < 40; ++key) {
+    live.Train(0, key, static_cast<float>(key));
+    ids.push_back(key);
+  }
+  for (const size_t least : {size_t{10}, size_t{20}}) {  // fetches, then checks
+    std::vector<float> out;
+    ASSERT_TRUE(live.Read(0, ids, &out).ok());
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(out[i * kDim], static_cast<float>(ids[i]));
+    EXPECT_GE(live.store->transport->served(), least);
+  }
+  EXPECT_EQ(live.counters().confirmed, 40u);
+}
+
 TEST(OnlineReader, DuplicatesPaddingAndEmptyBatches) {
   Live live(PullBound(0));
   live.padding = -1;

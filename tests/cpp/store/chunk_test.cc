@@ -116,6 +116,42 @@ TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
   EXPECT_EQ(State(partition_), before);
 }
 
+// A server must come up again with what it has written, whoever trained it.
+TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
+  RowStore& rows = Table("a")->rows();
+  const auto clock = [](Partition& of, Key key) {
+    const RowStore& store = of.Find(HashName("a"))->rows();
+    return store.meta(store.Find(key * 1000003)).clock;
+  };
+  rows.meta(rows.Find(0)).clock = -5;
+  rows.meta(rows.Find(1000003)).clock = INT64_MAX;
+  rows.meta(rows.Find(2 * 1000003)).clock = 2 * Shard::kMaxClock;  // room for what happens afterwards
+  const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
+  ChunkReader reader(1);
+  for (const Bytes& chunk : chunks) ASSERT_TRUE(reader.Add(View(chunk)).ok());
+  EXPECT_EQ(reader.clamped(), 2u);
+  const std::unique_ptr<Partition> built = reader.Take();
+  EXPECT_EQ(clock(*built, 0), Shard::kMaxClock);
+  EXPECT_EQ(clock(*built, 1), Shard::kMaxClock);
+  EXPECT_EQ(clock(*built, 2), 2 * Shard::kMaxClock);
+  EXPECT_EQ(clock(*built, 3), 4);
+  Partition other(partition_.id(), 1);
+  size_t clamped = 0;
+  for (const Bytes& chunk : chunks) {
+    Loaded loaded;
+    ASSERT_TRUE(LoadChunk(View(chunk), &other, &loaded).ok());
+    clamped += loaded.clamped;
+  }
+  EXPECT_EQ(clamped, 3u);
+  EXPECT_EQ(clock(other, 2), Shard::kMaxClock);
+  Bytes floor;
+  EncodeFloor(Table("a")->schema(), INT64_MIN, &floor);
+  Loaded loaded;
+  ASSERT_TRUE(LoadChunk(View(floor), &other, &loaded).ok());
+  EXPECT_EQ(loaded.clamped, 1u);
+  EXPECT_EQ(other.Find(HashName("a"))->clock_floor(), Shard::kMaxClock);
+}
+
 TEST_F(ChunkTest, AScanGoesOnWhileTablesGo) {
   ScanPosition at;
   Bytes chunk;
@@ -161,9 +197,9 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   Bytes stamped;
   ASSERT_TRUE(StampSet(View(chunk), 900, &stamped));
   EXPECT_FALSE(StampSet(View(Chunks(kMaxChunkBytes)[4]), 900, &chunk)) << "rows with times of their own";
-  size_t set = 0;
+  Loaded set;
   ASSERT_TRUE(LoadChunk(View(stamped), &partition_, &set).ok());
-  EXPECT_EQ(set, 3u);
+  EXPECT_EQ(set.rows, 3u);
   RowStore& store = Table("a")->rows();
   EXPECT_EQ(store.size(), 101u);
   const uint32_t old = store.Find(0);
@@ -180,9 +216,9 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   const std::vector<Key> keys = {0, -8, 1000003, 0};
   Bytes chunk;
   EncodeRemove(Table("a")->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
-  size_t removed = 0;
+  Loaded removed;
   ASSERT_TRUE(LoadChunk(View(chunk), &partition_, &removed).ok());
-  EXPECT_EQ(removed, 2u);
+  EXPECT_EQ(removed.rows, 2u);
   EXPECT_EQ(Table("a")->rows().size(), 98u);
   EXPECT_EQ(Table("b")->rows().size(), 57u);
   EXPECT_EQ(partition_.clients().size(), 40u);

@@ -72,6 +72,21 @@ TEST_F(HoldingsTest, RowPastTheBoundIsNotified) {
   EXPECT_EQ(Ask(kAnn, moved.number + 1).told, Told());
 }
 
+TEST_F(HoldingsTest, SilentClientsAreForgotten) {
+  const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
+  const uint32_t bob = Ask(kBob, 0, {1}).number;
+  holdings_.ForgetSilent(1000);
+  EXPECT_FALSE(Ask(kAnn, ann).reset);
+  holdings_.ForgetSilent(1000 + Holdings::kSilentSeconds - 1);
+  EXPECT_EQ(holdings_.held(), 3u);
+  holdings_.ForgetSilent(900);
+  EXPECT_EQ(holdings_.clients(), 2u) << "a clock that goes back";
+  holdings_.ForgetSilent(1000 + Holdings::kSilentSeconds);
+  EXPECT_EQ(holdings_.held(), 2u) << "of the one that has asked since";
+  EXPECT_FALSE(Ask(kAnn, ann + 2).reset);
+  EXPECT_TRUE(Ask(kBob, bob).reset);
+}
+
 TEST_F(HoldingsTest, UnacknowledgedNotificationIsRepeated) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kBound + 1);

@@ -207,10 +207,10 @@ TEST_F(PartitionTest, AnotherEpochRefusesTheWholeFrame) {
 }
 
 TEST_F(PartitionTest, ChecksCompareWithTheBound) {
-  Handle(Push(1, {1, 2, 3}, 10));
+  Handle(Push(1, {1, 2, 3, 4, 5}, 10));
   Request q = NewRequest(0);
   q.tables[0].bound = 4;
-  q.tables[0].check_keys = {1, 2, 3, 99, 1, 1};
+  q.tables[0].check_keys = {1, 2, 3, 99, 4, 5};
   q.tables[0].check_clocks = {6, 5, 11, 3, INT64_MIN, INT64_MAX};
   const Reply reply = Handle(q);
   // 1 is four behind; 2 five; 3 ahead of the server (it lost something); 99 is not there any more.

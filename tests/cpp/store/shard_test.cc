@@ -198,8 +198,10 @@ class CopyTest : public ::testing::Test {
     q.tables[0].table = HashName("t");
     q.tables[0].epoch = 9;
     q.tables[0].update_floats = 2;
-    for (uint64_t i = 0; i < keys; ++i) {
-      q.tables[0].push_keys.push_back(static_cast<Key>(random_.Below(2000)));
+    std::set<Key> some;
+    while (some.size() < keys) some.insert(static_cast<Key>(random_.Below(2000)));
+    for (Key key : some) {
+      q.tables[0].push_keys.push_back(key);
       q.tables[0].push_ticks.push_back(1);
       q.tables[0].push_updates.insert(q.tables[0].push_updates.end(), {1, 2});
     }

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -87,11 +88,12 @@ Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
   for (const Schema& schema : schemas_) {
     q.tables.emplace_back();
     TableRequest& t = q.tables.back();
+    std::unordered_set<Key> pushed, read;
     t.table = schema->id();
     t.epoch = model_.Find(t.table)->epoch();
     t.update_floats = static_cast<uint32_t>(schema->optimizer().wire_floats());
     for (size_t i = 0; seq != 0 && i < pushes; ++i) {
-      t.push_keys.push_back(NewKey());
+      t.push_keys.push_back(NewKey(&pushed));
       t.push_ticks.push_back(static_cast<uint32_t>(1 + random_.Below(3)));
       for (uint32_t k = 0; k < t.update_floats; ++k) {
         t.push_updates.push_back(static_cast<float>(random_.Unit()));
@@ -99,9 +101,9 @@ Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
     }
     t.bound = 2;
     for (size_t i = 0; i < reads; ++i) {
-      t.check_keys.push_back(NewKey());
+      t.check_keys.push_back(NewKey(&read));
       t.check_clocks.push_back(static_cast<Clock>(random_.Below(5)));
-      t.fetch_keys.push_back(NewKey());
+      t.fetch_keys.push_back(NewKey(&read));
     }
   }
   return q;
@@ -160,11 +162,11 @@ void RedisStore::ExpectEqual(RedisServer* server) {
   const RedisReply reply = server->Command({"HET.READ", "p", Encoded(NewRequest(0))});
   EXPECT_EQ(Decoded(reply).last_seq, model_.LastSeq(kClient));
   EXPECT_EQ(Decoded(reply).status, FrameStatus::kOk);
-  const RedisReply tables = server->Command({"HET.STAT", "p", "TABLES"});
-  ASSERT_EQ(tables.elements.size(), model_.shards().size());
+  const std::vector<RedisReply> tables = TablesOf(server);
+  ASSERT_EQ(tables.size(), model_.shards().size());
   size_t i = 0;
   for (const auto& [id, shard] : model_.shards()) {
-    const auto& line = tables.elements[i++].elements;
+    const auto& line = tables[i++].elements;
     ASSERT_EQ(line.size(), 6u);
     EXPECT_EQ(line[0].text, shard->schema().spec().name);
     EXPECT_EQ(line[1].text, shard->schema().ToJson(shard->limits()));
@@ -183,6 +185,16 @@ std::string RedisStore::Stat(const std::string& field, const std::string& key) {
   return StatOf(server_.get(), field, key);
 }
 
+std::vector<RedisReply> RedisStore::Tables(const std::string& key) { return TablesOf(server_.get(), key); }
+
+std::vector<RedisReply> RedisStore::TablesOf(RedisServer* server, const std::string& key) {
+  const RedisReply page = server->Command({"HET.STAT", key, "TABLES"});
+  EXPECT_EQ(page.elements.size(), 2u) << page.text;
+  if (page.elements.size() != 2) return {};
+  EXPECT_EQ(page.elements[0].text, "0");
+  return page.elements[1].elements;
+}
+
 std::string RedisStore::StatOf(RedisServer* server, const std::string& field, const std::string& key) {
   const RedisReply reply = server->Command({"HET.STAT", key});
   for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
@@ -193,9 +205,12 @@ std::string RedisStore::StatOf(RedisServer* server, const std::string& field, co
   return "no " + field + ": " + reply.text;
 }
 
-Key RedisStore::NewKey() {
-  if (random_.Chance(0.02)) return INT64_MIN;
-  return static_cast<Key>(random_.Below(keys_)) - 10;
+Key RedisStore::NewKey(std::unordered_set<Key>* taken) {
+  // Enough for any request, however few are common.
+  for (uint64_t keys = keys_;; ++keys) {
+    const Key key = random_.Chance(0.02) ? INT64_MIN : static_cast<Key>(random_.Below(keys)) - 10;
+    if (taken->insert(key).second) return key;
+  }
 }
 
 void RedisTest::SetUp() {

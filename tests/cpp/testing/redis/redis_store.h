@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,10 +68,14 @@ class RedisStore {
   // Of what a key holds: equal for equal partitions.
   std::string Digest(const std::string& key = "p");
   std::string Stat(const std::string& field, const std::string& key = "p");
+  // The tables of HET.STAT TABLES; these are few.
+  std::vector<RedisReply> Tables(const std::string& key = "p");
+  static std::vector<RedisReply> TablesOf(RedisServer* server, const std::string& key = "p");
   static std::string StatOf(RedisServer* server, const std::string& field, const std::string& key = "p");
 
  private:
-  Key NewKey();
+  // Not one of these, of which it is one now.
+  Key NewKey(std::unordered_set<Key>* taken);
 
   std::unique_ptr<RedisServer> server_;
   Partition model_{PartitionId{1, 4, 99}, 7};

@@ -24,6 +24,7 @@ WorldConfig RandomConfig(uint64_t seed) {
   c.cache.write_back_rows = r.Pick<size_t>({0, 2, 1000});
   c.cache.checks = r.Chance(0.5) ? "told" : "asked";
   c.most_held = r.Pick<size_t>({3, 12, 1000, 1000});
+  c.client.max_read_bytes = r.Pick<size_t>({100, kMostReadBytes, kMostReadBytes});
   return c;
 }
 

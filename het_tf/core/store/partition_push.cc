@@ -1,0 +1,119 @@
+// Partition::Apply: a push is applied whole or not at all.
+#include <algorithm>
+#include <new>
+
+#include "het_tf/core/store/partition.h"
+
+namespace het {
+namespace {
+
+uint16_t SaturatingAdd(uint16_t count, uint32_t more) {
+  return static_cast<uint16_t>(std::min<uint32_t>(0xffff, count + std::min<uint32_t>(more, 0xffff)));
+}
+
+struct RowOfPush {
+  Shard* shard;
+  uint32_t row;
+  bool created;
+
+  RowMeta& meta() const { return shard->rows().meta(row); }
+};
+
+// Of rows that were found or made, in the order of the push.
+class RowsOfPush {
+ public:
+  void reserve(size_t rows) { rows_.reserve(rows); }
+  void Add(Shard* shard, Key key, uint32_t ticks) {
+    const uint64_t hash = shard->rows().Hash(key);
+    bool created = false;
+    // Without a tick, it is what rounding kept back of ticks that are here. If their row was removed, they
+    // are gone, and a row with clock 0 is none.
+    const uint32_t row = ticks > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
+    rows_.push_back({shard, row, created});
+    if (row != kNoRow) newest_ = std::max(newest_, rows_.back().meta().clock);
+  }
+  void Undo() {
+    for (const RowOfPush& r : rows_) {
+      if (r.created) r.shard->rows().Erase(r.row);
+    }
+  }
+  // The highest clock, before the push.
+  Clock newest() const { return newest_; }
+  void ClampClocks() {
+    for (const RowOfPush& r : rows_) {
+      if (r.row != kNoRow) r.meta().clock = std::min(r.meta().clock, Shard::kLastClock);
+    }
+  }
+  // Adds the updates of the push to their rows.
+  void Merge(const Request& q) const;
+  const RowOfPush* data() const { return rows_.data(); }
+
+ private:
+  Vector<RowOfPush> rows_;
+  Clock newest_ = 0;
+};
+
+void RowsOfPush::Merge(const Request& q) const {
+  size_t at = 0;
+  for (const TableRequest& t : q.tables) {
+    if (t.push_keys.empty()) continue;
+    const Optimizer& optimizer = rows_[at].shard->schema().optimizer();
+    const float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
+      if (rows_[at].row == kNoRow) continue;
+      RowStore& store = rows_[at].shard->rows();
+      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows_[at].row));
+      RowMeta& meta = store.meta(rows_[at].row);
+      meta.clock += t.push_ticks[i];
+      meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);
+      if (t.push_ticks[i] > 0) meta.last_used = std::max(meta.last_used, q.time);
+    }
+  }
+}
+
+}  // namespace
+
+FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std::string* message) {
+  // First every row, then every update: what can fail comes before what changes anything.
+  RowsOfPush rows;
+  const bool known = clients_.count(q.client) != 0;
+  ClientState* client = nullptr;
+  const auto undo = [&] {
+    rows.Undo();
+    if (!known) clients_.erase(q.client);
+  };
+  try {
+    size_t pushes = 0;
+    for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
+    rows.reserve(pushes);
+    client = &clients_[q.client];
+    for (const TableRequest& t : q.tables) {
+      Shard* shard = Find(t.table);
+      for (size_t i = 0; i < t.push_keys.size(); ++i) rows.Add(shard, t.push_keys[i], t.push_ticks[i]);
+    }
+  } catch (const std::bad_alloc&) {
+    undo();
+    return FrameStatus::kOutOfMemory;
+  }
+  if (rows.newest() > Shard::kLastClock) {
+    if (owned) {
+      undo();
+      *message = "a row of this push is at clock " + std::to_string(rows.newest()) +
+                 ", and clocks end there; clear its table, or load it anew";
+      return FrameStatus::kBadFrame;
+    }
+    rows.ClampClocks();
+    handled->clamped = true;
+  }
+  rows.Merge(q);
+  const RowOfPush* of_table = rows.data();
+  for (const TableRequest& t : q.tables) {
+    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
+                     [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
+    of_table += t.push_keys.size();
+  }
+  *client = {q.seq, std::max(client->time, q.time)};
+  return FrameStatus::kOk;
+}
+
+}  // namespace het

@@ -1,0 +1,67 @@
+// Limits of tables in the embedded store: they reach partitions that no push touches, and tables that nobody
+// trains any more.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_service.h"
+
+namespace het {
+namespace {
+
+class LimitsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void Create(const std::string& name) {
+    TableSpec spec;
+    spec.name = name;
+    spec.dim = 2;
+    spec.optimizer.name = "sgd";
+    spec.limits = TableLimits();
+    spec.limits->ttl = 100;
+    TableOptions options;
+    if (GetParam()) options.cache = CacheConfig();
+    ASSERT_TRUE(engine_.CreateTable(spec, options).ok());
+  }
+  void Train(const std::string& name, const std::vector<int64_t>& ids) {
+    const TablePtr table = engine_.Find(name).value();
+    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+    const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
+    std::vector<float> rows(ids.size() * 2);
+    float* const out[] = {rows.data()};
+    const float* const gradients[] = {rows.data()};
+    const std::vector<float> ones(rows.size(), 1);
+    const float rate = 1;
+    ApplyArgs args;
+    ASSERT_TRUE(engine_.Lookup(call, Span<float* const>(out, 1), &args.token).ok());
+    rows = ones;
+    args.gradients = Span<const float* const>(gradients, 1);
+    args.learning_rates = Span<const float>(&rate, 1);
+    bool skipped = false;
+    ASSERT_TRUE(engine_.Apply(call, args, &skipped).ok());
+    ASSERT_TRUE(engine_.Flush().ok());
+  }
+
+  uint32_t now_ = 1700000000;
+  Engine engine_{"aging", 1, [this] { return now_; }};
+};
+
+INSTANTIATE_TEST_SUITE_P(Tables, LimitsTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "cached" : "direct"; });
+
+TEST_P(LimitsTest, ReachEveryPartition) {
+  Create("old");
+  Create("new");
+  std::vector<int64_t> ids(300);
+  std::iota(ids.begin(), ids.end(), 0);
+  Train("old", ids);
+  now_ += 100;
+  for (uint32_t i = 0; i < LocalService::kDefaultPartitions; ++i) Train("new", {1});
+  EXPECT_EQ(engine_.Size("old").value(), 0u);
+  EXPECT_EQ(engine_.Size("new").value(), 1u);
+}
+
+}  // namespace
+}  // namespace het
