@@ -43,6 +43,7 @@ if _TYPE_CHECKING:
     from het_tf.python.session.scopes import namespace, no_update
     from het_tf.python.table.cache import Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
+    from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, table, tables
 
 _MODULES = ("callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "models", "optimizers")
@@ -56,6 +57,7 @@ _HOMES = {
     "session.scopes": ("namespace", "no_update"),
     "table.cache": ("Cache",),
     "table.config": ("FeatureConfig", "TableConfig"),
+    "table.registry": ("OldRowsWarning",),
     "table.table": ("Table", "flush", "reset", "table", "tables"),
 }
 _HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() for name in names}
@@ -79,6 +81,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Cache",
     "FeatureConfig",
+    "OldRowsWarning",
     "Table",
     "TableConfig",
     "TablesNotSavedWarning",

@@ -65,6 +65,10 @@ int HetDropTable(const char* name_space, const char* table) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.DropTable(table); });
 }
 
+int HetLeaveTable(const char* name_space, const char* table) {
+  return WithEngine(name_space, [&](Engine& engine) { return engine.LeaveTable(table); });
+}
+
 int HetFindTable(const char* name_space, const char* table) {
   return het::WithTable(name_space, table, [](const het::Table& found) {
     Text() = "{\"spec\": " + found.schema->ToJson() + ", \"options\": " + ToJson(found.options) + "}";

@@ -18,6 +18,8 @@ HET_EXPORT const char* HetBuildInfo();
 HET_EXPORT int HetCheckSpec(const char* spec);
 HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* options);
 HET_EXPORT int HetDropTable(const char* name_space, const char* table);
+// The same in this process, while rows at a parameter server stay.
+HET_EXPORT int HetLeaveTable(const char* name_space, const char* table);
 // Text: {"spec": ..., "options": ...}.
 HET_EXPORT int HetFindTable(const char* name_space, const char* table);
 // Text: a list of names.

@@ -35,7 +35,7 @@ void SetRowsShape(TF_ShapeInferenceContext* context, int f, int hint_input, TF_S
 }
 
 void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 1) / 2);
+  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 2) / 2);
   for (int f = 0; f < n; ++f) {
     SetRowsShape(context, f, n + 1 + f, status);
     if (!Ok(status)) return;
@@ -108,12 +108,15 @@ void Register(TF_OpDefinitionBuilder* builder,
 
 // The rows of `ids`. With `training` the step is remembered and `token` stands for it; HetApplyGrad consumes
 // it. `anchor` is a trainable scalar that carries the gradient tape through the op; its value is not used.
-// `probe` is 0: added to the loss, its gradient is the loss scale.
+// `layer` is Python's: by it the gradient finds the layer. As an attribute it would make another op of each
+// layer, and TensorFlow keeps what it knows of an op. `probe` is 0: added to the loss, its gradient is the
+// loss scale.
 void RegisterLookup() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "anchor: float");
   TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
+  TF_OpDefinitionBuilderAddInput(op, "layer: int64");
   TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
   TF_OpDefinitionBuilderAddOutput(op, "token: int64");
   TF_OpDefinitionBuilderAddOutput(op, "probe: float");

@@ -166,6 +166,9 @@ class Engine {
   Result<TablePtr> Find(const std::string& name) const { return catalog_.Find(name); }
   std::vector<std::string> TableNames() const { return catalog_.Names(); }
   Status DropTable(const std::string& name);
+  // This process needs it no more. Its rows go where tables live in this process; at a remote store
+  // they stay, with what was held back, and the memory of its cache goes.
+  Status LeaveTable(const std::string& name);
   // Changes whenever a table is created or dropped: what was found before must be looked for again.
   uint64_t generation() const { return catalog_.generation(); }
 
@@ -215,6 +218,7 @@ class Engine {
   // *plan, built where there is none.
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
 
+  Status RemoveTable(const std::string& name, bool with_rows);
   // With everything of it at the store.
   Result<TablePtr> FindFlushed(const std::string& name);
   // Row numbers must hold from one phase of an Apply to the next. Where tables are elsewhere

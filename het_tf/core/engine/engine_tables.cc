@@ -39,14 +39,17 @@ std::unique_lock<std::mutex> Engine::LockRowNumbers() {
   return remote() ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(apply_mutex_);
 }
 
-Status Engine::DropTable(const std::string& name) {
+Status Engine::DropTable(const std::string& name) { return RemoveTable(name, true); }
+Status Engine::LeaveTable(const std::string& name) { return RemoveTable(name, !remote()); }
+
+Status Engine::RemoveTable(const std::string& name, bool with_rows) {
   const auto apply_lock = LockRowNumbers();
   const auto changes = catalog_.LockChanges();
   HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
   // A push of the table that is still on its way must not find it gone.
   if (remote()) HET_RETURN_IF_ERROR(Flush());
-  HET_RETURN_IF_ERROR(store_.tables->DropTable(*table->schema));
+  if (with_rows) HET_RETURN_IF_ERROR(store_.tables->DropTable(*table->schema));
   BackendOf(table->options).Remove(table->schema->id());
   catalog_.Remove(name);
   return Status();

@@ -41,7 +41,8 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
     return bad("max_norm does not go with optimizer '" + spec.optimizer.name +
                "', whose value is a function of its slots; use l2 instead");
   }
-  auto initializer = Initializer::Create(spec.initializer, spec.seed, HashName(spec.name), spec.dim);
+  const uint64_t drawn_as = HashName(spec.drawn_as.empty() ? spec.name : spec.drawn_as);
+  auto initializer = Initializer::Create(spec.initializer, spec.seed, drawn_as, spec.dim);
   if (!initializer.ok()) return bad(initializer.status().message());
   return Schema(new TableSchema(std::move(spec), std::move(optimizer.value()), initializer.value()));
 }

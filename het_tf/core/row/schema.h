@@ -27,6 +27,8 @@ struct TableSpec {
   double max_norm = 0;
   // Absent: leave them as they are, for a table that is there; none, for a new one.
   std::optional<TableLimits> limits;
+  // The name by which initial rows are drawn; empty: the table's own.
+  std::string drawn_as;
 };
 
 class TableSchema {

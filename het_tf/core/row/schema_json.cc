@@ -46,7 +46,7 @@ Result<TableLimits> ParseLimits(const Json& json) {
 }  // namespace
 
 Json SpecAsJson(const TableSpec& spec) {
-  return {
+  Json json = {
       {"name", spec.name},
       {"dim", spec.dim},
       {"optimizer", {{"name", spec.optimizer.name}, {"params", spec.optimizer.params}}},
@@ -56,6 +56,8 @@ Json SpecAsJson(const TableSpec& spec) {
       {"l2", spec.l2},
       {"max_norm", spec.max_norm},
   };
+  if (!spec.drawn_as.empty()) json["drawn_as"] = spec.drawn_as;
+  return json;
 }
 
 Json LimitsAsJson(const TableLimits& limits) {
@@ -113,6 +115,8 @@ Result<TableSpec> SpecOfJson(const Json& json) {
     for (const auto& [field, value] : json.items()) {
       if (field == "name") {
         spec.name = value.get<std::string>();
+      } else if (field == "drawn_as") {
+        spec.drawn_as = value.get<std::string>();
       } else if (field == "dim") {
         const int64_t dim = value.is_number_integer() ? value.get<int64_t>() : 0;
         if (dim < 1 || dim > TableSchema::kMaxDim) {

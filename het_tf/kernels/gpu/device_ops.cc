@@ -119,7 +119,7 @@ class LookupOp final : public DeviceOp {
   }
 
  protected:
-  // Inputs: ids * N, anchor, hints * N. Outputs: rows * N, token, probe.
+  // Inputs: ids * N, anchor, hints * N, layer. Outputs: rows * N, token, probe.
   absl::Status Run(OpKernelContext* context) override {
     void* stream = nullptr;
     TF_RETURN_IF_ERROR(GetStream(context, &stream));
@@ -196,6 +196,7 @@ class ApplyGradOp final : public DeviceOp {
 REGISTER_KERNEL_BUILDER(Name("HetLookup")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("hints")
+                            .HostMemory("layer")
                             .HostMemory("token")
                             .HostMemory("probe"),
                         LookupOp);

@@ -12,16 +12,16 @@ from typing import Any
 
 from het_tf.python.checkpoint.manifest import Manifest
 
-_FREE = ("name", "l2", "max_norm")  # fields of a spec that may differ
+_FREE = ("name", "drawn_as", "l2", "max_norm")  # fields of a spec that may differ
 # Its values are a function of its slots: without them the first update would throw the values away.
 _DERIVED = "ftrl"
 
 
 @dataclass(frozen=True)
 class Match:
-    """Tables that are to be loaded, and the names that only one side has."""
+    """Tables that are to be loaded, with the live ones they go into, and the names that only one side has."""
 
-    tables: list[str]
+    tables: dict[str, str]
     only_in_checkpoint: tuple[str, ...] = ()
     only_live: tuple[str, ...] = ()
 
@@ -64,8 +64,9 @@ def match(
       ValueError: They have not, or a table that both have differs in what must be equal.
     """
     there = manifest.tables
-    only_there = tuple(name for name in there if name not in live)
-    only_here = tuple(name for name in live if name not in there)
+    common = _pairs(there, live)
+    only_there = tuple(name for name in there if name not in common)
+    only_here = tuple(name for name in live if name not in common.values())
     if strict and (only_there or only_here):
         make = "make the layers that use them first, with the same names, or " if only_there else ""
         raise ValueError(
@@ -73,12 +74,25 @@ def match(
             f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
             f"{make}give strict=False to load those that both have"
         )
-    common = [name for name in there if name in live]
-    problems = [_problem(name, there[name], live[name], slots) for name in common]
+    problems = [_problem(name, there[name], live[other], slots) for name, other in common.items()]
     text = "\n".join(problem for problem in problems if problem)
     if text:
         raise ValueError(f"the checkpoint {manifest.path} does not fit the live tables\n{text}")
     return Match(common, only_there, only_here)
+
+
+def _pairs(there: dict[str, dict[str, Any]], live: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Tables of one name; and those that layers without a name have numbered, by the name without it."""
+    pairs = {name: name for name in there if name in live}
+    rest = [
+        {name: one["spec"].get("drawn_as", name) for name, one in side.items() if name not in pairs}
+        for side in (there, live)
+    ]
+    for name, base in rest[0].items():
+        others = [other for other, of_other in rest[1].items() if of_other == base]
+        if len(others) == 1 and list(rest[0].values()).count(base) == 1:
+            pairs[name] = others[0]
+    return pairs
 
 
 def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool) -> str:

@@ -14,6 +14,7 @@ from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Add
 from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store_info, tables_in
 from het_tf.python.session import native
+from het_tf.python.table import registry
 
 _SECONDS = 120  # for which a store keeps others off the tables if it hears no more of their loader
 
@@ -133,6 +134,7 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
             f"they are used ({error or type(error).__name__})"
         ) from error
     ranks.together("count updates", lambda: running.count(ranks))
+    registry.accept_rows(reading.namespace, reading.tables.values())
     for name in reading.tables.values():
         if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
             sources[reading.namespace, name] = (reading.chain[-1].id, running.epochs[name])

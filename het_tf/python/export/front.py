@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
-from het_tf.python.checkpoint import keras as saving
 from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.publish import publish, staging_of
@@ -136,7 +135,6 @@ def export(
       ValueError: The model has no weights yet, or no layers of het_tf; an argument is out of range.
       FileExistsError: There is something at the path.
       OSError: The path cannot be written; nothing is left there.
-      RuntimeError: A layer is a copy whose tables belong to another layer, which still lives.
     """
     asked = redirect.Options(rows, unknown)
     writes = settings.workers() == 1 or settings.horovod().rank() == 0
@@ -245,14 +243,6 @@ def _check(
         raise ValueError(
             f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
         )
-    for layer in layers:
-        try:
-            saving.refuse_copy(layer)
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"the rows that model {model.name!r} reads belong to another model than its weights do. "
-                f"Export that one, or: {error}"
-            ) from None
     return layers
 
 

@@ -44,7 +44,7 @@ class Form:
 
     Attributes:
       kind: "constant", "uniform", "normal" or "truncated_normal".
-      stream: Of the random bits, by seed and name of the table.
+      stream: Of the random bits, by seed and name of the table, without the number of one of its own.
       a, b: float32. A constant; the two bounds; mean and standard deviation.
     """
 
@@ -52,7 +52,7 @@ class Form:
         spec = {"a": 0.0, "b": 0.0, **table.spec["initializer"]}
         name, a, b = spec["name"], float(spec["a"]), float(spec["b"])
         with np.errstate(over="ignore"):
-            self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(hash_name(table.name)))
+            self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(hash_name(table.base)))
         root = float(np.sqrt(np.float64(table.dim)))
         if name == "zeros":
             self.kind, a = _CONSTANT, 0.0

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.checkpoint.keras import workers
+from het_tf.python.checkpoint.keras.beside import Beside
 from het_tf.python.horovod import checks
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import owner, reduction
@@ -163,7 +164,8 @@ def on_rank_zero(callback: Any) -> Any:
 class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     """Keras' ModelCheckpoint, for several ranks: all send what their caches hold back, then rank 0 writes.
 
-    The others wait until it has: dense weights and tables are of one moment. Arguments are those of
+    The others wait until it has: dense weights and tables are of one moment. A .keras or .h5 file is written
+    beside its place and renamed: whoever dies meanwhile leaves the old one. Arguments are those of
     `keras.callbacks.ModelCheckpoint`. With `save_best_only` put MetricAverage before it. Every rank must have
     it.
 
@@ -176,8 +178,13 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         hvd = settings.horovod()
         with collective.together("checkpoint", "write the checkpoint"):
             if hvd is None or hvd.rank() == 0:
-                with workers.have_met():
-                    super()._save_model(*args, **kwargs)
+                model = self.model
+                self.set_model(Beside(model))
+                try:
+                    with workers.have_met():
+                        super()._save_model(*args, **kwargs)
+                finally:
+                    self.set_model(model)
 
 
 class LearningRateScaling(_Callback):

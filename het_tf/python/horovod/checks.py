@@ -14,7 +14,6 @@ def _tables(model: Any) -> list[Any]:
     for layer in layer_state.layers_of(model):
         state = layer_state.of(layer)
         specs = json.loads(state.call.specs)
-        specs.pop("layer")  # a number of this process
         specs.pop("place", None)  # "auto" may come out differently at each
         found.append([specs, state.cache.given.get_config()])
     return found

@@ -35,10 +35,10 @@ class Embedding(EmbeddingCollection):
       padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
         `padding_id=0`).
       table: Name of the table; default: the name of the layer. Layers with one table name share the
-        table.
+        table. A layer that was given neither has a table of its own, which goes with it.
       optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: cache, name, dtype, trainable.
+      **kwargs: Those of EmbeddingCollection: cache, reuse, name, dtype, trainable.
 
     Call arguments, returns and errors: as of EmbeddingCollection.
     """
@@ -57,14 +57,17 @@ class Embedding(EmbeddingCollection):
         max_sequence_length: int | None = None,
         **kwargs: Any,
     ) -> None:
+        _refuse_arguments_of_keras(dim, combiner, kwargs)
         if dim is None and "features" not in kwargs:
             raise ValueError("dim is None; give the number of floats of a row, or a het_tf.TableConfig")
+        unnamed = table is None and kwargs.get("name") is None
 
         def feature(name: str) -> FeatureConfig:
             if isinstance(dim, TableConfig):
                 config = dim
             else:
                 config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
+                config.unnamed = unnamed
             return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
 
         super().__init__(kwargs.pop("features", feature), **kwargs)
@@ -80,3 +83,27 @@ class Embedding(EmbeddingCollection):
     def table_config(self) -> TableConfig:
         """The table of this layer."""
         return self.tables[0]
+
+
+# Arguments of keras.layers.Embedding, and what says the same here.
+_OF_KERAS = {
+    "input_dim": "leave it out: a table has no size, and every id is legal",
+    "output_dim": "give the number of floats of a row as dim",
+    "mask_zero": "give padding_id=0 for mask_zero=True, and leave it out for False",
+    "embeddings_initializer": "give initializer, one of het_tf.initializers",
+    "embeddings_regularizer": "give l2",
+    "embeddings_constraint": "give max_norm",
+    "input_length": "leave it out: ids may have any length",
+}
+
+
+def _refuse_arguments_of_keras(dim: Any, combiner: Any, kwargs: dict[str, Any]) -> None:
+    """TypeError: The layer is called as Keras' own, which has a size."""
+    if isinstance(combiner, int):
+        raise TypeError(
+            f"Embedding({dim!r}, {combiner!r}) is how keras.layers.Embedding is called, with a number of ids "
+            f"and a dim; a table here has no size: write Embedding({combiner!r})"
+        )
+    for name, remedy in _OF_KERAS.items():
+        if name in kwargs:
+            raise TypeError(f"{name} is {kwargs[name]!r}, an argument of keras.layers.Embedding; {remedy}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from het_tf.python.checkpoint import keras as saving
 from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import loss_scale, ops, owner, replicas, source
+from het_tf.python.layer import leftover, loss_scale, ops, owner, params, replicas, source
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import cache as cache_lib
@@ -83,6 +83,8 @@ class EmbeddingCollection(keras.layers.Layer):
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
         inputs may have further keys, which are ignored.
       cache: How the tables are cached and how stale their rows may be; None: `het_tf.Cache()`.
+      reuse: Whether the layer is meant to go on with rows that earlier layers have trained, where a table
+        of this process has such; else its first training step gives a `het_tf.OldRowsWarning`.
       name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
@@ -106,7 +108,7 @@ class EmbeddingCollection(keras.layers.Layer):
       tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
     """
 
-    def __init__(self, features: Any, cache: Cache | None = None, **kwargs: Any) -> None:
+    def __init__(self, features: Any, cache: Cache | None = None, reuse: bool = False, **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -118,7 +120,7 @@ class EmbeddingCollection(keras.layers.Layer):
             self._allow_non_tensor_positional_args = True
         if not isinstance(features, Features):
             features = Features(self._resolve(features))
-        self._het_state = self._declare(features, cache_lib.of_argument(cache))
+        self._het_state = self._declare(features, cache_lib.of_argument(cache), reuse)
         self.anchor = self._make_anchor()
         self.built = True
 
@@ -128,15 +130,15 @@ class EmbeddingCollection(keras.layers.Layer):
         """The features, once the layer has its name."""
         return features
 
-    def _declare(self, features: Features, cache: Cache) -> LayerState:
-        """Makes the tables, and the attributes of the ops."""
+    def _declare(self, features: Features, cache: Cache, reuse: bool) -> LayerState:
+        """Makes the tables, and what the ops are given."""
         replicas.refuse_strategy(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, settings.workers())
+        is_copy = owner.is_from_config()
+        features.use([registry.table_of(namespace, table, self, is_copy) for table in features.tables])
         tables = features.tables
-        for table in tables:
-            registry.declare(namespace, table, in_use, self)
-        number = registry.register_layer(self)
+        entries = [registry.declare(namespace, table, in_use, self, reuse) for table in tables]
         numbers = {table.name: number for number, table in enumerate(tables)}
         specs = {
             "namespace": namespace,
@@ -146,7 +148,6 @@ class EmbeddingCollection(keras.layers.Layer):
                 for feature in features.flat
             ],
             "needs_loss_scale": loss_scale.needed(self),
-            "layer": number,
             "place": in_use.place,
         }
         call = Call(
@@ -154,12 +155,13 @@ class EmbeddingCollection(keras.layers.Layer):
             dims=tuple(feature.table.dim for feature in features.flat),
             specs=json.dumps(specs),
             place=in_use.place,
+            layer=registry.register_layer(self),
         )
-        return LayerState(features, in_use, namespace, number, call, self._file_keys(tables))
+        return LayerState(features, in_use, namespace, call, self._file_keys(tables), entries)
 
     def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
         """What the tables are called in files -> their names. Those of a collection were named by someone."""
-        return {f"table-{table.name}": table.name for table in tables}
+        return {f"table-{table.base}": table.name for table in tables}
 
     def _make_anchor(self) -> Any:
         options: dict[str, Any] = {"name": "anchor", "shape": (), "dtype": "float32", "initializer": "zeros"}
@@ -221,6 +223,10 @@ class EmbeddingCollection(keras.layers.Layer):
         if learns:
             replicas.refuse_strategy(self.name)
             owner.note(self)
+            leftover.note(self)
+            for entry in self._het_state.entries:
+                if entry.old_rows:
+                    registry.warn_of_old_rows(entry, self)
             anchor = tf.convert_to_tensor(self.anchor)
         else:
             anchor = tf.constant(0.0)
@@ -302,14 +308,14 @@ class EmbeddingCollection(keras.layers.Layer):
             shape = (*shape[:-1], feature.max_sequence_length)
         return (*shape, feature.table.dim)
 
-    def share_tables(self) -> None:
-        """Allows a copy (clone_model, from_config) to train the tables that it shares with the original."""
-        self._het_state.is_copy = False
+    def count_params(self) -> Any:
+        """The floats in the rows of its tables; `model.summary()` shows with it how many rows and bytes."""
+        return params.of_tables(self.namespace, self.tables)
 
     # --- saving -----------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The layer's arguments. Tables are named, not contained: a copy reads the same ones."""
+        """The layer's arguments. Tables are named, not contained."""
         config = super().get_config()
         config.pop("autocast", None)
         config["features"] = self._het_state.features.get_config()
@@ -324,9 +330,7 @@ class EmbeddingCollection(keras.layers.Layer):
             config["features"] = Features.from_config(config["features"])
         if isinstance(config.get("cache"), Mapping):
             config["cache"] = Cache.from_config(config["cache"])
-        layer = cls(**config)
-        layer._het_state.is_copy = True
-        return layer
+        return cls(**config)
 
     def save_own_variables(self, store: Any) -> None:
         """Saves the rows of the tables (checkpoint/keras/h5.py)."""

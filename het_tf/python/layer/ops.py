@@ -4,7 +4,6 @@ import functools
 import json
 from typing import Any
 
-from het_tf.python.checkpoint import keras as saving
 from het_tf.python.layer import accumulate, gate, loss_scale, owner, replicas
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
@@ -28,7 +27,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
     """Reads the rows of all features of a layer in one op.
 
     Args:
-      call: The layer's attributes.
+      call: The layer's attributes and number.
       ids: One int64 tensor a feature, of any shape.
       anchor: float32 scalar: a trainable variable's value where gradients shall update the tables, else a
         constant.
@@ -45,6 +44,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
             ids=ids,
             anchor=anchor,
             hints=hints,
+            layer=call.layer,
             tables=call.tables,
             specs=call.specs,
             training=training,
@@ -55,7 +55,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
 @tf.RegisterGradient("HetLookup")
 def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     """Applies the gradients of the rows to the tables. The anchor's gradient is an output of that very op."""
-    count = len(op.inputs) // 2
+    count = (len(op.inputs) - 2) // 2
     text = op.get_attr("specs")
     specs = _parse(text.decode() if isinstance(text, bytes) else text)
     names = [native.tf.compat.as_str(name) for name in op.get_attr("tables")]
@@ -65,9 +65,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
         tf.zeros_like(row) if grad is None else tf.convert_to_tensor(grad)
         for row, grad in zip(rows, grads[:count], strict=True)
     ]
-    layer = registry.find_layer(specs.get("layer"))
-    if layer is not None:
-        saving.refuse_copy(layer)
+    layer = registry.find_layer(tf.get_static_value(op.inputs[-1]))
     update: dict[str, Any] = {
         "ids": ids,
         "grads": dense,
@@ -87,7 +85,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
             update["scale"] = gate.gated(update["scale"], update["token"], dense)
         with tf.device(device.OPS_DEVICE[specs.get("place", "cpu")]):
             anchor_gradient = native.ops.het_apply_grad(**update)
-    return [None] * count + [anchor_gradient] + [None] * count
+    return [None] * count + [anchor_gradient] + [None] * (count + 1)
 
 
 @tf.RegisterGradient("HetApplySums")

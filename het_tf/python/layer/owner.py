@@ -48,6 +48,17 @@ def variables_of(optimizer: Any) -> list[Any]:
     return list(variables() if callable(variables) else variables)
 
 
+def is_from_config() -> bool:
+    """Whether a layer is being made from a configuration, its own or that of a model around it."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        made = frame.f_locals.get("cls") if frame.f_code.co_name == "from_config" else None
+        if isinstance(made, type) and issubclass(made, tf.keras.layers.Layer):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
 def infers_shapes() -> bool:
     """Whether Keras 2 calls the layer in a graph that it throws away, to learn its output shapes."""
     return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(

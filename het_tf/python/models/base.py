@@ -39,7 +39,8 @@ class ClickModel(keras.Model):
         that ids may collide); "het" tables have no size.
       seed: Of initial rows and weights.
       name: Of the model, and before the names of its tables. Two models of one name share their tables,
-        unless they are made inside of different `het_tf.namespace()`.
+        unless they are made inside of different `het_tf.namespace()`. None: the tables are the model's own,
+        and go with it.
 
     Call arguments:
       inputs: A dict: int64 `[B]` a categorical field, int64 `[B, L]` a sequence, float32 `[B, M]` under
@@ -68,6 +69,7 @@ class ClickModel(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or self.default_name, **kwargs)
+        self._is_named = name is not None
         if not isinstance(description, Description):
             description = description_from_config(description)
         if embedding_dim < 1:
@@ -95,7 +97,9 @@ class ClickModel(keras.Model):
             "hash_buckets": hash_buckets,
             "seed": seed,
         }
-        self.rows = EmbeddingSide(self.parts(), embedding, self.name, cache, hash_buckets, seed, name="rows")
+        self.rows = EmbeddingSide(
+            self.parts(), embedding, self.name, cache, hash_buckets, seed, self._is_named, name="rows"
+        )
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
         if self.scale is not None:
             # Built in the first call, that of a traced function, it would keep tensors of that function.
@@ -168,7 +172,7 @@ class ClickModel(keras.Model):
     def get_config(self) -> dict[str, Any]:
         """The model's arguments. Tables are named, not contained."""
         return {
-            "name": self.name,
+            "name": self.name if self._is_named else None,
             "description": dataclasses.asdict(self.description),
             "table_optimizer": self.table_optimizer.get_config(),
             "linear_optimizer": self.linear_optimizer.get_config(),

@@ -97,6 +97,7 @@ class EmbeddingSide(keras.layers.Layer):
       cache: Of the collection ("het" alone).
       hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
       seed: Of the initial rows.
+      named: Whether somebody has chosen the prefix; else the tables are the layer's own ("het" alone).
 
     Call arguments:
       inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field.
@@ -116,6 +117,7 @@ class EmbeddingSide(keras.layers.Layer):
         cache: Cache | None = None,
         hash_buckets: int = 1 << 16,
         seed: int = 0,
+        named: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -133,6 +135,7 @@ class EmbeddingSide(keras.layers.Layer):
                     initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
                 )
                 table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
+                table.unnamed = not named
                 if part.single:
                     features[part.name] = FeatureConfig(table)
                 for field in part.sequences:

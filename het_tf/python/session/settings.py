@@ -63,6 +63,11 @@ def workers() -> int:
     return 1 if current.hvd is None else int(current.hvd.size())
 
 
+def is_first_worker() -> bool:
+    """Whether this is the only worker, or the one that speaks for all; in an elastic job none does."""
+    return current.hvd is None or not (is_elastic_job() or current.hvd.rank())
+
+
 def is_elastic_job() -> bool:
     """Whether `horovodrun` has started this process as one of an elastic job."""
     return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")

@@ -1,5 +1,6 @@
 """What a table is and how a feature uses it (public as `het_tf.TableConfig`, `het_tf.FeatureConfig`)."""
 
+import copy
 import json
 from typing import Any
 
@@ -36,6 +37,11 @@ class TableConfig:
     The last four bound how far the table grows. They are no part of what the table is: declaring it with
     others changes them, also for those who use it already.
 
+    Attributes:
+      base: The name in files and configurations: without the number of a table of a layer's own.
+      unnamed: Whether nobody has named it: a layer that declares it makes a table of its own.
+      is_own: Whether it is one that a layer has made for itself (registry.py).
+
     Raises:
       ValueError: Something is out of range or unknown; the message says what is legal.
     """
@@ -56,7 +62,8 @@ class TableConfig:
     ) -> None:
         if not isinstance(name, str) or not name or "\0" in name:
             raise ValueError(f"name is {name!r}; a table's name is a non-empty string")
-        self.name = name
+        self.name = self.base = name
+        self.unnamed = self.is_own = False
         self.dim = integer("dim", dim, 1, 65536)
         self.seed = integer("seed", seed, 0, 2**64 - 1)
         self.optimizer = optimizers.get(optimizer)
@@ -96,10 +103,19 @@ class TableConfig:
             "max_norm": self.max_norm or 0.0,
         }
 
+    def own(self, name: str) -> "TableConfig":
+        """The same for a table of a layer's own that is called `name`, with the initial rows of this one."""
+        made = copy.copy(self)
+        made.name, made.is_own = name, True
+        made.spec = {**self.spec, "name": name}
+        if name != self.base:
+            made.spec["drawn_as"] = self.base
+        return made
+
     def get_config(self) -> dict[str, Any]:
         """JSON from which `from_config` makes an equal one."""
-        return {
-            "name": self.name,
+        config = {
+            "name": self.base,
             "dim": self.dim,
             "optimizer": self.optimizer.get_config(),
             "initializer": self.initializer.get_config(),
@@ -111,11 +127,14 @@ class TableConfig:
             "min_count": self.min_count,
             "min_count_ttl": self.min_count_ttl,
         }
+        return {**config, "unnamed": True} if self.unnamed else config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "TableConfig":
         """The inverse of `get_config`."""
-        return cls(**config)
+        made = cls(**{name: value for name, value in config.items() if name != "unnamed"})
+        made.unnamed = config.get("unnamed", False)
+        return made
 
     def __repr__(self) -> str:
         return f"TableConfig({self.name!r}, dim={self.dim}, optimizer={self.optimizer!r})"
@@ -169,7 +188,7 @@ class FeatureConfig:
     def get_config(self) -> dict[str, Any]:
         """JSON, with the table's name in place of the table."""
         return {
-            "table": self.table.name,
+            "table": self.table.base,
             "combiner": self.combiner,
             "padding_id": self.padding_id,
             "max_sequence_length": self.max_sequence_length,

@@ -59,6 +59,13 @@ class Features:
         ]
         self.tables = _distinct(self.flat)
 
+    def use(self, tables: list[TableConfig]) -> None:
+        """Reads these tables in place of `tables`, in that order."""
+        instead = dict(zip((table.name for table in self.tables), tables, strict=True))
+        for feature in self.flat:
+            feature.table = instead[feature.table.name]
+        self.tables = tables
+
     def flatten(self, values: Any, what: str, optional: bool = False, shapes: bool = False) -> list[Any]:
         """One value a feature. ValueError: `values` does not have the structure of the features."""
         if values is None and optional:
@@ -87,7 +94,7 @@ class Features:
 
     def get_config(self) -> dict[str, Any]:
         """JSON from which `from_config` makes an equal one; a shared table stands in it once."""
-        tables = {feature.table.name: feature.table.get_config() for feature in self.flat}
+        tables = {feature.table.base: feature.table.get_config() for feature in self.flat}
         return {
             "structure": self.structure,
             "keys": self.keys,

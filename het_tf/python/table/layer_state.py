@@ -10,18 +10,20 @@ from typing import Any
 
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.features import Features
+from het_tf.python.table.registry import Entry
 
 ATTRIBUTE = "_het_state"  # of the layer
 
 
 @dataclass(frozen=True)
 class Call:
-    """What every call of one layer has in common: the attributes of its ops."""
+    """What every call of one layer has in common: attributes of its ops, and the layer's number."""
 
     tables: tuple[str, ...]  # of each feature
     dims: tuple[int, ...]  # of each feature
     specs: str  # core/engine/call_spec.h
     place: str = "cpu"  # where the cache is: "cpu" or "gpu"
+    layer: int = 0  # by which the gradient of its lookups finds the layer (registry.py); 0: there is none
 
 
 @dataclass(eq=False)
@@ -32,21 +34,18 @@ class LayerState:
       features: And the structure of its inputs.
       cache: Of its tables.
       namespace: Where they are.
-      number: By which the gradient of its lookups finds the layer (registry.py).
-      call: The attributes of its ops.
+      call: What its ops are given.
       file_keys: What its tables are called in files -> their names.
-      is_copy: Whether it was made from the configuration of another one, and may not change shared
-        tables.
+      entries: What is known of its tables.
       model: The outermost model around the last call, or None.
     """
 
     features: Features
     cache: LayerCache
     namespace: str
-    number: int
     call: Call
     file_keys: dict[str, str]
-    is_copy: bool = False
+    entries: list[Entry]
     model: weakref.ref[Any] | None = None
 
 

@@ -26,9 +26,13 @@ class Table:
 
     Raises:
       LookupError: There is none; the message lists those that there are.
+      ValueError: `name` is no string.
     """
 
     def __init__(self, name: str, namespace: str | None = None) -> None:
+        if not isinstance(name, str):
+            known = ", ".join(map(repr, tables())) or "none"
+            raise ValueError(f"name is {name!r}; give the name of a table, as a string; there are {known}")
         self.name = name
         self.namespace = scopes.current_namespace() if namespace is None else namespace
         found = json.loads(native.call("HetFindTable", self.namespace, name))
@@ -102,6 +106,7 @@ class Table:
         if not np.isfinite(rows).all():
             raise ValueError(f"table {self.name!r}: values hold NaN or Inf; no row was changed")
         native.call("HetAssign", self.namespace, self.name, keys, keys.size, rows, int(with_slots))
+        registry.accept_rows(self.namespace, [self.name])
 
     def remove(self, ids: npt.ArrayLike) -> int:
         """Removes rows: they are initial ones again. Returns how many there were."""
@@ -111,6 +116,7 @@ class Table:
     def clear(self) -> None:
         """Removes all rows."""
         native.call("HetClear", self.namespace, self.name)
+        registry.accept_rows(self.namespace, [self.name])
 
     def to_numpy(self, with_slots: bool = False) -> tuple[native.Int64Array, native.FloatArray]:
         """All rows that were ever written, ordered by id.

@@ -61,6 +61,22 @@ TEST(Schema, JsonThereAndBack) {
   EXPECT_EQ(parsed.value().seed, ~uint64_t{0});
 }
 
+TEST(Schema, InitialRowsAreDrawnAsThoseOfAnotherName) {
+  TableSpec spec = Spec();
+  spec.name = "t@2";
+  float other[3], of_t[3], drawn[3];
+  Make(spec)->InitValue(7, other);
+  Make(Spec())->InitValue(7, of_t);
+  spec.drawn_as = "t";
+  const Schema schema = Make(ParseTableSpec(Make(spec)->ToJson()).value());
+  schema->InitValue(7, drawn);
+  EXPECT_EQ(schema->id(), HashName("t@2"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(drawn[i], of_t[i]);
+    EXPECT_NE(drawn[i], other[i]);
+  }
+}
+
 struct Bad {
   const char* json;
   const char* names;  // what the message must contain

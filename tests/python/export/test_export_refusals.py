@@ -124,15 +124,6 @@ def test_a_failure_on_the_way_leaves_nothing(rng, tmp_path, monkeypatch):
     np.testing.assert_array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
 
 
-def test_a_copy_of_a_living_layer(rng, tmp_path):
-    model = lib.one_table()
-    copy = keras.models.clone_model(model)
-    with pytest.raises(RuntimeError, match=r"is a copy.*share_tables"):
-        het_tf.export(copy, tmp_path / "1")
-    copy.get_layer("tables").share_tables()
-    het_tf.export(copy, tmp_path / "1", verbose=False)
-
-
 def test_a_function_inside_of_the_model(rng, tmp_path):
     """It would keep the exported rows for later calls, or give the live ones to the export."""
     embedding = het_tf.keras.Embedding(3, name="e")

@@ -52,6 +52,27 @@ BAD = [
     (dict(table="a\0b"), r"a table's name"),
 ]
 
+OF_KERAS = [
+    ((1000, 16), {}, r"Embedding\(1000, 16\) is how keras.* write Embedding\(16\)"),
+    ((16,), dict(mask_zero=True), r"mask_zero is True, .*give padding_id=0"),
+    ((), dict(input_dim=1000, output_dim=16), r"input_dim is 1000, .*leave it out"),
+    ((), dict(output_dim=16), r"output_dim is 16, .*as dim"),
+]
+
+
+@pytest.mark.parametrize("given, named, message", OF_KERAS)
+def test_a_layer_that_is_called_as_the_one_of_keras(given, named, message):
+    with pytest.raises(TypeError, match=message):
+        het_tf.keras.Embedding(*given, **named)
+    assert het_tf.tables() == []
+
+
+@pytest.mark.parametrize("name", [None, 3])
+def test_a_table_is_asked_for_by_name(name):
+    embedding(name="items")
+    with pytest.raises(ValueError, match=f"name is {name}; give the name of a table.* there are 'items'"):
+        het_tf.table(name)
+
 
 @pytest.mark.parametrize("arguments, message", BAD, ids=[str(index) for index in range(len(BAD))])
 def test_bad_arguments_of_a_layer(arguments, message):

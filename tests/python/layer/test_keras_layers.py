@@ -306,6 +306,20 @@ def test_cache_stats_log_two_figures_unless_told_otherwise():
         het_tf.callbacks.CacheStats("rows")
 
 
+def test_the_summary_says_how_many_rows_and_bytes():
+    model = functional()
+    model.compile("sgd", "mse")
+    model.fit(*batch(), verbose=0)
+    item, user = het_tf.table("item"), het_tf.table("user")
+    lines = []
+    model.summary(line_length=300, print_fn=lambda text, **more: lines.append(text))
+    assert item.size > 9 and user.size == 9
+    floats, rows = 4 * item.size + 3 * user.size, item.size + user.size
+    assert f"{floats} in {rows} rows, " in "".join(lines)
+    layer = next(each for each in model.layers if isinstance(each, het_tf.keras.EmbeddingCollection))
+    assert layer.count_params() == floats
+
+
 def test_threads_follow_tensorflow():
     wanted = tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
     het_tf.keras.Embedding(4, name="t")

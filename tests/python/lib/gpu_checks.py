@@ -101,7 +101,9 @@ def an_op_may_run_where_the_cache_is_not():
         call = layer._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
         with tf.device(other):
-            out = native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, training=True, **attributes)
+            out = native.ops.het_lookup(
+                ids=ids, anchor=0.0, hints=hints, layer=0, training=True, **attributes
+            )
             assert out.rows[0].device.endswith(other), out.rows[0].device
             native.ops.het_apply_grad(
                 ids=ids, grads=[tf.ones([3, 8])], token=out.token, learning_rates=[0.1], scale=1.0,
@@ -299,7 +301,7 @@ def bad_inputs_are_refused_as_on_the_cpu():
         def lookup(hint=(0, 8), training=True, ids=ids, attributes=attributes, place=place):
             with tf.device(device.OPS_DEVICE[place]):
                 return native.ops.het_lookup(
-                    ids=ids, anchor=0.0, hints=[tf.zeros(hint)], training=training, **attributes
+                    ids=ids, anchor=0.0, hints=[tf.zeros(hint)], layer=0, training=training, **attributes
                 )
 
         def apply(token, grads=None, rates=(0.1,), scale=1.0, ids=ids, attributes=attributes, place=place):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.checkpoint.keras import copies, moment, notes, workers
+from het_tf.python.checkpoint.keras import moment, notes, workers
 from het_tf.python.session import settings
 from het_tf.python.table import layer_state
 
@@ -49,9 +49,8 @@ class Taken:
                 f"layer {layer.name!r} has the tables {list(tables)}, and the weights are of the layer "
                 f"{self.layer!r} with {self.keys}"
             )
-        shared = copies.shared_tables(layer)
         for number, table in enumerate(tables.values()):
-            copies.put_back(layer, self.directory / str(number), table, shared)
+            moment.put_back(self.directory / str(number), layer.namespace, table)
 
 
 def _remove(directory: Path, process: int) -> None:

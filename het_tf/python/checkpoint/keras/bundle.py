@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from tensorflow.python.saved_model import registration  # TensorFlow 2.8 on; has no public name
 
-from het_tf.python.checkpoint.keras import copies, moment, pack, workers
+from het_tf.python.checkpoint.keras import moment, pack, workers
 from het_tf.python.session.native import tf
-from het_tf.python.table import layer_state, registry
+from het_tf.python.table import registry
 
 _NAME = "TableState"
 _SHARD_BYTES = 32 << 20
@@ -32,14 +32,12 @@ class TableState(tf.__internal__.tracking.Trackable):
     def __init__(self, layer: Any, table: str) -> None:
         self.namespace: str = layer.namespace
         self.table = table
-        self.of_copy: bool = layer_state.of(layer).is_copy
 
     @property
     def layer(self) -> Any:
-        """A layer that uses the table and may restore it."""
+        """A layer that uses the table."""
         entry = registry.find(self.namespace, self.table)
-        users = [] if entry is None else sorted(entry.users, key=lambda user: layer_state.of(user).number)
-        users = [user for user in users if layer_state.of(user).is_copy == self.of_copy] or users
+        users = [] if entry is None else entry.layers()
         if not users:
             raise RuntimeError(f"table {self.table!r} is gone (het_tf.reset()); build its layers again")
         return users[0]
@@ -61,10 +59,9 @@ def state_of(layer: Any, table: str) -> TableState:
     entry = registry.find(layer.namespace, table)
     if entry is None:
         raise RuntimeError(f"table {table!r} is gone (het_tf.reset()); build the layer {layer.name!r} again")
-    is_copy = layer_state.of(layer).is_copy
-    if is_copy not in entry.states:
-        entry.states[is_copy] = TableState(layer, table)
-    state: TableState = entry.states[is_copy]
+    if entry.state is None:
+        entry.state = TableState(layer, table)
+    state: TableState = entry.state
     return state
 
 
@@ -105,13 +102,9 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
     """Puts rows back. Called by TensorFlow while it restores, or when a layer that it waited for is there."""
     with tf.init_scope():
         prefix = _text(merged_prefix)
-        shared: dict[Any, list[str]] = {}
         for name, state in sorted(trackables.items()):
-            layer = state.layer
-            if not workers.restores(layer):
+            if not workers.restores(state.layer):
                 continue
-            if layer not in shared:
-                shared[layer] = copies.shared_tables(layer)
 
             def get(key: str, dtype: Any, name: str = name) -> Any:
                 (array,) = tf.raw_ops.RestoreV2(
@@ -123,7 +116,7 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
                 return array.numpy()
 
             with moment.workspace(_place(prefix)) as place:
-                copies.put_back(layer, pack.directory(get, place / "rows"), state.table, shared[layer])
+                moment.put_back(pack.directory(get, place / "rows"), state.namespace, state.table)
 
 
 def _text(prefix: Any) -> str:

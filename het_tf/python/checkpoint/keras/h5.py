@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from het_tf.python.checkpoint.keras import copies, moment, pack, workers
+from het_tf.python.checkpoint.keras import moment, pack, workers
 from het_tf.python.table import layer_state
 
 _SHARED = "shared_with"
@@ -41,10 +41,8 @@ def load(layer: Any, store: Any) -> None:
 
     Raises:
       ValueError: The store has no rows of a table, or of one with another spec.
-      RuntimeError: The layer is a copy, and may not change the table (copies.put_back).
     """
     restores = workers.restores(layer)
-    shared = copies.shared_tables(layer)
     loaded: set[tuple[str, str, str]] | None = None
     for key, table in _tables(layer):
         place = store
@@ -64,7 +62,7 @@ def load(layer: Any, store: Any) -> None:
             return np.asarray(place[f"{key}/{name}"])
 
         with moment.workspace() as directory:
-            copies.put_back(layer, pack.directory(get, directory / "rows"), table, shared)
+            moment.put_back(pack.directory(get, directory / "rows"), layer.namespace, table)
         loaded.add(what)
 
 
@@ -94,7 +92,7 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
     file = _file(store)
     if file is None:
         return None
-    name = json.dumps([layer.namespace, table, layer_state.of(layer).is_copy])
+    name = json.dumps([layer.namespace, table])
     places = json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
     if name in places:
         return str(places[name])

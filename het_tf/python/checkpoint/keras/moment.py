@@ -1,4 +1,4 @@
-"""One table at one moment, in a directory: taking it, putting it back, comparing it with what there is now.
+"""One table at one moment, in a directory: taking it and putting it back.
 
 The directory is a checkpoint of this table alone. It may be read into a table of another name.
 """
@@ -13,7 +13,6 @@ from typing import Any
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint import reading, writing
-from het_tf.python.checkpoint.cli.view import View
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
 from het_tf.python.checkpoint.store import store_info
@@ -88,17 +87,3 @@ def put_back(directory: Path, namespace: str, table: str) -> None:
         )
         text = text.replace(", or give slots=False: values stay, and slots begin anew", "")
         raise ValueError(f"table {table!r} is as it was: {text}") from None
-
-
-def same(directory: Path, namespace: str, table: str) -> bool:
-    """Whether the table has now the rows, slots and clocks that are in the directory."""
-    from het_tf.python.checkpoint.cli import diff  # takes rich, which models that load do not need
-
-    with workspace() as place:
-        views = [
-            View([manifests.read_manifest(one)])
-            for one in (directory, take(place / "rows", namespace, table))
-        ]
-        (before,), (now,) = (view.select(None) for view in views)
-        found = diff.diff_tables(table, before, now, views[0].groups, 0, lambda _: None)
-        return not (found.added or found.removed or found.changed)

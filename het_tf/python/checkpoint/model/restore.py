@@ -84,8 +84,7 @@ def restore(
         chain = directories.chain(target)
         found = match(chain[-1], store_info(name)["tables"], strict, slots)
         pairs = None if model is None else _match_dense(chain[-1], model, strict)
-        tables = {table: table for table in found.tables}
-        return chain, found, reading.plan_reading(chain, name, tables, slots, loader), pairs
+        return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
 
     plan: Any = None
 

@@ -1,0 +1,67 @@
+"""What a model leaves behind in a process that goes on is no more than what Keras' own layers leave."""
+
+import gc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native
+
+keras = tf.keras
+pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+
+IDS = np.random.default_rng(0).integers(0, 100, (16, 3))
+LABELS = np.ones((16, 1), np.float32)
+
+LAYERS = {
+    "keras": lambda: keras.layers.Embedding(100, 8),
+    "unnamed": lambda: het_tf.keras.Embedding(8),
+    "cached": lambda: het_tf.keras.Embedding(8, cache=het_tf.Cache(rows=10, staleness=0)),
+}
+
+
+def graphs():
+    """FuncGraphs of this process that nobody can collect."""
+    from tensorflow.python.framework.func_graph import FuncGraph
+
+    gc.collect()
+    return sum(isinstance(each, FuncGraph) for each in gc.get_objects())
+
+
+def train(make):
+    ids = keras.Input((3,), dtype="int64")
+    layer = make()
+    model = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(layer(ids))))
+    model.compile("sgd", "mse")
+    model.fit(IDS, LABELS, verbose=0)
+    return getattr(layer, "_het_state", None)
+
+
+def left_by(make, models=4):
+    """FuncGraphs and bytes of het_tf that a model leaves, once the first ones have been made."""
+    train(make)
+    before = graphs(), native.call_int("HetAllocatedBytes")
+    for _ in range(models):
+        train(make)
+    return (graphs() - before[0]) / models, (native.call_int("HetAllocatedBytes") - before[1]) / models
+
+
+def test_a_trained_model_leaves_no_more_than_one_of_keras():
+    of_keras, _ = left_by(LAYERS["keras"])
+    for kind in ("unnamed", "cached"):
+        left, allocated = left_by(LAYERS[kind])
+        assert left <= 1.2 * of_keras, kind
+        assert allocated < 1000, kind
+    assert het_tf.tables() == []
+
+
+def test_ops_of_one_model_after_the_other_are_the_same_ones():
+    """TensorFlow keeps what it knows of an op for ever: the attributes tell ops apart."""
+    specs = set()
+    for _ in range(3):
+        keras.backend.clear_session()
+        specs.add(train(LAYERS["unnamed"]).call.specs)
+        gc.collect()
+    assert len(specs) == 1

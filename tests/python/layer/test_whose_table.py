@@ -1,0 +1,343 @@
+"""No model trains an old one's rows unseen: tables of a layer's own, and rows that nobody asked for."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+import saving_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.session import native
+from het_tf.python.table import registry
+
+keras = tf.keras
+pytestmark = [
+    pytest.mark.tf215,
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::het_tf.OldRowsWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
+
+IDS = np.arange(64).reshape(-1, 1)
+NOISE = np.random.default_rng(0).integers(0, 2, (64, 1)).astype(np.float32)
+
+
+def build(dim=8, embed=None, **more):
+    """A model whose table remembers what it was trained with: one id a sample."""
+    ids = keras.Input((1,), dtype="int64")
+    layer = embed or het_tf.keras.Embedding(dim, optimizer=het_tf.optimizers.SGD(5.0), **more)
+    x = keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Flatten()(layer(ids)))
+    model = keras.Model(ids, x)
+    model.compile(keras.optimizers.SGD(0.0), keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def train(model):
+    """Returns the loss before anything of it is learnt, which is ln 2 for a new model, and trains it."""
+    before = model.evaluate(IDS, NOISE, verbose=0)
+    model.fit(IDS, NOISE, batch_size=8, epochs=4, verbose=0)
+    assert model.evaluate(IDS, NOISE, verbose=0) < before / 2
+    return before
+
+
+def clear():
+    keras.backend.clear_session()
+    gc.collect()
+
+
+# --- layers without a name -------------------------------------------------------------------------
+
+
+def test_every_fold_begins_anew():
+    first = []
+    for _ in range(3):
+        clear()
+        model = build()
+        first.append(train(model))
+        assert het_tf.tables() == [model.layers[1].table_config.name]
+        del model
+        gc.collect()
+        assert het_tf.tables() == [], "the table goes with its layer"
+    assert first[0] == pytest.approx(np.log(2), abs=0.1)
+    assert first == [first[0]] * 3, "each fold has the initial rows of the first one"
+
+
+def test_a_cell_that_is_run_again_begins_anew():
+    """The model before lives until the new one is there."""
+    losses, model = [], None
+    for _ in range(3):
+        keras.backend.clear_session()
+        model = build()
+        losses.append(train(model))
+        gc.collect()
+        assert len(het_tf.tables()) == 1
+    assert losses == [losses[0]] * 3
+
+
+def test_a_search_for_hyperparameters_begins_anew(tmp_path):
+    """As Keras Tuner does it: build(hp) for each trial and execution, and once more for the best weights."""
+    path = str(tmp_path / "best.weights.h5")
+    losses = []
+    for dim in (2, 4):
+        for _ in range(2):
+            clear()
+            model = build(dim)
+            losses.append(train(model))
+            model.save_weights(path)
+    assert losses[0] == losses[1] and losses[2] == losses[3], "each begins anew"
+    want = model.predict(IDS, verbose=0)
+    best = build(4)
+    best.load_weights(path)
+    np.testing.assert_array_equal(best.predict(IDS, verbose=0), want)
+
+
+def test_the_table_of_a_living_layer_is_not_touched():
+    one = build()
+    train(one)
+    rows = het_tf.table("embedding").to_numpy()[1]
+    keras.backend.clear_session()
+    other = build()
+    assert other.layers[1].name == "embedding" and other.layers[1].table_config.name == "embedding@2"
+    train(other)
+    np.testing.assert_array_equal(het_tf.table("embedding").to_numpy()[1], rows)
+    ids = np.arange(100, 110)
+    np.testing.assert_array_equal(
+        het_tf.table("embedding").lookup(ids), het_tf.table("embedding@2").lookup(ids)
+    )
+
+
+def test_a_layer_shares_the_table_of_one_without_a_name_by_its_config():
+    one = het_tf.keras.Embedding(4, optimizer=het_tf.optimizers.SGD(1.0))
+    other = het_tf.keras.Embedding(one.table_config, name="other")
+    assert other.table_config.name == one.table_config.name and len(het_tf.tables()) == 1
+    name = one.table_config.name
+    del one
+    gc.collect()
+    het_tf.table(name).assign([1], np.ones((1, 4)))
+    np.testing.assert_array_equal(other(np.array([1])), np.ones((1, 4)))
+    del other
+    gc.collect()
+    assert het_tf.tables() == []
+
+
+def test_memory_of_dead_models_is_freed():
+    def megabytes():
+        return native.call_int("HetAllocatedBytes") / 2**20
+
+    clear()
+    before = megabytes()
+    for _ in range(3):
+        layer = het_tf.keras.Embedding(64)
+        het_tf.table(layer.table_config.name).assign(np.arange(50_000), np.ones((50_000, 64)))
+        assert megabytes() > before + 12
+        del layer
+        gc.collect()
+        assert megabytes() < before + 2
+
+
+def test_a_models_tables_are_its_own_unless_it_is_named():
+    from het_tf.python.data.examples import Description, Field
+
+    about = Description("one field", (Field("user", 100),))
+    ids = {"user": np.arange(64)}
+
+    def make(**more):
+        model = het_tf.models.DeepFM(about, 4, hidden_units=(), **more)
+        model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
+        model.fit(ids, NOISE, verbose=0)
+        return model
+
+    one = make()
+    names = het_tf.tables()
+    assert all(name.startswith("deepfm/") for name in names)
+    again = type(one).from_config(one.get_config())
+    assert len(het_tf.tables()) == 2 * len(names), "a copy has tables of its own, too"
+    del one, again
+    gc.collect()
+    assert het_tf.tables() == []
+    make(name="kept")
+    gc.collect()
+    assert het_tf.tables() and all(name.startswith("kept/") for name in het_tf.tables())
+
+
+# --- named tables ----------------------------------------------------------------------------------
+
+
+def named(**more):
+    return build(name="items", **more)
+
+
+@pytest.mark.parametrize("living", [False, True])
+def test_rows_that_nobody_asked_for_are_told_of(living):
+    model = named()
+    train(model)
+    if not living:
+        del model
+    clear()
+    new = named()
+    with pytest.warns(het_tf.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"):
+        new.fit(IDS, NOISE, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new.fit(IDS, NOISE, verbose=0)  # once
+
+
+def test_rows_that_somebody_asked_for_are_not(tmp_path):
+    path = str(tmp_path / "x.weights.h5")
+    model = named()
+    train(model)
+    model.save_weights(path)
+    checkpoint = het_tf.checkpoint.save(tmp_path / "ckpts", model)
+    point = tf.train.Checkpoint(model=model).write(str(tmp_path / "point"))
+    weights = model.get_weights()
+    for ask in (
+        lambda new: new.load_weights(path),
+        lambda new: het_tf.checkpoint.restore(checkpoint),
+        lambda new: tf.train.Checkpoint(model=new).read(point).expect_partial(),
+        lambda new: new.set_weights(weights),
+        lambda new: het_tf.table("items").clear(),
+        lambda new: het_tf.table("items").assign([1], np.ones((1, 8))),
+    ):
+        clear()
+        new = named()
+        ask(new)
+        new.fit(IDS, NOISE, verbose=0)
+    named(reuse=True).fit(IDS, NOISE, verbose=0)
+    het_tf.reset()
+    named().fit(IDS, NOISE, verbose=0)
+
+
+def test_layers_that_share_a_table_from_the_start_need_not_ask():
+    model = saving_lib.build("shared")
+    saving_lib.train(model)
+    assert het_tf.tables() == ["a/b c"]
+
+
+# --- copies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [None, "items"])
+def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
+    path = str(tmp_path / "best.keras")
+    model = build(name=name)
+    train(model)
+    model.save(path)
+    new = np.arange(1000, 1020).reshape(-1, 1)  # initial rows are those of the saved model, too
+    want = [model.predict(ids, verbose=0) for ids in (IDS, new)]
+    model.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
+    table = model.layers[1].table_config.name
+    rows = het_tf.table(table).to_numpy()[1]
+    loaded = keras.models.load_model(path)
+    for ids, before in zip((IDS, new), want, strict=True):
+        np.testing.assert_array_equal(loaded.predict(ids, verbose=0), before)
+    loaded.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
+    np.testing.assert_array_equal(het_tf.table(table).to_numpy()[1], rows)
+    assert sorted(het_tf.tables()) == [table, f"{table}@2"]
+    del loaded
+    gc.collect()
+    assert het_tf.tables() == [table]
+    if name is None:
+        del model
+        gc.collect()
+        assert het_tf.tables() == []
+    loaded = keras.models.load_model(path)
+    np.testing.assert_array_equal(loaded.predict(IDS, verbose=0), want[0])
+    assert len(het_tf.tables()) == (1 if name is None else 2)
+
+
+class Subclassed(keras.Model):
+    """Its layers are made by its own constructor, whoever calls that."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embed = het_tf.keras.Embedding(4, "sum", name="items")
+
+    def call(self, ids):
+        return self.embed(ids)
+
+
+def test_load_model_of_a_class_of_ones_own(tmp_path):
+    path = str(tmp_path / "x.keras")
+    model = Subclassed()
+    model(IDS)
+    het_tf.table("items").assign([1], np.ones((1, 4)))
+    model.save(path)
+    het_tf.table("items").assign([1], np.zeros((1, 4)))
+    loaded = keras.models.load_model(path, custom_objects={"Subclassed": Subclassed})
+    np.testing.assert_array_equal(loaded(IDS)[1], np.ones(4))
+    np.testing.assert_array_equal(model(IDS)[1], np.zeros(4))
+
+
+def test_copies_share_a_table_where_their_originals_do(tmp_path):
+    model = saving_lib.build("shared")
+    saving_lib.train(model)
+    path = str(tmp_path / "x.keras")
+    model.save(path)
+    want = saving_lib.predictions(model)
+    saving_lib.train(model)
+    copies = [keras.models.load_model(path) for _ in range(2)]
+    for copy in copies:
+        np.testing.assert_array_equal(saving_lib.predictions(copy), want)
+    assert sorted(het_tf.tables()) == ["a/b c", "a/b c@2", "a/b c@3"]
+
+
+def test_a_checkpoint_knows_no_numbers(tmp_path):
+    """One of the second model of a process goes into the first one of another."""
+    keep = build()
+    keras.backend.clear_session()
+    model = build()
+    train(model)
+    want = model.predict(IDS, verbose=0)
+    assert model.layers[1].table_config.name == "embedding@2"
+    del keep
+    gc.collect()
+    path = het_tf.checkpoint.save(tmp_path, model)
+    del model
+    clear()
+    new = build()
+    assert new.layers[1].table_config.name == "embedding"
+    het_tf.checkpoint.restore(path, new)
+    np.testing.assert_array_equal(new.predict(IDS, verbose=0), want)
+
+
+# --- several workers, a server ----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_names_at_a_server_follow_the_program_alone(server):
+    """Not what Python has collected: all ranks arrive at one name."""
+    het_tf.init(ps=server.address)
+    names = []
+    for kept in (True, False, True):
+        keras.backend.clear_session()
+        model = build(cache=het_tf.Cache(rows=16, staleness=0))
+        train(model)
+        names.append(model.layers[1].table_config.name)
+        if not kept:
+            del model
+            gc.collect()
+            assert names[-1] not in het_tf.tables(), "its cache is gone"
+    assert names == ["embedding", "embedding@2", "embedding@3"]
+    het_tf.reset()
+    keras.backend.clear_session()
+    model = build()
+    with pytest.warns(het_tf.OldRowsWarning, match="'embedding' of the parameter server.* a name"):
+        model.fit(IDS, NOISE, verbose=0)
+    het_tf.reset()
+    named().fit(IDS, NOISE, verbose=0)
+    het_tf.reset()
+    named().fit(IDS, NOISE, verbose=0)  # the namespace says it
+
+
+def test_a_child_or_a_reset_leaves_the_new_table_alone():
+    layer = het_tf.keras.Embedding(4)
+    het_tf.reset()
+    keras.backend.clear_session()
+    new = het_tf.keras.Embedding(4)
+    assert new.table_config.name == layer.table_config.name
+    del layer
+    gc.collect()
+    assert het_tf.tables() == [new.table_config.name]
+    assert registry.find("", new.table_config.name).layers() == [new]
