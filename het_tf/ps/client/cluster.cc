@@ -180,6 +180,7 @@ Status RedisCluster::Refresh(double seconds) {
     said += (said.empty() ? "" : "; ") + why;
     refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
   }
+  if (!said.empty() && said.back() == '.') said.pop_back();  // of the server's own sentence
   const char* remedy =
       refused ? ". Check the user and the password" : ". Check the address, and that the server runs";
   return Status(Code::kUnavailable, "no parameter server at " + address_.ToString() + ": " + said + remedy);

@@ -304,7 +304,7 @@ def test_no_tensorflow(tmp_path):
 @pytest.fixture
 def package_without_library(tmp_path):
     """A copy of the Python files."""
-    ignored = shutil.ignore_patterns("lib", "core", "kernels", "ops", "ps", "__pycache__")
+    ignored = shutil.ignore_patterns("lib", "core", "kernels", "ops", "__pycache__")
     shutil.copytree(PACKAGE, tmp_path / "het_tf", ignore=ignored)
     return tmp_path
 
