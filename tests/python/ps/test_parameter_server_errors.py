@@ -191,9 +191,7 @@ def test_updates_that_are_lost_are_not_said_to_be_kept(tmp_path):
         het_tf.init(ps=server.address, deadline=0.5, timeout=0.5)
         redis_lib.train(redis_lib.counter(staleness=None), 1)
         server.kill()
-        with pytest.warns(
-            RuntimeWarning, match="are lost: .*closed the connection.*Check the servers"
-        ) as told:
+        with pytest.warns(RuntimeWarning, match="are lost: .*Check the servers") as told:
             het_tf.reset()
     assert not any("are kept" in str(one.message) for one in told)
 
