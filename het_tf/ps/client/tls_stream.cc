@@ -247,11 +247,14 @@ std::string TlsStream::Reason() const {
     return where + " does not speak TLS (" + why + "); write redis:// for a server without it";
   }
   if (Contains(why, "alert")) {
-    return where + " refuses the connection: " + why + "; " +
-           (settings_.cert.empty() ? "it may want a certificate of this client: ?cert=FILE&key=FILE"
-                                   : "its CA may not know the certificate of this client");
+    return where + " refuses the connection: " + why + "; " + AboutClient();
   }
   return where + " breaks TLS: " + why;
+}
+
+std::string TlsStream::AboutClient() const {
+  return settings_.cert.empty() ? "it may want a certificate of this client: ?cert=FILE&key=FILE"
+                                : "its CA may not know the certificate of this client";
 }
 
 std::string TlsStream::Doubt(bool closed) const {
@@ -259,8 +262,7 @@ std::string TlsStream::Doubt(bool closed) const {
   if (ssl_ == nullptr || !socket_.connected() || (closed && socket_.error().empty())) return "";
   if (openssl_->SSL_is_init_finished(ssl_.get()) != 1)
     return "a server that does not speak TLS wants redis:// for rediss://";
-  return closed && settings_.cert.empty() ? "it may want a certificate of this client: ?cert=FILE&key=FILE"
-                                          : "";
+  return closed ? AboutClient() : "";
 }
 
 std::unique_ptr<Stream> OpenStream(const ServerNode& node, const ServerAddress& address) {

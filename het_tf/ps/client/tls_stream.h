@@ -37,6 +37,8 @@ class TlsStream final : public Stream {
   // What a call of SSL came to that did not succeed.
   Io Verdict(int result);
   std::string Reason() const;
+  // What a server may have against this client.
+  std::string AboutClient() const;
   // Sends what SSL has sealed; kDone when nothing of it is left.
   Io Flush();
   // More of what the server has sent, for SSL.
