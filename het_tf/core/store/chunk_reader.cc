@@ -147,6 +147,7 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
     } else {
       Clamp(most, &meta.clock, &loaded->clamped);
     }
+    chunk.shard->RaiseNewest(meta.clock);
     std::memcpy(store.data(row.row), content.Raw(chunk.data_bytes), chunk.data_bytes);
   }
   loaded->rows = chunk.count;

@@ -30,7 +30,6 @@ class RowsOfPush {
     // are gone, and a row with clock 0 is none.
     const uint32_t row = ticks > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
     rows_.push_back({shard, row, created});
-    if (row != kNoRow) newest_ = std::max(newest_, rows_.back().meta().clock);
   }
   void Undo() {
     for (const RowOfPush& r : rows_) {
@@ -38,7 +37,13 @@ class RowsOfPush {
     }
   }
   // The highest clock, before the push.
-  Clock newest() const { return newest_; }
+  Clock Newest() const {
+    Clock newest = 0;
+    for (const RowOfPush& r : rows_) {
+      if (r.row != kNoRow) newest = std::max(newest, r.meta().clock);
+    }
+    return newest;
+  }
   void ClampClocks() {
     for (const RowOfPush& r : rows_) {
       if (r.row != kNoRow) r.meta().clock = std::min(r.meta().clock, Shard::kLastClock);
@@ -50,7 +55,6 @@ class RowsOfPush {
 
  private:
   Vector<RowOfPush> rows_;
-  Clock newest_ = 0;
 };
 
 void RowsOfPush::Merge(const Request& q) const {
@@ -58,10 +62,10 @@ void RowsOfPush::Merge(const Request& q) const {
   for (const TableRequest& t : q.tables) {
     if (t.push_keys.empty()) continue;
     const Optimizer& optimizer = rows_[at].shard->schema().optimizer();
+    RowStore& store = rows_[at].shard->rows();
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
       if (rows_[at].row == kNoRow) continue;
-      RowStore& store = rows_[at].shard->rows();
       optimizer.MergeWire(update, t.push_ticks[i], store.data(rows_[at].row));
       RowMeta& meta = store.meta(rows_[at].row);
       meta.clock += t.push_ticks[i];
@@ -78,6 +82,7 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
   RowsOfPush rows;
   const bool known = clients_.count(q.client) != 0;
   ClientState* client = nullptr;
+  bool may_end = false;  // the clock of a row
   const auto undo = [&] {
     rows.Undo();
     if (!known) clients_.erase(q.client);
@@ -89,16 +94,17 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     client = &clients_[q.client];
     for (const TableRequest& t : q.tables) {
       Shard* shard = Find(t.table);
+      may_end = may_end || shard->newest() > Shard::kLastClock;
       for (size_t i = 0; i < t.push_keys.size(); ++i) rows.Add(shard, t.push_keys[i], t.push_ticks[i]);
     }
   } catch (const std::bad_alloc&) {
     undo();
     return FrameStatus::kOutOfMemory;
   }
-  if (rows.newest() > Shard::kLastClock) {
+  if (const Clock newest = may_end ? rows.Newest() : 0; newest > Shard::kLastClock) {
     if (owned) {
       undo();
-      *message = "a row of this push is at clock " + std::to_string(rows.newest()) +
+      *message = "a row of this push is at clock " + std::to_string(newest) +
                  ", and clocks end there; clear its table, or load it anew";
       return FrameStatus::kBadFrame;
     }
@@ -111,6 +117,10 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
                      [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
     of_table += t.push_keys.size();
+    uint32_t ticks = 0;  // no row gets more
+    for (uint32_t each : t.push_ticks) ticks |= each;
+    Shard* const shard = Find(t.table);
+    shard->RaiseNewest(shard->newest() + ticks);
   }
   *client = {q.seq, std::max(client->time, q.time)};
   return FrameStatus::kOk;

@@ -1,7 +1,5 @@
 #include "het_tf/core/store/repeated_keys.h"
 
-#include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "het_tf/core/base/alloc.h"
@@ -21,30 +19,63 @@ struct Slots {
 };
 
 bool Ascends(Span<const Key> keys) {
-  return std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<Key>()) == keys.end();
+  const Key* at = keys.begin();
+  const Key* const end = keys.end();
+  if (at == end) return true;
+  Key before = *at++;
+  for (; end - at >= 4; at += 4) {  // half of the time is the loop's
+    if (before >= at[0] || at[0] >= at[1] || at[1] >= at[2] || at[2] >= at[3]) return false;
+    before = at[3];
+  }
+  for (; at != end; before = *at++) {
+    if (before >= *at) return false;
+  }
+  return true;
 }
 
-bool Find(Span<const Key> first, Span<const Key> second, uint32_t* slots, uint32_t shift, uint32_t base,
-          Key* key) {
-  // Multiplied by a number that only this process knows.
-  static const uint64_t secret = RandomId() | 1;
-  const uint32_t mask = static_cast<uint32_t>((uint64_t{1} << (64 - shift)) - 1);
-  uint32_t position = base;
-  for (const Span<const Key> keys : {first, second}) {
-    for (const Key each : keys) {
-      ++position;
-      auto slot = static_cast<uint32_t>((static_cast<uint64_t>(each) * secret) >> shift);
-      for (; slots[slot] > base; slot = (slot + 1) & mask) {
-        const size_t other = slots[slot] - base - 1;
-        if ((other < first.size() ? first[other] : second[other - first.size()]) != each) continue;
-        *key = each;
-        return true;
+// The set, and where it stands.
+class Positions {
+ public:
+  Positions(Span<const Key> first, Span<const Key> second, uint32_t* slots, uint32_t shift, uint32_t base)
+      : first_(first), second_(second), slots_(slots), shift_(shift), base_(base), last_(base) {}
+
+  // False: one of them, *key, is here already.
+  bool Add(Span<const Key> keys, Key* key) {
+    // Multiplied by a number that only this process knows.
+    static const uint64_t secret = RandomId() | 1;
+    const uint64_t factor = secret;
+    uint32_t* const slots = slots_;
+    const uint32_t shift = shift_;
+    const uint32_t base = base_;
+    uint32_t position = last_;
+    for (const Key* at = keys.begin(); at != keys.end(); ++at) {
+      uint64_t slot = (static_cast<uint64_t>(*at) * factor) >> shift;
+      while (slots[slot] > base) {
+        if (KeyAt(slots[slot]) == *at) {
+          *key = *at;
+          return false;
+        }
+        slot = (slot + 1) & ((uint64_t{1} << (64 - shift)) - 1);
       }
-      slots[slot] = position;
+      slots[slot] = ++position;
     }
+    last_ = position;
+    return true;
   }
-  return false;
-}
+
+ private:
+  Key KeyAt(uint32_t position) const {
+    const size_t i = position - base_ - 1;
+    return i < first_.size() ? first_[i] : second_[i - first_.size()];
+  }
+
+  const Span<const Key> first_;
+  const Span<const Key> second_;
+  uint32_t* const slots_;
+  const uint32_t shift_;
+  const uint32_t base_;
+  uint32_t last_;
+};
 
 }  // namespace
 
@@ -57,12 +88,14 @@ bool AnyRepeated(Span<const Key> first, Span<const Key> second, Key* key) {
   const size_t slots = size_t{1} << (64 - shift);
   if (slots > kSlots) {
     Vector<uint32_t> own(slots);
-    return Find(first, second, own.data(), shift, 0, key);
+    Positions positions(first, second, own.data(), shift, 0);
+    return !positions.Add(first, key) || !positions.Add(second, key);
   }
   if (kept.base > std::numeric_limits<uint32_t>::max() - kSlots) kept = Slots();
   const uint32_t base = kept.base;
   kept.base += static_cast<uint32_t>(keys);
-  return Find(first, second, kept.at, shift, base, key);
+  Positions positions(first, second, kept.at, shift, base);
+  return !positions.Add(first, key) || !positions.Add(second, key);
 }
 
 }  // namespace het

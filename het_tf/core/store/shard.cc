@@ -29,6 +29,7 @@ uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
   if (*created) {
     row = rows_.Insert(key, hash);
     rows_.meta(row).clock = birth_clock();
+    RaiseNewest(birth_clock());
     schema_->InitRow(key, rows_.data(row));
   }
   return row;
@@ -45,6 +46,7 @@ void Shard::Remove(uint32_t row) {
 void Shard::Clear(uint64_t epoch) {
   rows_.Clear();
   epoch_ = epoch;
+  newest_ = 0;
   clock_floor_ = 0;  // copies of the old epoch are refused whatever their clock
 }
 

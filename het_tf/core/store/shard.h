@@ -12,6 +12,7 @@
 // Not thread-safe; the partition's owner locks.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "het_tf/core/row/limits.h"
@@ -51,6 +52,9 @@ class Shard {
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
+  // No row's clock is past it. Whoever brings rows further says so.
+  Clock newest() const { return newest_; }
+  void RaiseNewest(Clock clock) { newest_ = std::max(newest_, std::min(clock, kMaxClock)); }
   // False: a part has named the table before. `part`: its number, of all that the partition answers.
   bool NameIn(uint64_t part) { return std::exchange(named_in_, part) != part; }
   const TableLimits& limits() const { return limits_; }
@@ -86,6 +90,7 @@ class Shard {
   RowStore rows_;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
+  Clock newest_ = 0;
   uint32_t sweep_at_ = 0;
   uint64_t named_in_ = 0;
   uint64_t draws_ = 0;

@@ -38,7 +38,15 @@ inline uint32_t Narrow(uint64_t value, bool* ok) {
 }
 
 inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
-  for (Clock clock : clocks) w->Varint(ZigZag(clock));
+  constexpr size_t kMost = 10;  // bytes of one
+  uint8_t* at = w->Append(kMost * clocks.size());
+  const uint8_t* const end = at + kMost * clocks.size();
+  for (Clock clock : clocks) {
+    uint64_t value = ZigZag(clock);
+    for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value) | 0x80;
+    *at++ = static_cast<uint8_t>(value);
+  }
+  w->TakeBack(static_cast<size_t>(end - at));
 }
 
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {

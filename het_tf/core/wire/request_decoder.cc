@@ -131,8 +131,10 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, uint32_t* number)
   if (has(request::kPush)) {
     const size_t pushes = r.Count();
     r.KeyRun(pushes, &t->push_keys);
-    t->push_ticks.reserve(t->push_keys.size());
-    for (size_t i = 0; i < pushes && r.ok(); ++i) t->push_ticks.push_back(Narrow(r.Varint(), &ok));
+    t->push_ticks.resize(t->push_keys.size());
+    Reader ticks = r;  // in registers
+    for (uint32_t& each : t->push_ticks) each = Narrow(ticks.Varint(), &ok);
+    r = ticks;
     if (!r.ok() || !ok || pushes == 0 ||
         !UnpackRows(t->push_format, t->block, t->update_floats, pushes, &r, &t->push_updates)) {
       return Broken("a push");

@@ -76,6 +76,10 @@ class PartitionLimits : public ::testing::Test {
     RowStore& rows = partition_.Find(schema_->id())->rows();
     return rows.meta(rows.Find(key)).clock;
   }
+  void SetClock(Key key, Clock clock) {
+    ClockOf(key) = clock;
+    partition_.Find(schema_->id())->RaiseNewest(clock);
+  }
 
   const Schema schema_ = MakeSchema("t");
   Partition partition_{PartitionId{0, 1, 5}, 1000};
@@ -90,7 +94,7 @@ TEST_F(PartitionLimits, TicksOfAPush) {
 
 TEST_F(PartitionLimits, ClockOfARow) {
   Handle(Push({1}));
-  ClockOf(1) = Shard::kLastClock;
+  SetClock(1, Shard::kLastClock);
   EXPECT_EQ(Handle(Push({1})).status, FrameStatus::kOk);
   ExpectRefused(Push({2, 1}), "a row of this push is at clock 2305843008139952129");
   Request other = Push({2, 1});
@@ -99,7 +103,7 @@ TEST_F(PartitionLimits, ClockOfARow) {
   ExpectRefused(other, "clear its table, or load it anew");
   EXPECT_EQ(partition_.clients().size(), 1u);
   // A log that was written without the limit.
-  ClockOf(1) = INT64_MAX;
+  SetClock(1, INT64_MAX);
   EXPECT_EQ(Handle(Push({2, 1}), Handling()).status, FrameStatus::kOk);
   EXPECT_TRUE(handled_.clamped);
   EXPECT_EQ(ClockOf(1), Shard::kLastClock + 1);
