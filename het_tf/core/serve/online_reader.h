@@ -38,6 +38,7 @@
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/online_cache.h"
 #include "het_tf/core/serve/online_table.h"
+#include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
 
 namespace het::serve {
