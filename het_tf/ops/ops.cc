@@ -109,14 +109,14 @@ void Register(TF_OpDefinitionBuilder* builder,
 // The rows of `ids`. With `training` the step is remembered and `token` stands for it; HetApplyGrad consumes
 // it. `anchor` is a trainable scalar that carries the gradient tape through the op; its value is not used.
 // `layer` is Python's: by it the gradient finds the layer. As an attribute it would make another op of each
-// layer, and TensorFlow keeps what it knows of an op. `probe` is 0: added to the loss, its gradient is the
-// loss scale.
+// layer, and TensorFlow keeps what it knows of an op; as an int32 its constants are in host memory on every
+// device. `probe` is 0: added to the loss, its gradient is the loss scale.
 void RegisterLookup() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "anchor: float");
   TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "layer: int64");
+  TF_OpDefinitionBuilderAddInput(op, "layer: int32");
   TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
   TF_OpDefinitionBuilderAddOutput(op, "token: int64");
   TF_OpDefinitionBuilderAddOutput(op, "probe: float");

@@ -28,8 +28,8 @@ struct InitializerSpec {
 
 class Initializer {
  public:
-  // `table` is HashName(table's name, or its drawn_as). InvalidArgument: unknown name, non-finite or unordered bounds, stddev
-  // < 0.
+  // `table` is HashName(table's name, or its drawn_as). InvalidArgument: unknown name, non-finite or
+  // unordered bounds, stddev < 0.
   static Result<Initializer> Create(const InitializerSpec& spec, uint64_t seed, uint64_t table, size_t dim);
   static std::vector<std::string> Names();
 

@@ -255,7 +255,7 @@ class Subclassed(keras.Model):
         self.embed = het_tf.keras.Embedding(4, "sum", name="items")
 
     def call(self, ids):
-        return self.embed(ids)
+        return self.embed(tf.cast(ids, tf.int64))
 
 
 def test_load_model_of_a_class_of_ones_own(tmp_path):

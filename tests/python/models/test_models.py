@@ -235,8 +235,8 @@ def test_padding_reads_zeros(fresh: np.random.Generator, side: str) -> None:
 
 
 def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> None:
-    _, examples, _ = trained(DeepFM, fresh)
-    ids, _ = het_tf.Table("deepfm/deep").to_numpy()
+    model, examples, _ = trained(DeepFM, fresh)
+    ids, _ = het_tf.Table("deepfm/deep", model.rows.collection.namespace).to_numpy()
     sequence = {int(i) + 5 for i in examples.sequences["s"].ravel() if i != PADDING}
     hashes = {int(i) for i in examples.categorical["h"]}
     assert set(ids.tolist()) == {*range(5), *sequence, *hashes}
