@@ -306,7 +306,8 @@ def test_cache_stats_log_two_figures_unless_told_otherwise():
         het_tf.callbacks.CacheStats("rows")
 
 
-def test_the_summary_says_how_many_rows_and_bytes():
+def test_the_summary_says_how_many_rows_and_bytes(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # of the terminal: lines are cut there
     model = functional()
     model.compile("sgd", "mse")
     model.fit(*batch(), verbose=0)
