@@ -15,7 +15,7 @@ from rules_lib import embedding, step
 
 from het_tf.python.session import settings
 
-pytestmark = pytest.mark.tf215
+pytestmark = [pytest.mark.tf215, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
