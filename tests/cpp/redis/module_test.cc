@@ -198,7 +198,7 @@ TEST_F(RedisModuleTest, MaxmemoryRefusesPushesAndNothingElse) {
   Start();
   store().Push(5);
   const std::string before = store().Digest();
-  ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "1mb"}).ok());
+  ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const RedisReply refused = Command({"HET.STEP", "p", Encoded(store().NewRequest(6))});
   EXPECT_TRUE(refused.StartsWith("OOM ")) << refused.text;
   EXPECT_TRUE(Command({"HET.TABLE", "q", "CREATE", "0", "1", "1"}).StartsWith("OOM "));
