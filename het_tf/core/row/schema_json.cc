@@ -78,8 +78,20 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
 
 std::string DifferentFields(const std::string& here, const std::string& wanted) {
   std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: not there
-  const Json is = Json::parse(here).flatten();
-  const Json should = Json::parse(wanted).flatten();
+  Json is = Json::parse(here);
+  Json should = Json::parse(wanted);
+  // A group of fields that one side has not at all, such as "cache", is one difference.
+  const auto name_groups = [&fields](Json* one, const Json& other, auto side) {
+    for (auto it = one->begin(); it != one->end();) {
+      const bool whole = it->is_object() && !it->empty() && !other.contains(it.key());
+      if (whole) fields["/" + it.key()].*side = *it;
+      it = whole ? one->erase(it) : std::next(it);
+    }
+  };
+  name_groups(&is, should, &std::pair<Json, Json>::first);
+  name_groups(&should, is, &std::pair<Json, Json>::second);
+  is = is.flatten();
+  should = should.flatten();
   for (const auto& [name, value] : is.items()) fields[name].first = value;
   for (const auto& [name, value] : should.items()) fields[name].second = value;
   std::string text;
