@@ -48,7 +48,8 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
       OSError: It cannot be read.
     """
     with open_file(path) as file:
-        content = file.read(most + 1)
+        there = os.fstat(file.fileno()).st_size
+        content = file.read(min(there, most) + 1)  # which takes so much memory before it reads
     if len(content) > most:
         raise ValueError(
             f"{os.fspath(path)} has more than {size(most)}, which is the most that is read of it"
