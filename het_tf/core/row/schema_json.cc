@@ -99,9 +99,11 @@ std::string DifferentFields(const std::string& here, const std::string& wanted) 
     if (values.first == values.second) continue;
     std::string path = name.substr(1);
     std::replace(path.begin(), path.end(), '/', '.');
-    const auto shown = [](const Json& value) { return value.is_null() ? "not there" : value.dump(); };
-    text += (text.empty() ? "" : "; ") + path + " is " + shown(values.first) + ", and " +
-            shown(values.second) + " is wanted";
+    const auto shown = [](const Json& value, const char* none) {
+      return value.is_null() ? none : value.dump();
+    };
+    text += (text.empty() ? "" : "; ") + path + " is " + shown(values.first, "not there") + ", and " +
+            shown(values.second, "none") + " is wanted";
   }
   return text;
 }

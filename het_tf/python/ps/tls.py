@@ -149,10 +149,10 @@ def check_server(program: str) -> None:
     Raises:
       ServerError: It was.
     """
-    # It reads its arguments as lines of redis.conf, and stops at the first that it does not know.
-    words = [program, "--tls-port", "0", "--none-such", "x"]
-    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if "tls-port" in done.stdout + done.stderr:
+    # A server stops that has no certificate, and says so if it knows what a certificate is.
+    words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
+    if "tls-cert-file" not in done.stdout + done.stderr:
         raise ServerError(
             f"{program} is built without TLS; leave --tls out, or run: apt-get install redis-server, whose"
             " server has it (and put its directory first on PATH)"

@@ -357,7 +357,7 @@ TEST_P(Refusals, NothingIsLostOrDoubled) {
 
 INSTANTIATE_TEST_SUITE_P(States, Refusals,
                          ::testing::Values(Refusal{"OOM",
-                                                   {{"CONFIG", "SET", "maxmemory", "1mb"}},
+                                                   {{"CONFIG", "SET", "maxmemory", "1"}},
                                                    {{"CONFIG", "SET", "maxmemory", "0"}},
                                                    "the store is out of memory"},
                                            Refusal{"MISCONF",

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python import versions
-from het_tf.python.session import native
 from het_tf.python.table import device
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -78,7 +77,7 @@ def test_a_cache_of_so_many_bytes_in_host_memory():
 @pytest.mark.usefixtures("a_gpu")
 def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)
-    monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
+    monkeypatch.setattr(versions, "CUDA", tmp_path / "libhet_cuda.so")
     with pytest.raises(
         ImportError, match=r"libhet_cuda.so, which works the GPU, is not built; with nvcc .* run: "
     ):

@@ -87,7 +87,7 @@ def test_the_layer_keeps_it():
 def test_tables_of_one_name_agree():
     het_tf.keras.Embedding(4, name="a", table="t", cache=het_tf.Cache(rows=5, wire="int8"))
     het_tf.keras.Embedding(4, name="b", table="t", cache=het_tf.Cache(rows=5, wire="int8"))
-    with pytest.raises(ValueError, match=r'"wire":"int8".*'):
+    with pytest.raises(ValueError, match=r'cache.wire is "int8", and none is wanted'):
         het_tf.keras.Embedding(4, name="c", table="t", cache=het_tf.Cache(rows=5))
 
 
