@@ -252,6 +252,8 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   const std::string frame = Encoded(store().NewRequest(2, 2000, 1));  // its push part is copied
   const std::string before = store().Digest();
   // What the server itself takes for this frame is there already: it has seen one as large.
+  if (server().Info("server", "valkey_version") >= 0)
+    GTEST_SKIP() << "Valkey takes its buffer for a command anew, and ends where there is no memory for it";
   Command({"ECHO", frame});
   std::ifstream status("/proc/" + std::to_string(server().pid()) + "/statm");
   size_t pages = 0;
@@ -259,7 +261,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   rlimit limit{pages * 4096 + frame.size() / 2, RLIM_INFINITY};
   ASSERT_EQ(prlimit(server().pid(), RLIMIT_AS, &limit, nullptr), 0);
   const Reply refused = Decoded(Command({"HET.STEP", "p", frame}));
-  EXPECT_EQ(refused.status, FrameStatus::kOutOfMemory);
+  EXPECT_EQ(refused.status, FrameStatus::kOutOfMemory) << server().Log();
   EXPECT_EQ(refused.last_seq, 1u);
   EXPECT_EQ(store().Digest(), before);
   limit.rlim_cur = RLIM_INFINITY;

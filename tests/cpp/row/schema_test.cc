@@ -117,7 +117,7 @@ TEST(Schema, DifferentFieldsAreNamedAlone) {
   EXPECT_EQ(DifferentFields(Make(Spec("adam"))->ToJson(), Make(wanted)->ToJson()),
             "dim is 3, and 4 is wanted");
   EXPECT_EQ(DifferentFields(R"({"cache": {"rows": 5, "wire": "int8"}})", R"({"cache": {"rows": 5}})"),
-            "cache.wire is \"int8\", and not there is wanted");
+            "cache.wire is \"int8\", and none is wanted");
   EXPECT_EQ(DifferentFields(R"({"a": {}})", R"({"a": {}})"), "");
 }
 
