@@ -49,6 +49,7 @@ def bad_criteo_line():
         pass
 
 def interrupt():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     train = iterate()
     reading.clear()
     assert reading.wait(30)
