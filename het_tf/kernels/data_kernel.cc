@@ -1,7 +1,8 @@
-// HetReadLines and HetParseCriteo: the stages of a pass over a file of Criteo's format (core/data).
+// HetReadCriteo and HetParseCriteo: the stages of a pass over a file of Criteo's format (core/data).
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "het_tf/core/data/criteo.h"
 #include "het_tf/core/data/line_reader.h"
@@ -24,33 +25,69 @@ Status SetVector(TF_OpKernelContext* context, int index, TF_DataType type, Span<
   return Status();
 }
 
-class ReadLinesKernel {
+// The elements of input `index`, of which there must be `count`.
+template <typename T>
+Result<std::vector<T>> GetVector(TF_OpKernelContext* context, int index, int64_t count) {
+  HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, index));
+  if (TF_TensorElementCount(input.get()) != count) {
+    return InvalidArgument("input " + std::to_string(index) + " has " + std::to_string(count) + " elements");
+  }
+  const auto* begin = static_cast<const T*>(TF_TensorData(input.get()));
+  return std::vector<T>(begin, begin + count);
+}
+
+// Input `index`: first tenth, end of the tenths, shard, shards, salt of the parts.
+Result<CriteoSelection> GetSelection(TF_OpKernelContext* context, int index) {
+  HET_ASSIGN_OR_RETURN(const std::vector<int64_t> select, GetVector<int64_t>(context, index, 5));
+  const auto at = [&](size_t i) { return static_cast<uint64_t>(select[i]); };
+  return CriteoSelection{at(4), at(0), at(1), at(2), std::max<uint64_t>(at(3), 1)};
+}
+
+class ReadCriteoKernel {
  public:
-  static Result<std::unique_ptr<ReadLinesKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<ReadLinesKernel>();
+  static Result<std::unique_ptr<ReadCriteoKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<ReadCriteoKernel>();
     HET_ASSIGN_OR_RETURN(const int32_t chunk, GetIntAttr(context, "chunk_bytes"));
     HET_ASSIGN_OR_RETURN(const int32_t longest, GetIntAttr(context, "longest_line"));
     kernel->limits_ = {static_cast<size_t>(chunk), static_cast<size_t>(longest)};
+    HET_ASSIGN_OR_RETURN(const int32_t batch, GetIntAttr(context, "batch"));
+    HET_ASSIGN_OR_RETURN(const int32_t batches, GetIntAttr(context, "batches"));
+    kernel->multiple_ = static_cast<size_t>(batch);
+    kernel->most_ = static_cast<size_t>(batch) * static_cast<size_t>(batches);
+    HET_ASSIGN_OR_RETURN(kernel->skip_, GetBoolAttr(context, "skip"));
     return kernel;
   }
 
-  // Inputs: path, offset, line. Outputs: text, next offset, next line.
+  // Inputs: path, offset, line, selection. Outputs: text, next offset, next line, skipped.
   Status Compute(TF_OpKernelContext* context) {
     HET_ASSIGN_OR_RETURN(const TfTensor path, GetInput(context, 0));
     HET_ASSIGN_OR_RETURN(const std::string_view name, GetStringScalar(path.get()));
     LinePosition at;
     HET_ASSIGN_OR_RETURN(at.offset, GetScalar<int64_t>(context, 1));
     HET_ASSIGN_OR_RETURN(at.line, GetScalar<int64_t>(context, 2));
+    HET_ASSIGN_OR_RETURN(const CriteoSelection selection, GetSelection(context, 3));
+    std::vector<int64_t> bad;
+    const auto wanted = [&](uint64_t number, std::string_view line) {
+      if (!selection.Selects(number)) return false;
+      if (!skip_ || IsCriteoLine(line)) return true;
+      bad.push_back(static_cast<int64_t>(number));
+      return false;
+    };
     std::string text;
-    HET_RETURN_IF_ERROR(ReadLines(std::string(name), limits_, &at, &text));
+    HET_RETURN_IF_ERROR(ReadLines(std::string(name), limits_, {multiple_, most_, wanted}, &at, &text));
+    const auto skipped =
+        std::count_if(bad.begin(), bad.end(), [&](int64_t number) { return number < at.line; });
     const int64_t shape[] = {static_cast<int64_t>(text.size())};
     HET_RETURN_IF_ERROR(SetVector(context, 0, TF_UINT8, {shape, 1}, text.data(), text.size()));
     HET_RETURN_IF_ERROR(SetScalar(context, 1, TF_INT64, at.offset));
-    return SetScalar(context, 2, TF_INT64, at.line);
+    HET_RETURN_IF_ERROR(SetScalar(context, 2, TF_INT64, at.line));
+    return SetScalar(context, 3, TF_INT64, static_cast<int64_t>(skipped));
   }
 
  private:
   LineLimits limits_;
+  size_t multiple_ = 1, most_ = 1;
+  bool skip_ = false;
 };
 
 class ParseCriteoKernel {
@@ -58,57 +95,53 @@ class ParseCriteoKernel {
   static Result<std::unique_ptr<ParseCriteoKernel>> Create(TF_OpKernelConstruction* context) {
     auto kernel = std::make_unique<ParseCriteoKernel>();
     HET_ASSIGN_OR_RETURN(kernel->path_, GetStringAttr(context, "path"));
-    HET_ASSIGN_OR_RETURN(kernel->format_.skip, GetBoolAttr(context, "skip"));
+    HET_ASSIGN_OR_RETURN(const int32_t batch, GetIntAttr(context, "batch"));
+    kernel->batch_ = batch;
+    HET_ASSIGN_OR_RETURN(kernel->shuffle_, GetBoolAttr(context, "shuffle"));
     return kernel;
   }
 
-  // Inputs: text, first line, salts [27], selection [5] (criteo.h). Outputs: labels, numeric, ids, skipped.
+  // Inputs: text, first line, selection, salts, buckets, seed. Outputs: labels, numeric, ids.
   Status Compute(TF_OpKernelContext* context) {
-    CriteoFormat format = format_;
     HET_ASSIGN_OR_RETURN(const TfTensor text, GetInput(context, 0));
-    HET_ASSIGN_OR_RETURN(const int64_t line, GetScalar<int64_t>(context, 1));
-    HET_ASSIGN_OR_RETURN(const TfTensor salts, GetInput(context, 2));
-    HET_ASSIGN_OR_RETURN(const TfTensor selection, GetInput(context, 3));
-    if (TF_TensorElementCount(salts.get()) != kCriteoCategories + 1 ||
-        TF_TensorElementCount(selection.get()) != 5) {
-      return InvalidArgument("HetParseCriteo: salts has 27 elements, and selection 5");
-    }
-    const auto* salt = static_cast<const uint64_t*>(TF_TensorData(salts.get()));
-    std::copy_n(salt, kCriteoCategories, format.salts.begin());
-    format.part_salt = salt[kCriteoCategories];
-    const auto* select = static_cast<const int64_t*>(TF_TensorData(selection.get()));
-    format.first_tenth = static_cast<uint64_t>(select[0]);
-    format.end_tenth = static_cast<uint64_t>(select[1]);
-    format.shard = static_cast<uint64_t>(select[2]);
-    format.shards = static_cast<uint64_t>(std::max<int64_t>(select[3], 1));
-    format.buckets = static_cast<uint64_t>(select[4]);
+    HET_ASSIGN_OR_RETURN(const int64_t first, GetScalar<int64_t>(context, 1));
+    HET_ASSIGN_OR_RETURN(const CriteoSelection selection, GetSelection(context, 2));
+    CriteoHash hash;
+    HET_ASSIGN_OR_RETURN(const std::vector<uint64_t> salts,
+                         GetVector<uint64_t>(context, 3, kCriteoCategories));
+    std::copy(salts.begin(), salts.end(), hash.salts.begin());
+    HET_ASSIGN_OR_RETURN(const int64_t buckets, GetScalar<int64_t>(context, 4));
+    hash.buckets = static_cast<uint64_t>(buckets);
+    HET_ASSIGN_OR_RETURN(const int64_t seed, GetScalar<int64_t>(context, 5));
 
-    CriteoRows rows;
-    const Status parsed = ParseCriteo(format,
-                                      {static_cast<const char*>(TF_TensorData(text.get())),
-                                       static_cast<size_t>(TF_TensorElementCount(text.get()))},
-                                      static_cast<uint64_t>(line), &rows);
-    if (!parsed.ok()) {
-      return Status(parsed.code(), path_ + ", " + parsed.message() +
-                                       ". Repair the file, or pass errors='skip' to leave such lines out.");
-    }
-    const int64_t n = static_cast<int64_t>(rows.labels.size());
-    const int64_t numeric[] = {n, static_cast<int64_t>(kCriteoIntegers)};
-    const int64_t ids[] = {n, static_cast<int64_t>(kCriteoCategories)};
-    HET_RETURN_IF_ERROR(
-        SetVector(context, 0, TF_FLOAT, {numeric, 1}, rows.labels.data(), rows.labels.size()));
-    HET_RETURN_IF_ERROR(
-        SetVector(context, 1, TF_FLOAT, {numeric, 2}, rows.numeric.data(), rows.numeric.size()));
-    HET_RETURN_IF_ERROR(SetVector(context, 2, TF_INT64, {ids, 2}, rows.ids.data(), rows.ids.size()));
-    return SetScalar(context, 3, TF_INT64, static_cast<int64_t>(rows.skipped));
+    CriteoLines lines({static_cast<const char*>(TF_TensorData(text.get())),
+                       static_cast<size_t>(TF_TensorElementCount(text.get()))});
+    if (shuffle_) lines.Shuffle(static_cast<uint64_t>(seed));
+    const auto rows = static_cast<int64_t>(lines.size());
+    const int64_t batch = rows % batch_ == 0 ? batch_ : rows;
+    const int64_t batches = rows / std::max<int64_t>(batch, 1);
+    const int64_t numeric_shape[] = {batches, batch, static_cast<int64_t>(kCriteoIntegers)};
+    const int64_t ids_shape[] = {batches, static_cast<int64_t>(kCriteoCategories), batch};
+    HET_ASSIGN_OR_RETURN(const TfTensor labels, NewOutput(context, 0, TF_FLOAT, {numeric_shape, 2}, 4));
+    HET_ASSIGN_OR_RETURN(const TfTensor numeric, NewOutput(context, 1, TF_FLOAT, {numeric_shape, 3}, 4));
+    HET_ASSIGN_OR_RETURN(const TfTensor ids, NewOutput(context, 2, TF_INT64, {ids_shape, 3}, 8));
+    if (rows == 0) return Status();
+    const Status parsed = lines.Parse(
+        hash, selection, static_cast<uint64_t>(first),
+        {static_cast<size_t>(batch), static_cast<float*>(TF_TensorData(labels.get())),
+         static_cast<float*>(TF_TensorData(numeric.get())), static_cast<int64_t*>(TF_TensorData(ids.get()))});
+    if (parsed.ok()) return parsed;
+    return Status(parsed.code(), path_ + ", " + parsed.message() +
+                                     ". Repair the file, or pass errors='skip' to leave such lines out.");
   }
 
  private:
   std::string path_;
-  CriteoFormat format_;
+  int64_t batch_ = 1;
+  bool shuffle_ = false;
 };
 
-const bool data_registered = (RegisterCpuKernel<ReadLinesKernel>("HetReadLines"),
+const bool data_registered = (RegisterCpuKernel<ReadCriteoKernel>("HetReadCriteo"),
                               RegisterCpuKernel<ParseCriteoKernel>("HetParseCriteo"), true);
 
 }  // namespace

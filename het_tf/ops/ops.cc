@@ -68,29 +68,31 @@ void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
-void ReadLinesShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+void ReadCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   const Shape text(TF_ShapeInferenceContextVectorFromSize(context, -1));
   TF_ShapeInferenceContextSetOutput(context, 0, text.get(), status);
   const Shape scalar(TF_ShapeInferenceContextScalar(context));
-  for (int i = 1; i < 3 && Ok(status); ++i)
+  for (int i = 1; i < 4 && Ok(status); ++i)
     TF_ShapeInferenceContextSetOutput(context, i, scalar.get(), status);
 }
 
+// labels [batches, batch], numeric [batches, batch, 13], ids [batches, 26, batch].
 void ParseCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape labels(TF_ShapeInferenceContextVectorFromSize(context, -1)),
+  const Shape any(TF_ShapeInferenceContextVectorFromSize(context, -1)),
       integers(TF_ShapeInferenceContextVectorFromSize(context, 13)),
-      categories(TF_ShapeInferenceContextVectorFromSize(context, 26)), numeric(TF_NewShapeHandle()),
-      ids(TF_NewShapeHandle()), scalar(TF_ShapeInferenceContextScalar(context));
-  TF_ShapeInferenceContextSetOutput(context, 0, labels.get(), status);
-  if (Ok(status)) {
-    TF_ShapeInferenceContextConcatenateShapes(context, labels.get(), integers.get(), numeric.get(), status);
-  }
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, numeric.get(), status);
-  if (Ok(status)) {
-    TF_ShapeInferenceContextConcatenateShapes(context, labels.get(), categories.get(), ids.get(), status);
-  }
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, ids.get(), status);
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 3, scalar.get(), status);
+      categories(TF_ShapeInferenceContextVectorFromSize(context, 26)), labels(TF_NewShapeHandle()),
+      numeric(TF_NewShapeHandle()), columns(TF_NewShapeHandle()), ids(TF_NewShapeHandle());
+  const auto join = [&](const Shape& first, const Shape& second, const Shape& result) {
+    if (!Ok(status)) return;
+    TF_ShapeInferenceContextConcatenateShapes(context, first.get(), second.get(), result.get(), status);
+  };
+  TF_SetStatus(status, TF_OK, "");
+  join(any, any, labels);
+  join(labels, integers, numeric);
+  join(any, categories, columns);
+  join(columns, any, ids);
+  TF_ShapeHandle* const shapes[] = {labels.get(), numeric.get(), ids.get()};
+  for (int i = 0; i < 3 && Ok(status); ++i) TF_ShapeInferenceContextSetOutput(context, i, shapes[i], status);
 }
 
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
@@ -212,40 +214,49 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-// Whole lines of a file from `offset` on, where line number `line` begins; none: the file has ended.
-void RegisterReadLines() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReadLines");
+// The selected lines of a file of Criteo's format, `batches` times `batch` of them, or fewer batches before
+// the end, or what is left there (core/data/line_reader.h). skip: bad lines are left out and counted.
+// selection: first tenth, end of the tenths, shard, shards, salt of the parts (core/data/criteo.h).
+void RegisterReadCriteo() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReadCriteo");
   TF_OpDefinitionBuilderAddInput(op, "path: string");
   TF_OpDefinitionBuilderAddInput(op, "offset: int64");
   TF_OpDefinitionBuilderAddInput(op, "line: int64");
+  TF_OpDefinitionBuilderAddInput(op, "selection: int64");
   TF_OpDefinitionBuilderAddOutput(op, "text: uint8");
   TF_OpDefinitionBuilderAddOutput(op, "next_offset: int64");
   TF_OpDefinitionBuilderAddOutput(op, "next_line: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "skipped: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "batches: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "chunk_bytes: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "longest_line: int >= 1");
-  Register(op, &ReadLinesShape);
+  TF_OpDefinitionBuilderAddAttr(op, "skip: bool");
+  Register(op, &ReadCriteoShape);
 }
 
-// Rows of lines of Criteo's format (core/data/criteo.h). salts: of the 26 fields, and of the parts.
-// selection: first tenth, end of the tenths, shard, shards, buckets. path: for messages.
+// Their rows (core/data/criteo.h), in batches, or in one where `batch` does not divide their number. salts:
+// of the 26 fields. path: for messages. seed: of the order in which a text's lines become rows, with shuffle.
 void RegisterParseCriteo() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetParseCriteo");
   TF_OpDefinitionBuilderAddInput(op, "text: uint8");
   TF_OpDefinitionBuilderAddInput(op, "first_line: int64");
-  TF_OpDefinitionBuilderAddInput(op, "salts: uint64");
   TF_OpDefinitionBuilderAddInput(op, "selection: int64");
+  TF_OpDefinitionBuilderAddInput(op, "salts: uint64");
+  TF_OpDefinitionBuilderAddInput(op, "buckets: int64");
+  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
   TF_OpDefinitionBuilderAddOutput(op, "labels: float");
   TF_OpDefinitionBuilderAddOutput(op, "numeric: float");
   TF_OpDefinitionBuilderAddOutput(op, "ids: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "skipped: int64");
   TF_OpDefinitionBuilderAddAttr(op, "path: string");
-  TF_OpDefinitionBuilderAddAttr(op, "skip: bool");
+  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "shuffle: bool");
   Register(op, &ParseCriteoShape);
 }
 
 const bool registered =
     (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-     RegisterApplyCount(), RegisterServe(), RegisterReadLines(), RegisterParseCriteo(), true);
+     RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(), RegisterParseCriteo(), true);
 
 }  // namespace
 }  // namespace het

@@ -23,22 +23,59 @@ uint64_t Mix(uint64_t x) {
 
 constexpr uint64_t EachByte(uint64_t byte) { return byte * 0x0101010101010101; }
 
-// Eight hexadecimal digits, Criteo's own width, at once.
-bool ParseEightHex(std::string_view text, uint64_t* value) {
-  uint64_t x;
-  std::memcpy(&x, text.data(), sizeof(x));
+// Eight hexadecimal digits, Criteo's own width: texts[i], as they lie in memory, to values[i]. False: one of
+// them is something else. A loop that compilers make into one of vectors.
+bool ParseEightHex(const uint64_t* texts, size_t n, uint64_t* values) {
   constexpr uint64_t kHigh = EachByte(0x80);
-  const uint64_t from_zero = x ^ EachByte(0x30);                         // a digit: 0 to 9
-  const uint64_t letter = (x | EachByte(0x20)) ^ EachByte(0x60);         // a letter: 1 to 6
-  const uint64_t no_digit = (from_zero & ~kHigh) + EachByte(0x80 - 10);  // bit 7: 10 or more
-  const uint64_t from_one = (letter & ~kHigh) + EachByte(0x80 - 1);
-  const uint64_t past_six = (letter & ~kHigh) + EachByte(0x80 - 7);
-  if (((x | (no_digit & ~(from_one & ~past_six))) & kHigh) != 0) return false;
-  uint64_t v = (x & EachByte(0x0f)) + 9 * (x >> 6 & EachByte(1));
-  v = (v << 4 | v >> 8) & 0x00ff00ff00ff00ff;  // the first digit is in the lowest byte
-  v = (v << 8 | v >> 16) & 0x0000ffff0000ffff;
-  *value = (v << 16 | v >> 32) & 0xffffffff;
-  return true;
+  uint64_t bad = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t x = texts[i];
+    const uint64_t from_zero = x ^ EachByte(0x30);                         // a digit: 0 to 9
+    const uint64_t letter = (x | EachByte(0x20)) ^ EachByte(0x60);         // a letter: 1 to 6
+    const uint64_t no_digit = (from_zero & ~kHigh) + EachByte(0x80 - 10);  // bit 7: 10 or more
+    const uint64_t from_one = (letter & ~kHigh) + EachByte(0x80 - 1);
+    const uint64_t past_six = (letter & ~kHigh) + EachByte(0x80 - 7);
+    bad |= x | (no_digit & ~(from_one & ~past_six));
+    const uint64_t is_letter = x >> 6 & EachByte(1);
+    uint64_t v = (x & EachByte(0x0f)) + (is_letter << 3) + is_letter;
+    v = (v << 4 | v >> 8) & 0x00ff00ff00ff00ff;  // the first digit is in the lowest byte
+    v = (v << 8 | v >> 16) & 0x0000ffff0000ffff;
+    values[i] = (v << 16 | v >> 32) & 0xffffffff;
+  }
+  return (bad & kHigh) == 0;
+}
+
+uint64_t Word(const char* text) {
+  uint64_t word;
+  std::memcpy(&word, text, sizeof(word));
+  return word;
+}
+
+// An integer of up to seven digits, and perhaps a minus, before a tab; of eight bytes that can be read.
+// Returns its length.
+constexpr size_t kNoShortInteger = 8;
+size_t ParseShortInteger(const char* text, int64_t* value) {
+  if (*text == '-') {  // rare
+    size_t length = 1;
+    for (; length < 8 && text[length] >= '0' && text[length] <= '9'; ++length) {
+      *value = *value * 10 - (text[length] - '0');
+    }
+    return length > 1 && length < 8 && text[length] == '\t' ? length : kNoShortInteger;
+  }
+  uint64_t x = Word(text);
+  const uint64_t tabs = x ^ EachByte('\t');
+  const uint64_t found = (tabs - EachByte(1)) & ~tabs & EachByte(0x80);  // the lowest one is right
+  if (found == 0) return kNoShortInteger;
+  const auto length = static_cast<size_t>(__builtin_ctzll(found)) / 8;
+  if (length == 0) return 0;
+  // Zeros in front of the digits: eight of them, the first one in the lowest byte.
+  x = (x << (64 - 8 * length)) | (EachByte('0') >> 8 * length);
+  x ^= EachByte('0');
+  if (((x | (x + EachByte(0x80 - 10))) & EachByte(0x80)) != 0) return kNoShortInteger;
+  x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ff;
+  x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffff;
+  *value = static_cast<int64_t>((x * 10000 + (x >> 32)) & 0xffffffff);
+  return length;
 }
 
 int HexDigit(char c) {
@@ -48,7 +85,10 @@ int HexDigit(char c) {
 }
 
 bool ParseHex(std::string_view text, uint64_t* value) {
-  if (text.size() == 8) return ParseEightHex(text, value);
+  if (text.size() == 8) {
+    const uint64_t word = Word(text.data());
+    return ParseEightHex(&word, 1, value);
+  }
   *value = text.empty() ? kMissing : 0;
   if (text.size() > kMostHexDigits) return false;
   for (const char c : text) {
@@ -77,8 +117,9 @@ bool ParseInteger(std::string_view text, int64_t* value) {
 // Counts are small: nearly all logarithms come from here.
 class Logarithms {
  public:
-  Logarithms() {
-    for (size_t x = 0; x < kTable; ++x) table_[x] = std::log1p(static_cast<float>(x));
+  static const Logarithms& Table() {
+    static const Logarithms logarithms;
+    return logarithms;
   }
   float Of(int64_t x) const {
     if (x <= 0) return 0;
@@ -86,7 +127,10 @@ class Logarithms {
   }
 
  private:
-  static constexpr size_t kTable = 4096;
+  Logarithms() {
+    for (size_t x = 0; x < kTable; ++x) table_[x] = std::log1p(static_cast<float>(x));
+  }
+  static constexpr size_t kTable = size_t{1} << 14;
   float table_[kTable];
 };
 
@@ -105,21 +149,79 @@ bool Split(std::string_view line, std::array<std::string_view, kFields>* fields)
   return std::memchr(begin, '\t', static_cast<size_t>(end - begin)) == nullptr;
 }
 
-struct Parsed {
-  std::array<int64_t, kIntegers> integers;
-  std::array<uint64_t, kCriteoCategories> categories;
+// Where one row is written.
+struct Row {
+  float* label;
+  float* numeric;
+  int64_t* ids;  // of the first field; the next one is `stride` on
+  size_t stride;
 };
 
-// The number of the first field that is wrong; kFields: none.
-size_t ParseFields(const std::array<std::string_view, kFields>& fields, Parsed* parsed) {
-  for (size_t f = 0; f < kIntegers; ++f) {
-    if (!ParseInteger(fields[f], &parsed->integers[f])) return f;
+class RowParser {
+ public:
+  explicit RowParser(const CriteoHash& hash) : hash_(hash), logarithms_(Logarithms::Table()) {}
+  // A line as Criteo writes them: integers, and categories of eight digits or none. False: look closer.
+  bool Usual(std::string_view line, const Row& row) const;
+  // Any line that Split took apart. The number of the first field that is wrong; kFields: none.
+  size_t Fields(const std::array<std::string_view, kFields>& fields, const Row& row) const;
+
+ private:
+  void SetInteger(size_t i, int64_t value, const Row& row) const { row.numeric[i] = logarithms_.Of(value); }
+  void SetCategory(size_t c, uint64_t value, const Row& row) const {
+    const uint64_t hash = Mix(value * kGamma + hash_.salts[c]);
+    row.ids[c * row.stride] = static_cast<int64_t>(hash_.buckets == 0 ? hash : hash % hash_.buckets);
   }
-  if (fields[0].empty() || parsed->integers[0] < 0 || parsed->integers[0] > 1) return 0;
+  const CriteoHash& hash_;
+  const Logarithms& logarithms_;
+};
+
+size_t RowParser::Fields(const std::array<std::string_view, kFields>& fields, const Row& row) const {
+  int64_t integer = 0;
+  if (fields[0].empty() || !ParseInteger(fields[0], &integer) || integer < 0 || integer > 1) return 0;
+  *row.label = static_cast<float>(integer);
+  for (size_t i = 0; i < kCriteoIntegers; ++i) {
+    if (!ParseInteger(fields[1 + i], &integer)) return 1 + i;
+    SetInteger(i, integer, row);
+  }
   for (size_t c = 0; c < kCriteoCategories; ++c) {
-    if (!ParseHex(fields[kIntegers + c], &parsed->categories[c])) return kIntegers + c;
+    uint64_t category = 0;
+    if (!ParseHex(fields[kIntegers + c], &category)) return kIntegers + c;
+    SetCategory(c, category, row);
   }
   return kFields;
+}
+
+bool RowParser::Usual(std::string_view line, const Row& row) const {
+  const char* at = line.data();
+  const char* const end = at + line.size();
+  if (line.size() < 2 || (*at != '0' && *at != '1') || at[1] != '\t') return false;
+  *row.label = *at == '1' ? 1 : 0;
+  at += 2;
+  for (size_t i = 0; i < kCriteoIntegers; ++i) {
+    if (end - at < 8) return false;
+    int64_t value = 0;
+    const size_t length = ParseShortInteger(at, &value);
+    if (length == kNoShortInteger) return false;
+    SetInteger(i, value, row);
+    at += length + 1;
+  }
+  uint64_t categories[kCriteoCategories];
+  uint32_t missing = 0;  // a bit for each
+  for (size_t c = 0; c < kCriteoCategories; ++c, ++at) {
+    if (at < end && *at != '\t') {
+      if (end - at < 8) return false;
+      categories[c] = Word(at);
+      at += 8;
+    } else {
+      categories[c] = EachByte('0');
+      missing |= uint32_t{1} << c;
+    }
+    if (c + 1 < kCriteoCategories && (at == end || *at != '\t')) return false;
+  }
+  if (at != end + 1 || !ParseEightHex(categories, kCriteoCategories, categories)) return false;
+  for (; missing != 0; missing &= missing - 1) categories[__builtin_ctz(missing)] = kMissing;
+  for (size_t c = 0; c < kCriteoCategories; ++c) SetCategory(c, categories[c], row);
+  return true;
 }
 
 // Where the text is no UTF-8, or its size.
@@ -175,110 +277,81 @@ std::string Reason(std::string_view line, const std::array<std::string_view, kFi
          std::to_string(kMostHexDigits) + " digits";
 }
 
-// Of a line as Criteo writes them: integers, and categories of eight digits or none. False: look closer.
-bool ParseUsual(std::string_view line, Parsed* parsed) {
-  const char* at = line.data();
-  const char* const end = at + line.size();
-  for (int64_t& value : parsed->integers) {
-    const bool negative = at < end && *at == '-';
-    if (negative) ++at;
-    const char* const begin = at;
-    uint64_t sum = 0;
-    for (; at < end && static_cast<unsigned char>(*at - '0') < 10; ++at) {
-      sum = sum * 10 + static_cast<uint64_t>(*at - '0');
-    }
-    if (at == end || *at != '\t' || at - begin > static_cast<int64_t>(kMostDigits)) return false;
-    if (negative && at == begin) return false;
-    value = negative ? -static_cast<int64_t>(sum) : static_cast<int64_t>(sum);
-    ++at;
-  }
-  if (line[0] == '\t' || parsed->integers[0] < 0 || parsed->integers[0] > 1) return false;
-  for (size_t c = 0; c < kCriteoCategories; ++c) {
-    const bool last = c + 1 == kCriteoCategories;
-    const bool missing = at == end || *at == '\t';
-    if (missing) {
-      parsed->categories[c] = kMissing;
-    } else {
-      if (end - at < 8 || !ParseEightHex({at, 8}, &parsed->categories[c])) return false;
-      at += 8;
-    }
-    if (last || at == end || *at != '\t') return last && at == end;
-    ++at;
-  }
-  return false;
+}  // namespace
+
+bool CriteoSelection::Selects(uint64_t line) const {
+  if (line % shards != shard) return false;
+  if (first_tenth == 0 && end_tenth == 10) return true;
+  const uint64_t tenth = Mix(line * kGamma + part_salt) % 10;
+  return tenth >= first_tenth && tenth < end_tenth;
 }
 
-// Rows that are written where there is room for all that there may be.
-class RowWriter {
- public:
-  RowWriter(const CriteoFormat& format, size_t most, CriteoRows* rows)
-      : format_(format), rows_(*rows), n_(rows->labels.size()) {
-    Resize(n_ + most);
-  }
-  ~RowWriter() { Resize(n_); }
-  RowWriter(const RowWriter&) = delete;
-  RowWriter& operator=(const RowWriter&) = delete;
+namespace {
 
-  void Append(const Parsed& parsed) {
-    static const Logarithms logarithms;
-    rows_.labels[n_] = static_cast<float>(parsed.integers[0]);
-    float* numeric = rows_.numeric.data() + n_ * kCriteoIntegers;
-    for (size_t i = 0; i < kCriteoIntegers; ++i) numeric[i] = logarithms.Of(parsed.integers[1 + i]);
-    int64_t* ids = rows_.ids.data() + n_ * kCriteoCategories;
-    for (size_t c = 0; c < kCriteoCategories; ++c) {
-      const uint64_t hash = Mix(parsed.categories[c] * kGamma + format_.salts[c]);
-      ids[c] = static_cast<int64_t>(format_.buckets == 0 ? hash : hash % format_.buckets);
-    }
-    ++n_;
-  }
+// A line that is parsed and thrown away; the reason why it cannot be, or "".
+std::string WhatIsWrong(std::string_view line) {
+  float label, numeric[kCriteoIntegers];
+  int64_t ids[kCriteoCategories];
+  const CriteoHash hash;
+  const Row row = {&label, numeric, ids, 1};
+  const RowParser parser(hash);
+  if (parser.Usual(line, row)) return "";
+  std::array<std::string_view, kFields> fields;
+  const bool split = Split(line, &fields);
+  const size_t wrong = split ? parser.Fields(fields, row) : 0;
+  return split && wrong == kFields ? "" : Reason(line, split ? &fields : nullptr, wrong);
+}
 
- private:
-  void Resize(size_t n) {
-    rows_.labels.resize(n);
-    rows_.numeric.resize(n * kCriteoIntegers);
-    rows_.ids.resize(n * kCriteoCategories);
-  }
-  const CriteoFormat& format_;
-  CriteoRows& rows_;
-  size_t n_;
-};
-
-bool Wanted(const CriteoFormat& format, uint64_t line) {
-  if (line % format.shards != format.shard) return false;
-  if (format.first_tenth == 0 && format.end_tenth == 10) return true;
-  const uint64_t tenth = Mix(line * kGamma + format.part_salt) % 10;
-  return tenth >= format.first_tenth && tenth < format.end_tenth;
+std::string_view WithoutEnd(std::string_view line) {
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
 }
 
 }  // namespace
 
-Status ParseCriteo(const CriteoFormat& format, std::string_view text, uint64_t first_line, CriteoRows* rows) {
-  const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
-  RowWriter writer(format, lines / format.shards + 1, rows);
-  std::array<std::string_view, kFields> fields;
-  Parsed parsed;
-  for (uint64_t number = first_line; !text.empty(); ++number) {
+bool IsCriteoLine(std::string_view line) { return WhatIsWrong(WithoutEnd(line)).empty(); }
+
+CriteoLines::CriteoLines(std::string_view text) : text_(text) {
+  constexpr size_t kUsualBytes = 200;
+  lines_.reserve(text.size() / kUsualBytes + 1);
+  while (!text.empty()) {
     const size_t newline = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, newline);
+    lines_.push_back(WithoutEnd(text.substr(0, newline)));
     text.remove_prefix(std::min(newline + 1, text.size()));
-    if (!Wanted(format, number)) continue;
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (ParseUsual(line, &parsed)) {
-      writer.Append(parsed);
-      continue;
-    }
-    const bool split = Split(line, &fields);
-    const size_t wrong = split ? ParseFields(fields, &parsed) : 0;
-    if (split && wrong == kFields) {
-      writer.Append(parsed);
-    } else if (format.skip) {
-      ++rows->skipped;
-    } else {
-      const std::string reason = Reason(line, split ? &fields : nullptr, wrong);
-      return InvalidArgument("line " + std::to_string(number + 1) + ": " + reason);
-    }
+  }
+}
+
+void CriteoLines::Shuffle(uint64_t seed) {
+  for (uint64_t left = lines_.size(); left > 1; --left) {
+    const uint64_t random = Mix(seed += kGamma) >> 32;  // a text has fewer lines than 2^32
+    std::swap(lines_[left - 1], lines_[random * left >> 32]);
+  }
+}
+
+Status CriteoLines::Parse(const CriteoHash& hash, const CriteoSelection& selection, uint64_t first,
+                          const CriteoBatches& batches) const {
+  const RowParser parser(hash);
+  std::array<std::string_view, kFields> fields;
+  for (size_t r = 0; r < lines_.size(); ++r) {
+    const size_t batch = r / batches.batch, in_batch = r % batches.batch;
+    const Row row = {batches.labels + r, batches.numeric + r * kCriteoIntegers,
+                     batches.ids + batch * kCriteoCategories * batches.batch + in_batch, batches.batch};
+    if (parser.Usual(lines_[r], row)) continue;
+    if (!Split(lines_[r], &fields) || parser.Fields(fields, row) != kFields)
+      return FirstBad(selection, first);
   }
   return Status();
+}
+
+Status CriteoLines::FirstBad(const CriteoSelection& selection, uint64_t first) const {
+  uint64_t number = first;
+  for (const std::string_view line : CriteoLines(text_).lines_) {
+    while (!selection.Selects(number)) ++number;
+    const std::string wrong = WhatIsWrong(line);
+    if (!wrong.empty()) return InvalidArgument("line " + std::to_string(number + 1) + ": " + wrong);
+    ++number;
+  }
+  return Status(Code::kInternal, "a line could not be parsed, and can be now");
 }
 
 }  // namespace het

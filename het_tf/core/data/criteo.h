@@ -1,4 +1,4 @@
-// Lines of Criteo's format: label \t 13 integers \t 26 hexadecimal categories, to rows of numbers.
+// Lines of Criteo's format: label \t 13 integers \t 26 hexadecimal categories, to batches of numbers.
 //
 //   label       0 or 1
 //   an integer  log(x + 1); a negative or missing one counts as 0
@@ -8,7 +8,7 @@
 // Example: "1\t3\t-1\t...\t68fd1e64\t..." becomes label 1, numeric [1.386, 0, ...] and
 // ids [mix(0x68fd1e64 * kGamma + salts[0]), ...].
 //
-// Concurrency: functions of their arguments; chunks of a file are parsed side by side.
+// Concurrency: functions of their arguments; texts are parsed side by side.
 #pragma once
 
 #include <array>
@@ -24,26 +24,51 @@ namespace het {
 constexpr size_t kCriteoIntegers = 13;
 constexpr size_t kCriteoCategories = 26;
 
-// Which lines are parsed, and what becomes of them.
-struct CriteoFormat {
-  std::array<uint64_t, kCriteoCategories> salts = {};  // of the fields' hashes
-  uint64_t part_salt = 0;                              // of the hash that deals lines to ten parts
+// Which lines of a file become rows.
+struct CriteoSelection {
+  uint64_t part_salt = 0;                    // of the hash that deals lines to ten parts
+  uint64_t first_tenth = 0, end_tenth = 10;  // of the ten parts, those of [first, end)
+  uint64_t shard = 0, shards = 1;            // of the lines, those with number % shards == shard
+
+  bool Selects(uint64_t line) const;
+};
+
+// What becomes of them.
+struct CriteoHash {
+  std::array<uint64_t, kCriteoCategories> salts = {};  // of the fields
   uint64_t buckets = 0;                                // ids are in [0, buckets); 0: 64-bit ids
-  uint64_t first_tenth = 0, end_tenth = 10;            // of the ten parts, those of [first, end)
-  uint64_t shard = 0, shards = 1;                      // of the lines, those with number % shards == shard
-  bool skip = false;                                   // bad lines are counted, not errors
 };
 
-struct CriteoRows {
-  std::vector<float> labels;
-  std::vector<float> numeric;  // [rows][kCriteoIntegers]
-  std::vector<int64_t> ids;    // [rows][kCriteoCategories]
-  uint64_t skipped = 0;
+// Rows in batches of `batch`: row r is row r % batch of batch r / batch. A column of ids is in one piece.
+struct CriteoBatches {
+  size_t batch;
+  float* labels;   // [batches][batch]
+  float* numeric;  // [batches][batch][kCriteoIntegers]
+  int64_t* ids;    // [batches][kCriteoCategories][batch]
 };
 
-// Appends the rows of whole lines; the last one may lack its newline. first_line: number of the first, from
-// 0. Lines of other parts and shards are not looked at. InvalidArgument, "line N: what is wrong", with lines
-// counted from 1: the first bad line.
-Status ParseCriteo(const CriteoFormat& format, std::string_view text, uint64_t first_line, CriteoRows* rows);
+// Whether a line, without its end, can be parsed.
+bool IsCriteoLine(std::string_view line);
+
+// The lines of a text, in the order in which they become rows.
+class CriteoLines {
+ public:
+  explicit CriteoLines(std::string_view text);
+  size_t size() const { return lines_.size(); }
+  // Another order, another one for each seed.
+  void Shuffle(uint64_t seed);
+
+  // Writes size() rows. `first`: the number in its file of the first line, from 0; those of the others are
+  // the next ones that are selected. InvalidArgument, "line N: what is wrong", with lines counted from 1: of
+  // the first bad line in the file.
+  Status Parse(const CriteoHash& hash, const CriteoSelection& selection, uint64_t first,
+               const CriteoBatches& batches) const;
+
+ private:
+  Status FirstBad(const CriteoSelection& selection, uint64_t first) const;
+
+  std::string_view text_;
+  std::vector<std::string_view> lines_;  // without their ends
+};
 
 }  // namespace het

@@ -91,13 +91,13 @@ class GzipStream final : public Stream {
   std::unique_ptr<gzFile_s, CloseFile> file_;
 };
 
-// A stream, and what was read from it behind the last whole line.
+// A stream, and what was read from it and not handed out.
 struct Standing {
   std::unique_ptr<Stream> stream;
   std::string rest;
 };
 
-// Streams of gzip files, by path and by the offset at which they stand.
+// Streams by path and by the offset of what was not handed out.
 class KeptStreams {
  public:
   Standing Take(const std::string& path, int64_t offset) {
@@ -143,8 +143,7 @@ Status CannotRead(const std::string& path, int64_t line, const std::string& why)
 }
 
 Result<Standing> Open(const std::string& path, const LinePosition& at) {
-  Standing standing;
-  if (IsGzip(path)) standing = TheKeptStreams().Take(path, at.offset);
+  Standing standing = TheKeptStreams().Take(path, at.offset);
   if (standing.stream != nullptr) return standing;
   std::string wrong;
   const int descriptor = OpenRegular(path, &wrong);
@@ -159,33 +158,105 @@ Result<Standing> Open(const std::string& path, const LinePosition& at) {
   return standing;
 }
 
+// The lines of what was read of a stream, one after the other, and where a text that is handed out ends.
+class Cutter {
+ public:
+  Cutter(const LinesWanted& want, LinePosition at, std::string* text)
+      : want_(want), next_(at), cut_(at), text_(text) {}
+
+  // Takes whole lines of `raw`, which Drop has shortened; at the end of the file the last one, too.
+  void Take(std::string_view raw, bool ended) {
+    while (rows_ < want_.most && taken_ < raw.size()) {
+      const size_t newline = raw.find('\n', taken_);
+      if (newline == std::string_view::npos && !ended) break;
+      const size_t end = std::min(newline, raw.size() - 1) + 1;
+      TakeLine(raw.substr(taken_, end - taken_));
+      taken_ = end;
+      if (rows_ % want_.multiple == 0) Cut();
+    }
+    if (ended && taken_ == raw.size() && cut_rows_ == 0) Cut();
+    AppendRun();
+  }
+  // Bytes in front that were handed out.
+  size_t Drop() {
+    const size_t bytes = cut_bytes_;
+    taken_ -= bytes;
+    cut_bytes_ = 0;
+    return bytes;
+  }
+  // The bytes of a line of which the end was not found.
+  size_t open_bytes(std::string_view raw) const { return raw.size() - taken_; }
+  bool full() const { return rows_ >= want_.most; }
+  bool any() const { return cut_rows_ > 0; }
+  LinePosition next() const { return next_; }
+  // The end of what is handed out; the text ends there.
+  LinePosition Finish() {
+    text_->resize(cut_text_);
+    return cut_;
+  }
+
+ private:
+  void TakeLine(std::string_view line) {
+    std::string_view inner = line;
+    if (!inner.empty() && inner.back() == '\n') inner.remove_suffix(1);
+    if (want_.wanted(static_cast<uint64_t>(next_.line), inner)) {
+      if (run_.data() + run_.size() != line.data()) AppendRun();
+      run_ = {line.data() - run_.size(), run_.size() + line.size()};
+      ++rows_;
+    }
+    next_.offset += static_cast<int64_t>(line.size());
+    ++next_.line;
+  }
+  void AppendRun() {
+    text_->append(run_);
+    run_ = {};
+  }
+  void Cut() {
+    AppendRun();
+    cut_ = next_;
+    cut_bytes_ = taken_;
+    cut_text_ = text_->size();
+    cut_rows_ = rows_;
+  }
+
+  const LinesWanted& want_;
+  LinePosition next_, cut_;
+  std::string* const text_;
+  std::string_view run_;  // wanted lines side by side that are not in the text yet
+  size_t rows_ = 0, cut_rows_ = 0;
+  size_t taken_ = 0, cut_bytes_ = 0;  // of the raw bytes
+  size_t cut_text_ = 0;
+};
+
 }  // namespace
 
-Status ReadLines(const std::string& path, const LineLimits& limits, LinePosition* at, std::string* text) {
+Status ReadLines(const std::string& path, const LineLimits& limits, const LinesWanted& want, LinePosition* at,
+                 std::string* text) {
   HET_ASSIGN_OR_RETURN(Standing standing, Open(path, *at));
-  *text = std::move(standing.rest);
-  size_t end = std::string::npos;  // of the whole lines
-  while (end == std::string::npos) {
-    const size_t had = text->size();
-    if (had > limits.longest) {
-      return InvalidArgument(path + ", line " + std::to_string(at->line + 1) + ": has more than " +
+  text->clear();
+  std::string raw = std::move(standing.rest);
+  Cutter cutter(want, *at, text);
+  cutter.Take(raw, false);
+  for (bool ended = false; !ended && !cutter.full();) {
+    raw.erase(0, cutter.Drop());
+    if (cutter.open_bytes(raw) > limits.longest) {
+      return InvalidArgument(path + ", line " + std::to_string(cutter.next().line + 1) + ": has more than " +
                              std::to_string(limits.longest) +
                              " bytes. This is no text file of lines; if it is an archive, unpack it first.");
     }
-    text->resize(had + limits.chunk);
+    const size_t had = raw.size();
+    raw.resize(had + limits.chunk);
     size_t count = 0;
-    const std::string wrong = standing.stream->Read(text->data() + had, limits.chunk, &count);
-    if (!wrong.empty()) return CannotRead(path, at->line, wrong);
-    text->resize(had + count);
-    const size_t newline = text->rfind('\n');
-    if (newline != std::string::npos && newline >= had) end = newline + 1;
-    if (count < limits.chunk) end = text->size();
+    const std::string wrong = standing.stream->Read(raw.data() + had, limits.chunk, &count);
+    if (!wrong.empty()) return CannotRead(path, cutter.next().line, wrong);
+    raw.resize(had + count);
+    ended = count < limits.chunk;
+    cutter.Take(raw, ended);
   }
-  standing.rest = text->substr(end);
-  text->resize(end);
-  at->offset += static_cast<int64_t>(end);
-  at->line += std::count(text->begin(), text->end(), '\n');
-  if (end > 0 && IsGzip(path)) TheKeptStreams().Keep(path, at->offset, std::move(standing));
+  raw.erase(0, cutter.Drop());
+  *at = cutter.Finish();
+  standing.rest = std::move(raw);
+  if (cutter.any()) TheKeptStreams().Keep(path, at->offset, std::move(standing));
   return Status();
 }
 

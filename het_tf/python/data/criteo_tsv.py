@@ -1,6 +1,6 @@
 """Reads Criteo's click logs (Kaggle's train.txt) as a stream; the file may be larger than memory.
 
-    HetReadLines ──► some megabytes of whole lines ──► HetParseCriteo, several at a time ──► rows ──► batches
+    HetReadCriteo ──► lines of some whole batches ──► HetParseCriteo, several at a time ──► batches
 
 Both are ops: no Python runs in the pass, so it is as fast as the processors, and nothing of it waits for the
 interpreter when the process ends.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from het_tf.python.data import streams
 from het_tf.python.data.examples import (
     NUMERIC,
     Description,
@@ -28,7 +29,7 @@ from het_tf.python.data.examples import (
     check_shard,
 )
 from het_tf.python.data.hashing import salt
-from het_tf.python.data.streams import SHUFFLE_WINDOW, Stream
+from het_tf.python.data.streams import Stream
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -38,6 +39,7 @@ log = logging.getLogger("het_tf")
 NUMERIC_NAMES = tuple(f"I{number}" for number in range(1, 14))
 CATEGORICAL_NAMES = tuple(f"C{number}" for number in range(1, 27))
 CHUNK_BYTES = 1 << 20
+_BLOCK_ROWS = 4096
 _MAX_LINE_BYTES = 16 << 20
 Part = Literal["all", "train", "valid", "test"]
 _TENTHS = {"all": (0, 10), "train": (0, 8), "valid": (8, 9), "test": (9, 10)}
@@ -148,13 +150,12 @@ class CriteoStream(Stream):
         )
 
     def blocks(self) -> Iterator[Examples]:
-        """Yields the rows in the order of the file, in blocks of some thousands; a block may be empty."""
+        """Yields the rows in the order of the file, in blocks of some thousands."""
         import tensorflow as tf
 
         try:
-            for label, numeric, ids in self._chunks().as_numpy_iterator():
-                columns = dict(zip(CATEGORICAL_NAMES, np.ascontiguousarray(ids.T), strict=True))
-                yield Examples(columns, {}, numeric, label)
+            for label, numeric, ids in self._batches(_BLOCK_ROWS).as_numpy_iterator():
+                yield Examples(dict(zip(CATEGORICAL_NAMES, ids, strict=True)), {}, numeric, label)
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(self._message(error.message)) from None
         if self.skipped:
@@ -175,100 +176,88 @@ class CriteoStream(Stream):
     ) -> tf.data.Dataset:
         """Returns a `tf.data.Dataset` of `(inputs, label)` batches; arguments and errors as `Examples.to_tf`.
 
-        Shuffling is within windows of some `SHUFFLE_WINDOW` rows. A bad line raises
+        Shuffling is within windows of some `SHUFFLE_WINDOW` rows, and the last, smaller batch in itself. A bad
+        line raises
         `tf.errors.InvalidArgumentError`, with the message of `criteo`.
         """
         import tensorflow as tf
 
         check_batch_size(batch_size)
-        rows = self._chunks()
-        if shuffle:
-            window = -(-SHUFFLE_WINDOW // batch_size) * batch_size
-            seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
-            rows = tf.data.Dataset.zip((_rebatched(rows, window), seeds)).map(_shuffled)
-        rows = _rebatched(rows, batch_size, drop_remainder)
+        rows = self._batches(batch_size, seed if shuffle else None)
+        size = batch_size if drop_remainder else None
+        if drop_remainder:
+            rows = rows.filter(lambda label, *_: tf.size(label) == batch_size)
 
-        def unpack(label: tf.Tensor, numeric: tf.Tensor, ids: tf.Tensor) -> tuple[Any, Any]:
-            columns = tf.unstack(ids, num=len(CATEGORICAL_NAMES), axis=1)
-            return {**dict(zip(CATEGORICAL_NAMES, columns, strict=True)), NUMERIC: numeric}, label
+        def named(label: tf.Tensor, numeric: tf.Tensor, ids: tf.Tensor) -> tuple[Any, Any]:
+            columns = tf.unstack(tf.ensure_shape(ids, [len(CATEGORICAL_NAMES), size]))
+            inputs = dict(zip(CATEGORICAL_NAMES, columns, strict=True))
+            inputs[NUMERIC] = tf.ensure_shape(numeric, [size, len(NUMERIC_NAMES)])
+            return inputs, tf.ensure_shape(label, [size])
 
-        return rows.map(unpack).prefetch(tf.data.AUTOTUNE)
+        return rows.map(named).prefetch(tf.data.AUTOTUNE)
 
-    def _chunks(self) -> tf.data.Dataset:
-        """Returns labels `[n]`, numeric `[n, 13]` and ids `[n, 26]` of each chunk; counts what it skips."""
+    def _batches(self, size: int, seed: int | None = None) -> tf.data.Dataset:
+        """Returns batches of labels `[size]`, numeric `[size, 13]` and ids `[26, size]`; the last is smaller.
+
+        Counts what it skips. With a seed, the rows of some `SHUFFLE_WINDOW` are shuffled.
+        """
         import tensorflow as tf
 
         from het_tf.python.session.native import ops
 
         path = str(self.path)
         counter = self._skipped
-        salts = np.array([*(salt("criteo", name) for name in CATEGORICAL_NAMES), salt("criteo", "split")])
-        selection = [*_TENTHS[self.part], self.shard_index, self.shard_count, self.buckets or 0]
+        window = _BLOCK_ROWS if seed is None else streams.SHUFFLE_WINDOW
+        selection = [
+            *_TENTHS[self.part],
+            self.shard_index,
+            self.shard_count,
+            int(salt("criteo", "split").astype(np.int64)),
+        ]
+        salts = np.array([salt("criteo", name) for name in CATEGORICAL_NAMES], np.uint64)
 
-        def read(at: tuple[tf.Tensor, tf.Tensor], _: tf.Tensor) -> Any:
-            text, offset, line = ops.het_read_lines(
-                path=path, offset=at[0], line=at[1], chunk_bytes=CHUNK_BYTES, longest_line=_MAX_LINE_BYTES
-            )
-            return (offset, line), (text, at[1])
-
-        def parse(text: tf.Tensor, first_line: tf.Tensor) -> Any:
+        def read(at: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> Any:
             if self.skip:
-                tf.cond(first_line == 0, lambda: counter.assign(0), lambda: counter)
-            *rows, skipped = ops.het_parse_criteo(
-                text=text,
-                first_line=first_line,
-                salts=tf.constant(salts),
-                selection=tf.constant(selection, tf.int64),
+                tf.cond(at[0] == 0, lambda: counter.assign(0), lambda: counter)
+            text, offset, line, skipped = ops.het_read_criteo(
                 path=path,
+                offset=at[0],
+                line=at[1],
+                selection=tf.constant(selection, tf.int64),
+                batch=size,
+                batches=-(-window // size),
+                chunk_bytes=CHUNK_BYTES,
+                longest_line=_MAX_LINE_BYTES,
                 skip=self.skip,
             )
             if self.skip:
                 counter.assign_add(skipped)
+            return (offset, line), (text, at[1], seed)
+
+        def parse(text: tf.Tensor, first_line: tf.Tensor, seed: tf.Tensor) -> Any:
+            rows = ops.het_parse_criteo(
+                text=text,
+                first_line=first_line,
+                selection=tf.constant(selection, tf.int64),
+                salts=tf.constant(salts),
+                buckets=tf.constant(self.buckets or 0, tf.int64),
+                seed=seed,
+                path=path,
+                batch=size,
+                shuffle=shuffled,
+            )
             return tuple(rows)
 
         begin = (tf.constant(0, tf.int64), tf.constant(0, tf.int64))
-        texts = tf.data.Dataset.range(2**62).scan(begin, read).take_while(lambda text, _: tf.size(text) > 0)
-        return texts.map(parse, num_parallel_calls=self.workers, deterministic=True)
+        shuffled = seed is not None
+        seeds = (
+            tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+            if shuffled
+            else tf.data.Dataset.range(2**62)
+        )
+        texts = seeds.scan(begin, read).take_while(lambda text, *_: tf.size(text) > 0)
+        return texts.map(parse, num_parallel_calls=self.workers, deterministic=True).unbatch()
 
     def _message(self, text: str) -> str:
         """Returns what an op said, without the places in the graph that TensorFlow puts around it."""
         return text[max(text.find(str(self.path)), 0) :].split("\n\t [[")[0]
-
-
-def _rebatched(rows: tf.data.Dataset, size: int, drop_remainder: bool = False) -> tf.data.Dataset:
-    """Returns batches of exactly `size` rows from chunks of any size; the last one may be smaller.
-
-    (`Dataset.rebatch` copies row by row, which takes ten times as long as parsing.)
-    """
-    import tensorflow as tf
-
-    def slots(spec: tf.TensorSpec) -> tf.Tensor:
-        return tf.zeros([0, *spec.shape[1:]], spec.dtype)
-
-    none = tuple(slots(spec) for spec in rows.element_spec)
-    end = tf.data.Dataset.from_tensors((none, True))
-    chunks = rows.map(lambda *columns: (columns, False)).concatenate(end)
-
-    def cut(rest: tuple[tf.Tensor, ...], chunk: tuple[tf.Tensor, ...], last: tf.Tensor) -> Any:
-        here = tuple(tf.concat(pair, axis=0) for pair in zip(rest, chunk, strict=True))
-        count = tf.shape(here[0])[0]
-        whole = count // size
-        # At the end what is left is a batch of its own.
-        size_now = tf.where(last & (count > 0), count, size) if not drop_remainder else tf.constant(size)
-        whole = tf.where(last & (count > 0), 1, whole) if not drop_remainder else whole
-        used = whole * size_now
-        batches = tuple(
-            tf.reshape(column[:used], [whole, size if drop_remainder else size_now, *column.shape[1:]])
-            for column in here
-        )
-        return tuple(column[used:] for column in here), batches
-
-    state = tuple(tf.ensure_shape(column, [None, *column.shape[1:]]) for column in none)
-    return chunks.scan(state, lambda rest, item: cut(rest, *item)).unbatch()
-
-
-def _shuffled(rows: tuple[tf.Tensor, ...], seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    import tensorflow as tf
-
-    order = tf.argsort(tf.random.stateless_uniform(tf.shape(rows[0]), seed=tf.stack([seed, 0])))
-    return tuple(tf.gather(column, order) for column in rows)
