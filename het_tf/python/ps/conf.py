@@ -19,6 +19,9 @@ WHY = {
 # stay well under the time-out, or the node is taken for dead in the middle of a resharding.
 CLUSTER = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "15000"}
 
+# Settings of the module (het_tf/ps/module/limits.cc), as it has them where nothing is set.
+LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096"}
+
 # What a training process sends. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.stat +hsetnx +hget"
@@ -70,6 +73,7 @@ def lines(
         {"loadmodule": module},
         "The server loads modules from here or from the command line; at run time only if told that it may.",
     )
+    add(LIMITS, "The most that one user may take: bytes of the answer to one frame, tables of a partition.")
     for name, value in redis_server.SETTINGS.items():
         add({name: value}, WHY[name])
     add(

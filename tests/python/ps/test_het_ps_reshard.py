@@ -264,6 +264,6 @@ def test_conf_is_what_up_uses(tmp_path):
         for name, value in {**settings, **conf.CLUSTER}.items():
             (_, got) = ask(f"redis://127.0.0.1:{port}", "CONFIG", "GET", name)
             value = value.strip('"')
-            if value.endswith("gb"):
-                value = str(int(value[:-2]) << 30)
+            if value[-2:] in (sizes := {"mb": 20, "gb": 30}):
+                value = str(int(value[:-2]) << sizes[value[-2:]])
             assert got == value or value.replace("replica", "slave") in got, name
