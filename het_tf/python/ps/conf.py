@@ -73,7 +73,7 @@ def lines(
         {"loadmodule": module},
         "The server loads modules from here or from the command line; at run time only if told that it may.",
     )
-    add(LIMITS, "The most that one user may take: bytes of the answer to one frame, tables of a partition.")
+    add(LIMITS, "The most that a client may take: bytes of the answer to one frame, tables of a partition.")
     for name, value in redis_server.SETTINGS.items():
         add({name: value}, WHY[name])
     add(
