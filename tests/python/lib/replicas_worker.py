@@ -75,14 +75,33 @@ def rows():
 
 def compare(ours, theirs, seen, tolerance=1e-6):
     """Rows and dense weights are those of Keras, and a row has one tick for each step that it was in."""
-    np.testing.assert_allclose(rows(), theirs.layers[1].get_weights()[0], rtol=tolerance, atol=tolerance)
-    for mine, other in zip(ours.layers[3:], theirs.layers[3:], strict=True):
-        for a, b in zip(mine.get_weights(), other.get_weights(), strict=True):
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    equal(weights(ours, rows()), weights(theirs), tolerance)
     found = het_tf.table("t").scan()
     clocks = dict(zip(found["ids"].tolist(), found["clocks"].tolist(), strict=True))
     assert clocks == {key: sum(key in step for step in seen) for key in set(np.concatenate(seen, None))}
     assert het_tf.table("t").applies == len(seen)
+
+
+def weights(model, rows=None):
+    """The rows and the dense weights."""
+    rows = model.layers[1].get_weights()[0] if rows is None else rows
+    return [rows, *(weight for layer in model.layers[3:] for weight in layer.get_weights())]
+
+
+def equal(found, expected, tolerance=1e-6):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def train(model, ids, labels, table=False):
+    """Trains on all batches, in order; returns the weights after each."""
+    seen = []
+    note = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(weights(model, rows() if table else None))
+    )
+    data = tf.data.Dataset.from_tensor_slices((ids.reshape(-1, 2), labels.reshape(-1, 1))).batch(BATCH)
+    model.fit(data, verbose=0, callbacks=[note])
+    return seen
 
 
 def fit(name, eager=False, cache=None):
@@ -90,10 +109,12 @@ def fit(name, eager=False, cache=None):
     with strategy.scope():
         ours, theirs = pair(name, {"run_eagerly": eager}, cache)
     ids, labels = batches()
-    for step in range(STEPS):
-        for model in (ours, theirs):
-            model.fit(ids[step], labels[step], batch_size=BATCH, shuffle=False, verbose=0)
-        compare(ours, theirs, ids[: step + 1])
+    expected = train(theirs, ids, labels)
+    found = train(ours, ids, labels, table=True)
+    assert len(found) == STEPS
+    for mine, other in zip(found, expected, strict=True):
+        equal(mine, other)
+    compare(ours, theirs, ids)
     before = rows()
     scores = [model.predict(ids[0], batch_size=BATCH, verbose=0) for model in (ours, theirs)]
     np.testing.assert_allclose(*scores, rtol=1e-5, atol=1e-6)
@@ -146,9 +167,8 @@ def mixed():
     with strategy.scope():
         ours, theirs = pair("sgd")
     ids, labels = batches()
-    for step in range(STEPS):
-        for model in (ours, theirs):
-            model.fit(ids[step], labels[step], batch_size=BATCH, shuffle=False, verbose=0)
+    for model in (ours, theirs):
+        train(model, ids, labels)
     compare(ours, theirs, ids, tolerance=1e-2)
     before = rows()
     labels[0, 0] = 1e9  # overflows at one replica
