@@ -128,7 +128,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             change(base, bound=bound, dim=dim, wire=wire)
             for dim in (16, 128)
             for bound in (("100",) if quick else ("10", "100"))
-            for wire in (("float16",) if quick else ("float16", "int8"))
+            for wire in (("float16",) if quick else ("float16", "int8", "int4"))
         ],
         "told": [
             *(

@@ -127,8 +127,14 @@ float* TableCache::UpdateOf(uint32_t line) {
 }
 
 RowFormat TableCache::push_format() const {
-  const bool integers = row_format() == RowFormat::kInt8;
-  return integers && schema_->optimizer().value_is_derived() ? RowFormat::kFloat16 : row_format();
+  if (schema_->dim() == 1) return RowFormat::kFloat32;
+  const bool integers = config_.wire == RowFormat::kInt8 || config_.wire == RowFormat::kInt4;
+  return integers && schema_->optimizer().value_is_derived() ? RowFormat::kFloat16 : config_.wire;
+}
+
+Rounding TableCache::RoundingOfLast(Key key) const {
+  if (push_format() != RowFormat::kInt8 && push_format() != RowFormat::kInt4) return {push_format()};
+  return {RowFormat::kInt8, SIZE_MAX, HashKey(key, numbers_.newest()) | 1};
 }
 
 float* TableCache::AppendWire(const float* update, Vector<float>* wire) const {
@@ -167,10 +173,11 @@ void TableCache::TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float
   const size_t floats = optimizer.wire_floats();
   float* const rest = updates_.data(state.update) + optimizer.wire_begin();
   float* const sent = AppendWire(updates_.data(state.update), wire);
-  // One that is not to stay would soon drop much of it.
-  const RowFormat format = state.flags & kTransient ? RowFormat::kFloat16 : push_format();
-  // Slots are what follows the value, where there is one.
-  RoundRow({format, schema_->dim() - optimizer.wire_begin()}, schema_->dim(), floats, rest, sent);
+  // One that is not to stay soon loses the rest. Slots are what follows the value, where there is one.
+  const Rounding rounding = state.flags & kTransient
+                                ? RoundingOfLast(lines_.meta(line).key)
+                                : Rounding{push_format(), schema_->dim() - optimizer.wire_begin()};
+  RoundRow(rounding, schema_->dim(), floats, rest, sent);
   bool any = false;
   for (size_t i = 0; i < floats; ++i) {
     const float left = rest[i] - sent[i];
@@ -256,7 +263,7 @@ void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, 
     ticks->push_back(queued.ticks);
     float* const sent = AppendWire(updates_.data(queued.update), wire);
     if (!whole && row_format() != RowFormat::kFloat32) {
-      RoundRow({RowFormat::kFloat16}, schema_->dim(), floats, sent, sent);
+      RoundRow(RoundingOfLast(queued.key), schema_->dim(), floats, sent, sent);
       const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
       counters_.dropped_remainders += !std::equal(sent, sent + floats, all);
     }

@@ -23,8 +23,9 @@
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
 // a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
-// to 16 bits at the least; what that leaves, and the remainder of a clean line, goes with the
-// line, and is counted. TakeWhole leaves nothing.
+// to 8 bits at the least, up or down at random, so that on average nothing is lost; what that
+// leaves, and the remainder of a clean line, goes with the line, and is counted. TakeWhole leaves
+// nothing.
 //
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of
 // policy; a dirty one, or one with a remainder, also its update, as wide as the row. Not
@@ -148,8 +149,11 @@ class TableCache {
   bool HasUnsent(uint32_t line);
   // How rows travel: as the config says, but for rows of one number, which would hardly become
   // smaller.
-  RowFormat row_format() const { return schema_->dim() > 1 ? config_.wire : RowFormat::kFloat32; }
-  // And updates: alike, but what has no value in it has no integers.
+  RowFormat row_format() const {
+    if (schema_->dim() == 1) return RowFormat::kFloat32;
+    return config_.wire == RowFormat::kInt4 ? RowFormat::kInt8 : config_.wire;
+  }
+  // And updates: alike, or in half as many bits; but what has no value in it has no integers.
   RowFormat push_format() const;
 
   // --- eviction
@@ -214,6 +218,8 @@ class TableCache {
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
+  // How the last push of a row is rounded, whose rest is lost.
+  Rounding RoundingOfLast(Key key) const;
   // Has given the line's update away.
   void SetClean(uint32_t line);
 

@@ -1,9 +1,11 @@
 #include "het_tf/core/row/row_format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "het_tf/core/base/half.h"
+#include "het_tf/core/base/hash.h"
 
 #if defined(__F16C__) && defined(__AVX__)
 #include <immintrin.h>
@@ -13,7 +15,7 @@
 namespace het {
 namespace {
 
-constexpr uint8_t kHalves = 0;  // in place of integers
+constexpr uint8_t kLarger = 0;  // in place of integers: a block of the next larger kind
 constexpr uint8_t kFloats = 255;
 constexpr uint32_t kInfinity = 0x7f800000;
 
@@ -39,9 +41,12 @@ uint8_t HalfByte(uint32_t largest, bool down) {
   return ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
 }
 
-// The largest is in [64, 127.5), so it becomes 64 to 127.
+// Of integers of so many bits, the largest of a block is in [2^(bits - 2), 2^(bits - 1) - 0.5).
+template <int kBits>
 uint8_t IntegerByte(uint32_t largest) {
-  return ScaleByte((largest & 0x7fffff) >= 0x7f0000 ? (largest | 0x7fffff) + 1 : largest, 6);
+  constexpr uint32_t kTop = kBits - 2;
+  constexpr uint32_t kPast = 0x7fffff & ~(0x3fffffu >> kTop);  // the mantissa of 2^(bits - 1) - 0.5
+  return ScaleByte((largest & 0x7fffff) >= kPast ? (largest | 0x7fffff) + 1 : largest, kTop);
 }
 
 template <bool kDown>
@@ -81,12 +86,32 @@ void FromHalves(const uint8_t* in, size_t n, float unit, float* out) {
 // for any CPU.
 float Nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
-void ToIntegers(const float* x, size_t n, float inverse, uint8_t* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(static_cast<int32_t>(Nearest(x[i] * inverse)));
+template <int kBits>
+constexpr size_t IntegerBytes(size_t n) {
+  return (n * kBits + 7) / 8;
 }
 
+template <int kBits>
+void ToIntegers(const float* x, size_t n, float inverse, uint8_t* out) {
+  const auto integer = [&](size_t i) {
+    return static_cast<uint8_t>(static_cast<int32_t>(Nearest(x[i] * inverse)));
+  };
+  if constexpr (kBits == 8) {
+    for (size_t i = 0; i < n; ++i) out[i] = integer(i);
+  } else {
+    for (size_t i = 0; i + 1 < n; i += 2)
+      out[i / 2] = static_cast<uint8_t>((integer(i) & 15) | integer(i + 1) << 4);
+    if (n % 2 != 0) out[n / 2] = integer(n - 1) & 15;
+  }
+}
+
+template <int kBits>
 void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<int8_t>(in[i])) * unit;
+  for (size_t i = 0; i < n; ++i) {
+    const int shift = kBits == 8 ? 0 : i % 2 == 0 ? 4 : 0;
+    const uint8_t byte = kBits == 8 ? in[i] : static_cast<uint8_t>(in[i / 2] << shift);
+    out[i] = static_cast<float>(static_cast<int8_t>(byte) >> (8 - kBits)) * unit;
+  }
 }
 
 // Small enough for the stack; blocks are gone through in such pieces where the other side's floats are
@@ -103,11 +128,12 @@ bool HalvesAre(const uint8_t* halves, size_t n, float unit, const float* x) {
   return true;
 }
 
+template <int kBits>
 bool IntegersAre(const uint8_t* integers, size_t n, float unit, const float* x) {
   float back[kPiece];
   for (size_t i = 0; i < n; i += kPiece) {
     const size_t piece = std::min(kPiece, n - i);
-    FromIntegers(integers + i, piece, unit, back);
+    FromIntegers<kBits>(integers + IntegerBytes<kBits>(i), piece, unit, back);
     if (std::memcmp(back, x + i, piece * sizeof(float)) != 0) return false;
   }
   return true;
@@ -136,42 +162,61 @@ uint8_t* PackHalves(const float* x, size_t n, bool exact, uint8_t* out) {
   return end != nullptr ? end : PutFloats(x, n, out);
 }
 
-uint8_t* PackIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
-  const uint8_t byte = IntegerByte(LargestBits(x, n));
-  if (byte == kFloats) return PutFloats(x, n, out);
+// Integers of so many bits, if they lose nothing or something may be lost; else the next larger kind. Null:
+// floats are needed.
+template <int kBits>
+uint8_t* TryIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
+  const uint8_t byte = IntegerByte<kBits>(LargestBits(x, n));
+  if (byte == kFloats) return nullptr;
   *out = byte;
-  ToIntegers(x, n, Inverse(byte), out + 1);
-  if (!exact || IntegersAre(out + 1, n, Unit(byte), x)) return out + 1 + n;
-  uint8_t* const end = TryHalves(x, n, true, out + 1);
-  if (end == nullptr) return PutFloats(x, n, out);
-  *out = kHalves;
-  return end;
+  ToIntegers<kBits>(x, n, Inverse(byte), out + 1);
+  if (!exact || IntegersAre<kBits>(out + 1, n, Unit(byte), x)) return out + 1 + IntegerBytes<kBits>(n);
+  *out = kLarger;
+  return kBits == 4 ? TryIntegers<8>(x, n, true, out + 1) : TryHalves(x, n, true, out + 1);
+}
+
+template <int kBits>
+uint8_t* PackIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
+  uint8_t* const end = TryIntegers<kBits>(x, n, exact, out);
+  return end != nullptr ? end : PutFloats(x, n, out);
 }
 
 uint8_t* PackRow(RowFormat format, size_t block, size_t floats, const float* row, bool exact, uint8_t* out) {
   size_t at = 0;
   for (; at + block <= floats; at += block) {
-    out = format == RowFormat::kInt8 && at == 0 ? PackIntegers(row + at, block, exact, out)
-                                                : PackHalves(row + at, block, exact, out);
+    if (at > 0 || format == RowFormat::kFloat16) {
+      out = PackHalves(row + at, block, exact, out);
+    } else {
+      out = format == RowFormat::kInt4 ? PackIntegers<4>(row, block, exact, out)
+                                       : PackIntegers<8>(row, block, exact, out);
+    }
   }
   if (at < floats) std::memcpy(out, row + at, (floats - at) * sizeof(float));
   return out + (floats - at) * sizeof(float);
 }
 
-// Reads a block. False: it is not there, or its byte means nothing.
-bool UnpackBlock(bool integers, size_t n, Reader* in, float* out) {
-  uint8_t byte = in->Fixed<uint8_t>();
+// Reads a block of elements of so many bits. False: it is not there, or its byte means nothing. kInstead: in
+// place of smaller ones, where floats would not stand.
+template <int kBits, bool kInstead = false>
+bool UnpackBlock(size_t n, Reader* in, float* out) {
+  const uint8_t byte = in->Fixed<uint8_t>();
   if (byte == kFloats) {
+    if (kInstead) return false;
     const uint8_t* floats = in->Raw(n * sizeof(float));
     if (floats != nullptr) std::memcpy(out, floats, n * sizeof(float));
     return floats != nullptr;
   }
-  const bool halves = !integers || byte == kHalves;
-  if (integers && halves) byte = in->Fixed<uint8_t>();
-  if (byte == 0 || byte == kFloats) return false;
-  const uint8_t* elements = in->Raw(halves ? 2 * n : n);
+  if (byte == kLarger) {
+    if constexpr (kBits == 16) return false;
+    if constexpr (kBits < 16) return UnpackBlock<2 * kBits, true>(n, in, out);
+  }
+  const uint8_t* elements = in->Raw(kBits == 16 ? 2 * n : IntegerBytes<kBits>(n));
   if (elements == nullptr) return false;
-  halves ? FromHalves(elements, n, Unit(byte), out) : FromIntegers(elements, n, Unit(byte), out);
+  if constexpr (kBits == 16) {
+    FromHalves(elements, n, Unit(byte), out);
+  } else {
+    FromIntegers<kBits>(elements, n, Unit(byte), out);
+  }
   return true;
 }
 
@@ -190,8 +235,9 @@ void RoundHalves(const float* x, size_t n, bool down, float* out) {
   }
 }
 
+template <int kBits>
 void RoundIntegers(const float* x, size_t n, float* out) {
-  const uint8_t byte = IntegerByte(LargestBits(x, n));
+  const uint8_t byte = IntegerByte<kBits>(LargestBits(x, n));
   if (byte == kFloats) {
     std::copy_n(x, n, out);
     return;
@@ -199,16 +245,37 @@ void RoundIntegers(const float* x, size_t n, float* out) {
   uint8_t integers[kPiece];
   for (size_t i = 0; i < n; i += kPiece) {
     const size_t piece = std::min(kPiece, n - i);
-    ToIntegers(x + i, piece, Inverse(byte), integers);
-    FromIntegers(integers, piece, Unit(byte), out + i);
+    ToIntegers<kBits>(x + i, piece, Inverse(byte), integers);
+    FromIntegers<kBits>(integers, piece, Unit(byte), out + i);
   }
 }
 
-// The bytes of a row whose first block has `first` bytes an element and its others `other`.
+// Up with the probability of what is above the integer below. The largest is at most 127: there is room.
+void DitherIntegers(const float* x, size_t n, uint64_t random, float* out) {
+  const uint32_t largest = LargestBits(x, n);
+  const uint8_t byte = ScaleByte((largest & 0x7fffff) > 0x7e0000 ? (largest | 0x7fffff) + 1 : largest, 6);
+  if (byte == kFloats) {
+    std::copy_n(x, n, out);
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const float chance = static_cast<float>(Mix64(random + i) >> 40) * 0x1p-24f;
+    out[i] = std::floor(x[i] * Inverse(byte) + chance) * Unit(byte);
+  }
+}
+
+// Rounds the block of values.
+void RoundValues(const Rounding& rounding, size_t n, const float* x, float* out) {
+  if (rounding.format == RowFormat::kInt4) return RoundIntegers<4>(x, n, out);
+  if (rounding.dither != 0) return DitherIntegers(x, n, rounding.dither, out);
+  RoundIntegers<8>(x, n, out);
+}
+
+// The bytes of a row whose first block has `first` bytes and its others `other` an element.
 size_t RowBytes(size_t block, size_t floats, size_t first, size_t other) {
   const size_t blocks = floats / block;
   if (blocks == 0) return floats * sizeof(float);
-  return blocks + block * first + (blocks - 1) * block * other + floats % block * sizeof(float);
+  return blocks + first + (blocks - 1) * block * other + floats % block * sizeof(float);
 }
 
 }  // namespace
@@ -221,6 +288,8 @@ const char* RowFormatName(RowFormat format) {
       return "float16";
     case RowFormat::kInt8:
       return "int8";
+    case RowFormat::kInt4:
+      return "int4";
   }
   return "unknown";
 }
@@ -229,15 +298,15 @@ Result<RowFormat> ParseRowFormat(const std::string& name) {
   for (uint8_t format = 0; IsRowFormat(format); ++format) {
     if (name == RowFormatName(static_cast<RowFormat>(format))) return static_cast<RowFormat>(format);
   }
-  return InvalidArgument("wire is '" + name + "'; it must be 'float32', 'float16' or 'int8'");
+  return InvalidArgument("wire is '" + name + "'; it must be 'float32', 'float16', 'int8' or 'int4'");
 }
 
 void RoundRow(Rounding rounding, size_t block, size_t floats, const float* row, float* out) {
   size_t at = 0;
   if (rounding.format != RowFormat::kFloat32) {
     for (; at + block <= floats; at += block) {
-      if (at == 0 && rounding.format == RowFormat::kInt8) {
-        RoundIntegers(row, block, out);
+      if (at == 0 && rounding.format != RowFormat::kFloat16) {
+        RoundValues(rounding, block, row, out);
       } else {
         RoundHalves(row + at, block, at >= rounding.down_from, out + at);
       }
@@ -248,12 +317,13 @@ void RoundRow(Rounding rounding, size_t block, size_t floats, const float* row, 
 
 size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  return RowBytes(block, floats, sizeof(float), sizeof(float));
+  return RowBytes(block, floats, block * sizeof(float), sizeof(float));
 }
 
 size_t LeastRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  return RowBytes(block, floats, format == RowFormat::kInt8 ? 1 : 2, 2);
+  const size_t bits = format == RowFormat::kInt4 ? 4 : format == RowFormat::kInt8 ? 8 : 16;
+  return RowBytes(block, floats, (block * bits + 7) / 8, 2);
 }
 
 void PackRows(RowFormat format, size_t block, size_t floats, const float* rows, size_t n, Writer* out) {
@@ -295,7 +365,10 @@ bool UnpackRows(RowFormat format, size_t block, size_t floats, size_t n, Reader*
     float* const row = rows->data() + i * floats;
     size_t at = 0;
     for (; at + block <= floats; at += block) {
-      if (!UnpackBlock(format == RowFormat::kInt8 && at == 0, block, in, row + at)) return false;
+      const auto unpack = at > 0 || format == RowFormat::kFloat16 ? &UnpackBlock<16>
+                          : format == RowFormat::kInt4            ? &UnpackBlock<4>
+                                                                  : &UnpackBlock<8>;
+      if (!unpack(block, in, row + at)) return false;
     }
     const uint8_t* single = in->Raw((floats - at) * sizeof(float));
     if (single == nullptr) return false;

@@ -1,4 +1,4 @@
-// Rows on the wire in half or in a quarter of their size.
+// Rows on the wire in half of their size, a quarter, or an eighth.
 //
 // A row, or an update, is blocks of `block` floats (a table's dim: the value, then the slots that have as
 // many) and then up to block - 1 single floats (a slot of one float a row). Each block travels behind one
@@ -7,18 +7,21 @@
 //   kFloat32   the row as it is, without any such byte
 //   kFloat16   blocks of 16-bit floats
 //   kInt8      the first block 8-bit integers, for values; the others 16-bit floats, for slots
+//   kInt4      the first block 4-bit integers, two a byte, the first in its lower half
 //
 //   byte       the block
-//   1 .. 254   16-bit floats, or 8-bit integers where the format says so; an element is that times
+//   1 .. 254   16-bit floats, or integers where the format says so; an element is that times
 //              2^(byte - 127), and the largest of the block nearly fills the type: nothing overflows
-//   0          only in place of integers: such a byte and 16-bit floats follow
+//   0          only in place of integers: a block of the next larger kind follows, 8-bit integers in place
+//              of 4-bit ones, 16-bit floats in place of those
 //   255        the floats as they are
 //
 // What is rounded away. 16-bit floats keep 11 bits of every element, and of one that is smaller than 2^-29 of
-// the block's largest fewer; below 2^-39 of it nothing is left. Integers keep 1/254 to 1/127 of the block's
-// largest for all. Powers of two as scales mean that integers up to 2048 (16 bits) and 127 (8 bits) are
-// exact, that what was rounded is not changed by another rounding, and that x - Round(x) is exact. A block in
-// which a number is infinite, not a number or next to the largest float is never rounded.
+// the block's largest fewer; below 2^-39 of it nothing is left. Integers keep 1/254 to 1/127 (8 bits) or 1/15
+// to 1/8 (4 bits) of the block's largest for all. Powers of two as scales mean that integers up to 2048 (16
+// bits), 127 and 7 are exact, that what was rounded is not changed by another rounding, and that x - Round(x)
+// is exact. A block in which a number is infinite, not a number or next to the largest float is never
+// rounded.
 //
 // Two ways to pack: PackRows loses nothing, whatever it is given, and is small for rows that were rounded
 // before: so who rounds decides what the other side has, and keeps the rest (an update's error feedback,
@@ -35,11 +38,11 @@
 
 namespace het {
 
-enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2 };
+enum class RowFormat : uint8_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2, kInt4 = 3 };
 
-inline bool IsRowFormat(uint64_t format) { return format <= static_cast<uint64_t>(RowFormat::kInt8); }
+inline bool IsRowFormat(uint64_t format) { return format <= static_cast<uint64_t>(RowFormat::kInt4); }
 const char* RowFormatName(RowFormat format);
-// "float32", "float16", "int8". InvalidArgument lists them.
+// "float32", "float16", "int8", "int4". InvalidArgument lists them.
 Result<RowFormat> ParseRowFormat(const std::string& name);
 
 // What a row or an update is rounded to.
@@ -50,6 +53,10 @@ struct Rounding {
   // other workers' updates come in between. For updates whose rest is kept; otherwise the nearest, which is
   // not off to one side.
   size_t down_from = SIZE_MAX;
+  // Not 0: 8-bit integers are rounded up or down at random, so that what is expected is the element itself.
+  // For updates whose rest is lost: the nearest would lose small elements each time. Every number has random
+  // numbers of its own.
+  uint64_t dither = 0;
 };
 
 // out <- row, rounded. `out` may be `row`.

@@ -10,7 +10,7 @@ from het_tf.python.table import device
 from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
-WIRES = ("float32", "float16", "int8")
+WIRES = ("float32", "float16", "int8", "int4")
 CHECKS = ("asked", "told")
 
 AS_STALENESS = "staleness"  # of pull_bound and push_bound: the bound that `staleness` gives
@@ -48,8 +48,8 @@ class Cache:
         the memory of TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
         (docs/gpu-cache.md).
       wire: How rows and updates travel between cache and store: "float32" (default); "float16",
-        half the bytes; "int8", about a quarter. What rounding takes away from an update is sent with the
-        row's next one. For slow networks (docs/concepts.md), and not on a GPU; tables and caches
+        half the bytes; "int8", about a quarter; "int4", that for rows and about an eighth for updates.
+        What rounding takes away from an update is sent with the row's next one. For slow networks (docs/concepts.md), and not on a GPU; tables and caches
         hold float32 always.
       checks: How cached rows stay within pull_bound. "asked" (default): at every lookup their clocks
         are sent to the store. "told": the store remembers what this worker holds and says what has moved

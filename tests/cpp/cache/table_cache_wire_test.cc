@@ -70,7 +70,7 @@ class TableCacheWireTest : public ::testing::Test {
 
 TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
   for (const std::string& optimizer : Optimizer::Names()) {
-    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
       Make(wire, optimizer);
       const uint32_t line = Insert(1);
       for (int push = 0; push < 20; ++push) {
@@ -138,8 +138,28 @@ TEST_F(TableCacheWireTest, TheWholeLeavesNothing) {
   EXPECT_FALSE(cache_->HasUnsent(line)) << "an update of zeros is nothing to send";
 }
 
-TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo16Bits) {
-  Make(RowFormat::kInt8, "adagrad", 16, 0);
+// The value of `sent` is one of 8-bit integers, each the one below or above; slots are 16-bit floats.
+void ExpectRoundedAtRandom(const Vector<float>& sent, const std::vector<float>& all) {
+  const float largest = std::fabs(*std::max_element(
+      all.begin(), all.begin() + 16, [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
+  std::vector<float> again(all.size()), halves(all.size());
+  RoundRow({RowFormat::kInt8}, 16, all.size(), sent.data(), again.data());
+  RoundRow({RowFormat::kFloat16}, 16, all.size(), all.data(), halves.data());
+  bool any = false;
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(again[i], sent[i]);
+    if (i < 16) {
+      EXPECT_LT(std::fabs(sent[i] - all[i]), largest / 63);
+    } else {
+      EXPECT_EQ(sent[i], halves[i]);
+    }
+    any |= sent[i] != all[i];
+  }
+  EXPECT_TRUE(any);
+}
+
+TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo8Bits) {
+  Make(RowFormat::kInt4, "adagrad", 16, 0);
   const uint32_t line = Insert(1);
   Tick(line);
   Take(line);
@@ -149,10 +169,7 @@ TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo16Bits) {
   ASSERT_EQ(cache_->queued(), 1u);
   const Taken taken = TakeQueue(/*whole=*/false);
   EXPECT_EQ(taken.ticks, Vector<uint32_t>({1}));
-  std::vector<float> expected(all.size());
-  RoundRow({RowFormat::kFloat16}, 16, all.size(), all.data(), expected.data());
-  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
-  EXPECT_NE(expected, all);
+  ExpectRoundedAtRandom(taken.wire, all);
   EXPECT_EQ(cache_->counters().dropped_remainders, 1u);
 }
 
@@ -185,19 +202,30 @@ TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
   EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
 }
 
-TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsSentIn16Bits) {
-  Make(RowFormat::kInt8);
-  const uint32_t stays = Insert(1);
-  const uint32_t leaves = Insert(2, /*transient=*/true);
-  for (uint32_t line : {stays, leaves}) {
-    Tick(line);
-    const std::vector<float> all = Update(line);
-    const RowFormat format = line == stays ? RowFormat::kInt8 : RowFormat::kFloat16;
-    std::vector<float> expected(16);
-    RoundRow({format}, 16, 16, all.data(), expected.data());
-    const Taken taken = Take(line);
-    EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
+TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedTo8Bits) {
+  for (RowFormat wire : {RowFormat::kInt8, RowFormat::kInt4}) {
+    Make(wire);
+    const uint32_t stays = Insert(1), leaves = Insert(2, /*transient=*/true);
+    for (uint32_t line : {stays, leaves}) {
+      Tick(line);
+      const std::vector<float> all = Update(line);
+      const Taken taken = Take(line);
+      if (line == leaves) {
+        ExpectRoundedAtRandom(taken.wire, all);
+        continue;
+      }
+      std::vector<float> expected(16);
+      RoundRow({wire}, 16, 16, all.data(), expected.data());
+      EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
+    }
   }
+}
+
+// Rows of the store travel in 8 bits where updates have 4.
+TEST_F(TableCacheWireTest, FourBitsAreForUpdates) {
+  Make(RowFormat::kInt4);
+  EXPECT_EQ(cache_->row_format(), RowFormat::kInt8);
+  EXPECT_EQ(cache_->push_format(), RowFormat::kInt4);
 }
 
 TEST_F(TableCacheWireTest, ADerivedValueIsNoneSoItsSlotsHave16Bits) {
@@ -238,7 +266,7 @@ TEST_F(TableCacheWireTest, SlotsOfOneFloatAreLastAndFewerThanDim) {
 }
 
 TEST_F(TableCacheWireTest, OfWhatIsNotFiniteNothingIsLeft) {
-  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
     Make(wire, "sgd", 2);
     const uint32_t line = Insert(1);
     cache_->UpdateOf(line)[0] = std::numeric_limits<float>::infinity();
@@ -260,7 +288,7 @@ TEST_F(TableCacheWireTest, AveragesOfSquaresAreNeverNegative) {
     int ticks;    // after which hardly anything is left of what was there
   } kAverages[] = {{"rmsprop", 1, 1000}, {"adam", 2, 60000}};
   for (const auto& average : kAverages) {
-    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
       Make(wire, average.optimizer, 32);
       const uint32_t mine = Insert(1);
       const uint32_t other = Insert(2);
@@ -286,7 +314,7 @@ TEST_F(TableCacheWireTest, AveragesOfSquaresAreNeverNegative) {
 
 // However coarse the format, what is sent adds up to what was ticked.
 TEST_F(TableCacheWireTest, WhatIsSentAddsUp) {
-  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8}) {
+  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
     Make(wire);
     const uint32_t line = Insert(1);
     std::vector<float> server(cache_->lines().data(line), cache_->lines().data(line) + 16);

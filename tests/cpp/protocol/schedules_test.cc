@@ -45,6 +45,12 @@ void CheckingAhead(WorldConfig* c) {
 // Counting worlds hold small integers, which every format can say: all is as with float32, bit for bit.
 void Rounded(WorldConfig* c) { c->cache.wire = c->seed % 2 == 0 ? RowFormat::kInt8 : RowFormat::kFloat16; }
 
+// Worlds of floats: formats that cannot say them, so remainders are left.
+void RoundedFloats(WorldConfig* c) {
+  constexpr RowFormat kFormats[] = {RowFormat::kInt8, RowFormat::kFloat16, RowFormat::kInt4};
+  c->cache.wire = kFormats[c->seed % 3];
+}
+
 // Some workers have ordinary caches, some have theirs on devices, toys (testing/world/toy_device.h).
 void OnDevices(WorldConfig* c) {
   c->workers = 1 << (c->seed % 3);
@@ -57,7 +63,7 @@ void OneOnADevice(WorldConfig* c) { c->devices = 1; }
 // ticked, as nearly as with float32, however coarse the format is. Reads without training may get rows from
 // the store, rounded.
 void NeverReplaced(WorldConfig* c) {
-  c->read_tolerance = c->cache.wire == RowFormat::kInt8 ? 0.03f : 0.001f;
+  c->read_tolerance = c->cache.wire == RowFormat::kFloat16 ? 0.001f : 0.03f;
   c->cache.pull_bound = kUnbounded;
   c->cache.capacity = 1000;
   c->cache.admit_after = 1;
@@ -132,7 +138,7 @@ const Kind kKinds[] = {
     {"Rounded", 600, 60, false, {Rounded, Workers(1, 3), SometimesFaulty(3)}},
     {"RoundedRestarts", 300, 60, true, {Rounded, Workers(1, 3), Faulty(0.03), KeptForCheckpoint}},
     {"RoundedFailovers", 200, 60, true, {Rounded, Workers(1, 3), Faulty(0.03), KeptForReplica}},
-    {"RoundedRemaindersAreSent", 150, 60, false, {Rounded, NeverReplaced, SometimesFaulty(3)}, true},
+    {"RoundedRemaindersAreSent", 150, 60, false, {RoundedFloats, NeverReplaced, SometimesFaulty(3)}, true},
     {"RoundedLosesLittle",
      100,
      60,

@@ -11,7 +11,8 @@ namespace {
 
 // How much there is to round, so that the tests above are about something.
 TEST(ProtocolWire, RowsAreRoundedAndSmall) {
-  for (const RowFormat wire : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
+  for (const RowFormat wire :
+       {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
     WorldConfig c;
     c.optimizer = "adagrad";
     c.dim = 16;
@@ -32,7 +33,8 @@ TEST(ProtocolWire, RowsAreRoundedAndSmall) {
     EXPECT_EQ(pushed, 16u);
     EXPECT_EQ(counters.row_bytes_out, pushed * LeastRowBytes(wire, 16, 32));
     // Rows that nobody has written yet do not travel.
-    EXPECT_EQ(counters.row_bytes_in % LeastRowBytes(wire, 16, 32), 0u);
+    const RowFormat pulled = wire == RowFormat::kInt4 ? RowFormat::kInt8 : wire;
+    EXPECT_EQ(counters.row_bytes_in % LeastRowBytes(pulled, 16, 32), 0u);
     EXPECT_GT(counters.row_bytes_in, 0u);
     EXPECT_EQ(counters.dropped_remainders > 0, wire != RowFormat::kFloat32);
   }

@@ -18,7 +18,12 @@ namespace {
 using testing::Random;
 using testing::Scaled;
 
-constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8};
+constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8,
+                                  RowFormat::kInt4};
+// Bits of an integer in the first block; 0: there are none.
+int IntegerBits(RowFormat format) {
+  return format == RowFormat::kInt8 ? 8 : format == RowFormat::kInt4 ? 4 : 0;
+}
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -98,20 +103,20 @@ float Largest(const float* x, size_t n) {
 double Whole(double x, bool down) { return down ? std::trunc(x) : std::nearbyint(x); }
 
 // The definition, in double and one element at a time.
-void ReferenceBlock(bool integers, bool down, const float* x, size_t n, float* out) {
+void ReferenceBlock(int integers, bool down, const float* x, size_t n, float* out) {
   const double largest = Largest(x, n);
   std::copy_n(x, n, out);
   if (largest == 0) {
-    for (size_t i = 0; i < n && integers; ++i) out[i] = 0;
+    for (size_t i = 0; i < n && integers > 0; ++i) out[i] = 0;
     return;
   }
   int exponent = 0;
   std::frexp(largest, &exponent);
-  if (integers) {
-    int power = exponent - 7;  // the largest is 64 to 128 units
-    if (largest >= std::ldexp(127.5, power)) ++power;
+  if (integers > 0) {
+    int power = exponent - (integers - 1);  // the largest is 64 to 128 units, or 4 to 8
+    if (largest >= std::ldexp(std::ldexp(1, integers - 1) - 0.5, power)) ++power;
     power = std::max(power, -126);
-    if (power > 121) return;
+    if (power > 129 - integers) return;
     for (size_t i = 0; i < n; ++i) {
       out[i] = static_cast<float>(std::ldexp(Whole(std::ldexp(x[i], -power), false), power)) + 0.0f;
     }
@@ -133,7 +138,7 @@ Row Reference(RowFormat format, const Shape& shape, const Row& row, size_t down_
   Row out = row;
   if (format == RowFormat::kFloat32) return out;
   for (size_t at = 0; at + shape.block <= shape.floats; at += shape.block) {
-    const bool integers = at == 0 && format == RowFormat::kInt8;
+    const int integers = at == 0 ? IntegerBits(format) : 0;
     ReferenceBlock(integers, at >= down_from, row.data() + at, shape.block, out.data() + at);
   }
   return out;
@@ -181,7 +186,7 @@ TEST(RowFormat, RemainderIsExactAndSmall) {
   for (uint64_t i = 0; i < Scaled(3000); ++i) {
     const Shape shape = RandomShape(&r);
     const Row row = RandomRow(shape.floats, &r);
-    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
       const size_t down_from = r.Chance(0.5) ? shape.block : SIZE_MAX;
       const Row rounded = Round(format, shape, row, down_from);
       for (size_t k = 0; k < row.size(); ++k) {
@@ -198,9 +203,10 @@ TEST(RowFormat, RemainderIsExactAndSmall) {
           ASSERT_TRUE(rest == 0 || std::signbit(rest) == std::signbit(row[k])) << row[k];
         }
         const double relative = std::ldexp(std::fabs(row[k]), down ? -10 : -11);
-        const double most = format == RowFormat::kInt8 && k < shape.block
-                                ? std::max(largest / 127, std::ldexp(1, -127))
-                                : std::max(relative, std::ldexp(largest, -38));
+        const double most =
+            IntegerBits(format) > 0 && k < shape.block
+                ? std::max(largest / (IntegerBits(format) == 8 ? 127 : 7.5), std::ldexp(1, -127))
+                : std::max(relative, std::ldexp(largest, -38));
         ASSERT_LE(std::fabs(rest), most) << RowFormatName(format) << " of " << row[k];
       }
     }
@@ -211,8 +217,8 @@ TEST(RowFormat, IntegersAreExact) {
   Random r(5);
   for (uint64_t i = 0; i < Scaled(500); ++i) {
     const Shape shape = RandomShape(&r);
-    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
-      const int64_t most = format == RowFormat::kInt8 ? 127 : 2048;
+    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
+      const int64_t most = format == RowFormat::kFloat16 ? 2048 : (1 << (IntegerBits(format) - 1)) - 1;
       Row row(shape.floats);
       for (float& x : row) x = static_cast<float>(r.Between(-most, most));
       ASSERT_EQ(Round(format, shape, row), row);
@@ -259,11 +265,13 @@ TEST(RowFormat, RoundedRowsAreSmall) {
       ASSERT_TRUE(
           SameBits(Unpack(format, shape, PackNearest(format, shape, row)), Round(format, shape, row)));
     }
-    // A row that leaves a cache whose format is int8: one byte more than halves.
+    // What was rounded to a larger kind takes one byte more than there.
     if (Largest(row.data(), row.size()) > 1e38f) continue;
-    const Row halves = Round(RowFormat::kFloat16, shape, row);
-    ASSERT_LE(Pack(RowFormat::kInt8, shape, halves).size(),
-              LeastRowBytes(RowFormat::kFloat16, shape.block, shape.floats) + 1);
+    for (auto [format, larger] :
+         {std::pair(RowFormat::kInt4, RowFormat::kInt8), {RowFormat::kInt8, RowFormat::kFloat16}}) {
+      ASSERT_LE(Pack(format, shape, Round(larger, shape, row)).size(),
+                LeastRowBytes(larger, shape.block, shape.floats) + 1);
+    }
   }
 }
 
@@ -275,6 +283,26 @@ TEST(RowFormat, Sizes) {
   // dim 8, two slots of 8 and one of one, as adam's: slots are never below 16 bits.
   EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 8, 25), 1u + 8 + 2 * 17 + 4);
   EXPECT_EQ(MostRowBytes(RowFormat::kInt8, 8, 25), 3u + 100);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 16, 17), 1u + 8 + 4);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 7, 7), 1u + 4);
+}
+
+// Up or down by one unit at most, and as often as makes the mean the element itself.
+TEST(RowFormat, DitheredIntegersAreRightOnAverage) {
+  const Row row = {100, -0.25f, 0.01f, -99.9f, 3, 126.99f, 50.5f, 0};
+  Row sum(row.size());
+  constexpr int kTimes = 20000;
+  for (uint64_t seed = 1; seed <= kTimes; ++seed) {
+    Row out(row.size());
+    RoundRow({RowFormat::kInt8, SIZE_MAX, seed * 2654435761}, row.size(), row.size(), row.data(), out.data());
+    ASSERT_TRUE(SameBits(Round(RowFormat::kInt8, {8, 8}, out), out)) << "8 bits hold it";
+    for (size_t i = 0; i < row.size(); ++i) {
+      ASSERT_LT(std::fabs(out[i] - row[i]), 1) << row[i];
+      sum[i] += out[i] - row[i];
+    }
+  }
+  EXPECT_EQ(sum[4], 0) << "an integer stays";
+  for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(sum[i] / kTimes, 0, 0.015) << row[i];
 }
 
 TEST(RowFormat, NothingOverflowsOrBecomesZero) {
@@ -285,6 +313,7 @@ TEST(RowFormat, NothingOverflowsOrBecomesZero) {
     EXPECT_EQ(Round(RowFormat::kFloat16, shape, row), row) << exponent;
     if (exponent < -126) continue;
     EXPECT_EQ(Round(RowFormat::kInt8, shape, row), row) << exponent;
+    EXPECT_EQ(Round(RowFormat::kInt4, shape, row), row) << exponent;
   }
   Row largest(9, std::numeric_limits<float>::max());
   largest[1] = -1;
@@ -325,6 +354,10 @@ TEST(RowFormat, TheBytesThemselves) {
   const Bytes integers = Pack(RowFormat::kInt8, shape, row);
   const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
   EXPECT_EQ(integers, Bytes(std::begin(expected_integers), std::end(expected_integers)));
+  // -2 is 4 units of 2^-1, 1 is 2 of them.
+  const Bytes four = Pack(RowFormat::kInt4, shape, row);
+  const uint8_t expected_four[] = {126, 0xc2, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
 }
 
 TEST(RowFormat, DamagedBytesAreRefused) {
@@ -347,8 +380,10 @@ TEST(RowFormat, DamagedBytesAreRefused) {
   EXPECT_TRUE(Unpack(RowFormat::kFloat16, {2, 2}, halves).empty());
   Bytes instead = {0, 0, 0, 0, 0, 0};
   EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
-  instead[1] = 255;
+  EXPECT_TRUE(Unpack(RowFormat::kInt4, {2, 2}, instead).empty());
+  instead = {0, 255, 0, 0, 0, 0, 0, 0, 0, 0};
   EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
+  EXPECT_TRUE(Unpack(RowFormat::kInt4, {2, 2}, instead).empty());
 }
 
 TEST(RowFormat, ManyRowsOneBehindTheOther) {
@@ -382,7 +417,7 @@ TEST(RowFormat, Names) {
   for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
   const Status refused = ParseRowFormat("bfloat16").status();
   EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
-  EXPECT_NE(refused.message().find("'float16' or 'int8'"), std::string::npos);
+  EXPECT_NE(refused.message().find("'float16', 'int8' or 'int4'"), std::string::npos);
 }
 
 }  // namespace
