@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from het_tf.python.horovod import agreement
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
@@ -22,10 +23,16 @@ def reduce_gradients(gradients: Any) -> Any:
 
     Returns:
       The same nest; None stays None. Without Horovod, or with one rank, the gradients as they are.
+
+    Raises:
+      tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard(by=)`) in different
+        orders.
+      RuntimeError: In an elastic job: the stream was placed for another number of workers.
     """
     hvd = settings.horovod()
     if hvd is None or not settings.several_workers():
         return gradients
+    agreement.compare()
     flat = tf.nest.flatten(gradients)
     prefix = collective.name("gradient")
     reduced = [

@@ -44,6 +44,12 @@ class Played(types.ModuleType):
                 return tensor + value
         return tensor * (1 if op == self.Average else self.ranks)
 
+    def allgather(self, tensor, name, ignore_name_scope=False):
+        self.gathered.append(name)
+        others = [self.gather_extra(tensor, rank) for rank in range(self.ranks) if rank != self.me]
+        others.insert(self.me, tensor)
+        return tf.concat(others, 0)
+
     def allgather_object(self, value, name=None):
         self.gathered.append(name)
         found = list(self.others(value))
