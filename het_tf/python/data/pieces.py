@@ -1,7 +1,7 @@
 """A directory of `het-data shard`: one file a worker, and placement.json, which says how they were made.
 
     {"format": "het_tf pieces", "rule": 1, "by": "C24", "workers": 8, "batch": 128,
-     "id": HEX, "samples": N, "left_out": N, "sources": [NAME, ...], "files": [{"name": NAME, "bytes": N}, ...]}
+     "id": HEX, "samples": N, "left_out": N, "sources": [NAME, ...], "files": [{"name": NAME, "bytes": N}]}
 
 The k-th `batch` samples of all files together are the k-th global batch. Nothing here imports TensorFlow.
 """
@@ -67,7 +67,9 @@ class Pieces:
         place = Path(path)
         file = place / MANIFEST
         if not file.is_file():
-            raise FileNotFoundError(f"{place} has no {MANIFEST}; give a directory that het-data shard has made")
+            raise FileNotFoundError(
+                f"{place} has no {MANIFEST}; give a directory that het-data shard has made"
+            )
         try:
             document: dict[str, Any] = parse_json(read_bytes(file, _MOST_BYTES))
             if document["format"] != FORMAT:
@@ -76,8 +78,8 @@ class Pieces:
             found = Pieces(
                 place,
                 Placement(*(document[name] for name in ("by", "workers", "batch"))),
-                *(document[name] for name in ("id", "samples", "left_out", "sources")),
-                [(one["name"], one["bytes"]) for one in document["files"]],
+                **{name: document[name] for name in ("id", "samples", "left_out", "sources")},
+                files=[(one["name"], one["bytes"]) for one in document["files"]],
             )
         except (ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)

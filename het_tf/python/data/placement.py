@@ -4,7 +4,7 @@ Of each global batch, `workers * batch` samples of the stream in their order, a 
 
 * hash: a sample's owner is `hash(value of the field) mod workers`;
 * quota: an owner takes its first `batch` samples, in the order of the stream;
-* spill: what is above goes, in the order of the stream, to the workers that have too few, the first one first;
+* spill: what is above goes, in the order of the stream, to the workers that have too few, the first first;
 * order: what a worker takes stands in the order of the stream.
 
 The rule is written in a few operations (`Numpy`), which numpy and TensorFlow both have: het_tf.horovod.shard
@@ -178,7 +178,10 @@ class Placement:
         Returns:
           int64 `[M // samples, workers, batch]`: numbers of samples of the stream.
         """
-        owners = self.owners(hashes(values))
+        return self.place_owners(self.owners(hashes(values)))
+
+    def place_owners(self, owners: Int64Array) -> Int64Array:
+        """As `place`, of the owners of the samples, int64 `[M]`."""
         batches = len(owners) // self.samples
         found = np.empty((batches, self.workers, self.batch), np.int64)
         for number in range(batches):

@@ -2,8 +2,8 @@
 
 A stream notes a fingerprint of its first 16, 32, ... global batches of a pass, where `reduce_gradients` finds
 it: pipelines run ahead by different numbers of batches, so the ranks compare the newest that several have.
-An exchange is an all-gather of half a kilobyte. It belongs to the step, not to the pipeline, which may be left
-in the middle of a pass by one rank and not by another.
+An exchange is an all-gather of half a kilobyte. It belongs to the step, not to the pipeline, which one rank
+may leave in the middle of a pass, and another not.
 """
 
 import contextlib
@@ -50,8 +50,8 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
         if any(value != values[0] for value in values):
             listed = ", ".join(f"{value!r} on rank {rank}" for rank, value in enumerate(values))
             raise RuntimeError(
-                f"ranks place samples differently: {what} is {listed}; call het_tf.horovod.shard on every rank "
-                "with the same arguments"
+                f"ranks place samples differently: {what} is {listed}; call het_tf.horovod.shard on every "
+                "rank with the same arguments"
             )
 
 
@@ -116,18 +116,24 @@ def _xor(one: Any, other: Any) -> Any:
     return tf.bitwise.bitwise_xor(one, other)
 
 
-def compare() -> None:
+def compare(after: list[Any]) -> list[Any]:
     """Part of a step of every rank: every 32nd time the ranks compare what their placed streams have noted.
+
+    Args:
+      after: Tensors of the step that come first, so that a rank which raises leaves no other one waiting.
+
+    Returns:
+      What the next collective of the step comes after.
 
     Raises:
       RuntimeError: When it is traced, in an elastic job: the stream is of another number of workers.
       tf.errors.InvalidArgumentError: In the step: a rank reads another order.
     """
     if Stream._notes is None:
-        return
+        return []
     if settings.elastic():
         _refuse_other_workers()
-        return
+        return []
     notes, hvd = Stream._notes, settings.horovod()
     name = collective.name("placed")
 
@@ -138,9 +144,9 @@ def compare() -> None:
         found = tf.where(same & other)  # rank, note of it, note of rank 0
         return tf.cond(tf.size(found) > 0, lambda: _tell(every, found[0]), lambda: False)
 
-    with tf.device("/CPU:0"):
+    with tf.control_dependencies(after), tf.device("/CPU:0"):
         due = tf.equal(notes.steps.assign_add(1) % STEPS, 0)
-        tf.cond(due, exchange, lambda: False)
+        return [tf.cond(due, exchange, lambda: False)]
 
 
 def _tell(every: Any, found: Any) -> Any:

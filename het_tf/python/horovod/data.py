@@ -22,12 +22,12 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
     elements of it. Sharded after `batch`, whole batches are elements, and the last, smaller one of them may
     go to one rank.
 
-    **Placed** (`by`): of each global batch, `N * batch` samples in the order of the stream, a rank takes those
-    whose field hashes to it, and what it has above `batch` goes to ranks that have too few. The global batches
-    and their gradients are those of the stream; a row of an id that goes with the field is used by fewer
-    ranks, so less of it travels. Every rank reads all of the stream, in one order: shuffle before, with one
-    seed, not after. A last incomplete global batch is left out. Every rank must make the call. Which field:
-    `het-data fields`. Validate on samples that are not placed.
+    **Placed** (`by`): of each global batch, `N * batch` samples in the order of the stream, a rank takes
+    those whose field hashes to it, and what it has above `batch` goes to ranks that have too few. The global
+    batches and their gradients are those of the stream; the rows of an id that goes with the field are used
+    by fewer ranks, so fewer rows travel. Every rank reads all of the stream, in one order: shuffle before,
+    with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
+    Which field: `het-data fields`. Validate on samples that are not placed.
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
@@ -44,8 +44,8 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
       `[batch, ...]`. Of a path: the path of this rank's file.
 
     Raises:
-      ValueError: The data is something else, or has fewer elements than there are ranks; it has no field `by`,
-        or one that is a number or has several values; files were placed for another number of workers.
+      ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
+        `by`, or one that is a number or has several values; files were placed for another number of workers.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """
@@ -54,7 +54,9 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
             raise ValueError("drop_remainder is False, and a placed stream has whole global batches alone")
         return placed.piece(data, batch) if by is None else placed.place(data, by, batch)
     if batch is not None:
-        raise ValueError(f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result")
+        raise ValueError(
+            f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"
+        )
     hvd = collective.required("het_tf.horovod.shard")
     rank, count = hvd.rank(), hvd.size()
     if count == 1:

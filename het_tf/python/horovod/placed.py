@@ -104,8 +104,8 @@ def piece(place: str | os.PathLike[str], batch: int | None) -> str:
         pieces = Pieces.read(place)
         if pieces.placement.workers != hvd.size():
             raise ValueError(
-                f"{pieces.path} was placed for {pieces.placement.workers} workers, and there are {hvd.size()} "
-                f"ranks; place it anew by het-data shard --workers {hvd.size()}"
+                f"{pieces.path} was placed for {pieces.placement.workers} workers, and there are "
+                f"{hvd.size()} ranks; place it anew by het-data shard --workers {hvd.size()}"
             )
         file = pieces.file(hvd.rank())
         say({**pieces.placement.describe(), "id of the files": pieces.id})
@@ -118,8 +118,8 @@ def _global_batches(data: Any, samples: int) -> Any:
     if hasattr(data, "to_tf"):  # a part of a data set of het_tf.data
         return data.to_tf(samples, drop_remainder=True)
     raise ValueError(
-        f"data is a {type(data).__name__}, and by= places the samples of a tf.data.Dataset, or of a part of a "
-        "data set of het_tf.data; make one by tf.data.Dataset.from_tensor_slices"
+        f"data is a {type(data).__name__}, and by= places the samples of a tf.data.Dataset, or of a part of "
+        "a data set of het_tf.data; make one by tf.data.Dataset.from_tensor_slices"
     )
 
 
@@ -136,7 +136,8 @@ def _check(spec: Any, by: str) -> str:
     features = _features(spec)
     if not isinstance(features, Mapping):
         raise ValueError(
-            f"by is {by!r}, and the samples are no dict of features, nor (features, label); their spec is {spec}"
+            f"by is {by!r}, and the samples are no dict of features, nor (features, label); their spec is "
+            f"{spec}"
         )
     reasons = {name: _reason(one) for name, one in features.items()}
     if reasons.get(by, "missing"):
