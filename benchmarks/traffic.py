@@ -351,9 +351,7 @@ def main() -> None:
     version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {FORMAT} {SEED}"
     results = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        waiting = {
-            pool.submit(measure, run, paths[run.source], program, version): run for run in runs
-        }
+        waiting = {pool.submit(measure, run, paths[run.source], program, version): run for run in runs}
         for done in concurrent.futures.as_completed(waiting):
             run = waiting[done]
             results[run] = done.result()

@@ -127,9 +127,7 @@ def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     return keys[order]
 
 
-def make_stream(
-    place: Path, name: str, samples: int, seed: int, placement: Placement | None = None
-) -> Path:
+def make_stream(place: Path, name: str, samples: int, seed: int, placement: Placement | None = None) -> Path:
     """Returns the file of a stream, made if it is not there.
 
     Args:

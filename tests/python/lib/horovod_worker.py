@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.data.placement import Placement
 
 keras = tf.keras
 STEPS, BATCH, IDS = 40, 8, 24
@@ -132,8 +133,11 @@ def exact(hvd, out):
         model = het_tf.horovod.distribute(make(name, rank=rank, **cell))
         if name == "placed":
             mine = placed(ranks)
-            firsts = [set(ids[:, 0].numpy()) for (ids, _), _ in mine]
-            assert np.mean([len(one) for one in firsts]) < 5, "half of the ids are the other rank's"
+            firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])
+            everyone = part(ranks, None)[0][:, 0]
+            order = Placement("first", ranks, BATCH).place(everyone)
+            np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
+            assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
             model.fit(mine, verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
         else:
             fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])

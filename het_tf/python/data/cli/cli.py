@@ -50,9 +50,9 @@ def _fields(command: Command) -> None:
         "fields",
         "show what placing by each field saves",
         "Counted on the first samples, dealt to workers as they come and by each field, with caches that hold"
-        " all rows. rows: those of a batch that another worker changed last. lag: updates of others that a"
-        " copy lacks when it is used again. unique: rows of a batch. spilled: samples that go to another"
-        " worker than their own, since that has enough.",
+        " all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag: updates of others"
+        " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
+        " samples that go to another worker than their own, since that has enough.",
     )
     _files(sub)
     sub.add_argument("--workers", type=_count, default=8, metavar="N", help="ranks of the job (%(default)s)")
@@ -147,19 +147,19 @@ def run_fields(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
     def saved(before: float, after: float) -> str:
-        return f"{100 * (1 - after / before):9.1f}" if before else f"{'-':>9}"
+        return f"{100 * (1 - after / before):8.1f}" if before else f"{'-':>8}"
 
     wide = max(6, min(_WIDEST, max(len(one.name) for one in found)))
     text = (
         f"{count:,} samples, {options.workers} workers of {options.batch} in a step. As samples come, a "
-        f"batch has {plain.unique:.0f} rows, {plain.foreign:.0f} of them changed by another worker, and a "
-        f"copy lacks {plain.lag:.1f} updates. Placed by a field:"
+        f"batch has {plain.unique:.0f} rows: {plain.new:.0f} are new to the worker and not to all, "
+        f"{plain.changed:.0f} were changed by another one since. A copy lacks {plain.lag:.1f} updates."
     )
     lines = [
         *textwrap.wrap(text, 80),
         "",
-        f"{'':{wide}}{'':8}{'first id':>10}{'spilled':>9}  {'saved: rows':>11}{'lag':>9}{'unique':>9}",
-        f"{'field':{wide}}{'values':>8}{'%':>10}{'%':>9}  {'%':>11}{'%':>9}{'%':>9}",
+        f"{'':{wide}}{'':8}{'first id':>10}{'spilled':>9}  rows saved:   s=0   s=100     lag",
+        f"{'field':{wide}}{'values':>8}{'%':>10}{'%':>9}{'%':>19}{'%':>8}{'%':>8}",
     ]
     skewed = False
     for one in found:
@@ -168,13 +168,13 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
         name = one.name if len(one.name) <= wide else one.name[: wide - 3] + "..."
         lines.append(
             f"{name:{wide}}{number(one.distinct):>8}{100 * one.first:>9.1f}{'*' if above else ' '}"
-            f"{100 * one.spilled:>9.1f}  {saved(plain.foreign, one.rows.foreign):>11}"
-            f"{saved(plain.lag, one.rows.lag)}{saved(plain.unique, one.rows.unique)}"
+            f"{100 * one.spilled:>9.1f}{'':11}{saved(plain.exact, one.rows.exact)}"
+            f"{saved(plain.bounded, one.rows.bounded)}{saved(plain.lag, one.rows.lag)}"
         )
     lines.append("")
     if skewed:
         lines.append(f"* more than 1/{options.workers} of the samples have one id: what is above spills.")
-    lines.append(f"het-data shard, or het_tf.horovod.shard(dataset, by={found[0].name!r}, ...), saves most.")
+    lines.append(f"At a large bound {found[0].name} saves most: het-data shard --by {found[0].name}")
     return lines
 
 
