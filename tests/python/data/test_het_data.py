@@ -140,6 +140,7 @@ def test_lines_of_criteo_are_placed_by_the_ids_of_its_reader(tmp_path: Path, par
     assert f"{len(order)} global batches of 24 samples in 3 files" in done.out
     assert f"{len(examples) % 24} samples were left out" in done.out
     for worker, file in enumerate(sorted((tmp_path / "out").glob("*.tsv"))):
+        assert b"\r" not in file.read_bytes()
         mine, expected = criteo(file).read(), examples.take(order[:, worker].ravel())
         np.testing.assert_array_equal(mine.numeric, expected.numeric)
         np.testing.assert_array_equal(mine.categorical["C26"], expected.categorical["C26"])

@@ -251,7 +251,7 @@ def train_in_every_way(hvd, more=False):
 
 
 def orders(hvd):
-    """Ranks that place one stream in two orders are told, before an update, and none waits for another."""
+    """Ranks that place one stream in two orders are told before a dense update, and none waits."""
     model = functional("orders", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse")
     steps = []
