@@ -19,6 +19,7 @@ _FIRST = 1 + len(NUMERIC_NAMES)
 _TABS = _FIRST + len(CATEGORICAL_NAMES) - 1
 _HEX = re.compile(rb"[0-9a-fA-F]{0,15}\Z")
 _MISSING = 1 << 63
+_CHUNK = 1 << 14
 
 Line = tuple[int, int, bytes]  # number of the file, number of the line in it from 0, the line without its end
 
@@ -36,7 +37,6 @@ class CriteoLines(Samples[list[Line]]):
     def __init__(self, paths: Sequence[Path], part: criteo_tsv.Part = "all") -> None:
         super().__init__(paths)
         self._tenths = criteo_tsv._TENTHS[part]
-        self._part = part
         if not any(path.suffix == ".gz" for path in paths):
             share = (self._tenths[1] - self._tenths[0]) / 10
             self.total = int(share * sum(path.stat().st_size for path in paths))
@@ -57,8 +57,8 @@ class CriteoLines(Samples[list[Line]]):
         opened: Any = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
             try:
-                for at, line in enumerate(file):
-                    if self._part != "all" and not self._wanted(at):
+                for at, (line, wanted) in enumerate(zip(file, self._wanted(), strict=False)):
+                    if not wanted:
                         continue
                     line = line.rstrip(b"\r\n")
                     if line.count(b"\t") != _TABS:
@@ -69,9 +69,12 @@ class CriteoLines(Samples[list[Line]]):
             except (EOFError, gzip.BadGzipFile) as error:
                 raise ValueError(f"{path} is damaged: {error}; unpack or download it again") from None
 
-    def _wanted(self, line: int) -> bool:
-        words = np.array([line], np.uint64) * GAMMA + salt("criteo", "split")
-        return self._tenths[0] <= int(mix(words)[0] % np.uint64(10)) < self._tenths[1]
+    def _wanted(self) -> Iterator[bool]:
+        """Whether each line is of the part; does not end."""
+        for begin in itertools.count(0, _CHUNK):
+            lines = np.arange(begin, begin + _CHUNK, dtype=np.uint64)
+            tenth = mix(lines * GAMMA + salt("criteo", "split")) % np.uint64(10)
+            yield from ((self._tenths[0] <= tenth) & (tenth < self._tenths[1])).tolist()
 
     def _bad(self, line: Line, what: str) -> ValueError:
         return ValueError(f"{self.paths[line[0]]}, line {line[1] + 1}: {what}; mend it, or take it out")
