@@ -31,12 +31,15 @@ sys.path.insert(0, str(ROOT))
 from traffic_limits import clairvoyant  # noqa: E402
 from traffic_streams import FORMAT, make_stream  # noqa: E402
 
+from het_tf.python.data.placement import Placement  # noqa: E402
+
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
 BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
+PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
 
@@ -58,6 +61,7 @@ class Run:
       wire: how rows travel: float32, float16 or int8.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
+      placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
     """
 
     stream: str
@@ -73,11 +77,19 @@ class Run:
     wire: str = "float32"
     partitions: int = 64
     shards: int = 1
+    placed: str = ""
+
+    @property
+    def source(self) -> tuple[str, int, Placement | None]:
+        """The stream that it needs: name, samples and placement."""
+        placement = Placement(self.placed, self.workers, BATCH) if self.placed else None
+        return self.stream, self.samples, placement
 
     def baseline(self) -> Run:
         """The same without a cache: every batch pulls its rows and pushes their updates.
 
-        Always of 8 workers: the batches are the same ones however many workers take them. Rows are float32.
+        Always of 8 workers and in the order of the stream: the batches are the same ones however many workers
+        take them. Rows are float32.
         """
         kept = {"dim": self.dim, "partitions": self.partitions, "shards": self.shards}
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
@@ -140,6 +152,9 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),
             *(change(base, shards=count) for count in (2, 4, 8)),
+        ],
+        "placed": [
+            change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10", "100")
         ],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)
@@ -274,6 +289,8 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
     }
     if baseline is not None:
         before, by = baseline["counts"], baseline["staleness"]["reads"] / result["staleness"]["reads"]
+        if run.placed:  # which also lowers the unique ids of a batch: compared by equal samples
+            by = baseline["steps"] * run.baseline().workers / steps
         figures["rows_saved"] = 1 - by * rows / sum(before[name]["rows"] for name in CLASSES)
         figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
     if run.stream == "changed":
@@ -328,19 +345,18 @@ def main() -> None:
     runs = all_runs(of)
     paths = {}
     base = Run("criteo_scaled", samples)
-    for kind in dict.fromkeys((run.stream, run.samples) for run in [base, *runs]):
-        paths[kind] = make_stream(PLACE, *kind, SEED)
+    for source in dict.fromkeys(run.source for run in [base, *runs]):
+        stream, count, placement = source
+        paths[source] = make_stream(PLACE, stream, count, SEED, placement)
     version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {FORMAT} {SEED}"
     results = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        waiting = {
-            pool.submit(measure, run, paths[run.stream, run.samples], program, version): run for run in runs
-        }
+        waiting = {pool.submit(measure, run, paths[run.source], program, version): run for run in runs}
         for done in concurrent.futures.as_completed(waiting):
             run = waiting[done]
             results[run] = done.result()
             print(f"{len(results)}/{len(runs)} {time.monotonic() - begin:.0f} s {run}", flush=True)
-        limited = list(pool.map(lambda run: limit(run, paths[run.stream, run.samples]), limits(of)))
+        limited = list(pool.map(lambda run: limit(run, paths[run.source]), limits(of)))
 
     result: dict[str, Any] = {
         "command": "python benchmarks/traffic.py" + (" --quick" if arguments.quick else ""),

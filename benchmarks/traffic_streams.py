@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.data.criteo_tsv import CATEGORICAL_NAMES
+from het_tf.python.data.placement import RULE, Placement
+
 MAGIC = 0x31534D4152545348
 FORMAT = 3
 """Part of the file's name: another generator, another name."""
@@ -124,7 +127,7 @@ def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     return keys[order]
 
 
-def make_stream(place: Path, name: str, samples: int, seed: int) -> Path:
+def make_stream(place: Path, name: str, samples: int, seed: int, placement: Placement | None = None) -> Path:
     """Returns the file of a stream, made if it is not there.
 
     Args:
@@ -132,8 +135,11 @@ def make_stream(place: Path, name: str, samples: int, seed: int) -> Path:
       name: "criteo_scaled", "criteo_like", "changed", "census" or "movielens".
       samples: rows of it.
       seed: of the generator, or of the order of real rows.
+      placement: of the samples of each step on the workers, by a field of a Criteo-like stream; the last,
+        incomplete step is left out.
     """
-    path = place / f"{name}-{samples}-{seed}-v{FORMAT}.bin"
+    placed = "" if placement is None else f"-{placement.by}-{placement.workers}-{placement.batch}-r{RULE}"
+    path = place / f"{name}-{samples}-{seed}{placed}-v{FORMAT}.bin"
     if not path.exists():
         if name == "criteo_scaled":
             keys = criteo_scaled_keys(samples, seed)
@@ -143,5 +149,7 @@ def make_stream(place: Path, name: str, samples: int, seed: int) -> Path:
             keys = changed_keys(samples // 2, seed)
         else:
             keys = real_keys(name, samples, seed)
+        if placement is not None:
+            keys = keys[placement.place(keys[:, CATEGORICAL_NAMES.index(placement.by)]).ravel()]
         write_stream(path, keys)
     return path

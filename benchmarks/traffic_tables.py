@@ -233,6 +233,28 @@ def told(result: Figures) -> list[str]:
     return table(head, lines, words=4)
 
 
+def placed(result: Figures) -> list[str]:
+    as_they_come = [run for run in result["sweeps"].get("staleness", []) if run["cache"] == 0.1]
+    lines = []
+    for run in result["sweeps"].get("placed", []):
+        others = [of for of in as_they_come if of["bound"] == run["bound"]]
+        for of in [*others, run] if run["placed"] == result["sweeps"]["placed"][0]["placed"] else [run]:
+            lines.append(
+                [
+                    of["bound"],
+                    of.get("placed") or "-",
+                    percent(of["rows_saved"]),
+                    percent(of["bytes_saved"]),
+                    f"{of['unique_ids']:.0f}",
+                    *(f"{of['rows_by_class'][name]:.0f}" for name in CLASSES),
+                    f"{of['staleness']['mean']:.1f}",
+                ]
+            )
+    head = ["s", "placed by", "rows saved", "bytes saved", "unique ids", "miss pull", "update pull"]
+    head += ["bound push", "evict push", "missed: mean"]
+    return table(head, sorted(lines, key=lambda cells: int(cells[0])), words=2)
+
+
 def partitions(result: Figures) -> list[str]:
     lines = []
     for run in result["sweeps"].get("partitions", []):
@@ -324,6 +346,7 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
     "wire": (wire, "wire", {}),
     "told": (told, "told", {}),
+    "placed": (placed, "placed", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),
     "real": (real, "movielens", {"real": "rows and bytes saved on real streams, by bound"}),

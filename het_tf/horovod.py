@@ -14,7 +14,8 @@
     ])
 
 Dense gradients are averaged by Horovod; rows of tables go to the parameter server that all ranks share. The
-callbacks are in `het_tf.callbacks`. docs/horovod.md is the guide. Nothing here imports Horovod, but for what
+callbacks are in `het_tf.callbacks`. `shard(samples, by="user", batch=128)` gives a rank the samples of its
+own users, so that fewer rows travel. docs/horovod.md is the guide. Nothing here imports Horovod, but for what
 elastic jobs need, when it is asked for.
 """
 

@@ -44,12 +44,12 @@ PYTHON = [
     "het_tf.python.table",  # what tables are and how they are cached, without Keras
     "het_tf.python.checkpoint",  # files, and rows between them and tables
     "het_tf.python.checkpoint.cli",  # het-ckpt
+    "het_tf.python.data",  # data sets, and which worker takes a sample; `cli` is het-data
     "het_tf.python.checkpoint.keras",  # how Keras and TensorFlow save tables
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
     "het_tf.python.checkpoint.model",  # checkpoints of whole models
     "het_tf.python.export",
-    "het_tf.python.data",
     "het_tf.python.models",
     "het_tf",  # the public names
 ]

@@ -1,11 +1,14 @@
-"""What the commands het-ckpt and het-ps share: how they are called, how they end, sizes for people."""
+"""What the commands het-ckpt, het-data and het-ps share: how they are called, and end, and what they show."""
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 Command = Callable[..., argparse.ArgumentParser]
+Count = Callable[[int], None]
 
 
 def parser(
@@ -34,6 +37,32 @@ def parser(
 def say(text: str) -> None:
     """A line about what is done, on stderr: stdout is for results."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def bar(what: str) -> Iterator[tuple[Callable[[int | None], None], Count]]:
+    """A progress bar on stderr, where that is a terminal; stdout is for results.
+
+    Gives two functions: how much there will be (None: not known), and how much more is done.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        task = progress.add_task(what, total=None)
+        yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
+
+
+def show(what: object) -> None:
+    """A result of rich, on stdout; a pipe has no width, so nothing is cut off there."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=400)).print(what, soft_wrap=True)
 
 
 def run(program: str, action: Callable[[], int], interrupted: int, *expected: type[Exception]) -> int:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 UInt64Array = npt.NDArray[np.uint64]
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def salt(*parts: str | int) -> np.uint64:
@@ -28,7 +28,7 @@ def mix(values: UInt64Array, scratch: UInt64Array | None = None) -> UInt64Array:
       scratch: uint64 of the same shape, to save an allocation.
     """
     scratch = np.empty_like(values) if scratch is None else scratch
-    for shift, factor in zip(_SHIFTS, (*_FACTORS, None), strict=True):
+    for shift, factor in zip(SHIFTS, (*FACTORS, None), strict=True):
         np.right_shift(values, shift, out=scratch)
         np.bitwise_xor(values, scratch, out=values)
         if factor is not None:

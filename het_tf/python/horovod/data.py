@@ -1,35 +1,62 @@
 """Every rank's part of the data."""
 
+import os
 from typing import Any
 
 import numpy as np
 
+from het_tf.python.horovod import placed
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 
 
-def shard(data: Any, drop_remainder: bool = True) -> Any:
+def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: int | None = None) -> Any:
     """This rank's part of the data: equally large on all ranks, each element on one.
 
-        dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)
+        dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)       # in turns
+        dataset = het_tf.horovod.shard(dataset.shuffle(10_000, seed=1), by="user", batch=128)  # placed
+        dataset = tf.data.TFRecordDataset(het_tf.horovod.shard("placed/")).batch(128)  # of het-data shard
 
-    All ranks must take equally many steps, since each step waits for all; so up to N - 1 elements are left
-    out. Shard before shuffling: the ranks must see one order to take different elements of it. Sharded after
-    `batch`, whole batches are elements, and the last, smaller one of them may go to one rank.
+    **In turns** (no `by`): all ranks must take equally many steps, since each step waits for all; so up to
+    N - 1 elements are left out. Shard before shuffling: the ranks must see one order to take different
+    elements of it. Sharded after `batch`, whole batches are elements, and the last, smaller one of them may
+    go to one rank.
+
+    **Placed** (`by`): of each global batch, `N * batch` samples in the order of the stream, a rank takes
+    those whose field hashes to it, and what it has above `batch` goes to ranks that have too few. The global
+    batches and their gradients are those of the stream; the rows of an id that goes with the field are used
+    by fewer ranks, so fewer rows travel. Every rank reads all of the stream, in one order: shuffle before,
+    with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
+    Which field: `het-data fields`. Validate on samples that are not placed.
 
     Args:
-      data: A tf.data.Dataset; a part of a data set of `het_tf.data`; an array [rows, ...], or a tuple, list
-        or dict of arrays with equally many rows.
+      data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
+        tuple, list or dict of arrays with equally many rows. Placed: a dataset of single samples, dicts of
+        features or tuples (features, label, ...); features may be ragged, not sparse. Or the path of a
+        directory that `het-data shard` has made for N workers, which are placed already.
       drop_remainder: False: the first ranks take what is left over, too. For evaluation, where ranks need not
-        step together. Streams of het_tf.data always drop it.
+        step together. Streams of het_tf.data always drop it, and so do placed ones.
+      by: The field that places samples, of one integer or string a sample.
+      batch: Samples that a rank takes of each global batch; with `by` alone.
 
     Returns:
-      The same kind of thing. Without Horovod, or with one rank, `data`.
+      The same kind of thing; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
+      `[batch, ...]`. Of a path: the path of this rank's file.
 
     Raises:
-      ValueError: It is something else, or has fewer elements than there are ranks.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called.
+      ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
+        `by`, or one that is a number or has several values; files were placed for another number of workers.
+      FileNotFoundError: A directory or file of `het-data shard` is missing.
+      RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """
+    if isinstance(data, (str, os.PathLike)) or by is not None:
+        if not drop_remainder:
+            raise ValueError("drop_remainder is False, and a placed stream has whole global batches alone")
+        return placed.piece(data, batch) if by is None else placed.place(data, by, batch)
+    if batch is not None:
+        raise ValueError(
+            f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"
+        )
     hvd = collective.required("het_tf.horovod.shard")
     rank, count = hvd.rank(), hvd.size()
     if count == 1:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from het_tf.python.horovod import agreement
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
@@ -22,21 +23,32 @@ def reduce_gradients(gradients: Any) -> Any:
 
     Returns:
       The same nest; None stays None. Without Horovod, or with one rank, the gradients as they are.
+
+    Raises:
+      tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard(by=)`) in different
+        orders.
+      RuntimeError: In an elastic job: the stream was placed for another number of workers.
     """
     hvd = settings.horovod()
     if hvd is None or not settings.several_workers():
         return gradients
     flat = tf.nest.flatten(gradients)
     prefix = collective.name("gradient")
-    reduced = [
-        None
-        if gradient is None
-        else hvd.allreduce(gradient, op=hvd.Average, name=f"{prefix}.{number}", ignore_name_scope=True)
-        for number, gradient in enumerate(flat)
-    ]
+    with tf.control_dependencies(agreement.compare(_values(flat))):
+        reduced = [
+            None
+            if gradient is None
+            else hvd.allreduce(gradient, op=hvd.Average, name=f"{prefix}.{number}", ignore_name_scope=True)
+            for number, gradient in enumerate(flat)
+        ]
     if not tf.executing_eagerly():
         _keep(reduced)
     return tf.nest.pack_sequence_as(gradients, reduced)
+
+
+def _values(gradients: list[Any]) -> list[Any]:
+    """Their tensors."""
+    return [one.values if isinstance(one, tf.IndexedSlices) else one for one in gradients if one is not None]
 
 
 def _keep(reduced: list[Any]) -> None:
@@ -45,6 +57,6 @@ def _keep(reduced: list[Any]) -> None:
     Grappler takes an op without side effects away if no data goes from it to one that has some. An assertion
     has: it is given the first number of each.
     """
-    values = [one.values if isinstance(one, tf.IndexedSlices) else one for one in reduced if one is not None]
+    values = _values(reduced)
     if values:
         tf.raw_ops.Assert(condition=True, data=[tf.reshape(value, [-1])[:1] for value in values])

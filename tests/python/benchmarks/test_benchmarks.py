@@ -40,11 +40,13 @@ def test_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_traffic(tmp_path: Path) -> None:
     goals, tables = benchmark("traffic_goals"), benchmark("traffic_tables")
-    result = run("traffic", tmp_path / "traffic.json", "--only", "dims", "--samples", "32768")
+    result = run("traffic", tmp_path / "traffic.json", "--only", "dims", "placed", "--samples", "32768")
     low = goals.find(result["sweeps"]["dims"], bound="10", dim=16)
     assert {"rows", "bytes", "rows_saved", "bytes_saved"} <= set(low)
-    for name in ("goals", "dims"):
+    for name in ("goals", "dims", "placed"):
         assert len(tables.WRITERS[name](result)) > 3
+    placed = goals.find(result["sweeps"]["placed"], bound="10", placed="C24")
+    assert placed["bytes_saved"] > low["bytes_saved"] and placed["unique_ids"] < low["unique_ids"]
 
 
 @horovod_lib.RANKS

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 def job(tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
-    cases = ["ways", "metrics", "loops", "fail", "export", "exact", "save", "keras_files"]
+    cases = ["ways", "metrics", "loops", "fail", "export", "exact", "save", "keras_files", "orders"]
     ranks = horovod_lib.Ranks(place, *cases, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
@@ -110,6 +110,10 @@ def test_files_of_keras_have_what_both_ranks_have_trained(job, fresh):
         for column in ("ids", "clocks", "counts", "last_used", "rows"):
             np.testing.assert_array_equal(restored[column], found[column])
         np.testing.assert_allclose(saving_lib.predictions(made), found["predictions"], rtol=1e-4, atol=1e-6)
+
+
+def test_ranks_that_read_a_placed_stream_in_two_orders_are_told(job):
+    job[0].wait("orders")
 
 
 def test_the_job_leaves_nothing_behind(job):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.data.placement import Placement
 
 keras = tf.keras
 STEPS, BATCH, IDS = 40, 8, 24
@@ -99,7 +101,18 @@ CELLS = {
     "whole": dict(whole_numbers=True),
     "whole_small_cache": dict(whole_numbers=True, cache_rows=3),
     "float": dict(whole_numbers=False),
+    "placed": dict(whole_numbers=True),
 }
+
+
+def placed(ranks, seed=None):
+    """The batches of this rank, of those of all ranks together placed by the first id; shuffled before."""
+    ids, x, y = part(ranks, None)
+    samples = tf.data.Dataset.from_tensor_slices(({"first": ids[:, 0], "ids": ids, "x": x}, y))
+    if seed is not None:
+        samples = samples.shuffle(len(y), seed=seed).repeat()
+    batches = het_tf.horovod.shard(samples, by="first", batch=BATCH)
+    return batches.map(lambda features, y: ((features["ids"], features["x"]), y))
 
 
 def union(ranks):
@@ -118,7 +131,16 @@ def exact(hvd, out):
     found = {}
     for name, cell in CELLS.items():
         model = het_tf.horovod.distribute(make(name, rank=rank, **cell))
-        fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
+        if name == "placed":
+            mine = placed(ranks)
+            firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])
+            everyone = part(ranks, None)[0][:, 0]
+            order = Placement("first", ranks, BATCH).place(everyone)
+            np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
+            assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
+            model.fit(mine, verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
+        else:
+            fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
         het_tf.horovod.flush_all()
         found |= result(model, name)
     out.mkdir(exist_ok=True)
@@ -226,6 +248,27 @@ def train_in_every_way(hvd, more=False):
         same(hvd, name, [*weights_of(model), history["loss"]])
         assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
         assert all(np.isfinite(w).all() for w in weights_of(model))
+
+
+def orders(hvd):
+    """Ranks that place one stream in two orders are told before a dense update, and none waits."""
+    model = functional("orders", staleness=0)
+    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    steps = []
+    look = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: steps.append(weights_of(model))
+    )
+    fit = partial(model.fit, verbose=0, callbacks=[het_tf.callbacks.Broadcast(), look])
+    mine = placed(hvd.size(), seed=hvd.rank())
+    said = "ranks place samples differently: in pass 1 of"
+    refused(tf.errors.InvalidArgumentError, said, lambda: fit(mine, steps_per_epoch=100))
+    assert 0 < len(steps) <= 100
+    same(hvd, "orders", [len(steps), *steps[-1]])
+    same(hvd, "orders", weights_of(model))
+    samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
+    batch = 2 + hvd.rank()
+    said = "batch is 2 on rank 0, 3 on rank 1"
+    refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
 
 
 def metrics(hvd):

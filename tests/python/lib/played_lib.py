@@ -14,6 +14,7 @@ class Played(types.ModuleType):
     Attributes:
       reduced: Names of all tensors that were all-reduced, when traced.
       others: Called with what this rank gathers; returns what the other ranks gather.
+      gives: Called with the tensor that this rank gathers; returns that of each other rank.
       extra: What the other ranks add to a sum, by a part of the name.
     """
 
@@ -26,6 +27,7 @@ class Played(types.ModuleType):
         self.reduced: list[str] = []
         self.gathered: list[str] = []
         self.others = lambda value: [value] * (ranks - 1)
+        self.gives = lambda tensor: tensor
         self.extra: dict[str, np.ndarray] = {}
 
     def is_initialized(self):
@@ -43,6 +45,11 @@ class Played(types.ModuleType):
             if part in name:
                 return tensor + value
         return tensor * (1 if op == self.Average else self.ranks)
+
+    def allgather(self, tensor, name, ignore_name_scope=False):
+        self.gathered.append(name)
+        of_ranks = [tensor if rank == self.me else self.gives(tensor) for rank in range(self.ranks)]
+        return tf.concat(of_ranks, 0)
 
     def allgather_object(self, value, name=None):
         self.gathered.append(name)

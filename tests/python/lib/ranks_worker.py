@@ -89,6 +89,7 @@ CASES = {
     "more_ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd, more=True),
     "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
     "loops": horovod_worker.loops,
+    "orders": lambda hvd, place: horovod_worker.orders(hvd),
     "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,

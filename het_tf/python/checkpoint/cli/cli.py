@@ -1,18 +1,13 @@
 """The command `het-ckpt`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
 
 import argparse
-import contextlib
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from het_tf.python.checkpoint.cli import convert, diff, inspect, merge, verify
 from het_tf.python.checkpoint.cli.view import View
-from het_tf.python.show import Command, number, run, say, size
+from het_tf.python.show import Command, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -27,9 +22,6 @@ Looks at checkpoints of het_tf, checks them, merges increments, compares and con
 A PATH is a checkpoint, or a directory of checkpoints, whose newest is meant. Of an increment, the rows of all
 that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
-
-
-Count = Callable[[int], None]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -112,27 +104,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) > 1000:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 1000")
     return int(text)
-
-
-@contextlib.contextmanager
-def bar(what: str) -> Iterator[tuple[Count, Count]]:
-    """A progress bar on stderr, where that is a terminal; stdout is for results.
-
-    Gives two functions: how much there will be, and how much more is done.
-    """
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    ) as progress:  # fmt: skip
-        task = progress.add_task(what, total=None)
-        yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
-
-
-def show(what: object) -> None:
-    """A result of rich, on stdout; a pipe has no width, so nothing is cut off there."""
-    console = Console()
-    (console if console.is_terminal else Console(width=400)).print(what, soft_wrap=True)
 
 
 def _checked(view: View, what: str) -> View:

@@ -1,0 +1,1 @@
+"""The command `het-data`: which field places samples, and files that are placed."""
