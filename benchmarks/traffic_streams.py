@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAGIC = 0x31534D4152545348
-FORMAT = 3
+FORMAT = 4
 """Part of the file's name: another generator, another name."""
 
 HEAD = 256
