@@ -110,7 +110,7 @@ def _draw_block(numbers: npt.NDArray[np.int64], seed: int, out: dict[str, npt.ND
             place = _uniform(bits)
             if link is not None:
                 follows = bits.astype(np.uint16) < round(link.share * 0x10000)  # the bits below the place's
-                np.copyto(place, _turned(places[link.source], link.turn), where=follows)
+                place = np.where(follows, _turned(places[link.source], link.turn), place)
         places[name] = _look_up(curve(name), place, out[name], scratch, name in parents)
 
 
