@@ -44,7 +44,7 @@ Columns = list[npt.NDArray[np.int64]]
 PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
 BOUNDS = tuple((bound, "float32") for bound in ("0", "10", "100", "10000", UNBOUNDED))
-FORMAT = 1
+FORMAT = 2
 """Part of what is kept: another way of measuring, another number."""
 
 

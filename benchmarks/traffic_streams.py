@@ -17,7 +17,7 @@ from het_tf.python.data.criteo_tsv import CATEGORICAL_NAMES
 from het_tf.python.data.placement import RULE, Placement
 
 MAGIC = 0x31534D4152545348
-FORMAT = 3
+FORMAT = 4
 """Part of the file's name: another generator, another name."""
 
 HEAD = 256

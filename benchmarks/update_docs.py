@@ -82,6 +82,21 @@ def criteo_like(result: dict) -> list[str]:
     return lines
 
 
+def criteo_excerpt(result: dict) -> list[str]:
+    lines = ["| of 8,192 rows | real | stream | spread | error | |", "|---|--:|--:|--:|--:|---|"]
+    for name, of in result["excerpt"].items():
+        if of["wanted"] is None and of["met"]:
+            continue
+        mark = "met" if of["met"] else "**missed**"
+        lines.append(
+            f"| {name} | {of['wanted']:,} | {of['measured']:,.1f} | {of['spread']:.1f} | {of['error']:+.1f}"
+            f" | {mark} |"
+        )
+    others = [name.split(", ")[1] for name, of in result["excerpt"].items() if of["wanted"] is None]
+    lines += ["", f"{', '.join(others)} save less than 5 % in both. Means of {result['excerpts']} excerpts."]
+    return lines
+
+
 def compare_with_keras(result: dict) -> list[str]:
     seeds = sorted({run["seed"] for run in result["runs"]})
     lines = [f"{result['settings']['data']}, seeds {seeds[0]} to {seeds[-1]}:", ""]
@@ -178,6 +193,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "local_step threads": ("local_step.json", two_threads),
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
+    "criteo_like excerpt": ("criteo_like.json", criteo_excerpt),
     "prefetch": ("prefetch.json", prefetch),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", table_and_goals),

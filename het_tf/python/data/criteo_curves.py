@@ -36,8 +36,8 @@ import numpy.typing as npt
 CELL_BITS = 16
 CELLS = 1 << CELL_BITS
 
-HEAD_SHARE = 0.35
-HEAD_THETA = 16.0
+HEAD_SHARE = 0.28
+HEAD_THETA = 5.0
 HEAD_FROM_UNIQUE = 300
 """Fields with fewer unique ids in 8,192 rows have no head of their own: the tail's law fits them."""
 
@@ -45,13 +45,14 @@ BELOW_TOP = 0.6
 """The second id's frequency, as a share of the first's, where the law would make it higher."""
 
 # Concentrations, found by tools/fit_criteo_like.py: each makes its field's expected unique ids in 8,192 rows
-# those of criteo_like.json. HEAD_SHARE and HEAD_THETA were chosen for its `unique_ids_per_batch`.
+# those of criteo_like.json. HEAD_SHARE and HEAD_THETA were chosen for its `unique_ids_per_batch` and the
+# hit rates of its `excerpt`.
 # fmt: off
 THETA = {
-    "C1": 10.96, "C2": 71.83, "C3": 3059, "C4": 549.5, "C5": 3.68, "C6": 0.4615, "C7": 2546,
-    "C8": 6.794, "C9": 0.05199, "C10": 2287, "C11": 1050, "C12": 1425, "C13": 751.4, "C14": 2.977,
-    "C15": 828.3, "C16": 714.2, "C17": 1.769, "C18": 342.8, "C19": 91.88, "C20": 0.2986, "C21": 1002,
-    "C22": 1.101, "C23": 1.394, "C24": 358.3, "C25": 4.511, "C26": 579.6,
+    "C1": 10.96, "C2": 84.91, "C3": 878.8, "C4": 388.5, "C5": 3.68, "C6": 0.4615, "C7": 2294,
+    "C8": 6.794, "C9": 0.05199, "C10": 1885, "C11": 1010, "C12": 578.6, "C13": 736.2, "C14": 2.977,
+    "C15": 792.7, "C16": 390, "C17": 1.769, "C18": 347.2, "C19": 104, "C20": 0.2986, "C21": 475.6,
+    "C22": 1.101, "C23": 1.394, "C24": 315.4, "C25": 4.511, "C26": 507.7,
 }
 # fmt: on
 

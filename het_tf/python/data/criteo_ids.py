@@ -2,11 +2,19 @@
 
 A row's random bits are hashes of (seed, row number, field), so rows are independent, any range of them can
 be made anywhere, and workers that take disjoint ranges see disjoint parts of one stream.
+
+Fields depend on each other in two ways. Within a *chain* a field's id determines the next one's (see
+criteo_curves.py). Between chains there is a *context*, a place in [0, 1) that every row draws, say the page
+with the advertisement: it is the place of the chain C15, C18, C2 in the CDF, so that C2 is its coarsest view.
+Other fields take it for their own place in some of the rows, and draw one in the others. Either way the
+place is uniform, so a field's distribution stays its own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +35,46 @@ def field_names() -> tuple[str, ...]:
     return tuple(field["name"] for field in criteo_like_parameters()["fields"])
 
 
+CONTEXT = "context"
+
+STRONG = 0.86
+WEAK = 0.62
+TURN = 0.62
+"""Fitted to what placement by each field saves on real rows (benchmarks/criteo_excerpt.py).
+
+The longest chain is turned: its frequent ids come in contexts of middling frequency, not in the most
+frequent ones.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """Where a field's place in its CDF comes from.
+
+    Attributes:
+      source: a field or `CONTEXT`.
+      share: of the rows whose place is the source's; the others draw one.
+      turn: what is added to the source's place, modulo 1.
+    """
+
+    source: str
+    share: float = 1.0
+    turn: float = 0.0
+
+
 @functools.cache
-def links() -> dict[str, tuple[str, float]]:
-    """Returns `{child: (parent, share of the rows in which the parent determines the child)}`."""
-    result = {}
+def links() -> dict[str, Link]:
+    """Returns where the fields' places come from; a field that is not there draws its own."""
+    result = {
+        "C15": Link(CONTEXT),
+        "C3": Link(CONTEXT, STRONG, TURN),
+        "C25": Link(CONTEXT, STRONG),
+        **{name: Link(CONTEXT, WEAK) for name in ("C7", "C10", "C14", "C23")},
+    }
     for chain in criteo_like_parameters()["chains"]:
         names = [entry.split(" ")[0] for entry in chain]
-        for parent, child, entry in zip(names[:-1], names[1:], chain[1:], strict=True):
-            result[child] = (parent, 0.8 if "80 %" in entry else 1.0)
-    return result
+        result |= {child: Link(parent) for parent, child in itertools.pairwise(names)}
+    return {**result, "C26": Link("C24", 0.84, 0.04)}
 
 
 def row_bits(rows: npt.NDArray[np.int64], seed: int, purpose: str) -> UInt64Array:
@@ -59,21 +98,30 @@ def draw_ids(rows: int, seed: int = 0, start: int = 0) -> dict[str, npt.NDArray[
 
 def _draw_block(numbers: npt.NDArray[np.int64], seed: int, out: dict[str, npt.NDArray[np.int64]]) -> None:
     """Fills `out` (int64 `[N]` by field) for the rows `numbers`."""
-    parents = {parent for parent, _ in links().values()}
+    parents = {link.source for link in links().values()}
     scratch = np.empty_like(numbers)
-    places: dict[str, npt.NDArray[np.int64]] = {}
+    places = {CONTEXT: _uniform(row_bits(numbers, seed, CONTEXT))}
     for name in _order():
-        table = curve(name)
-        parent, share = links().get(name, ("", 0.0))
-        if share == 1.0:
-            place = places[parent]
+        link = links().get(name)
+        if link is not None and link.share == 1.0:
+            place = places[link.source]
         else:
             bits = row_bits(numbers, seed, name)
-            place = np.right_shift(bits, np.uint64(32)).view(np.int64)
-            if share:
-                follows = (bits & np.uint64(0xFFFF)) < np.uint64(round(share * 0x10000))
-                place = np.where(follows, places[parent], place)
-        places[name] = _look_up(table, place, out[name], scratch, name in parents)
+            place = _uniform(bits)
+            if link is not None:
+                follows = bits.astype(np.uint16) < round(link.share * 0x10000)  # the bits below the place's
+                place = np.where(follows, _turned(places[link.source], link.turn), place)
+        places[name] = _look_up(curve(name), place, out[name], scratch, name in parents)
+
+
+def _uniform(bits: UInt64Array) -> npt.NDArray[np.int64]:
+    """Returns the upper half of the bits: places in a CDF, in units of 2^-32."""
+    return np.right_shift(bits, np.uint64(32)).view(np.int64)
+
+
+def _turned(place: npt.NDArray[np.int64], turn: float) -> npt.NDArray[np.int64]:
+    """Returns `place + turn` modulo 1."""
+    return (place + round(turn * 2**32)) & 0xFFFFFFFF if turn else place
 
 
 def _look_up(

