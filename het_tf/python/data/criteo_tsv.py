@@ -42,7 +42,7 @@ CHUNK_BYTES = 1 << 20
 _BLOCK_ROWS = 4096
 _MAX_LINE_BYTES = 16 << 20
 Part = Literal["all", "train", "valid", "test"]
-_TENTHS = {"all": (0, 10), "train": (0, 8), "valid": (8, 9), "test": (9, 10)}
+TENTHS = {"all": (0, 10), "train": (0, 8), "valid": (8, 9), "test": (9, 10)}
 
 
 def criteo(
@@ -83,8 +83,8 @@ def criteo(
         )
     if file.stat().st_size == 0:
         raise ValueError(f"{file} is empty; download or unpack it again.")
-    if part not in _TENTHS:
-        raise ValueError(f"part is {part!r}; give one of {', '.join(map(repr, _TENTHS))}.")
+    if part not in TENTHS:
+        raise ValueError(f"part is {part!r}; give one of {', '.join(map(repr, TENTHS))}.")
     if errors not in ("raise", "skip"):
         raise ValueError(f"errors is {errors!r}; give 'raise' or 'skip'.")
     if buckets is not None and buckets < 1:
@@ -209,7 +209,7 @@ class CriteoStream(Stream):
         counter = self._skipped
         window = _BLOCK_ROWS if seed is None else streams.SHUFFLE_WINDOW
         selection = [
-            *_TENTHS[self.part],
+            *TENTHS[self.part],
             self.shard_index,
             self.shard_count,
             int(salt("criteo", "split").astype(np.int64)),

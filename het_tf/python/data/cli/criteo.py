@@ -36,7 +36,7 @@ class CriteoLines(Samples[list[Line]]):
 
     def __init__(self, paths: Sequence[Path], part: criteo_tsv.Part = "all") -> None:
         super().__init__(paths)
-        self._tenths = criteo_tsv._TENTHS[part]
+        self._tenths = criteo_tsv.TENTHS[part]
         if not any(path.suffix == ".gz" for path in paths):
             share = (self._tenths[1] - self._tenths[0]) / 10
             self.total = int(share * sum(path.stat().st_size for path in paths))
