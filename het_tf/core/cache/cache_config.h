@@ -24,14 +24,19 @@ struct CacheConfig {
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
   // How cached rows stay within pull_bound. "asked": their clocks are sent at every read. "told":
   // the server remembers what this client holds and names what has moved past the bound
-  // (store/holdings.h, client/subscriptions.h).
+  // (store/holdings.h, client/subscriptions.h). "auto": told from a bound of kLeastTold on, where that
+  // takes fewer bytes (check_choice.h).
   std::string checks = "asked";
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
+  // Below it the ticks of one more step, by which rows may be older, are much beside the bound.
+  static constexpr int64_t kLeastTold = 3;
+
   SyncPolicy sync() const {
     // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
-    const bool bounded = pull_bound > 0 && pull_bound != kUnbounded;
-    return {pull_bound, push_bound, checks == "told" && bounded && capacity > 0};
+    const bool bounded = pull_bound > 0 && pull_bound != kUnbounded && capacity > 0;
+    return {pull_bound, push_bound,
+            bounded && (checks == "told" || (checks == "auto" && pull_bound >= kLeastTold))};
   }
   bool on_device() const { return device == "gpu"; }
 };

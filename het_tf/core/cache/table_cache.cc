@@ -45,8 +45,8 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
 
 void TableCache::SetInvalid(uint32_t line, bool invalid) {
   State& state = state_[line];
-  state.flags =
-      static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~(kSubscribed | kMoved) : state.flags & ~kInvalid);
+  state.flags = static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~(kSubscribed | kMoved)
+                                             : state.flags & ~kInvalid);
 }
 
 void TableCache::MarkAhead(uint32_t line, bool fetched) {

@@ -36,6 +36,7 @@
 
 #include "het_tf/core/cache/admission_filter.h"
 #include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/check_choice.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
 #include "het_tf/core/cache/lookup_numbers.h"
@@ -60,6 +61,13 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
+  // As the config says, and for "auto" as it has turned out.
+  SyncPolicy sync() const {
+    SyncPolicy sync = config_.sync();
+    if (config_.checks == "auto") sync.subscribes = sync.subscribes && choice_.told();
+    return sync;
+  }
+  CheckChoice& choice() { return choice_; }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -105,7 +113,9 @@ class TableCache {
   // --- lookups, by number (lookup_numbers.h)
 
   // A training lookup of step `step` names the table.
-  void BeginLookup(uint64_t step) { numbers_.Begin(step); }
+  void BeginLookup(uint64_t step) {
+    if (numbers_.Begin(step)) choice_.OnLookup();
+  }
   const LookupNumbers& numbers() const { return numbers_; }
   bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
   // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
@@ -233,6 +243,7 @@ class TableCache {
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;
+  CheckChoice choice_;
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;
   UpdatePool updates_;

@@ -14,7 +14,7 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   const bool is_new = part->tables.empty() || part->tables.back().cache != cache;
   if (is_new) part->tables.push_back({cache});
   last_partition_ = partition;
-  sync_ = cache->config().sync();
+  sync_ = cache->sync();
   trusts_ = op_->ahead || (op_->training() && cache->numbers().answered(partition));
   last_ = &part->tables.back();
   const bool checks = op_->ahead && op_->check_ahead > 0 && sync_.ChecksAhead();
@@ -48,6 +48,7 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
       if (op_->ahead) return;  // the lookup will see
       asked->trusts = true;
       ++cache->counters().trusted;
+      cache->choice().Trusted();
       return;
     case SyncPolicy::Pull::kCheck:
       asked->checks.push_back(key);

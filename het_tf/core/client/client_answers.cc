@@ -15,9 +15,9 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
         *std::find_if(reply.tables.begin(), reply.tables.end(),
                       [&](const TableReply& each) { return each.table == cache->schema().id(); });
     Counters& counters = cache->counters();
-    const auto cached = static_cast<size_t>(
-        std::count_if(asked.fetches.begin(), asked.fetches.end(),
-                      [&](Key key) { return cache->lines().Find(key) != kNoRow; }));
+    const auto cached =
+        static_cast<size_t>(std::count_if(asked.fetches.begin(), asked.fetches.end(),
+                                          [&](Key key) { return cache->lines().Find(key) != kNoRow; }));
     ReplyRows rows(t);
     const bool subscribes = asked.subscribes && reply.told != 0;
     op->sink->Take(asked, {&session->log(), reply.last_seq, t, subscribes}, &rows);

@@ -31,7 +31,7 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
   for (TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
     asked.subscribes.reset();
-    if (!read->op->training() || asked.device != nullptr || !cache->config().sync().subscribes) continue;
+    if (!read->op->training() || asked.device != nullptr || !cache->sync().subscribes) continue;
     request->tell = true;
     request->told_ack = session.notified();
     asked.subscribes = cache->numbers().newest();
@@ -51,6 +51,7 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
                left.end());
     std::sort(left.begin(), left.end());
     left.erase(std::unique(left.begin(), left.end()), left.end());
+    cache->choice().Asked(left.size(), asked.empty() && t.push_keys.empty());
     t.dropped = std::move(left);
     left.clear();
   }
@@ -67,6 +68,7 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
       if (line != kNoRow) cache->SetMoved(line);
     }
     cache->counters().told_rows += t.told_keys.size();
+    cache->choice().Named(t.told_keys.size());
   }
 }
 

@@ -14,9 +14,9 @@
 //
 //   Hold ─► entry ──push of another: g - base > bound──► moved ──Name──► named in answer n
 //             ▲                                           ▲ ▲              │         │
-//             │                                           │ └─ acknowledged < n      acknowledged >= n ─► gone
-//             │                                           └───── acknowledged < m ──┐
-//             └─ acknowledged >= m: base = the clock ──── brought in answer m ◄─ Hold of a moved row
+//             │                                           │ └─ acknowledged < n      acknowledged >= n ─►
+//             gone │                                           └───── acknowledged < m ──┐ └─ acknowledged >=
+//             m: base = the clock ──── brought in answer m ◄─ Hold of a moved row
 //
 // A row that was named is no longer held: it costs nothing more until an answer brings it again.
 //
