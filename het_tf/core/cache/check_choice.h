@@ -1,13 +1,14 @@
 // Whether a table with CacheConfig::checks "auto" is told what has moved or asks, row by row: whatever
 // takes fewer bytes. It begins told, and counts, over kWindow lookups, what that costs and saves:
 //
-//   saved   the key and clock of each row that was read without a check
+//   saved   key and clock of each row that was read without a check; clock and position of each that
+//           was fetched because it had moved, by its key alone
 //   spent   keys of rows that the server named and of rows that it was told have left, numbers of
 //           answers, and the heads of questions that went alone
 //
-// Rows that are fetched because they have moved count for neither: asking would fetch them, too. After
-// a window that spent more than it saved the table asks for kFirstPause lookups, and twice as long
-// after each further such window in a row, so that trying again costs next to nothing.
+// The rows themselves count for neither: asking would fetch them, too. After a window that spent more than it
+// saved the table asks for kFirstPause lookups, and twice as long after each further such window in a row, so
+// that trying again costs next to nothing.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +41,7 @@ class CheckChoice {
     spent_ = saved_ = 0;
   }
   void Trusted() { saved_ += kCheckBytes; }
+  void Refetched() { saved_ += kCheckBytes + kPositionBytes - kKeyBytes; }
   // A request asks what has moved, and names so many rows that have left. `alone`: there is nothing else
   // of the table in it.
   void Asked(size_t left, bool alone) {
@@ -50,7 +52,8 @@ class CheckChoice {
  private:
   // As they are on the wire where a partition has some thousand rows.
   static constexpr uint64_t kKeyBytes = 3;
-  static constexpr uint64_t kCheckBytes = 4;
+  static constexpr uint64_t kCheckBytes = 5;
+  static constexpr uint64_t kPositionBytes = 1;
   static constexpr uint64_t kNumberBytes = 4;
   static constexpr uint64_t kHeadBytes = 16;  // of a part, both ways
 

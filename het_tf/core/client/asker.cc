@@ -42,6 +42,7 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
     case SyncPolicy::Pull::kNothing:
       return;
     case SyncPolicy::Pull::kFetch:
+      if (cache->moved(line)) cache->choice().Refetched();
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:

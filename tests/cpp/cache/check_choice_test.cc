@@ -9,6 +9,7 @@ namespace {
 struct Stream {
   const char* name;
   int trusted;
+  int moved;  // fetched, since they were named
   int questions;
   int alone;  // of them
   int left;   // rows, in each question
@@ -17,18 +18,20 @@ struct Stream {
 };
 
 const Stream kStreams[] = {
-    {"a cache that is hit", 1000, 64, 0, 5, 100, true},
-    {"one that is never hit", 0, 64, 0, 20, 0, false},
-    {"all of whose rows move at every step", 100, 64, 0, 5, 1000, false},
-    {"few rows of many partitions", 10, 20, 10, 1, 3, false},
-    {"few rows of one partition", 10, 1, 1, 1, 3, true},
-    {"nothing at all", 0, 0, 0, 0, 0, true},
+    {"a cache that is hit", 1000, 50, 64, 0, 5, 100, true},
+    {"one that is never hit", 0, 0, 64, 0, 20, 0, false},
+    {"rows that move often, and are used", 400, 600, 64, 0, 5, 600, true},
+    {"rows that move often, in vain", 100, 50, 64, 0, 5, 1000, false},
+    {"few rows of many partitions", 10, 2, 20, 10, 1, 3, false},
+    {"few rows of one partition", 10, 2, 1, 1, 1, 3, true},
+    {"nothing at all", 0, 0, 0, 0, 0, 0, true},
 };
 
 void Lookup(const Stream& stream, CheckChoice* choice) {
   choice->OnLookup();
   if (!choice->told()) return;
   for (int i = 0; i < stream.trusted; ++i) choice->Trusted();
+  for (int i = 0; i < stream.moved; ++i) choice->Refetched();
   for (int i = 0; i < stream.questions; ++i)
     choice->Asked(static_cast<size_t>(stream.left), i < stream.alone);
   choice->Named(static_cast<size_t>(stream.named));
