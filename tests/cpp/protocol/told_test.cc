@@ -252,7 +252,7 @@ TEST_F(Told, WhatLeavesTheCacheIsLetGo) {
   Drained();
 }
 
-// Sweeps, which come with pushes, forget a worker that is gone while others go on.
+// The store's sweeps forget a worker that is gone while others go on.
 TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   Make(3);
   Hold(0, {1, 2});
@@ -261,9 +261,11 @@ TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   for (uint32_t silent = 0; silent <= Holdings::kSilentSeconds; silent += 60) {
     EXPECT_EQ(holdings().held(), 5u) << silent;
     Train(0, {1, 2});
+    world().service().SweepNext();
     world().now += 60;
   }
   Train(0, {1, 2});
+  world().service().SweepNext();
   EXPECT_EQ(holdings().held(), 2u);
   for (int i = 0; i < 4; ++i) Train(0, {1});
   EXPECT_EQ(SeenThen(1, 1, 0), static_cast<int64_t>(world().Issued(0, At(1)))) << "it is back";
