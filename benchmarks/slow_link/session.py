@@ -16,7 +16,7 @@ Figures = dict[str, Any]
 
 def cached(staleness: int, prefetch: bool = False, **cache: Any) -> dict[str, Any]:
     """A system with caches; the rest are arguments of `het_tf.Cache`."""
-    options = {"kind": "het", "cache": {"policy": "lfu", "staleness": staleness, **cache}}
+    options = {"kind": "het", "cache": {"policy": "lfu", "staleness": staleness, "checks": "asked", **cache}}
     return {**options, "prefetch": True} if prefetch else options
 
 

@@ -137,10 +137,14 @@ void CountingTransport::CountRequest(Span<const uint8_t> frame) {
   MustBe(parts.Open(frame).ok(), "a request cannot be read");
   counts_.bytes_out += frame.size();
   size_t sections = 0;
+  fetched_.clear();
   while (parts.left() > 0) {
     Request q;
     MustBe(parts.Next(&q).ok(), "a part of a request cannot be read");
-    for (const TableRequest& t : q.tables) sections += CountTable(t);
+    for (const TableRequest& t : q.tables) {
+      sections += CountTable(t);
+      fetched_[{q.partition.index, t.table}] = t.fetch_keys;
+    }
   }
   CountFrame(frame.size(), parts.size(), sections);
 }
@@ -165,8 +169,14 @@ size_t CountingTransport::CountTable(const TableRequest& t) {
   const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks) + KeyRunBytes(t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
-  const size_t fetches = KeyRunBytes(t.fetch_keys);
-  counts_.miss_pull.key_bytes += fetches;
+  size_t fetches = 0;
+  uint64_t before = 0;
+  for (Key key : t.fetch_keys) {
+    const size_t bytes = VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before)));
+    before = static_cast<uint64_t>(key);
+    (cached(key) ? counts_.update_pull : counts_.miss_pull).key_bytes += bytes;
+    fetches += bytes;
+  }
   return sections + checks + fetches;
 }
 
@@ -179,33 +189,35 @@ void CountingTransport::CountReply(Span<const uint8_t> frame) {
   for (; !parts.done(); ++count) {
     Reply p;
     MustBe(parts.Next(&p).ok(), "a part of a reply cannot be read");
-    for (const TableReply& t : p.tables) sections += CountTable(t);
+    for (const TableReply& t : p.tables) sections += CountTable(t, fetched_[{p.partition, t.table}]);
   }
   CountFrame(frame.size(), count, sections);
 }
 
-size_t CountingTransport::CountTable(const TableReply& t) {
+size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fetched) {
   size_t sections = 0;
   const float* next = t.rows.data();
-  auto rows = [&](const Vector<Clock>& clocks, size_t key_bytes, ClassBytes* of) {
-    const auto present =
-        static_cast<size_t>(std::count_if(clocks.begin(), clocks.end(), [](Clock c) { return c != 0; }));
-    const size_t bytes = RowBytes(t.row_format, t.block, t.row_floats, next, present);
-    next += present * t.row_floats;
-    of->rows += clocks.size();
-    of->absent += clocks.size() - present;
+  auto row = [&](Clock clock, ClassBytes* of) {
+    const size_t bytes = clock == 0 ? 0 : RowBytes(t.row_format, t.block, t.row_floats, next, 1);
+    if (clock != 0) next += t.row_floats;
+    ++of->rows;
+    of->absent += clock == 0;
     of->row_bytes += bytes;
-    of->key_bytes += key_bytes + ClockBytes(clocks);
-    sections += bytes + key_bytes + ClockBytes(clocks);
+    of->key_bytes += VarintBytes(ZigZag(clock));
+    sections += bytes + VarintBytes(ZigZag(clock));
   };
-  rows(t.refreshed_clocks, NumberBytes(t.refreshed), &counts_.update_pull);
-  rows(t.fetched_clocks, 0, &counts_.miss_pull);
-  rows(t.told_clocks, KeyRunBytes(t.told_keys), &counts_.update_pull);
+  for (const Clock clock : t.refreshed_clocks) row(clock, &counts_.update_pull);
+  counts_.update_pull.key_bytes += NumberBytes(t.refreshed);
+  MustBe(t.fetched_clocks.size() <= fetched.size(), "rows that nobody has fetched");
+  for (size_t i = 0; i < t.fetched_clocks.size(); ++i) {
+    row(t.fetched_clocks[i], cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
+  }
   MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
+  const size_t names = KeyRunBytes(t.told_keys);
   size_t lags = NumberBytes(t.lag_histogram);
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
-  counts_.check_bytes += lags;
-  return sections + lags;
+  counts_.check_bytes += lags + names;
+  return sections + NumberBytes(t.refreshed) + lags + names;
 }
 
 }  // namespace het::traffic

@@ -32,7 +32,8 @@ struct ClassBytes {
 struct Counts {
   ClassBytes miss_pull, update_pull, bound_push, evict_push;
   uint64_t checks = 0;
-  uint64_t check_bytes = 0;  // keys, clocks, the histogram of lags that answers them; rows that are not held
+  uint64_t check_bytes = 0;  // keys, clocks, the histogram of lags that answers them; names of rows that have
+                             // moved, or are not held
   uint64_t heads = 0;        // frames, both ways
   uint64_t parts = 0;        // of all frames
   uint64_t head_bytes = 0;
@@ -57,6 +58,8 @@ class CountingTransport : public Transport {
   // Replies that are on their way arrive.
   void Arrive();
   bool on_the_way() const { return !on_their_way_.empty() || !arrived_.empty(); }
+  // Whether a row is cached: then fetching it is an update pull. To be set before anything is sent.
+  std::function<bool(Key)> cached;
   // The keys of the step that is being written: what is pushed of others has left the cache.
   using Keys = boost::unordered_flat_set<Key, KeyHash>;
   Keys* written() { return &written_; }
@@ -78,12 +81,13 @@ class CountingTransport : public Transport {
   void CountFrame(size_t size, size_t parts, size_t sections);
   // These return the bytes of the table's sections.
   size_t CountTable(const TableRequest& t);
-  size_t CountTable(const TableReply& t);
+  size_t CountTable(const TableReply& t, const Vector<Key>& fetched);
 
   LocalService* const service_;
   const uint32_t shards_;
   Counts counts_;
   Keys written_;
+  std::map<std::pair<uint32_t, uint64_t>, Vector<Key>> fetched_;  // by partition and table, of one request
   std::vector<Event> on_their_way_;
   std::vector<Event> arrived_;
   double now_ = 0;

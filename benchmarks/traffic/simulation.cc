@@ -108,6 +108,9 @@ Result<Outcome> Simulation::Run() {
     hosts_.push_back(std::make_unique<Host>(&service_, settings_));
     hosts_.back()->number = h;
     HET_RETURN_IF_ERROR(hosts_.back()->client.AddTable(schema_, settings_.cache));
+    hosts_.back()->transport.cached = [cache = hosts_.back()->client.cache(schema_->id())](Key key) {
+      return cache->lines().Find(key) != kNoRow;
+    };
   }
   Counts before;
   uint64_t hits = 0;

@@ -3,8 +3,8 @@
 namespace het {
 
 Status CheckChecksName(const std::string& checks) {
-  if (checks == "asked" || checks == "told") return Status();
-  return InvalidArgument("checks is '" + checks + "'; it must be \"asked\" or \"told\"");
+  if (checks == "auto" || checks == "asked" || checks == "told") return Status();
+  return InvalidArgument("checks is '" + checks + "'; it must be \"auto\", \"asked\" or \"told\"");
 }
 
 }  // namespace het

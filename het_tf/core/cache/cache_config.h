@@ -23,14 +23,20 @@ struct CacheConfig {
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
   // How cached rows stay within pull_bound. "asked": their clocks are sent at every read. "told":
-  // the server remembers what this client holds and tells it what has moved past the bound
-  // (holdings.h).
+  // the server remembers what this client holds and names what has moved past the bound
+  // (store/holdings.h, client/subscriptions.h). "auto": told from a bound of kLeastTold on, where that
+  // takes fewer bytes (check_choice.h).
   std::string checks = "asked";
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
+  // Below it the ticks of one more step, by which rows may be older, are much beside the bound.
+  static constexpr int64_t kLeastTold = 3;
+
   SyncPolicy sync() const {
-    // Where nothing is checked, or kept, there is nothing to be told.
-    return {pull_bound, push_bound, checks == "told" && pull_bound != kUnbounded && capacity > 0};
+    // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
+    const bool bounded = pull_bound > 0 && pull_bound != kUnbounded && capacity > 0;
+    return {pull_bound, push_bound,
+            bounded && (checks == "told" || (checks == "auto" && pull_bound >= kLeastTold))};
   }
   bool on_device() const { return device == "gpu"; }
 };

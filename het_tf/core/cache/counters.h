@@ -15,8 +15,8 @@ namespace het {
   X(prefetch_unused, "prefetched rows that left again before a lookup read them")                      \
   X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")           \
   X(checks, "cached rows whose clock was sent to the server for comparison")                           \
-  X(told_rows,                                                                                         \
-    "of these: rows that the server sent because they had moved past the bound (checks=\"told\")")     \
+  X(trusted, "cached rows read without a check: the server had not named them (checks=\"told\")")      \
+  X(told_rows, "cached rows that the server named because they had moved past the bound")              \
   X(told_resets, "answers after which nothing counted as held, and all had to be checked again")       \
   X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")             \
   X(evict_push, "rows pushed because they left the cache")                                             \

@@ -1,4 +1,4 @@
-// Numbers of the training lookups of one table, and what lines know by them.
+// Numbers of the training lookups of one table, and what lines and partitions know by them.
 //
 // A step has a number, the token that the engine gives its lookup (engine/step_store.h). Several lookups,
 // of several layers, may make one step of a model, so a table counts those that name it: the next training
@@ -7,6 +7,11 @@
 //   held until   the line is no victim until a lookup with a higher number has begun
 //   fresh until  lookups up to this number need not check it: a prefetch has asked about it, and the
 //                answer has come
+//
+// And one about a partition:
+//
+//   answered     it has said what has moved (client/subscriptions.h), and was asked during this lookup.
+//                What it did not name then, the next lookup may trust
 //
 // For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until they
 // are no longer among those of the newest eight. A prefetch after it holds its rows until 74; with
@@ -29,11 +34,13 @@ class LookupNumbers {
   static constexpr uint32_t kFarthest = 64;  // a prefetched row waits for so many lookups
   static constexpr uint32_t kSteps = 8;      // steps that keep their rows
 
-  // The lookup of a step names the table, with all its parts one after the other.
-  void Begin(uint64_t step) {
-    if (steps_[newest_ % kSteps] == step) return;
+  // The lookup of a step names the table, with all its parts one after the other. Whether it is the
+  // first of them.
+  bool Begin(uint64_t step) {
+    if (steps_[newest_ % kSteps] == step) return false;
     steps_[++newest_ % kSteps] = step;
     ended_[newest_ % kSteps] = false;
+    return true;
   }
   // The gradient of the step has come: its lookup holds nothing any more.
   void End(uint64_t step) {
@@ -78,12 +85,23 @@ class LookupNumbers {
     if (line < fresh_.size()) fresh_[line] = passed();
   }
 
+  // Whether the partition was asked during the newest lookup or the one before it, and has answered.
+  bool answered(uint32_t partition) const {
+    return partition < answered_.size() && newest_ - answered_[partition] <= 1;
+  }
+  // Throws std::bad_alloc.
+  void SetAnswered(uint32_t partition, uint32_t number) {
+    if (partition >= answered_.size()) answered_.resize(partition + 1, newest_ - 2);
+    answered_[partition] = number;
+  }
+
  private:
   uint32_t newest_ = 0;
   uint32_t readings_ = 0;
   std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
   std::array<bool, kSteps> ended_ = {};
-  Vector<uint32_t> fresh_;  // by line; empty until a prefetch has checked one
+  Vector<uint32_t> fresh_;     // by line; empty until a prefetch has checked one
+  Vector<uint32_t> answered_;  // by partition; empty until one was asked what has moved
 };
 
 }  // namespace het

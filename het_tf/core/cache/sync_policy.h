@@ -7,7 +7,8 @@
 //          MustWait   is the step to wait until pushes are applied?
 //
 // Today's policies are staleness bounds: "asked", where every read checks every row, and "told",
-// where the server remembers what was read and says what has moved.
+// where the server remembers what was read and names what has moved; then g is that of the answer to
+// the lookup before (client/subscriptions.h).
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,13 @@ struct SyncPolicy {
   bool subscribes = false;
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
-  // What a read asks about a cached row. kNotified: the answer to whatever is asked says whether
-  // it has moved. `fresh`: a prefetch has asked, and not too many lookups ago (lookup_numbers.h).
-  Pull OnRead(bool invalid, bool subscribed, bool fresh) const {
-    if (invalid) return Pull::kFetch;
+  // What a read asks about a cached row. `old`: it is invalid, or has moved. `trusted`: the
+  // partition did not name it when it last said what had moved; kNotified: it is to say so again.
+  // `fresh`: a prefetch has asked, and not too many lookups ago (lookup_numbers.h).
+  Pull OnRead(bool old, bool trusted, bool fresh) const {
+    if (old) return Pull::kFetch;
     if (fresh && ChecksAhead()) return Pull::kNothing;
-    if (subscribes && subscribed) return Pull::kNotified;
+    if (subscribes && trusted) return Pull::kNotified;
     return pull_bound == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }
   // Whether a check that a prefetch has made counts for the lookup. At a bound of 0 the lookup

@@ -45,8 +45,8 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
 
 void TableCache::SetInvalid(uint32_t line, bool invalid) {
   State& state = state_[line];
-  state.flags =
-      static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~kSubscribed : state.flags & ~kInvalid);
+  state.flags = static_cast<uint8_t>(invalid ? (state.flags | kInvalid) & ~(kSubscribed | kMoved)
+                                             : state.flags & ~kInvalid);
 }
 
 void TableCache::MarkAhead(uint32_t line, bool fetched) {
@@ -203,7 +203,7 @@ uint32_t TableCache::Drop(uint32_t line) {
   if (state.flags & kSubscribed) {
     try {
       left_subscribed_.push_back(lines_.meta(line).key);
-    } catch (const std::bad_alloc&) {  // the server goes on telling it, for nothing
+    } catch (const std::bad_alloc&) {  // the server will name it, for nothing
     }
   }
   if (state.flags & kTransient) {

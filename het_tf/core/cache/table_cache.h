@@ -13,8 +13,9 @@
 //   transient   was not admitted, or had no room: it leaves as soon as it is not held
 //   invalid     its base is not to be trusted (the partition's incarnation changed): its value is
 //               fetched anew, its update stays
-//   subscribed  the server tells when it moves past the pull bound (store/holdings.h): it need not be
-//               checked. When it leaves, the server is to hear of it: left_subscribed()
+//   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
+//               not be checked. When it leaves, the server is to hear of it: left_subscribed()
+//   moved       it was named: whoever reads it fetches it
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
 //               number has passed (lookup_numbers.h)
 //   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
@@ -36,6 +37,7 @@
 
 #include "het_tf/core/cache/admission_filter.h"
 #include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/check_choice.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
 #include "het_tf/core/cache/lookup_numbers.h"
@@ -60,6 +62,13 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
+  // As the config says, and for "auto" as it has turned out.
+  SyncPolicy sync() const {
+    SyncPolicy sync = config_.sync();
+    if (config_.checks == "auto") sync.subscribes = sync.subscribes && choice_.told();
+    return sync;
+  }
+  CheckChoice& choice() { return choice_; }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -84,6 +93,12 @@ class TableCache {
     State& state = state_[line];
     state.flags = static_cast<uint8_t>(subscribed ? state.flags | kSubscribed : state.flags & ~kSubscribed);
   }
+  bool moved(uint32_t line) const { return (state_[line].flags & kMoved) != 0; }
+  // A subscribed line was named, and is no longer subscribed.
+  void SetMoved(uint32_t line) {
+    State& state = state_[line];
+    if (state.flags & kSubscribed) state.flags = static_cast<uint8_t>((state.flags & ~kSubscribed) | kMoved);
+  }
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
@@ -99,7 +114,9 @@ class TableCache {
   // --- lookups, by number (lookup_numbers.h)
 
   // A training lookup of step `step` names the table.
-  void BeginLookup(uint64_t step) { numbers_.Begin(step); }
+  void BeginLookup(uint64_t step) {
+    if (numbers_.Begin(step)) choice_.OnLookup();
+  }
   const LookupNumbers& numbers() const { return numbers_; }
   bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
   // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
@@ -118,6 +135,8 @@ class TableCache {
   bool fresh(uint32_t line) const { return numbers_.fresh(line); }
   // Throws std::bad_alloc.
   void SetFresh(uint32_t line, uint32_t until) { numbers_.SetFresh(line, until, state_.size()); }
+  // The partition has answered what has moved; it was asked during this lookup. Throws std::bad_alloc.
+  void SetAnswered(uint32_t partition, uint32_t number) { numbers_.SetAnswered(partition, number); }
   // For tests: how many lines are held.
   size_t Held() const;
 
@@ -205,6 +224,7 @@ class TableCache {
   static constexpr uint8_t kAhead = 4;
   static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
   static constexpr uint8_t kSubscribed = 16;
+  static constexpr uint8_t kMoved = 32;  // never beside kSubscribed
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -229,6 +249,7 @@ class TableCache {
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;
+  CheckChoice choice_;
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;
   UpdatePool updates_;

@@ -14,7 +14,8 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   const bool is_new = part->tables.empty() || part->tables.back().cache != cache;
   if (is_new) part->tables.push_back({cache});
   last_partition_ = partition;
-  sync_ = cache->config().sync();
+  sync_ = cache->sync();
+  trusts_ = op_->ahead || (op_->training() && cache->numbers().answered(partition));
   last_ = &part->tables.back();
   const bool checks = op_->ahead && op_->check_ahead > 0 && sync_.ChecksAhead();
   if (is_new && checks) last_->fresh_until = cache->numbers().Ahead(op_->check_ahead + 1);
@@ -24,15 +25,15 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
 SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
   if (op_->ahead && (op_->check_ahead == 0 || !sync_.ChecksAhead())) return SyncPolicy::Pull::kNothing;
   const bool fresh = op_->training() && !op_->ahead && cache->fresh(line);
-  return sync_.OnRead(cache->invalid(line), cache->subscribed(line), fresh);
+  return sync_.OnRead(cache->invalid(line) || cache->moved(line), trusts_ && cache->subscribed(line), fresh);
 }
 
 void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line) {
   if (line == kNoRow) return Absent(cache, partition, key);
   TableRead* const asked = Table(cache, partition);
   const SyncPolicy::Pull pull = PullOf(cache, line);
-  const bool waits = pull != SyncPolicy::Pull::kNothing && waits_ && !op_->ahead;
-  if (waits && on_way_->Waits(op_, cache, partition, key, /*cached=*/true)) {
+  const bool asks = pull == SyncPolicy::Pull::kCheck || pull == SyncPolicy::Pull::kFetch;
+  if (asks && waits_ && !op_->ahead && on_way_->Waits(op_, cache, partition, key, /*cached=*/true)) {
     if (op_->training()) cache->HoldForStep(line, op_->step);
     return;
   }
@@ -41,10 +42,14 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
     case SyncPolicy::Pull::kNothing:
       return;
     case SyncPolicy::Pull::kFetch:
+      if (cache->moved(line)) cache->choice().Refetched();
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:
-      asked->Trust(line, op_->ahead);
+      if (op_->ahead) return;  // the lookup will see
+      asked->trusts = true;
+      ++cache->counters().trusted;
+      cache->choice().Trusted();
       return;
     case SyncPolicy::Pull::kCheck:
       asked->checks.push_back(key);
@@ -91,9 +96,7 @@ void Asker::ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training) 
 void Asker::AddOnWay(const PartitionReadPtr& part) {
   for (const TableRead& asked : part->tables) {
     for (het::Key key : asked.fetches) on_way_->Add(asked.cache, key, /*cached=*/false, part);
-    for (const Vector<het::Key>* keys : {&asked.checks, &asked.trusted_keys}) {
-      for (het::Key key : *keys) on_way_->Add(asked.cache, key, /*cached=*/true, part);
-    }
+    for (het::Key key : asked.checks) on_way_->Add(asked.cache, key, /*cached=*/true, part);
   }
 }
 
@@ -108,10 +111,15 @@ void Asker::Hand(const PartitionReadPtr& part, Session* session) {
 void Asker::Ask(std::deque<Session>* sessions) {
   for (auto& [partition, part] : by_partition_) {
     auto& tables = part->tables;
-    tables.erase(std::remove_if(tables.begin(), tables.end(), [](const TableRead& t) { return t.empty(); }),
+    tables.erase(std::remove_if(tables.begin(), tables.end(),
+                                [](const TableRead& t) { return t.empty() && !t.trusts; }),
                  tables.end());
     if (tables.empty()) continue;
     Session* const session = &(*sessions)[partition];
+    if (part->question()) {
+      subscriptions_->Ask(part, session);
+      continue;
+    }
     while (PartitionReadPtr piece = part->TakePiece(session->most_read_bytes())) Hand(piece, session);
     Hand(part, session);
   }

@@ -1,6 +1,8 @@
 // Turns the keys of one read into questions to partitions. All reads classify their keys here:
 //
-//   cached, bounded, subscribed, ...   what SyncPolicy::OnRead says: check, fetch, nothing, or trust
+//   cached, bounded, subscribed, ...   what SyncPolicy::OnRead says: check, fetch, nothing, or trust. A
+//                                      training lookup may trust a row if the partition has said since the
+//                                      lookup before what had moved (LookupNumbers::answered)
 //   asked about by a read ahead        waited for, and looked at again once the answer is here (RowsOnWay)
 //   absent                             fetch
 //
@@ -16,19 +18,21 @@
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/rows_on_way.h"
 #include "het_tf/core/client/session.h"
+#include "het_tf/core/client/subscriptions.h"
 
 namespace het {
 
 class Asker {
  public:
   // `waits`: keys that are on their way are waited for.
-  Asker(ReadOp* op, RowsOnWay* on_way, bool waits = true) : op_(op), on_way_(on_way), waits_(waits) {}
+  Asker(ReadOp* op, RowsOnWay* on_way, Subscriptions* subscriptions, bool waits = true)
+      : op_(op), on_way_(on_way), subscriptions_(subscriptions), waits_(waits) {}
 
   void Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line);
   // Rows for a device, whose bases the caller gives. `training`: which of them may enter the cache.
   void ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training);
 
-  // Hands all questions over; the read is done when they are answered.
+  // Hands all questions over; the read is done when those are answered that ask about rows.
   void Ask(std::deque<Session>* sessions);
 
  private:
@@ -40,11 +44,13 @@ class Asker {
 
   ReadOp* const op_;
   RowsOnWay* const on_way_;
+  Subscriptions* const subscriptions_;
   const bool waits_;
   std::map<uint32_t, PartitionReadPtr> by_partition_;
   TableRead* last_ = nullptr;  // that a key was added to, of last_partition_
   uint32_t last_partition_ = 0;
-  SyncPolicy sync_;  // of its table
+  SyncPolicy sync_;      // of its table
+  bool trusts_ = false;  // rows that are subscribed there
 };
 
 }  // namespace het

@@ -29,7 +29,7 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
 }
 
 void CacheReader::Classify(ReadOp* op) {
-  Asker asker(op, ahead_->rows_on_way());
+  Asker asker(op, ahead_->rows_on_way(), subscriptions_);
   for (CachedRead::Part& part : op->read->parts) {
     TableCache& cache = tables_->at(part.table);
     if (op->training()) {

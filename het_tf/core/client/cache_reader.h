@@ -18,9 +18,14 @@ namespace het {
 
 class CacheReader {
  public:
-  CacheReader(const CachedTables* tables, Exchange* exchange, PushBuilder* pushes, LookAhead* ahead,
-              Waiter* waiter)
-      : tables_(tables), exchange_(exchange), pushes_(pushes), ahead_(ahead), waiter_(waiter) {}
+  CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions,
+              PushBuilder* pushes, LookAhead* ahead, Waiter* waiter)
+      : tables_(tables),
+        exchange_(exchange),
+        subscriptions_(subscriptions),
+        pushes_(pushes),
+        ahead_(ahead),
+        waiter_(waiter) {}
 
   // Throws std::bad_alloc; then there is no read.
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
@@ -35,6 +40,7 @@ class CacheReader {
 
   const CachedTables* const tables_;
   Exchange* const exchange_;
+  Subscriptions* const subscriptions_;
   PushBuilder* const pushes_;
   LookAhead* const ahead_;
   Waiter* const waiter_;

@@ -21,8 +21,8 @@ Client::Client(Transport* transport, ClientConfig config)
       durability_(transport, &config_, &tables_, &exchange_.sessions(), &pushes_),
       losses_(transport, &config_, &tables_),
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
-      ahead_(&tables_, &exchange_.sessions(), &pushes_),
-      reader_(&tables_, &exchange_, &pushes_, &ahead_, &waiter_) {}
+      ahead_(&tables_, &exchange_.sessions(), &subscriptions_, &pushes_),
+      reader_(&tables_, &exchange_, &subscriptions_, &pushes_, &ahead_, &waiter_) {}
 
 Client::~Client() = default;
 
@@ -100,8 +100,11 @@ std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t step) {
 Status Client::FinishRead(ReadOp* op) { return reader_.Finish(op); }
 
 Status Client::Read(CachedRead* read, uint64_t step) {
-  if (ahead_.busy()) Progress(0);  // what has come need not be waited for
-  return reader_.Await(reader_.Begin(read, step).get());
+  // What has come need not be waited for, or asked about.
+  if (ahead_.busy() || subscriptions_.asking()) Progress(0);
+  const std::unique_ptr<ReadOp> op = reader_.Begin(read, step);
+  if (op->done() && subscriptions_.asking()) Progress(0);  // a question is answered while the step computes
+  return reader_.Await(op.get());
 }
 
 void Client::ReadAhead(const CachedRead& wanted) {

@@ -166,7 +166,6 @@ class Client : private Exchange::Listener {
 
   // client_answers.cc: what answers tell
   void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read, bool notifies) override;
-  void TakeNotifications(Session* session, const Reply& reply, const PartitionReadPtr& read);
   void OnNewIncarnation(Session* session) override;
   void OnNewIdentity(Session* session) override { durability_.ForgetQuestion(session->partition()); }
   void OnReloaded(Session* session, const Verdict::Table& table) override;

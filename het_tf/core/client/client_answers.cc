@@ -8,48 +8,29 @@ namespace het {
 
 void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read, bool notifies) {
   ReadOp* const op = read->op;
-  if (notifies && (reply.told_reset || reply.told == 0)) subscriptions_.Reset(session->partition());
+  if (notifies) subscriptions_.Take(session->partition(), reply);
   for (const TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
     const TableReply& t =
         *std::find_if(reply.tables.begin(), reply.tables.end(),
                       [&](const TableReply& each) { return each.table == cache->schema().id(); });
-    ReplyRows rows(t);
-    op->sink->Take(asked, {&session->log(), reply.last_seq, t, asked.subscribe && reply.told != 0}, &rows);
-    if (cache->device() == nullptr) subscriptions_.Take(session, reply, t, cache, &rows);
     Counters& counters = cache->counters();
-    counters.update_pull += t.refreshed.size();
-    counters.miss_pull += asked.fetches.size();
-    if (op->ahead) counters.prefetched += asked.fetches.size();
+    const auto cached =
+        static_cast<size_t>(std::count_if(asked.fetches.begin(), asked.fetches.end(),
+                                          [&](Key key) { return cache->lines().Find(key) != kNoRow; }));
+    ReplyRows rows(t);
+    const bool subscribes = asked.subscribes && reply.told != 0;
+    op->sink->Take(asked, {&session->log(), reply.last_seq, t, subscribes}, &rows);
+    if (subscribes) cache->SetAnswered(session->partition(), *asked.subscribes);
+    counters.update_pull += t.refreshed.size() + cached;
+    counters.miss_pull += asked.fetches.size() - cached;
+    if (op->ahead) counters.prefetched += asked.fetches.size() - cached;
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
   }
-  if (notifies) TakeNotifications(session, reply, read);
+  if (notifies) session->SetNotified(reply.told);
   for (const TableRead& asked : read->tables) LookAhead::SetFresh(asked);
-  if (!read->wanted()) return;
   read->op = nullptr;
-  --op->open_parts;
-}
-
-void Client::TakeNotifications(Session* session, const Reply& reply, const PartitionReadPtr& read) {
-  // A push in the same frame may have named further tables.
-  for (const TableReply& t : reply.tables) {
-    TableCache* const cache = tables_.Find(t.table);
-    const bool taken = std::any_of(read->tables.begin(), read->tables.end(),
-                                   [&](const TableRead& asked) { return asked.cache == cache; });
-    if (t.told_keys.empty() || taken || cache == nullptr) continue;
-    ReplyRows rows(t);
-    subscriptions_.Take(session, reply, t, cache, &rows);
-  }
-  session->SetNotified(reply.told);
-  // Rows that were assumed to be subscribed and that the partition no longer tracks are checked
-  // after all.
-  PartitionReadPtr again = Subscriptions::Unsubscribed(*read);
-  if (again == nullptr) return;
-  ReadOp* const op = std::exchange(read->op, nullptr);
-  again->op = op;
-  std::replace(op->parts.begin(), op->parts.end(), read, again);
-  if (op->ahead) ahead_.rows_on_way()->Remove(*read);  // what it fetched is here
-  session->Ask(std::move(again));
+  if (op->open_parts > 0) --op->open_parts;
 }
 
 void Client::OnNewIncarnation(Session* session) {

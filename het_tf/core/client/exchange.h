@@ -33,7 +33,7 @@ class Exchange {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // The reply has the rows that the read asked for. `notifies`: and rows that have moved.
+    // The reply has the rows that the read asked for. `notifies`: and names rows that have moved.
     virtual void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read,
                         bool notifies) = 0;
     // Bases of the partition's rows are invalid. Reads are asked again after this.

@@ -87,7 +87,6 @@ TableRequest* Exchange::TableOf(const Session& session, uint64_t table, Request*
 
 void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
   const auto& [session, what] = sending;
-  if (what.read != nullptr) Subscriptions::Recheck(what.read.get());
   session->FillIn(what, request);
   request->request_id = next_request_id_++;
   request->partition = transport_->id(session->partition());

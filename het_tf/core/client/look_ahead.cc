@@ -13,7 +13,7 @@ void LookAhead::Begin(const CachedRead& wanted) {
   op->ahead = true;
   op->check_ahead = wanted.check_ahead;
   op->sink = std::make_unique<LineSink>(op.get(), pushes_);
-  Asker asker(op.get(), &on_way_);
+  Asker asker(op.get(), &on_way_, subscriptions_);
   std::map<const TableCache*, size_t> taken;  // of the rows that may be beside the cache
   for (const CachedRead::Part& part : wanted.parts) {
     TableCache& cache = tables_->at(part.table);
@@ -56,10 +56,6 @@ void LookAhead::SetFresh(const TableRead& answered) {
       if (line != kNoRow) cache->SetFresh(line, *answered.fresh_until);
     }
   }
-  for (size_t i = 0; i < answered.trusted.size(); ++i) {
-    const uint32_t line = answered.trusted[i];
-    if (answered.IsThere(i) && cache->subscribed(line)) cache->SetFresh(line, *answered.fresh_until);
-  }
 }
 
 void LookAhead::Follow() {
@@ -82,7 +78,7 @@ void LookAhead::AskLate(const RowsOnWay::Late& late) {
   late.ask->op = nullptr;
   op->parts.erase(std::find(op->parts.begin(), op->parts.end(), late.ask));
   --op->open_parts;
-  Asker asker(op, &on_way_, /*waits=*/false);
+  Asker asker(op, &on_way_, subscriptions_, /*waits=*/false);
   Vector<uint32_t> lines;
   for (const TableRead& waited : late.ask->tables) {
     TableCache* const cache = waited.cache;

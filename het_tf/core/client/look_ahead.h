@@ -12,7 +12,8 @@
 // With check_ahead (CachedRead) the rows that are in the cache are asked about here, like those of
 // a lookup. A row whose answer has come is fresh for the next lookup of its table and check_ahead
 // more, and they do not check it: I2 counts from here. A lookup that finds the question on its way
-// waits for the answer. That is what bounds I3: each of the others has made at most so many steps
+// waits for the answer. A subscribed row (subscriptions.h) is left to its lookup, which can do
+// without the network anyway. That is what bounds I3: each of the others has made at most so many steps
 // more, where workers go in step. Reads without training check, always: nothing counts them.
 //
 // A batch has no name. What is known of it is known by row: lines are held, and fresh, until a
@@ -34,8 +35,9 @@ namespace het {
 
 class LookAhead {
  public:
-  LookAhead(const CachedTables* tables, std::deque<Session>* sessions, PushBuilder* pushes)
-      : tables_(tables), sessions_(sessions), pushes_(pushes) {}
+  LookAhead(const CachedTables* tables, std::deque<Session>* sessions, Subscriptions* subscriptions,
+            PushBuilder* pushes)
+      : tables_(tables), sessions_(sessions), subscriptions_(subscriptions), pushes_(pushes) {}
 
   RowsOnWay* rows_on_way() { return &on_way_; }
   // Client::ReadAhead, without sending. Throws std::bad_alloc.
@@ -57,6 +59,7 @@ class LookAhead {
 
   const CachedTables* const tables_;
   std::deque<Session>* const sessions_;
+  Subscriptions* const subscriptions_;
   PushBuilder* const pushes_;
   RowsOnWay on_way_;
   std::deque<std::unique_ptr<ReadOp>> reads_;  // oldest first; their parts: those that are not answered

@@ -6,12 +6,6 @@
 
 namespace het {
 
-bool PartitionRead::subscribes() const {
-  return std::any_of(tables.begin(), tables.end(), [](const TableRead& asked) {
-    return asked.device == nullptr && asked.cache->config().sync().subscribes;
-  });
-}
-
 size_t PartitionRead::most_bytes() const {
   size_t bytes = 0;
   for (const TableRead& asked : tables) bytes += asked.rows() * asked.most_row_bytes();
@@ -20,6 +14,7 @@ size_t PartitionRead::most_bytes() const {
 
 TableRead TableRead::TakeLast(size_t rows) {
   TableRead taken{cache};
+  taken.trusts = trusts;
   taken.fresh_until = fresh_until;
   taken.device = device;
   const auto take = [](auto* from, auto* to, size_t count) {
@@ -34,9 +29,6 @@ TableRead TableRead::TakeLast(size_t rows) {
   take(&checks, &taken.checks, check);
   take(&clocks, &taken.clocks, check);
   take(&check_at, &taken.check_at, check);
-  const size_t trust = std::min(rows - fetch - check, trusted.size());
-  take(&trusted, &taken.trusted, trust);
-  take(&trusted_keys, &taken.trusted_keys, trust);
   return taken;
 }
 

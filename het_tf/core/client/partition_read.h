@@ -1,6 +1,7 @@
 // What a read asks, and the read itself.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,47 +22,26 @@ struct TableRead {
   Vector<Key> checks{};
   Vector<Clock> clocks{};  // of the checks
   Vector<Key> fetches{};
-  // Subscribed lines, which are not asked about: the partition tells which have moved.
-  Vector<uint32_t> trusted{};
-  // Of a read ahead: their keys, for such a read may take longer than its lines are held; and up to
-  // which lookup the rows of the answer are fresh, if that is asked.
-  Vector<Key> trusted_keys{};
+  // Rows were read without a check: the next lookup needs to know which of them have moved.
+  bool trusts = false;
+  // Of a read ahead: up to which lookup the rows of the answer are fresh, if that is asked.
   std::optional<uint32_t> fresh_until{};
   // Rows are for a device: where they go, and the positions of checks and fetches there.
   DeviceRead::Part* device = nullptr;
   Vector<uint32_t> check_at{};
   Vector<uint32_t> fetch_at{};
-  bool subscribe = false;  // the request that is on its way subscribes to what it reads
+  // The request that is on its way subscribes to what it reads, and was sent during this lookup.
+  std::optional<uint32_t> subscribes{};
 
-  bool empty() const { return checks.empty() && fetches.empty() && trusted.empty(); }
-  // All of them may come back as rows: what is trusted is checked after all where it is not subscribed any
-  // more.
-  size_t rows() const { return checks.size() + fetches.size() + trusted.size(); }
+  bool empty() const { return checks.empty() && fetches.empty(); }
+  // All of them may come back as rows.
+  size_t rows() const { return checks.size() + fetches.size(); }
   size_t most_row_bytes() const {
     const TableSchema& schema = cache->schema();
     return MostAnswerBytes(cache->row_format(), schema.dim(), schema.row_floats());
   }
   // The last `rows` of the questions, or all, become another read's.
   TableRead TakeLast(size_t rows);
-  // Whether the line still has the row that was trusted.
-  bool IsThere(size_t which) const {
-    if (trusted_keys.empty()) return true;
-    const RowStore& lines = cache->lines();
-    const uint32_t line = trusted[which];
-    return lines.live(line) && lines.meta(line).key == trusted_keys[which];
-  }
-  void Trust(uint32_t line, bool ahead) {
-    trusted.push_back(line);
-    if (ahead) trusted_keys.push_back(cache->lines().meta(line).key);
-  }
-  void MoveTrusted(size_t from, size_t to) {
-    trusted[to] = trusted[from];
-    if (!trusted_keys.empty()) trusted_keys[to] = trusted_keys[from];
-  }
-  void KeepTrusted(size_t first) {
-    trusted.resize(first);
-    if (!trusted_keys.empty()) trusted_keys.resize(first);
-  }
 };
 
 // What one read asks of one partition.
@@ -70,8 +50,10 @@ struct PartitionRead {
   Vector<TableRead> tables;
 
   bool wanted() const { return op != nullptr; }
-  // Of a table whose rows are subscribed (CacheConfig::checks "told").
-  bool subscribes() const;
+  // Nothing but what has moved: no lookup waits for the answer.
+  bool question() const {
+    return std::all_of(tables.begin(), tables.end(), [](const TableRead& asked) { return asked.empty(); });
+  }
   // What the answer takes if all rows come.
   size_t most_bytes() const;
   // Questions that become a read of their own, whose answer takes at most so many bytes or is of one row;

@@ -34,7 +34,7 @@ void RowsOnWay::Remove(const PartitionRead& part) {
     const auto table = tables_.find(asked.cache);
     if (table == tables_.end()) continue;
     auto& rows = table->second.rows;
-    for (const Vector<Key>* keys : {&asked.fetches, &asked.checks, &asked.trusted_keys}) {
+    for (const Vector<Key>* keys : {&asked.fetches, &asked.checks}) {
       for (Key key : *keys) {
         const auto found = rows.find(key);
         if (found != rows.end() && found->second.get() == &part) rows.erase(found);

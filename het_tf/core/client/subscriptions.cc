@@ -7,41 +7,40 @@
 
 namespace het {
 
-void Subscriptions::Recheck(PartitionRead* read) {
-  for (TableRead& asked : read->tables) {
-    TableCache* const cache = asked.cache;
-    size_t kept = 0;
-    for (size_t i = 0; i < asked.trusted.size(); ++i) {
-      const uint32_t line = asked.trusted[i];
-      if (!asked.IsThere(i)) {
-        asked.fetches.push_back(asked.trusted_keys[i]);
-      } else if (cache->subscribed(line) && cache->config().sync().subscribes) {
-        asked.MoveTrusted(i, kept++);
-      } else if (cache->invalid(line)) {
-        asked.fetches.push_back(cache->lines().meta(line).key);
-      } else {
-        asked.checks.push_back(cache->lines().meta(line).key);
-        asked.clocks.push_back(cache->base(line));
-      }
-    }
-    asked.KeepTrusted(kept);
-  }
+Subscriptions::Subscriptions(const CachedTables* tables) : tables_(tables), left_(tables->partitions()) {
+  questions_.step = ReadOp::kNoLookup;
+  questions_.ahead = true;
+  questions_.sink = std::make_unique<PrivateSink>(&questions_);
+}
+
+void Subscriptions::Ask(const PartitionReadPtr& question, Session* session) {
+  auto& parts = questions_.parts;
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [](const auto& part) { return !part->wanted(); }),
+              parts.end());
+  parts.push_back(question);
+  question->op = &questions_;
+  session->Ask(question);
+}
+
+bool Subscriptions::asking() const {
+  return std::any_of(questions_.parts.begin(), questions_.parts.end(),
+                     [](const auto& part) { return part->wanted(); });
 }
 
 void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request* request) {
-  for (TableRead& asked : read->tables) asked.subscribe = false;
-  if (!read->subscribes()) return;
-  request->tell = true;
-  request->told_ack = session.notified();
   for (TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
-    if (!cache->config().sync().subscribes) continue;
+    asked.subscribes.reset();
+    if (!read->op->training() || asked.device != nullptr || !cache->sync().subscribes) continue;
+    request->tell = true;
+    request->told_ack = session.notified();
+    asked.subscribes = cache->numbers().newest();
     const uint64_t table = cache->schema().id();
     for (Key key : cache->left_subscribed()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);
     cache->left_subscribed().clear();
     TableRequest& t = *std::find_if(request->tables.begin(), request->tables.end(),
                                     [&](const TableRequest& each) { return each.table == table; });
-    t.hold = asked.subscribe = read->op->training();
+    t.hold = true;
     Vector<Key>& left = left_[session.partition()][table];
     // Some have come back meanwhile.
     left.erase(std::remove_if(left.begin(), left.end(),
@@ -52,14 +51,30 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
                left.end());
     std::sort(left.begin(), left.end());
     left.erase(std::unique(left.begin(), left.end()), left.end());
+    cache->choice().Asked(left.size(), asked.empty() && t.push_keys.empty());
     t.dropped = std::move(left);
     left.clear();
   }
 }
 
+void Subscriptions::Take(uint32_t partition, const Reply& reply) {
+  if (reply.told_reset || reply.told == 0) Reset(partition);
+  // A push in the same frame may have named further tables.
+  for (const TableReply& t : reply.tables) {
+    TableCache* const cache = tables_->Find(t.table);
+    if (cache == nullptr) continue;
+    for (Key key : t.told_keys) {
+      const uint32_t line = cache->lines().Find(key);
+      if (line != kNoRow) cache->SetMoved(line);
+    }
+    cache->counters().told_rows += t.told_keys.size();
+    cache->choice().Named(t.told_keys.size());
+  }
+}
+
 void Subscriptions::Reset(uint32_t partition) {
   for (const auto& [table, cache] : *tables_) {
-    if (cache->config().checks != "told") continue;
+    if (cache->config().checks == "asked") continue;
     bool any = false;
     tables_->ForEachLine(cache.get(), partition, [&, c = cache.get()](uint32_t line) {
       if (!c->subscribed(line)) return;
@@ -71,42 +86,10 @@ void Subscriptions::Reset(uint32_t partition) {
   left_[partition].clear();
 }
 
-void Subscriptions::Take(Session* session, const Reply& reply, const TableReply& answer, TableCache* cache,
-                         ReplyRows* rows) {
-  for (size_t i = 0; i < answer.told_keys.size(); ++i) {
-    const Key key = answer.told_keys[i];
-    const Clock clock = answer.told_clocks[i];
-    const float* const row = rows->Next(clock);
-    const uint32_t line = cache->lines().Find(key);
-    if (line == kNoRow) {
-      cache->left_subscribed().push_back(key);
-      continue;
-    }
-    FillLine(cache, line, clock, row, &session->log(), reply.last_seq);
-    if (reply.told != 0) cache->SetSubscribed(line, true);
-    ++cache->counters().told_rows;
-    ++cache->counters().update_pull;
-  }
-}
-
-PartitionReadPtr Subscriptions::Unsubscribed(const PartitionRead& read) {
-  PartitionReadPtr again;
-  for (const TableRead& asked : read.tables) {
-    TableRead doubtful{asked.cache};
-    doubtful.fresh_until = asked.fresh_until;
-    for (size_t i = 0; i < asked.trusted.size(); ++i) {
-      const uint32_t line = asked.trusted[i];
-      if (asked.IsThere(i) && !asked.cache->subscribed(line)) doubtful.Trust(line, read.op->ahead);
-    }
-    if (doubtful.trusted.empty()) continue;
-    if (again == nullptr) again = std::make_shared<PartitionRead>();
-    again->tables.push_back(std::move(doubtful));
-  }
-  return again;
-}
-
 void Subscriptions::RemoveTable(uint64_t table) {
   for (auto& tables : left_) tables.erase(table);
+  questions_.Detach();
+  questions_.parts.clear();
 }
 
 }  // namespace het

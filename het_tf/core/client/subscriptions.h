@@ -1,12 +1,21 @@
-// Rows that partitions tell about (CacheConfig::checks "told", store/holdings.h): a read of them
-// asks nothing but "what has moved?", and what has is in the answer.
+// Rows that partitions know to be here (CacheConfig::checks "told", store/holdings.h), so that a lookup
+// need not check them.
 //
 // A line is subscribed (TableCache::subscribed) from the answer that fetched or checked it on, as long
-// as it is here and valid, unless an answer says that the partition has forgotten all
-// subscriptions. It means: the partition has the row on its list, at a base no higher than the
-// line's, and sends it before it answers a read, once it has moved past the bound. So what was
-// trusted when a read began is looked at again when its request leaves (Recheck) and when the
-// answer has come (Unsubscribed): what is not subscribed then is checked like any other line.
+// as it is here and valid, until an answer names it, which makes it `moved`, or says that the
+// partition has forgotten all subscriptions. It means: the partition has the row on its list, at a
+// base no higher than the line's, and names it in the next answer once it has moved past the bound.
+//
+//   lookup n     asks "what has moved?"  ──►  the partition answers: names, and no more
+//   lookup n+1   a line that is subscribed was within the bound then: it is read as it is. One that
+//                was named is fetched, with what else is missing
+//
+// So I2 counts from the partition's answer to the lookup before. Where that has not come, or the
+// lookup before had no question for the partition, lines are checked like any other (Asker), and I2
+// counts from the lookup. Reads without training check, always: nothing counts them.
+//
+// A question goes with the rows that the same lookup asks of the partition, or else alone, and then
+// no lookup waits for its answer.
 #pragma once
 
 #include <map>
@@ -22,30 +31,30 @@ namespace het {
 
 class Subscriptions {
  public:
-  explicit Subscriptions(const CachedTables* tables) : tables_(tables), left_(tables->partitions()) {}
+  explicit Subscriptions(const CachedTables* tables);
 
-  // Before a request leaves: trusted lines that are not subscribed are checked, or fetched where
-  // they are invalid.
-  static void Recheck(PartitionRead* read);
+  // Hands over a question that no lookup waits for.
+  void Ask(const PartitionReadPtr& question, Session* session);
+  // Some are on their way.
+  bool asking() const;
   // Asks what has moved, and says which rows have left the cache. The tables of the read are in
   // the request.
   void FillIn(const Session& session, PartitionRead* read, Request* request);
 
-  // The partition has forgotten all subscriptions of this client.
-  void Reset(uint32_t partition);
-  // Takes the rows of one table that have moved. `rows` stands at the first of them.
-  void Take(Session* session, const Reply& reply, const TableReply& answer, TableCache* cache,
-            ReplyRows* rows);
-  // What of an answered read has to be asked once more, as a read of its own; null: nothing.
-  static PartitionReadPtr Unsubscribed(const PartitionRead& read);
+  // What an answer to such a request names, and whether the partition has forgotten this client.
+  // Rows that it brings come after this.
+  void Take(uint32_t partition, const Reply& reply);
 
   void RemoveTable(uint64_t table);
 
  private:
+  void Reset(uint32_t partition);
+
   const CachedTables* const tables_;
   // By partition and table: rows that were subscribed and have left, which the partition does not
   // know yet.
   std::vector<std::map<uint64_t, Vector<Key>>> left_;
+  ReadOp questions_;  // that no lookup waits for, as its parts
 };
 
 }  // namespace het

@@ -86,10 +86,10 @@ Status CheckTogether(const CacheConfig& cache) {
                            "\" and device \"gpu\"; rows of a cache in GPU memory travel as float32. Leave "
                            "wire out, or give device \"cpu\"");
   }
-  if (cache.checks != "asked") {
+  if (cache.checks == "told") {
     return InvalidArgument(
         "cache options have checks \"told\" and device \"gpu\"; rows in GPU memory are asked about. Give "
-        "checks \"asked\", or device \"cpu\"");
+        "checks \"asked\" or \"auto\", or device \"cpu\"");
   }
   return Status();
 }

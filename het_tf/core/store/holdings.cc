@@ -11,6 +11,8 @@ constexpr uint32_t kLookForIdle = 1024;
 // Of a row that was removed: no copy of it is good, whatever its base. (A clock of 0 would be told
 // apart only from bases that are known exactly.)
 constexpr Clock kGone = std::numeric_limits<Clock>::min();
+// In place of a clock that was brought.
+constexpr Clock kNamed = kGone;
 
 }  // namespace
 
@@ -24,7 +26,7 @@ bool Holdings::Table::Stale(Clock clock, Clock base) const {
 // same the row may have moved: one that had gone comes back with a far higher clock.
 bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
   entry->base += ticks;
-  if (entry->moved != 0) moved[entry->moved - 1].clock += ticks;
+  if (entry->moved != 0 && moved[entry->moved - 1].clock != kNamed) moved[entry->moved - 1].clock += ticks;
   return Other(key, entry, clock);
 }
 
@@ -35,7 +37,7 @@ bool Holdings::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
   }
   if (!Stale(clock, entry->base)) return true;
   try {
-    moved.push_back({key, 0, clock, 0});
+    moved.push_back({key, kNamed, clock, 0});
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -52,15 +54,25 @@ void Holdings::Table::Unmove(size_t at) {
   moved.pop_back();
 }
 
-void Holdings::Table::Acknowledge(uint32_t number) {
+size_t Holdings::Table::Acknowledge(uint32_t number) {
+  size_t let_go = 0;
   for (size_t at = moved.size(); at-- > 0;) {
     Moved& item = moved[at];
     const bool taken = item.number != 0 && item.number <= number;
     item.number = 0;
     if (!taken) continue;
-    rows.find(item.key)->second.base = item.clock;
-    if (!Stale(item.latest, item.clock)) Unmove(at);
+    const auto entry = rows.find(item.key);
+    if (item.clock == kNamed) {
+      Unmove(at);
+      rows.erase(entry);
+      ++let_go;
+      continue;
+    }
+    entry->second.base = item.clock;
+    item.clock = kNamed;
+    if (!Stale(item.latest, entry->second.base)) Unmove(at);
   }
+  return let_go;
 }
 
 Holdings::Table* Holdings::Record::Find(uint64_t table) {
@@ -185,7 +197,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   if (fresh) own->first = number_;
   own->last = number_;
   if (number_ % kLookForIdle == 0) ForgetIdle();  // this client is none of them now
-  for (Table& held : own->tables) held.Acknowledge(acknowledged);
+  for (Table& held : own->tables) held_ -= held.Acknowledge(acknowledged);
   for (const Use& use : uses) {
     if (use.incoming > 0 && own->Find(use.table) == nullptr)
       own->tables.push_back({use.table, use.epoch, use.bound, {}, {}});
@@ -226,20 +238,18 @@ void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {
   item.number = number_;
 }
 
-size_t Holdings::Turn::Due(uint64_t table) const {
-  const Table* held = number_ == 0 ? nullptr : record_->Find(table);
-  if (held == nullptr) return 0;
-  return static_cast<size_t>(
-      std::count_if(held->moved.begin(), held->moved.end(), [](const Moved& m) { return m.number == 0; }));
-}
-
-void Holdings::Turn::GiveUp() {
-  if (number_ == 0) return;
-  holdings_->Forget(holdings_->records_.find(client_));
-  ++holdings_->resets_;
-  record_ = nullptr;
-  number_ = 0;
-  reset_ = true;
+void Holdings::Turn::Name(uint64_t table, Vector<Key>* keys) {
+  Table* held = number_ == 0 ? nullptr : record_->Find(table);
+  if (held == nullptr) return;
+  const size_t begin = keys->size();
+  for (Moved& moved : held->moved) {
+    if (moved.number != 0) continue;  // this answer brings it
+    keys->push_back(moved.key);
+    moved.clock = kNamed;
+    moved.number = number_;
+    ++holdings_->told_;
+  }
+  std::sort(keys->begin() + static_cast<ptrdiff_t>(begin), keys->end());
 }
 
 }  // namespace het

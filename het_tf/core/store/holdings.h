@@ -1,27 +1,29 @@
-// What a partition believes its clients hold, so that it can tell each of them which of its rows
-// have moved past its bound, instead of being asked about every row at every read
+// What a partition believes its clients hold, so that it can name to each of them those of its rows
+// that have moved past its bound, instead of being asked about every row at every read
 // (CacheConfig::checks).
 //
 // The belief is soft: never saved, never replicated, and it may be forgotten at any moment. What
 // must hold is one sentence, and everything here serves it:
 //
 //   For every row that a client counts as held there is an entry whose base is no higher than the client's,
-//   or the next answer to that client tells it the row, or it tells it that nothing is held (`reset`).
+//   or the next answer to that client names the row, or it says that nothing is held (`reset`).
 //
 // So errors to one side are harmless: an entry for a row that the client does not hold, or a base
-// below the client's, costs a row told in vain. Whoever is in doubt forgets the whole client; its
-// next answer is a reset, and the client goes back to asking, row by row, as if there were no
-// holdings.
+// below the client's, costs a name. Whoever is in doubt forgets the whole client; its next answer
+// is a reset, and the client goes back to asking, row by row, as if there were no holdings.
 //
-//   entry   ──push of another: g - base > bound──►  moved   ──Tell──►  told in answer n
-//     ▲                                               ▲                   │        │
-//     │                                               └── acknowledged < n ┘        │
-//     └────────── acknowledged >= n: base = the clock that was told ───────────────┘
+//   Hold ─► entry ──push of another: g - base > bound──► moved ──Name──► named in answer n
+//             ▲                                           ▲ ▲              │         │
+//             │                                           │ └─ acknowledged < n      acknowledged >= n ─►
+//             gone │                                           └───── acknowledged < m ──┐ └─ acknowledged >=
+//             m: base = the clock ──── brought in answer m ◄─ Hold of a moved row
+//
+// A row that was named is no longer held: it costs nothing more until an answer brings it again.
 //
 // Answers carry numbers that rise within the partition and are never used twice in its life. A
-// request acknowledges the newest answer that its client has taken in whole. What was told after
-// that is told again, so an answer that is lost, or that the client could not use, needs no care.
-// An entry that is made or named by an answer which is not acknowledged yet is not removed by
+// request acknowledges the newest answer that its client has taken in whole. What was named after
+// that is named again, so an answer that is lost, or that the client could not use, needs no care.
+// An entry that is made or confirmed by an answer which is not acknowledged yet is not removed by
 // `dropped`: the client may be about to get it. A request whose number is not above the last one's
 // is a copy, or a leftover of a connection that was given up: it changes nothing.
 //
@@ -91,7 +93,7 @@ class Holdings {
   // `now`: seconds. Clients that have asked nothing for kSilentSeconds, as far as it was called, are
   // forgotten.
   void ForgetSilent(uint32_t now);
-  // The row is gone: whoever holds it is told.
+  // The row is gone: it is named to whoever holds it.
   void Removed(uint64_t table, Key key) noexcept;
   // Rows of the table were changed in a way that is not noted one by one: who holds any is
   // forgotten.
@@ -104,8 +106,8 @@ class Holdings {
   size_t held() const { return held_; }
   size_t clients() const { return records_.size(); }
   size_t bytes() const;
-  // Since the partition came to life: rows that were told, and answers that said that nothing is
-  // held.
+  // Since the partition came to life: names in answers, repeated ones included, and answers that
+  // said that nothing is held.
   uint64_t told() const { return told_; }
   uint64_t resets() const { return resets_; }
 
@@ -117,9 +119,9 @@ class Holdings {
   };
   struct Moved {
     Key key;
-    Clock clock;      // that was told
+    Clock clock;      // that answer `number` has brought, or kNamed
     Clock latest;     // the server's
-    uint32_t number;  // the answer that told it; 0: not told, or not since it moved again
+    uint32_t number;  // the answer that names or brings it; 0: none that may still be acknowledged
   };
   struct KeyHash {
     using is_avalanching = void;
@@ -134,11 +136,13 @@ class Holdings {
     Rows rows;
     Vector<Moved> moved;
 
+    // Whether a copy with this base is past the bound. The one place that says so.
     bool Stale(Clock clock, Clock base) const;
     // False: there is no memory.
     bool Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept;
     bool Other(Key key, Entry* entry, Clock clock) noexcept;
-    void Acknowledge(uint32_t number);
+    // Returns how many rows are held no longer.
+    size_t Acknowledge(uint32_t number);
     void Unmove(size_t at);
   };
   struct Record {
@@ -181,23 +185,8 @@ class Holdings::Turn {
   // The answer leaves the client with this row at `clock`: fetched, refreshed, or found within its
   // bound.
   void Hold(uint64_t table, Key key, Clock clock);
-  // tell(key) for every row of the table that has moved: it returns the clock with which it tells
-  // it.
-  template <typename Fn>
-  void Tell(uint64_t table, Fn tell) {
-    Table* held = number_ == 0 ? nullptr : record_->Find(table);
-    if (held == nullptr) return;
-    for (Moved& moved : held->moved) {
-      if (moved.number != 0) continue;  // it is in this answer anyway
-      moved.clock = moved.latest = tell(moved.key);
-      moved.number = number_;
-      ++holdings_->told_;
-    }
-  }
-  // Of the table: how many Tell will tell, at most.
-  size_t Due(uint64_t table) const;
-  // Too much to tell: the client is forgotten, and asks for what it needs.
-  void GiveUp();
+  // Appends the rows of the table that have moved and that the answer does not bring, in order.
+  void Name(uint64_t table, Vector<Key>* keys);
 
  private:
   friend class Holdings;

@@ -9,10 +9,6 @@
 namespace het {
 namespace {
 
-// More rows than this are not told in one answer: a client that was away for long asks for what it
-// needs.
-constexpr size_t kMostToldBytes = size_t{4} << 20;
-
 // found(i, row) for each key, in order; kNoRow: it does not exist.
 template <typename Found>
 void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
@@ -203,22 +199,7 @@ void Partition::Answer(const Request& q, Reply* p) {
 }
 
 void Partition::Tell(const Request& q, Holdings::Turn* turn, Reply* p) {
-  size_t bytes = 0;
-  for (const TableRequest& t : q.tables)
-    bytes += turn->Due(t.table) * Find(t.table)->rows().row_floats() * sizeof(float);
-  if (bytes > kMostToldBytes) turn->GiveUp();
-  for (size_t i = 0; i < q.tables.size(); ++i) {
-    const RowStore& store = Find(q.tables[i].table)->rows();
-    TableReply& answer = p->tables[i];
-    turn->Tell(q.tables[i].table, [&](Key key) {
-      const uint32_t row = store.Find(key);
-      const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
-      answer.told_keys.push_back(key);
-      answer.told_clocks.push_back(clock);
-      if (clock != 0) answer.stored_rows.push_back(store.data(row));
-      return clock;
-    });
-  }
+  for (size_t i = 0; i < q.tables.size(); ++i) turn->Name(q.tables[i].table, &p->tables[i].told_keys);
   p->told = turn->number();
   p->told_reset = turn->reset();
 }

@@ -33,7 +33,7 @@
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
 //                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks] [varint
 //                fetches | clocks (0: the row does not exist, and nothing follows for it)] [varint told |
-//                keys | clocks] rows: of the refreshed, the fetched and the told keys whose clock is not 0
+//                keys] rows: of the refreshed and the fetched keys whose clock is not 0
 //                [varint buckets | staleness histogram of the checks that stayed within the bound]
 //
 // A part with tables says which epochs it knows of them, and perhaps which life of the partition

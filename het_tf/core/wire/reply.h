@@ -36,8 +36,7 @@ struct TableReply {
   Vector<uint32_t> refreshed;  // positions in check_keys
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
-  Vector<Key> told_keys;         // held rows that have moved
-  Vector<Clock> told_clocks;
+  Vector<Key> told_keys;         // held rows that have moved past the bound, and are held no longer
   Vector<float> rows;
   // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
   // it empty.
@@ -48,7 +47,7 @@ struct TableReply {
   // writes all the rest.
   void Clear() {
     epoch = 0;
-    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks, &told_clocks}) clocks->clear();
+    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
     refreshed.clear();
     told_keys.clear();
     rows.clear();
@@ -64,7 +63,7 @@ inline size_t MostAnswerBytes(RowFormat format, size_t block, size_t row_floats)
   return 5 + 10 + MostRowBytes(format, block, row_floats);
 }
 
-// The rows of a reply in their order: of the refreshed, then of the fetched, then of the told keys.
+// The rows of a reply in their order: of the refreshed, then of the fetched keys.
 class ReplyRows {
  public:
   explicit ReplyRows(const TableReply& reply) : row_(reply.rows.data()), floats_(reply.row_floats) {}
@@ -89,7 +88,7 @@ struct Reply {
   bool same_inc = false;  // the partition's life is the one that the request knew; then inc is 0 here
   uint64_t inc = 0;
   uint64_t last_seq = 0;
-  uint32_t told = 0;  // number of this answer among those that told; 0: nobody asked
+  uint32_t told = 0;  // number of this answer among those that name what has moved; 0: nobody asked
   bool told_reset = false;
   Vector<TableReply> tables;
 };

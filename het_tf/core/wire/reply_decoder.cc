@@ -105,11 +105,10 @@ Status ReplyParts::ReadTable(TableReply* t, uint8_t flags, uint32_t* number, siz
   if (has(reply::kToldKeys)) {
     const size_t told = r.Count();
     r.KeyRun(told, &t->told_keys);
-    ReadClocks(told, &r, &t->told_clocks);
-    if (t->told_clocks.size() != told) return Broken("clocks");
+    if (t->told_keys.size() != told) return Broken("keys");
   }
   if (!r.ok() || !ok) return Broken("clocks");
-  const size_t rows = Present(t->refreshed_clocks) + Present(t->fetched_clocks) + Present(t->told_clocks);
+  const size_t rows = Present(t->refreshed_clocks) + Present(t->fetched_clocks);
   const size_t before = r.left();
   if (!UnpackRows(t->row_format, t->block, t->row_floats, rows, &r, &t->rows)) return Broken("rows");
   *row_bytes = before - r.left();

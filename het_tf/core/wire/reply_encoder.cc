@@ -24,7 +24,7 @@ size_t SizeBound(const Reply& p) {
   for (const TableReply& t : p.tables) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
-                   t.told_keys.size() + t.told_clocks.size()) +
+                   t.told_keys.size()) +
              5 * t.refreshed.size() + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
@@ -136,7 +136,6 @@ void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Write
   if (!t.told_keys.empty()) {
     w->Varint(t.told_keys.size());
     w->KeyRun(t.told_keys);
-    WriteClocks(t.told_clocks, w);
   }
   for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
     PackRounded(t.row_format, t.block, t.row_floats, &row, 1, w);

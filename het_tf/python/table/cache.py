@@ -11,7 +11,7 @@ from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
 WIRES = ("float32", "float16", "int8", "int4")
-CHECKS = ("asked", "told")
+CHECKS = ("auto", "asked", "told")
 
 AS_STALENESS = "staleness"  # of pull_bound and push_bound: the bound that `staleness` gives
 
@@ -49,12 +49,14 @@ class Cache:
         (docs/gpu-cache.md).
       wire: How rows and updates travel between cache and store: "float32" (default); "float16",
         half the bytes; "int8", about a quarter; "int4", that for rows and about an eighth for updates.
-        What rounding takes away from an update is sent with the row's next one. For slow networks (docs/concepts.md), and not on a GPU; tables and caches
-        hold float32 always.
-      checks: How cached rows stay within pull_bound. "asked" (default): at every lookup their clocks
-        are sent to the store. "told": the store remembers what this worker holds and says what has moved
-        past the bound: fewer bytes from bounds of some four times the number of workers on
-        (docs/concepts.md). Not on a GPU.
+        What rounding takes away from an update is sent with the row's next one. For slow networks
+        (docs/concepts.md), and not on a GPU; tables and caches hold float32 always.
+      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
+        the store. "told": the store remembers what this worker holds and names what has moved past the
+        bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
+        the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
+        total_staleness. "auto" (default): told from a pull bound of 3 on, as long as that takes fewer
+        bytes; asked below, and where "told" may not be.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -72,7 +74,7 @@ class Cache:
     admit_after: int = 1
     device: str = "cpu"
     wire: str = "float32"
-    checks: str = "asked"
+    checks: str = "auto"
 
     def __post_init__(self) -> None:
         self._check_bounds()
@@ -94,6 +96,12 @@ class Cache:
         if self.total_staleness is None:
             return
         self._set("total_staleness", integer("cache.total_staleness", self.total_staleness, 0, 2**62))
+        if self.checks == "told":
+            raise ValueError(
+                f"cache.checks is 'told' with total_staleness={self.total_staleness}; rows of which the "
+                'store tells may be older by one lookup: give checks="asked" or "auto", or staleness in '
+                "place of total_staleness"
+            )
         if (self.pull_bound, self.push_bound) != (AS_STALENESS, AS_STALENESS):
             raise ValueError(
                 f"cache.total_staleness is {self.total_staleness}, and pull_bound {self.pull_bound!r} and "
@@ -170,10 +178,10 @@ class LayerCache:
                 f"cache.wire is {given.wire!r} with device={given.device!r}; rows of a cache on a GPU travel "
                 'as float32: give wire="float32", or device="cpu"'
             )
-        if given.checks != "asked":
+        if given.checks == "told":
             raise ValueError(
                 f"cache.checks is {given.checks!r} with device={given.device!r}; rows in GPU memory are "
-                'asked about: give checks="asked", or device="cpu"'
+                'asked about: give checks="asked" or "auto", or device="cpu"'
             )
 
     def _bounds(self, workers: int) -> tuple[int | None, int | None]:
@@ -212,7 +220,7 @@ class LayerCache:
         }
         if given.wire != "float32":
             cache["wire"] = given.wire
-        if given.checks != "asked":
+        if given.checks != "asked" and self.place == "cpu" and given.total_staleness is None:
             cache["checks"] = given.checks
         if self.place == "gpu":
             cache["device"] = "gpu"

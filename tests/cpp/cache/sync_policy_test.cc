@@ -12,7 +12,7 @@ using Pull = SyncPolicy::Pull;
 TEST(SyncPolicy, AnInvalidRowIsFetchedWhateverTheBound) {
   for (int64_t bound : {int64_t{0}, int64_t{5}, kUnbounded}) {
     for (bool subscribes : {false, true}) {
-      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*invalid=*/true, /*subscribed=*/false, false),
+      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*old=*/true, /*trusted=*/false, false),
                 Pull::kFetch);
     }
   }
@@ -31,7 +31,7 @@ TEST(SyncPolicy, AFreshRowIsLeftAloneWhereTheBoundIsAboveZero) {
   EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(true, false, true), Pull::kFetch);
 }
 
-TEST(SyncPolicy, ASubscribedRowIsTrusted) {
+TEST(SyncPolicy, ATrustedRowIsNotChecked) {
   EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, false), Pull::kNotified);
   EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, false, false), Pull::kCheck);
   EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, true, false), Pull::kCheck) << "a mark from before";
@@ -59,8 +59,10 @@ TEST(SyncPolicy, OfACacheConfig) {
   config.capacity = 0;
   EXPECT_FALSE(config.sync().subscribes) << "nothing is kept";
   config.capacity = 10;
-  config.pull_bound = kUnbounded;
-  EXPECT_FALSE(config.sync().subscribes) << "nothing is checked";
+  for (int64_t bound : {kUnbounded, int64_t{0}}) {
+    config.pull_bound = bound;
+    EXPECT_FALSE(config.sync().subscribes) << "nothing is checked, or everything is";
+  }
 }
 
 }  // namespace

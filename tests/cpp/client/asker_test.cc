@@ -36,7 +36,7 @@ class AskerTest : public ::testing::Test {
   }
   // What partition 0 is asked about the table; of a read of this one key.
   TableRead AskedFor(Key key, uint32_t line) {
-    Asker asker(&op_, &on_way_);
+    Asker asker(&op_, &on_way_, &subscriptions_);
     const size_t before = op_.parts.size();
     asker.Key(cache_, 0, key, line);
     asker.Ask(&sessions_);
@@ -49,6 +49,7 @@ class AskerTest : public ::testing::Test {
   Session::Config config_;
   std::deque<Session> sessions_;
   RowsOnWay on_way_;
+  Subscriptions subscriptions_{&tables_};
   ReadOp op_;
 };
 
@@ -99,16 +100,38 @@ TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
   EXPECT_TRUE(op_.done());
 }
 
-TEST_F(AskerTest, ASubscribedRowIsTrusted) {
+TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
   CacheConfig config;
   config.checks = "told";
   Cache(config);
   const uint32_t line = Line(7, 3);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u);
   cache_->SetSubscribed(line, true);
-  const TableRead asked = AskedFor(7, line);
-  EXPECT_EQ(asked.trusted, Vector<uint32_t>({line}));
-  EXPECT_TRUE(asked.checks.empty());
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "it has never answered";
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  for (uint64_t step = 1; step <= 2; ++step) {
+    cache_->BeginLookup(step);
+    EXPECT_EQ(AskedFor(7, line).checks.size(), step == 1 ? 0u : 1u) << step;
+    EXPECT_TRUE(subscriptions_.asking()) << "the lookup after this one wants to know";
+  }
+  EXPECT_EQ(cache_->counters().trusted, 1u);
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->SetMoved(line);
+  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
+}
+
+TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
+  CacheConfig config;
+  config.checks = "told";
+  Cache(config);
+  const uint32_t line = Line(7, 3);
+  cache_->SetSubscribed(line, true);
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  EXPECT_TRUE(AskedFor(7, line).empty());
+  EXPECT_TRUE(op_.done());
+  EXPECT_TRUE(sessions_[0].waits());
+  EXPECT_TRUE(subscriptions_.asking());
+  subscriptions_.RemoveTable(schema_->id());
+  EXPECT_FALSE(subscriptions_.asking());
 }
 
 TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
@@ -117,7 +140,7 @@ TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
   {
     ReadOp op;
     Train(&op, 2);
-    Asker asker(&op, &on_way_);
+    Asker asker(&op, &on_way_, &subscriptions_);
     asker.Key(cache_, 0, 7, line);
     asker.Ask(&sessions_);
     part = op.parts.at(0);
@@ -131,10 +154,10 @@ TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
   ReadOp ahead;
   ahead.ahead = true;
   Train(&ahead, ~uint64_t{0});
-  Asker first(&ahead, &on_way_);
+  Asker first(&ahead, &on_way_, &subscriptions_);
   first.Key(cache_, 0, 7, kNoRow);
   first.Ask(&sessions_);
-  Asker second(&op_, &on_way_);
+  Asker second(&op_, &on_way_, &subscriptions_);
   second.Key(cache_, 0, 7, kNoRow);
   second.Key(cache_, 0, 8, kNoRow);
   second.Ask(&sessions_);
@@ -155,10 +178,10 @@ TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
   ReadOp ahead;
   ahead.ahead = true;
   Train(&ahead, ~uint64_t{0});
-  Asker first(&ahead, &on_way_);
+  Asker first(&ahead, &on_way_, &subscriptions_);
   first.Key(cache_, 0, 7, kNoRow);
   first.Ask(&sessions_);
-  Asker second(&op_, &on_way_);
+  Asker second(&op_, &on_way_, &subscriptions_);
   second.Key(cache_, 0, 7, kNoRow);
   op_.Detach();
   ahead.parts[0]->op = nullptr;
@@ -172,7 +195,7 @@ TEST_F(AskerTest, ALargeReadIsSplit) {
   ReadOp ahead;
   ahead.ahead = true;
   Train(&ahead, ~uint64_t{0});
-  Asker asker(&ahead, &on_way_);
+  Asker asker(&ahead, &on_way_, &subscriptions_);
   std::set<Key> wanted;
   for (Key key = 0; key < 10; ++key) {
     asker.Key(cache_, 0, key, kNoRow);
@@ -200,22 +223,20 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   asked.check_at = {21, 22, 23};
   asked.fetches = {4};
   asked.fetch_at = {24};
-  asked.trusted = {5, 6};
-  asked.trusted_keys = {55, 66};
+  asked.trusts = true;
   const size_t row_bytes = asked.most_row_bytes();
-  const PartitionReadPtr piece = read->TakePiece(4 * row_bytes);
+  const PartitionReadPtr piece = read->TakePiece(3 * row_bytes);
   ASSERT_NE(piece, nullptr);
-  EXPECT_EQ(read->TakePiece(4 * row_bytes), nullptr);
+  EXPECT_EQ(read->TakePiece(3 * row_bytes), nullptr);
   const TableRead& taken = piece->tables.at(0);
   EXPECT_EQ(taken.fetches, Vector<Key>({4}));
   EXPECT_EQ(taken.fetch_at, Vector<uint32_t>({24}));
-  EXPECT_EQ(taken.checks, Vector<Key>({1, 2, 3}));
-  EXPECT_EQ(taken.clocks, Vector<Clock>({11, 12, 13}));
-  EXPECT_EQ(taken.check_at, Vector<uint32_t>({21, 22, 23}));
+  EXPECT_EQ(taken.checks, Vector<Key>({2, 3}));
+  EXPECT_EQ(taken.clocks, Vector<Clock>({12, 13}));
+  EXPECT_EQ(taken.check_at, Vector<uint32_t>({22, 23}));
+  EXPECT_TRUE(taken.trusts);
   EXPECT_EQ(taken.fresh_until, 9u);
-  EXPECT_EQ(read->tables.at(0).trusted_keys, Vector<Key>({55, 66}));
-  EXPECT_EQ(read->tables.at(0).rows(), 2u);
-  EXPECT_NE(read->TakePiece(1), nullptr);
+  EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
   EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }
 
@@ -226,7 +247,7 @@ TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {
   Clock clocks[3];
   float rows[6];
   DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, clocks, rows};
-  Asker asker(&op_, &on_way_);
+  Asker asker(&op_, &on_way_, &subscriptions_);
   asker.ForDevice(cache_, &part, /*training=*/true);
   asker.Ask(&sessions_);
   const TableRead& asked = op_.parts.at(0)->tables.at(0);

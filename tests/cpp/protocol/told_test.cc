@@ -1,5 +1,6 @@
-// checks="told": the partition knows what a client holds and tells it what has moved (core/store/holdings.h).
-// What happens by chance is in schedules_test.cc, half of whose worlds are told.
+// checks="told": the partition knows what a client holds and names what has moved (core/store/holdings.h);
+// the client trusts what was not named (core/client/subscriptions.h). What happens by chance is in
+// schedules_test.cc, half of whose worlds are told.
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -8,18 +9,31 @@ namespace {
 
 class Told : public WorldTest {
  protected:
+  static constexpr Key kOther = 99;  // a row that nobody ticks
+
   using WorldTest::Make;
-  void Make(int64_t bound, uint32_t workers = 2, size_t capacity = 1000, uint32_t tables = 1) {
-    WorldConfig config = Bounded(bound, capacity);
-    config.workers = workers;
-    config.tables = tables;
+  static WorldConfig ToldConfig(int64_t bound) {
+    WorldConfig config = Bounded(bound);
+    config.workers = 2;
     config.cache.push_bound = 0;
     config.cache.checks = "told";
     config.client.durability = Durability::kCheckpoint;
+    return config;
+  }
+  void Make(int64_t bound, uint32_t workers = 2, size_t capacity = 1000, uint32_t tables = 1) {
+    WorldConfig config = ToldConfig(bound);
+    config.workers = workers;
+    config.cache.capacity = capacity;
+    config.tables = tables;
     Make(config);
   }
   // Until worker w counts these keys as held, and knows the epochs.
   void Hold(size_t w, const std::vector<Key>& keys) { Train(w, keys); }
+  // Worker w hears what has moved.
+  void Hear(size_t w) {
+    Read(w, {kOther});
+    world().client(w).Progress(0);
+  }
   Holdings& holdings() {
     return *world().service().WithPartition(0, [](Partition& p) { return &p.holdings(); });
   }
@@ -28,65 +42,136 @@ class Told : public WorldTest {
   int64_t Seen(size_t w, Key key, size_t of) {
     return static_cast<int64_t>(kInitial - Read(w, {key})->Value(At(key).first, key)[of]);
   }
+  int64_t SeenThen(size_t w, Key key, size_t of) {
+    Hear(w);
+    return Seen(w, key, of);
+  }
+  void Finish(size_t w, ReadOp* op, TestStep* step) {
+    while (!op->done()) world().client(w).Progress(0.05);
+    ASSERT_TRUE(world().FinishRead(w, op, step).ok());
+  }
 };
 
-TEST_F(Told, HeldRowsAreNotAskedAbout) {
+TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
   Make(2);
   Hold(0, {1, 2, 3});
   const uint64_t before = checks();
   net(0).record = true;
-  for (int i = 0; i < 5; ++i) Read(0, {1, 2, 3});
+  for (int i = 0; i < 5; ++i) {
+    auto step = world().NewStep({{1, 2, 3}});
+    const auto op = world().BeginRead(0, step.get(), true);
+    EXPECT_TRUE(op->done());
+    ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
+    world().client(0).Progress(0);
+  }
   EXPECT_EQ(checks(), before);
-  for (const Request& request : Sent(0)) {
+  EXPECT_EQ(cache()->counters().trusted, 15u);
+  const std::vector<Request> sent = Sent(0);
+  EXPECT_EQ(sent.size(), 5u);
+  for (const Request& request : sent) {
     EXPECT_TRUE(request.tell);
     EXPECT_TRUE(request.tables.at(0).check_keys.empty());
+    EXPECT_TRUE(request.tables.at(0).fetch_keys.empty());
   }
-  for (int i = 0; i < 2; ++i) Train(1, {1});
-  EXPECT_EQ(Seen(0, 1, 1), 0) << "within the bound";
-  Train(1, {1});
-  EXPECT_EQ(Seen(0, 2, 1), 0);
-  EXPECT_EQ(cache()->counters().told_rows, 1u) << "told with a read of another row";
-  EXPECT_EQ(Seen(0, 1, 1), 3);
-  EXPECT_EQ(checks(), before);
   Drained();
 }
 
-TEST_F(Told, AnAnswerThatIsLostIsToldAgain) {
+TEST_F(Told, ARowThatHasMovedIsFetchedWhenItIsUsed) {
+  Make(2);
+  Hold(0, {1, 2, 3, kOther});
+  for (int i = 0; i < 2; ++i) Train(1, {1});
+  EXPECT_EQ(SeenThen(0, 1, 1), 0) << "within the bound";
+  Train(1, {1, 2});
+  EXPECT_EQ(Seen(0, 1, 1), 0) << "within the bound when the partition last answered";
+  for (int i = 0; i < 3; ++i) Hear(0);
+  EXPECT_EQ(cache()->counters().told_rows, 1u);
+  EXPECT_EQ(holdings().told(), 1u) << "named once";
+  EXPECT_EQ(cache()->counters().update_pull, 0u);
+  net(0).record = true;
+  EXPECT_EQ(Seen(0, 1, 1), 3);
+  const std::vector<Request> sent = Sent(0);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].tables.at(0).fetch_keys, Vector<Key>({1}));
+  EXPECT_EQ(cache()->counters().update_pull, 1u);
+  EXPECT_EQ(cache()->counters().told_rows, 1u);
+  Drained();
+}
+
+// An answer may be as old as the lookup before: where that has none yet, or asked other partitions, rows are
+// checked.
+TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
+  WorldConfig config = ToldConfig(2);
+  config.partitions = 2;
+  Make(config);
+  const auto partition = [&](Key key) { return PartitionOf(HashKey(key, world().service().hash_seed()), 2); };
+  std::vector<Key> keys[2];
+  for (Key key = 1; keys[0].size() < 2 || keys[1].size() < 2; ++key) keys[partition(key)].push_back(key);
+  const Key here = keys[0][0], there = keys[1][0];
+  Hold(0, {here, there});
+  net(0).record = true;
+  Read(0, {here, there});
+  Read(0, {here});
+  EXPECT_EQ(checks(), 0u);
+  Read(0, {here, there});
+  EXPECT_EQ(checks(), 1u) << "of the row whose partition was not asked";
+  Read(0, {here, there});
+  EXPECT_EQ(checks(), 1u);
+  net(0).HoldReplies(0, true);
+  Read(0, {here, there});
+  auto step = world().NewStep({{here, there}});
+  const auto op = world().BeginRead(0, step.get(), true);
+  world().client(0).Progress(0);
+  EXPECT_FALSE(op->done());
+  EXPECT_EQ(checks(), 2u) << "of the row whose partition has not answered";
+  net(0).HoldReplies(0, false);
+  Finish(0, op.get(), step.get());
+  Drained();
+}
+
+TEST_F(Told, AtBoundZeroEveryReadAsks) {
+  Make(0);
+  Hold(0, {1});
+  net(0).record = true;
+  Train(1, {1});
+  EXPECT_EQ(Seen(0, 1, 1), 1);
+  EXPECT_EQ(checks(), 1u);
+  for (const Request& request : Sent(0)) EXPECT_FALSE(request.tell);
+  EXPECT_EQ(holdings().held(), 0u);
+  Drained();
+}
+
+TEST_F(Told, AnAnswerThatIsLostIsGivenAgain) {
   for (size_t applied : {0, 1}) {
-    Make(0);
-    Hold(0, {1, 2});
-    Train(1, {1});
-    auto step = world().NewStep({{2}});
+    Make(1);
+    Hold(0, {1, kOther});
+    for (int i = 0; i < 2; ++i) Train(1, {1});
     net(0).HoldRequests(0, true);
-    auto op = world().BeginRead(0, step.get(), true);
+    Read(0, {kOther});
     world().client(0).Progress(0);
-    net(0).Cut(0, applied);  // with 1, the partition has told, and nobody has heard it
+    net(0).Cut(0, applied);  // with 1, the partition has named it, and nobody has heard it
     net(0).HoldRequests(0, false);
-    while (!op->done()) world().client(0).Progress(0.05);
-    EXPECT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
-    EXPECT_EQ(Seen(0, 1, 1), 1);
+    while (cache()->counters().told_rows == 0) world().client(0).Progress(0.05);
+    EXPECT_EQ(Seen(0, 1, 1), 2);
     EXPECT_EQ(cache()->counters().told_resets, 0u);
-    EXPECT_EQ(checks(), 0u);
   }
 }
 
-TEST_F(Told, AnAnswerThatNobodyWaitsForIsToldAgain) {
-  Make(0);
+TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
+  Make(1);
   Hold(0, {1, 2});
-  Train(1, {1});
-  auto step = world().NewStep({{2}});
+  for (int i = 0; i < 2; ++i) Train(1, {1});
+  auto step = world().NewStep({{3}});  // fetched
   net(0).HoldReplies(0, true);
   auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
   EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok()) << "abandoned";
   net(0).HoldReplies(0, false);
-  EXPECT_EQ(Seen(0, 1, 1), 1);
-  EXPECT_EQ(checks(), 0u);
+  EXPECT_EQ(SeenThen(0, 1, 1), 2);
 }
 
 // The frame names a second table because of a push; the read is of the first one alone.
 TEST_F(Told, ATableThatOnlyAPushNames) {
-  Make(0, 2, 1000, /*tables=*/2);
+  Make(1, 2, 1000, /*tables=*/2);
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
     auto step = world().NewStep(keys);
     EXPECT_TRUE(world().Read(w, step.get()).ok());
@@ -94,22 +179,21 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
   };
   Write(0, read(0, {{1}, {1, 2}}).get());
   auto pushed = read(0, {{}, {2}});
-  Write(1, read(1, {{}, {1}}).get());
-  auto step = world().NewStep({{1}});
+  for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
+  auto step = world().NewStep({{5}});
   auto op = world().BeginRead(0, step.get(), true);
   Write(0, pushed.get());  // leaves with the read
-  while (!op->done()) world().client(0).Progress(0.05);
-  ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
+  Finish(0, op.get(), step.get());
   EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).told_rows, 1u);
   const TableKey second = {world().schema(1)->id(), 1};
-  EXPECT_EQ(read(0, {{}, {1}})->Value(second.first, second.second)[1], kInitial - 1);
+  EXPECT_EQ(read(0, {{}, {1}})->Value(second.first, second.second)[1], kInitial - 2);
   Drained();
 }
 
 // Two reads fetch one row; between them the partition forgets the client, and the row moves. What it notes
 // with the second answer must be what the client has then.
 TEST_F(Told, ARowThatTwoReadsFetchIsTheNewerOne) {
-  Make(0);
+  Make(1);
   Hold(0, {9});
   std::vector<std::unique_ptr<TestStep>> steps;
   std::vector<std::unique_ptr<ReadOp>> ops;
@@ -122,19 +206,16 @@ TEST_F(Told, ARowThatTwoReadsFetchIsTheNewerOne) {
   ASSERT_EQ(net(0).requests(0), 2u);
   net(0).Serve(0);
   holdings().Clear();
-  Train(1, {1});
+  for (int i = 0; i < 2; ++i) Train(1, {1});
   net(0).HoldRequests(0, false);
-  for (int i = 0; i < 2; ++i) {
-    while (!ops[i]->done()) world().client(0).Progress(0.05);
-    ASSERT_TRUE(world().FinishRead(0, ops[i].get(), steps[i].get()).ok());
-  }
-  EXPECT_EQ(Seen(0, 1, 1), 1);
+  for (int i = 0; i < 2; ++i) Finish(0, ops[i].get(), steps[i].get());
+  EXPECT_EQ(SeenThen(0, 1, 1), 2);
   Drained();
 }
 
 // The first copy has left when an answer that was on its way brings the row back: it is not let go then.
 TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
-  Make(0);
+  Make(1);
   Hold(0, {9});
   std::vector<std::unique_ptr<TestStep>> steps;
   std::vector<std::unique_ptr<ReadOp>> ops;
@@ -153,12 +234,11 @@ TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
   Write(0, steps[0].get());
   world().client(0).ForgetClean();
   ASSERT_EQ(cache()->lines().Find(1), kNoRow);
-  while (!ops[1]->done()) world().client(0).Progress(0.05);
-  ASSERT_TRUE(world().FinishRead(0, ops[1].get(), steps[1].get()).ok());
+  Finish(0, ops[1].get(), steps[1].get());
   net(0).seconds_a_reply = 0;
   Read(0, {9});
-  Train(1, {1});
-  EXPECT_EQ(Seen(0, 1, 1), 1);
+  for (int i = 0; i < 2; ++i) Train(1, {1});
+  EXPECT_EQ(SeenThen(0, 1, 1), 2);
   Drained();
 }
 
@@ -172,6 +252,26 @@ TEST_F(Told, WhatLeavesTheCacheIsLetGo) {
   Drained();
 }
 
+// The store's sweeps forget a worker that is gone while others go on.
+TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
+  Make(3);
+  Hold(0, {1, 2});
+  Hold(1, {1, 2, 3});
+  EXPECT_EQ(holdings().held(), 5u);
+  for (uint32_t silent = 0; silent <= Holdings::kSilentSeconds; silent += 60) {
+    EXPECT_EQ(holdings().held(), 5u) << silent;
+    Train(0, {1, 2});
+    world().service().SweepNext();
+    world().now += 60;
+  }
+  Train(0, {1, 2});
+  world().service().SweepNext();
+  EXPECT_EQ(holdings().held(), 2u);
+  for (int i = 0; i < 4; ++i) Train(0, {1});
+  EXPECT_EQ(SeenThen(1, 1, 0), static_cast<int64_t>(world().Issued(0, At(1)))) << "it is back";
+  Drained();
+}
+
 TEST_F(Told, ANewLifeHoldsNothing) {
   Make(3);
   Hold(0, {1, 2});
@@ -179,100 +279,104 @@ TEST_F(Told, ANewLifeHoldsNothing) {
   world().Restart(0, world().Snapshot(0));
   EXPECT_EQ(holdings().held(), 0u);
   for (int i = 0; i < 4; ++i) Train(1, {1});
-  EXPECT_EQ(Seen(0, 1, 1), 4);
+  EXPECT_EQ(SeenThen(0, 1, 1), 4);
   Drained();
 }
 
 TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
-  Make(0);
-  Hold(0, {1, 2});
+  Make(1);
+  Hold(0, {1, 2, kOther});
   for (int i = 1; i <= 3; ++i) {
     holdings().Clear();
-    Train(1, {1});
-    EXPECT_EQ(Seen(0, 1, 1), i);
-    EXPECT_EQ(Seen(0, 1, 1), i);
+    for (int ticks = 0; ticks < 2; ++ticks) Train(1, {1});
+    EXPECT_EQ(SeenThen(0, 1, 1), 2 * i);
+    EXPECT_EQ(Seen(0, 1, 1), 2 * i);
   }
   EXPECT_EQ(cache()->counters().told_resets, 3u);
-  EXPECT_EQ(checks(), 3u) << "once each";
+  EXPECT_EQ(checks(), 4u) << "of the row each time, and once of the other one, which the reads then hold";
   Drained();
 }
 
 TEST_F(Told, MoreThanMayBeHeldIsAskedAbout) {
-  WorldConfig config = Bounded(0);
-  config.workers = 2;
-  config.cache.checks = "told";
+  WorldConfig config = ToldConfig(1);
   config.most_held = 3;
   Make(config);
   for (int i = 0; i < 5; ++i) {
     Train(0, {1, 2, 3, 4, 5});
     EXPECT_LE(holdings().held(), 3u);
-    Train(1, {4});
-    EXPECT_EQ(Seen(0, 4, 1), i + 1);
+    for (int ticks = 0; ticks < 2; ++ticks) Train(1, {4});
+    EXPECT_EQ(SeenThen(0, 4, 1), 2 * (i + 1));
   }
   Drained();
 }
 
-TEST_F(Told, ReadsWithoutTrainingHoldNothingAndAreTold) {
-  Make(0);
+TEST_F(Told, ReadsWithoutTrainingCheckAndHoldNothing) {
+  Make(1);
   Hold(0, {1});
   Read(0, {2, 3}, /*training=*/false);
   EXPECT_EQ(holdings().held(), 1u);
-  Train(1, {1, 2});
+  for (int i = 0; i < 2; ++i) Train(1, {1, 2});
   auto step = Read(0, {1, 2}, false);
-  EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial - 1);
-  EXPECT_EQ(step->Value(At(2).first, 2)[1], kInitial - 1);
+  EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial - 2) << "at once";
+  EXPECT_EQ(step->Value(At(2).first, 2)[1], kInitial - 2);
+  EXPECT_EQ(checks(), 1u);
   Drained();
 }
 
 TEST_F(Told, RowsThatAreChangedByHandAreSeen) {
-  Make(0, 1);
-  Hold(0, {1, 2});
+  Make(1, 1);
+  Hold(0, {1, 2, kOther});
   LocalStore store(&world().service());
   const std::vector<float> row(world().schema(0)->dim(), 7);
   const Key key = 1;
+  const auto read = [&](Key wanted) {
+    auto step = world().NewStep({{wanted}});
+    EXPECT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
+    world().client(0).Progress(0);
+    return step->Value(At(wanted).first, wanted)[0];
+  };
   ASSERT_TRUE(store.Assign(*world().schema(0), Span<const Key>(&key, 1), row.data(), false).ok());
-  auto step = world().NewStep({{1}});
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], 7);
+  world().client(0).Invalidate(world().schema(0)->id(), Span<const Key>(&key, 1));
+  EXPECT_EQ(read(1), 7);
   ASSERT_EQ(store.Remove(*world().schema(0), Span<const Key>(&key, 1)).value(), 1u);
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial);
+  read(kOther);
+  EXPECT_EQ(read(1), kInitial);
   world().service().ClearTable(world().schema(0)->id());
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial);
+  read(kOther);
+  EXPECT_EQ(read(1), kInitial);
   Abandon();
 }
 
-TEST_F(Told, ARowThatIsSweptIsTold) {
-  WorldConfig config = Bounded(3);
-  config.workers = 2;
-  config.cache.push_bound = 0;
-  config.cache.checks = "told";
+TEST_F(Told, ARowThatIsSweptIsNamed) {
+  WorldConfig config = ToldConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
   Make(config);
-  auto train = [&](size_t w, Key key) {
-    auto step = world().NewStep({{key}});
-    ASSERT_TRUE(world().client(w).Read(step->MakeRead(), 1000 + w).ok());
+  auto train = [&](size_t w, const std::vector<Key>& keys) {
+    auto step = world().NewStep({keys});
+    ASSERT_TRUE(world().client(w).Read(step->MakeRead(), world().NewToken()).ok());
     for (auto& [where, part] : step->parts()) part.sums[w] = 1;
-    ASSERT_TRUE(world().client(w).Write(step->MakeWrite(1), 1000 + w, nullptr).ok());
+    ASSERT_TRUE(world().client(w).Write(step->MakeWrite(1), world().NewToken(), nullptr).ok());
   };
-  train(0, 1);
-  train(1, 1);
+  train(0, {1, kOther});
+  train(1, {1});
   world().now += 200;
-  train(1, 2);
-  train(1, 2);
+  train(1, {2});
+  train(1, {2});
   ASSERT_EQ(world().ServerClock(At(1)), 0);
-  auto step = world().NewStep({{1}});
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), 5000).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial);
+  for (Key key : {kOther, Key{1}}) {
+    auto step = world().NewStep({{key}});
+    ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
+    world().client(0).Progress(0);
+    EXPECT_EQ(step->Value(At(key).first, key)[0], kInitial);
+  }
   EXPECT_EQ(cache()->counters().told_resets, 0u);
   Abandon();
 }
 
 // A bound that is set while an answer is on its way: the request did not ask to hold the rows.
 TEST_F(Told, RowsThatWereNotAskedToBeHeldAreNot) {
-  Make(0, 2, 1000, /*tables=*/2);
+  Make(1, 2, 1000, /*tables=*/2);
   const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
     auto step = world().NewStep(keys);
@@ -285,26 +389,22 @@ TEST_F(Told, RowsThatWereNotAskedToBeHeldAreNot) {
   net(0).HoldReplies(0, true);
   auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
-  world().client(0).cache(second)->set_bounds(0, 0);
+  world().client(0).cache(second)->set_bounds(1, 0);
   net(0).HoldReplies(0, false);
-  while (!op->done()) world().client(0).Progress(0.05);
-  ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
+  Finish(0, op.get(), step.get());
   ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(2))) << "of table " << first;
-  Write(1, read(1, {{}, {1}}).get());
-  EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 1);
+  for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
+  EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 2);
   Drained();
 }
 
 // With rounded updates a flush may send what is left of ticks whose row is gone: it makes none, and nothing
 // is to be noted of it.
 TEST_F(Told, ARemainderOfARowThatIsGone) {
-  WorldConfig config = Bounded(3);
-  config.workers = 2;
+  WorldConfig config = ToldConfig(3);
   config.optimizer = "momentum";
   config.dim = 8;
   config.tolerance = 1;
-  config.cache.push_bound = 0;
-  config.cache.checks = "told";
   config.cache.wire = RowFormat::kInt8;
   Make(config);
   for (size_t w : {0, 1}) Train(w, {1, 2});
@@ -312,8 +412,8 @@ TEST_F(Told, ARemainderOfARowThatIsGone) {
   LocalStore store(&world().service());
   const Key key = 1;
   ASSERT_EQ(store.Remove(*world().schema(0), Span<const Key>(&key, 1)).value(), 1u);
-  // Who holds it is forgotten then: worker 1 holds it anew, as a row that nobody has written.
-  for (size_t w : {0, 1}) {
+  // Who holds it is forgotten then, and hears so: worker 1 holds it anew, as a row that nobody has written.
+  for (size_t w : {0, 1, 0, 1}) {
     auto step = world().NewStep({{1, 2}});
     ASSERT_TRUE(world().client(w).Read(step->MakeRead(), world().NewToken()).ok());
   }
@@ -338,7 +438,7 @@ TEST(ToldOptions, AreWordsThatAreKnown) {
   CacheConfig config;
   config.checks = "never";
   const Status refused = client.AddTable(TableSchema::Create(spec).value(), config);
-  EXPECT_EQ(refused.message(), "checks is 'never'; it must be \"asked\" or \"told\"");
+  EXPECT_EQ(refused.message(), "checks is 'never'; it must be \"auto\", \"asked\" or \"told\"");
 }
 
 }  // namespace

@@ -185,18 +185,71 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere) << replies[1].message;
 }
 
-// A server without room stays as it is: what it believes of its clients goes first.
-TEST_F(RedisParts, SubscriptionsNeedMemory) {
+class RedisHoldings : public RedisParts {
+ protected:
+  // Asks partition 0 what has moved, and fetches so many rows, which the client then holds.
+  Request Question(uint64_t client, Key rows) {
+    Request q;
+    q.partition = {0, kParts, 9};
+    q.client = {1, client};
+    q.tell = true;
+    q.tables.resize(1);
+    q.tables[0].table = schema_->id();
+    q.tables[0].epoch = kEpoch;
+    q.tables[0].bound = 1;
+    q.tables[0].hold = true;
+    for (Key key = 0; key < rows; ++key) q.tables[0].fetch_keys.push_back(key);
+    return q;
+  }
+};
+
+TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
   Begin();
-  Request q;
-  q.partition = {0, kParts, 9};
-  q.client = {1, 2};
-  q.tell = true;
-  q.tables.resize(1);
-  q.tables[0].table = schema_->id();
-  q.tables[0].epoch = kEpoch;
-  q.tables[0].hold = true;
-  for (Key key = 0; key < 1000; ++key) q.tables[0].fetch_keys.push_back(key);
+  Request q = Question(3, 10);
+  const auto ask = [&] {
+    ++q.request_id;
+    Bytes bytes;
+    Encode(q, &bytes);
+    const Reply reply = Ask("HET.READ", keys_[0], ToText(bytes)).at(0);
+    EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+    q.told_ack = reply.told;
+    q.tables[0].fetch_keys.clear();
+    return reply.tables.at(0).told_keys;
+  };
+  ask();
+  for (uint64_t seq = 1; seq <= 2; ++seq) {
+    EXPECT_EQ(ask(), Vector<Key>());
+    Ask("HET.STEP", keys_[0], Frame(seq));  // of key 5, by another client
+  }
+  EXPECT_EQ(ask(), Vector<Key>({5}));
+  EXPECT_EQ(ask(), Vector<Key>());
+  EXPECT_EQ(server().Info("het", "het_held_rows"), 9);
+  EXPECT_EQ(server().Info("het", "het_told_rows"), 1);
+}
+
+// What a worker held that has died is forgotten while another goes on.
+TEST_F(RedisHoldings, OfAWorkerThatIsGoneAreForgotten) {
+  Begin();
+  Bytes bytes;
+  Request gone = Question(3, 1000);
+  gone.request_id = 1;
+  Encode(gone, &bytes);
+  Ask("HET.READ", keys_[0], ToText(bytes));
+  EXPECT_EQ(server().Info("het", "het_held_rows"), 1000);
+  constexpr uint32_t kAtOnce = 4096;
+  for (uint32_t asked = 0; asked < Holdings::kIdleAnswers + kAtOnce;) {
+    std::vector<Request> parts(kAtOnce, Question(4, 0));
+    for (Request& part : parts) part.request_id = ++asked;
+    EncodeParts({parts.data(), parts.size()}, &bytes);
+    EXPECT_EQ(Ask("HET.READ", keys_[0], ToText(bytes)).size(), kAtOnce);
+    EXPECT_EQ(server().Info("het", "het_held_rows") > 0, asked <= Holdings::kIdleAnswers) << asked;
+  }
+}
+
+// A server without room stays as it is: what it believes of its clients goes first.
+TEST_F(RedisHoldings, NeedMemory) {
+  Begin();
+  Request q = Question(2, 1000);
   const auto ask = [&] {
     ++q.request_id;
     Bytes bytes;

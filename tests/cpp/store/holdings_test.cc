@@ -20,13 +20,13 @@ constexpr ClientId kBob{1, 2};
 
 class HoldingsTest : public ::testing::Test {
  protected:
-  using Told = std::vector<std::pair<Key, Clock>>;
+  using Names = Vector<Key>;
 
   // A request of a client that acknowledges `ack`, fetches keys at clock g_[key], and lets others go.
   struct Answer {
     uint32_t number;
     bool reset;
-    Told told;
+    Names named;
   };
   Answer Ask(ClientId client, uint32_t ack, const std::vector<Key>& fetch = {},
              const std::vector<Key>& drop = {}) {
@@ -38,10 +38,7 @@ class HoldingsTest : public ::testing::Test {
     turn.Drop(kTable, Vector<Key>(drop.begin(), drop.end()));
     for (Key key : fetch) turn.Hold(kTable, key, g_[key]);
     Answer answer{turn.number(), turn.reset(), {}};
-    turn.Tell(kTable, [&](Key key) {
-      answer.told.push_back({key, g_[key]});
-      return g_[key];
-    });
+    turn.Name(kTable, &answer.named);
     return answer;
   }
   void Push(ClientId from, Key key, uint32_t ticks) {
@@ -56,20 +53,33 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, RowPastTheBoundIsNotified) {
+TEST_F(HoldingsTest, RowPastTheBoundIsNamedOnceAndLetGo) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
   Push(kBob, 1, kBound);
   const Answer within = Ask(kAnn, first.number);
   EXPECT_FALSE(within.reset);
-  EXPECT_EQ(within.told, Told());
+  EXPECT_EQ(within.named, Names());
   Push(kBob, 1, 1);
   const Answer moved = Ask(kAnn, within.number);
-  EXPECT_EQ(moved.told, (Told{{1, kBound + 1}}));
-  EXPECT_EQ(Ask(kAnn, moved.number).told, Told()) << "its base is what was told";
+  EXPECT_EQ(moved.named, Names({1}));
+  EXPECT_EQ(holdings_.held(), 2u) << "until it is known to have arrived";
+  Push(kBob, 1, kBound + 1);
+  const Answer after = Ask(kAnn, moved.number);
+  EXPECT_EQ(after.named, Names());
+  EXPECT_EQ(holdings_.held(), 1u);
+  const Answer back = Ask(kAnn, after.number, {1});
   Push(kBob, 1, kBound);
-  EXPECT_EQ(Ask(kAnn, moved.number + 1).told, Told());
+  EXPECT_EQ(Ask(kAnn, back.number).named, Names()) << "its base is what was fetched";
+  Push(kBob, 1, 1);
+  EXPECT_EQ(Ask(kAnn, back.number + 1).named, Names({1}));
+}
+
+TEST_F(HoldingsTest, NamesAreInOrder) {
+  const uint32_t ack = Ask(kAnn, 0, {1, 2, 3, 4}).number;
+  for (Key key : {3, 1, 4}) Push(kBob, key, kBound + 1);
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({1, 3, 4}));
 }
 
 TEST_F(HoldingsTest, SilentClientsAreForgotten) {
@@ -87,23 +97,39 @@ TEST_F(HoldingsTest, SilentClientsAreForgotten) {
   EXPECT_TRUE(Ask(kBob, bob).reset);
 }
 
-TEST_F(HoldingsTest, UnacknowledgedNotificationIsRepeated) {
+TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kBound + 1);
-  EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
   Push(kBob, 2, kBound + 1);
-  EXPECT_EQ(Ask(kAnn, ack).told.size(), 2u) << "the first one again";
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({1, 2})) << "the first one again";
   const Answer third = Ask(kAnn, ack);
-  EXPECT_EQ(third.told.size(), 2u);
-  EXPECT_EQ(Ask(kAnn, third.number).told.size(), 0u);
+  EXPECT_EQ(third.named, Names({1, 2}));
+  EXPECT_EQ(Ask(kAnn, third.number).named, Names());
+  EXPECT_EQ(holdings_.held(), 0u);
 }
 
-TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNotifiedAgain) {
+// The client fetches a row before it knows that the row was named: the answer has it as it is.
+TEST_F(HoldingsTest, RowThatIsFetchedWhileItIsNamedIsHeld) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
-  const Answer told = Ask(kAnn, ack);
+  ASSERT_EQ(Ask(kAnn, ack).named, Names({1}));
+  const Answer brought = Ask(kAnn, ack, {1});
+  EXPECT_EQ(brought.named, Names()) << "the answer has the row anyway";
+  Push(kBob, 1, kBound);
+  const Answer within = Ask(kAnn, brought.number);
+  EXPECT_EQ(within.named, Names());
+  EXPECT_EQ(holdings_.held(), 1u);
+  Push(kBob, 1, 1);
+  EXPECT_EQ(Ask(kAnn, within.number).named, Names({1}));
+}
+
+TEST_F(HoldingsTest, RowThatMovesBeforeItsAnswerIsAcknowledgedIsNamed) {
+  const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
-  EXPECT_EQ(Ask(kAnn, told.number).told, (Told{{1, 2 * kBound + 2}}));
+  const Answer brought = Ask(kAnn, ack, {1});
+  Push(kBob, 1, kBound + 1);
+  EXPECT_EQ(Ask(kAnn, brought.number).named, Names({1}));
 }
 
 TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
@@ -111,22 +137,21 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   Push(kAnn, 1, 100);
   Push(kBob, 1, kBound);
   Answer answer = Ask(kAnn, ack);
-  EXPECT_EQ(answer.told, Told());
+  EXPECT_EQ(answer.named, Names());
   Push(kBob, 1, 1);
-  answer = Ask(kAnn, answer.number);
-  EXPECT_EQ(answer.told.size(), 1u);
-  Push(kAnn, 1, 100);  // between the answer and its acknowledgement
+  answer = Ask(kAnn, answer.number, {1});
+  Push(kAnn, 1, 100);  // between the answer that brings the row and its acknowledgement
   Push(kBob, 1, kBound);
-  EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
+  EXPECT_EQ(Ask(kAnn, answer.number).named, Names());
 }
 
-TEST_F(HoldingsTest, DroppedRowIsNotNotified) {
+TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   const Answer second = Ask(kAnn, first.number, {}, {1, 5});
   EXPECT_EQ(holdings_.held(), 1u);
   Push(kBob, 1, 100);
   Push(kBob, 2, 100);
-  EXPECT_EQ(Ask(kAnn, second.number, {}, {2}).told, Told()) << "let go while it was to be told";
+  EXPECT_EQ(Ask(kAnn, second.number, {}, {2}).named, Names()) << "let go while it was to be named";
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
@@ -137,7 +162,7 @@ TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   const uint32_t second = Ask(kAnn, ack, {1}).number;
   Ask(kAnn, first, {}, {1});
   Push(kBob, 1, 100);
-  EXPECT_EQ(Ask(kAnn, second).told.size(), 1u);
+  EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.
@@ -146,14 +171,14 @@ TEST_F(HoldingsTest, LostFetchDoesNotRaiseTheBase) {
   Push(kBob, 1, kBound);
   Ask(kAnn, ack, {1});
   Push(kBob, 1, 1);
-  EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, LostFetchIsNoNotification) {
+TEST_F(HoldingsTest, LostFetchIsNoName) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, 100);
-  EXPECT_EQ(Ask(kAnn, ack, {1}).told, Told()) << "the answer has the row anyway";
-  EXPECT_EQ(Ask(kAnn, ack).told.size(), 1u);
+  EXPECT_EQ(Ask(kAnn, ack, {1}).named, Names()) << "the answer has the row anyway";
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
 }
 
 TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
@@ -208,16 +233,17 @@ TEST_F(HoldingsTest, RequestNumbersMayWrap) {
   }
 }
 
-TEST_F(HoldingsTest, RemovedRowIsNotified) {
+TEST_F(HoldingsTest, RemovedRowIsNamed) {
   g_ = {{1, 5}, {2, 0}};
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   g_[1] = 0;
   holdings_.Removed(kTable, 1);
   holdings_.Removed(kTable, 3);
   const Answer answer = Ask(kAnn, ack);
-  EXPECT_EQ(answer.told, (Told{{1, 0}}));
+  EXPECT_EQ(answer.named, Names({1}));
+  const Answer back = Ask(kAnn, answer.number, {1});
   Push(kBob, 1, kBound);
-  EXPECT_EQ(Ask(kAnn, answer.number).told, Told());
+  EXPECT_EQ(Ask(kAnn, back.number).named, Names());
 }
 
 TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
@@ -264,26 +290,14 @@ TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   const Answer back = Ask(kAnn, ann);
   Push(kBob, 1, kBound + 1);
   if (back.reset) return;
-  EXPECT_EQ(Ask(kAnn, back.number).told, (Told{{1, kBound + 1}}));
+  EXPECT_EQ(Ask(kAnn, back.number).named, Names({1}));
 }
 
 TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {
   Push(kBob, 1, 2);
   const uint32_t first = Ask(kAnn, 0, {1}).number;
   holdings_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
-  EXPECT_EQ(Ask(kAnn, first).told, Told());
-}
-
-TEST_F(HoldingsTest, GivingUpResets) {
-  const uint32_t ack = Ask(kAnn, 0, {1}).number;
-  Push(kBob, 1, 100);
-  Holdings::Turn turn = holdings_.Begin(kAnn, ++request_, ack, {{kTable, epoch_, bound_, 0}});
-  EXPECT_EQ(turn.Due(kTable), 1u);
-  turn.GiveUp();
-  EXPECT_EQ(turn.number(), 0u);
-  EXPECT_TRUE(turn.reset());
-  EXPECT_EQ(holdings_.held(), 0u);
-  EXPECT_TRUE(Ask(kAnn, ack).reset);
+  EXPECT_EQ(Ask(kAnn, first).named, Names());
 }
 
 TEST_F(HoldingsTest, MemoryIsCounted) {

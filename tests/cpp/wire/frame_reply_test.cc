@@ -38,7 +38,6 @@ Reply RandomReply(Random* r, const Reply& before) {
     }
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
     AnyKeys(r, &t.told_keys);
-    for (size_t i = 0; i < t.told_keys.size(); ++i) t.told_clocks.push_back(clock());
     for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
     // As they will be on the other side.
     for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
@@ -72,7 +71,6 @@ void ExpectSame(const Reply& q, const Reply& p) {
     EXPECT_EQ(q.tables[i].refreshed_clocks, p.tables[i].refreshed_clocks);
     EXPECT_EQ(q.tables[i].fetched_clocks, p.tables[i].fetched_clocks);
     EXPECT_EQ(q.tables[i].told_keys, p.tables[i].told_keys);
-    EXPECT_EQ(q.tables[i].told_clocks, p.tables[i].told_clocks);
     EXPECT_EQ(q.tables[i].rows, p.tables[i].rows);
     EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
   }

@@ -22,7 +22,7 @@ WorldConfig RandomConfig(uint64_t seed) {
   c.cache.pull_bound = kBounds[r.Below(5)];
   c.cache.push_bound = r.Chance(0.5) ? c.cache.pull_bound : kBounds[r.Below(5)];
   c.cache.write_back_rows = r.Pick<size_t>({0, 2, 1000});
-  c.cache.checks = r.Chance(0.5) ? "told" : "asked";
+  c.cache.checks = r.Pick<std::string>({"told", "told", "auto", "asked"});
   c.most_held = r.Pick<size_t>({3, 12, 1000, 1000});
   c.client.max_read_bytes = r.Pick<size_t>({100, kMostReadBytes, kMostReadBytes});
   return c;

@@ -42,7 +42,7 @@ std::unique_ptr<TestStep> World::NewStep(const std::vector<std::vector<Key>>& ke
 
 Status World::Read(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
-  BeginAhead(w, step);
+  BeginEarlier(w, step);
   const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
                                              : client(w).Read(step->MakeRead(), step->token);
   if (status.ok()) CheckRead(w, step);
@@ -62,7 +62,7 @@ void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tabl
 std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
   NoteBegin(step);
-  BeginAhead(w, step);
+  BeginEarlier(w, step);
   return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
                               : client(w).BeginRead(step->MakeRead(), step->token);
 }

@@ -112,10 +112,15 @@ class World {
   float* Mirror(const TableKey& key);
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
 
+  using TableOfWorker = std::pair<size_t, uint64_t>;
+  TestStep::Begin Now(const TableKey& key);
+  // As it stood when the training read before the newest one of the table began.
+  TestStep::Begin Before(const TableOfWorker& table, Key key);
   void NoteBegin(TestStep* step);
-  // A training read of rows that were checked ahead counts from there, unless too many others of their table
-  // came in between.
-  void BeginAhead(size_t w, TestStep* step);
+  // Where I2 and I3 of a training read count from earlier than from itself: with "told" from when the
+  // training read before it began; of rows that were checked ahead from there, unless too many others of
+  // their table came in between.
+  void BeginEarlier(size_t w, TestStep* step);
 
   // I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
@@ -130,9 +135,10 @@ class World {
     uint64_t number;        // of the newest training read of the table
     TestStep::Begin begin;  // how things stood
   };
-  using TableOfWorker = std::pair<size_t, uint64_t>;
   std::map<TableOfWorker, uint64_t> lookups_;                          // training reads
   std::map<TableOfWorker, std::map<Key, std::deque<Ahead>>> checked_;  // checks ahead, oldest first
+  // Rows with ticks, as they stood when the newest of the training reads began.
+  std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
   uint64_t last_token_ = 0;
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound

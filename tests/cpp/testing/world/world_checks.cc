@@ -120,32 +120,53 @@ void World::Compare(const char* what, const TableKey& key, const float* value, f
   }
 }
 
+TestStep::Begin World::Now(const TableKey& key) {
+  TestStep::Begin now{ServerClock(key), ServerRow(key), {}};
+  for (uint32_t v = 0; v < config_.workers; ++v) now.issued.push_back(Issued(v, key));
+  return now;
+}
+
 void World::NoteBegin(TestStep* step) {
   for (auto& [where, p] : step->parts()) {
+    for (Key key : p.keys) step->begin[{p.table, key}] = Now({p.table, key});
+  }
+}
+
+void World::BeginEarlier(size_t w, TestStep* step) {
+  if (step->token == 0 || config_.cache.pull_bound == 0 || config_.cache.pull_bound == kUnbounded) return;
+  const bool told = config_.cache.checks != "asked" && device(w) == nullptr;
+  std::set<TableOfWorker> tables;
+  for (auto& [where, p] : step->parts()) {
+    const TableOfWorker table{w, p.table};
+    if (tables.insert(table).second) ++lookups_[table];
+    const uint64_t number = lookups_[table];
     for (Key key : p.keys) {
-      TestStep::Begin& begin = step->begin[{p.table, key}] = {};
-      begin.server = ServerClock({p.table, key});
-      begin.row = ServerRow({p.table, key});
-      for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
+      std::deque<Ahead>& checks = checked_[table][key];
+      while (!checks.empty() && number - checks.front().number > config_.check_ahead + 1) checks.pop_front();
+      const bool ahead = config_.check_ahead > 0 && !checks.empty();
+      if (ahead && !(told && checks.front().number + 1 >= number)) {
+        step->begin[{p.table, key}] = checks.front().begin;
+      } else if (told && number > 1) {
+        step->begin[{p.table, key}] = Before(table, key);
+      }
+    }
+  }
+  if (!told) return;
+  for (const TableOfWorker& table : tables) {
+    before_[table].clear();
+    for (auto& [key, issued] : issued_) {
+      if (key.first == table.second) before_[table].emplace(key.second, Now(key));
     }
   }
 }
 
-void World::BeginAhead(size_t w, TestStep* step) {
-  if (step->token == 0) return;
-  std::set<uint64_t> tables;
-  for (auto& [where, p] : step->parts()) {
-    const TableOfWorker table{w, p.table};
-    if (tables.insert(p.table).second) ++lookups_[table];
-    if (config_.check_ahead == 0 || config_.cache.pull_bound == 0) continue;
-    for (Key key : p.keys) {
-      std::deque<Ahead>& checks = checked_[table][key];
-      while (!checks.empty() && lookups_[table] - checks.front().number > config_.check_ahead + 1) {
-        checks.pop_front();
-      }
-      if (!checks.empty()) step->begin[{p.table, key}] = checks.front().begin;
-    }
-  }
+TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
+  const auto known = before_[table].find(key);
+  if (known != before_[table].end()) return known->second;
+  TestStep::Begin none{0, std::vector<float>(SchemaOf(table.second)->row_floats()),
+                       std::vector<uint64_t>(config_.workers)};
+  SchemaOf(table.second)->InitRow(key, none.row.data());
+  return none;
 }
 
 void World::CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step) {

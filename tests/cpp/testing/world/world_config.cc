@@ -12,7 +12,7 @@ std::string WorldConfig::ToString() const {
          std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
          bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
-         (cache.checks == "told" ? ", told, holds " + std::to_string(most_held) : "") +
+         (cache.checks != "asked" ? ", " + cache.checks + ", holds " + std::to_string(most_held) : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (faults.delay > 0 ? ", faults" : "") + (prefetch ? ", prefetches" : "") +
          (check_ahead > 0 ? ", checks ahead by " + std::to_string(check_ahead) : "");
