@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "het_tf/core/base/status.h"
@@ -13,6 +14,13 @@ namespace het {
 
 // InvalidArgument: not a word of CacheConfig::checks.
 Status CheckChecksName(const std::string& checks);
+
+// Rows that get most of the ticks have tighter bounds (store/row_classes.h).
+struct HotRows {
+  uint32_t rows = 4096;     // of the table that may be hot, of all its partitions together; at least 1
+  int64_t pull_bound = 16;  // at most the table's
+  int64_t push_bound = 4;   // the same
+};
 
 struct CacheConfig {
   size_t capacity = 1 << 20;             // rows; 0: no row outlives its step
@@ -26,11 +34,15 @@ struct CacheConfig {
   // the server remembers what this client holds and tells it what has moved past the bound
   // (holdings.h).
   std::string checks = "asked";
+  std::optional<HotRows> hot;  // none: all rows have the bounds above; not on a device
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
-  SyncPolicy sync() const {
+  // `tight`: of a row that is hot, or not judged yet.
+  SyncPolicy sync(bool tight = false) const {
+    const bool is_hot = tight && hot.has_value();
     // Where nothing is checked, or kept, there is nothing to be told.
-    return {pull_bound, push_bound, checks == "told" && pull_bound != kUnbounded && capacity > 0};
+    return {is_hot ? hot->pull_bound : pull_bound, is_hot ? hot->push_bound : push_bound,
+            checks == "told" && pull_bound != kUnbounded && capacity > 0};
   }
   bool on_device() const { return device == "gpu"; }
 };

@@ -100,6 +100,13 @@ void TableCache::TakeWanted(uint32_t line) {
   if (state.wanted == 0) state.held_until = numbers_.passed();
 }
 
+size_t TableCache::Tight() const {
+  if (!config_.hot) return 0;
+  size_t lines = 0;
+  for (uint32_t line = 0; line < lines_.end(); ++line) lines += lines_.live(line) && tight(line);
+  return lines;
+}
+
 size_t TableCache::Held() const {
   size_t lines = 0;
   for (uint32_t line = 0; line < lines_.end(); ++line) lines += lines_.live(line) && held(line);
@@ -212,7 +219,7 @@ void TableCache::Evict(uint32_t line) {
   State& state = state_[line];
   const Key key = lines_.meta(line).key;
   if (state.pending > 0) {
-    queue_.Push(key, state.pending, state.update);
+    queue_.Push(key, state.pending, state.update, tight(line));
     state.pending = 0;
     state.update = kNoUpdate;
   } else if (HasUnsent(line)) {
@@ -248,12 +255,13 @@ void TableCache::Restore(uint32_t line, const Queued& queued) {
 }
 
 void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                           Vector<uint32_t>* ticks, Vector<float>* wire) {
+                           Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight) {
   const size_t floats = schema_->optimizer().wire_floats();
   queue_.RemoveIf([&](const Queued& queued) {
     if (PartitionOf(lines_.Hash(queued.key), partitions) != partition) return false;
     keys->push_back(queued.key);
     ticks->push_back(queued.ticks);
+    if (tight != nullptr) tight->push_back(queued.tight);
     float* const sent = AppendWire(updates_.data(queued.update), wire);
     if (!whole && row_format() != RowFormat::kFloat32) {
       RoundRow({RowFormat::kFloat16}, schema_->dim(), floats, sent, sent);

@@ -15,6 +15,7 @@
 //               fetched anew, its update stays
 //   subscribed  the server tells when it moves past the pull bound (store/holdings.h): it need not be
 //               checked. When it leaves, the server is to hear of it: left_subscribed()
+//   tight       the server said that its row is hot, or not judged yet (store/row_classes.h)
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
 //               number has passed (lookup_numbers.h)
 //   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
@@ -83,6 +84,14 @@ class TableCache {
     State& state = state_[line];
     state.flags = static_cast<uint8_t>(subscribed ? state.flags | kSubscribed : state.flags & ~kSubscribed);
   }
+  // Which bounds hold for it, where there are two pairs.
+  bool tight(uint32_t line) const { return (state_[line].flags & kTight) != 0; }
+  void SetTight(uint32_t line, bool tight) {
+    State& state = state_[line];
+    state.flags = static_cast<uint8_t>(tight ? state.flags | kTight : state.flags & ~kTight);
+  }
+  // For Stats: tight lines, where there are two pairs of bounds.
+  size_t Tight() const;
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
@@ -179,9 +188,9 @@ class TableCache {
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const Queued& queued);
   // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is,
-  // else rounded.
+  // else rounded. `tight`, where given, has room.
   void TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                 Vector<uint32_t>* ticks, Vector<float>* wire);
+                 Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight = nullptr);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {
@@ -201,6 +210,7 @@ class TableCache {
   static constexpr uint8_t kAhead = 4;
   static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
   static constexpr uint8_t kSubscribed = 16;
+  static constexpr uint8_t kTight = 32;
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {

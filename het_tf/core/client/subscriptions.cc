@@ -83,6 +83,7 @@ void Subscriptions::Take(Session* session, const Reply& reply, const TableReply&
       continue;
     }
     FillLine(cache, line, clock, row, &session->log(), reply.last_seq);
+    cache->SetTight(line, TableReply::IsTight(answer.told_tight, i));
     if (reply.told != 0) cache->SetSubscribed(line, true);
     ++cache->counters().told_rows;
     ++cache->counters().update_pull;

@@ -89,8 +89,9 @@ Status CachedBackend::Stats(const Table& table, TableStats* stats) {
   const uint64_t id = table.schema->id();
   if (!client->HasTable(id)) return TableIsGone(table);
   const TableCache& cache = *client->cache(id);
-  stats->cache = {client->Stats(id), cache.lines().size(), cache.Unsent(),
-                  cache.bytes(),     cache.config().wire,  {}};
+  stats->cache = {
+      client->Stats(id), cache.lines().size(), cache.Unsent(), cache.bytes(), cache.config().wire, {}, {}};
+  if (cache.config().hot) stats->cache->hot_rows = cache.Tight();
   return Status();
 }
 

@@ -125,6 +125,7 @@ void World::NoteBegin(TestStep* step) {
     for (Key key : p.keys) {
       TestStep::Begin& begin = step->begin[{p.table, key}] = {};
       begin.server = ServerClock({p.table, key});
+      begin.tight = ServerTight({p.table, key});
       begin.row = ServerRow({p.table, key});
       for (uint32_t v = 0; v < config_.workers; ++v) begin.issued.push_back(Issued(v, {p.table, key}));
     }
@@ -202,7 +203,9 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
             w, key);
     }
   }
-  const int64_t pull = config_.cache.pull_bound;
+  // The store checked with the bound of the row's class at that time.
+  const bool tight = ServerTight(key) && (begin == nullptr || begin->tight);
+  const int64_t pull = config_.cache.sync(tight).pull_bound;
   const int64_t push = config_.cache.push_bound;
   // A read was checked after it had begun; a failover may have taken the store back since then.
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
@@ -213,20 +216,27 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (pull != kUnbounded && lacking > pull) {
     Error("I2: the row lacks " + std::to_string(lacking) + " foreign ticks that the server had", w, key);
   }
-  if (pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_ &&
-      unseen > pull + (static_cast<int64_t>(config_.workers) - 1) * (push + 1)) {
-    Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
+  if (pull == kUnbounded || push == kUnbounded || lossy_ || blocked_) return;
+  int64_t most = pull;
+  for (size_t v = 0; v < config_.workers; ++v) {
+    const auto held_back = held_back_[key].find(v);
+    if (v != w) most += (held_back == held_back_[key].end() ? push : held_back->second) + 1;
   }
+  if (unseen > most) Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
 }
 
-void World::CheckWrite(size_t w, TestStep* step) {
+void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, bool>& heard) {
   if (config_.cache.push_bound == kUnbounded) return;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       if (!p.touched[u]) continue;
-      const uint64_t unapplied = UnappliedTicks(w, {p.table, p.keys[u]});
-      if (unapplied <= static_cast<uint64_t>(config_.cache.push_bound)) continue;
-      Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, {p.table, p.keys[u]});
+      const TableKey key = {p.table, p.keys[u]};
+      const uint64_t unapplied = UnappliedTicks(w, key);
+      // It may have heard of another class meanwhile.
+      const bool tight = HeardTight(w, key) && heard.at(key);
+      const int64_t bound = held_back_[key][w] = config_.cache.sync(tight).push_bound;
+      if (unapplied <= static_cast<uint64_t>(bound)) continue;
+      Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, key);
     }
   }
 }
