@@ -7,6 +7,7 @@ from typing import Any
 
 from het_tf.python.session import native
 from het_tf.python.table import device
+from het_tf.python.table.hot import Hot
 from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
@@ -55,6 +56,8 @@ class Cache:
         are sent to the store. "told": the store remembers what this worker holds and says what has moved
         past the bound: fewer bytes from bounds of some four times the number of workers on
         (docs/concepts.md). Not on a GPU.
+      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. None (default): all rows have
+        the bounds above. Not on a GPU, nor with total_staleness or an unbounded pull_bound.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -73,9 +76,11 @@ class Cache:
     device: str = "cpu"
     wire: str = "float32"
     checks: str = "asked"
+    hot: Hot | None = None
 
     def __post_init__(self) -> None:
         self._check_bounds()
+        self._check_hot()
         self._check_size()
         self._set("admit_after", integer("cache.admit_after", self.admit_after, 1, 255))
         for name, known in (("policy", POLICIES), ("wire", WIRES), ("checks", CHECKS)):
@@ -99,6 +104,28 @@ class Cache:
                 f"cache.total_staleness is {self.total_staleness}, and pull_bound {self.pull_bound!r} and "
                 f"push_bound {self.push_bound!r} are given too; it derives both, so leave them out"
             )
+
+    def _check_hot(self) -> None:
+        if self.hot is None:
+            return
+        if not isinstance(self.hot, Hot):
+            raise ValueError(
+                f"cache.hot is {self.hot!r}; give a het_tf.Hot, such as het_tf.Hot(rows=4096), or None"
+            )
+        if self.total_staleness is not None:
+            raise ValueError(
+                f"cache.total_staleness is {self.total_staleness}, and cache.hot is given too; it derives "
+                "the same bounds for all rows: give staleness in its place, or leave hot out"
+            )
+        self.hot.check_within(*self.bounds())
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The bounds of pulls and of pushes that are given; None: unbounded. Not of total_staleness."""
+        pull, push = (
+            self.staleness if bound == AS_STALENESS else bound for bound in (self.pull_bound, self.push_bound)
+        )
+        assert not isinstance(pull, str) and not isinstance(push, str)  # _check_bounds
+        return pull, push
 
     def _check_size(self) -> None:
         if self.rows is not None:
@@ -124,7 +151,8 @@ class Cache:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Cache":
         """The inverse of `get_config`."""
-        return cls(**config)
+        hot = config.get("hot")
+        return cls(**{**config, "hot": Hot(**hot) if isinstance(hot, Mapping) else hot})
 
 
 def of_argument(cache: Any) -> Cache:
@@ -175,16 +203,16 @@ class LayerCache:
                 f"cache.checks is {given.checks!r} with device={given.device!r}; rows in GPU memory are "
                 'asked about: give checks="asked", or device="cpu"'
             )
+        if given.hot is not None:
+            raise ValueError(
+                f"cache.hot is given with device={given.device!r}; all rows in GPU memory have the same "
+                'bounds: leave hot out, or give device="cpu"'
+            )
 
     def _bounds(self, workers: int) -> tuple[int | None, int | None]:
         if self.given.total_staleness is not None:
             return derive_bounds(self.given.total_staleness, workers)
-        pull, push = (
-            self.given.staleness if bound == AS_STALENESS else bound
-            for bound in (self.given.pull_bound, self.given.push_bound)
-        )
-        assert not isinstance(pull, str) and not isinstance(push, str)  # Cache has checked
-        return pull, push
+        return self.given.bounds()
 
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
@@ -214,6 +242,8 @@ class LayerCache:
             cache["wire"] = given.wire
         if given.checks != "asked":
             cache["checks"] = given.checks
+        if given.hot is not None:
+            cache["hot"] = given.hot.to_json()
         if self.place == "gpu":
             cache["device"] = "gpu"
         if given.bytes is not None:

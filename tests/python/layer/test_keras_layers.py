@@ -266,7 +266,14 @@ def test_cache_options_reach_the_core():
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"
-    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
+    hot = het_tf.Hot(rows=9, push=1, pull=2)
+    layer = het_tf.keras.Embedding(4, name="hot", cache=het_tf.Cache(rows=7, staleness=5, hot=hot))
+    assert het_tf.table("hot").options["cache"]["hot"] == {"rows": 9, "push_bound": 1, "pull_bound": 2}
+    layer(tf.constant([1, 2, 3]), training=True)
+    counted = het_tf.table("hot").stats()["cache"]
+    assert (counted["hot_rows"], counted["hot_reads"]) == (3, 0)
+    assert counted["hot_staleness"]["observed"] == 0
+    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5, hot=het_tf.Hot(push=5, pull=5)))
     assert het_tf.table("direct").options == {}
 
 
