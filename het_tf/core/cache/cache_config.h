@@ -20,6 +20,8 @@ struct HotRows {
   uint32_t rows = 4096;     // of the table that may be hot, of all its partitions together; at least 1
   int64_t pull_bound = 16;  // at most the table's
   int64_t push_bound = 4;   // the same
+  // Not 0: the bounds follow the learning rate, for so many workers (hot_bounds.h).
+  uint32_t workers = 0;
 };
 
 struct CacheConfig {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "het_tf/core/cache/hot_bounds.h"
 #include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
@@ -14,6 +15,14 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
       policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
       admission_(config.admit_after, config.capacity),
       updates_(schema_->row_floats()) {}
+
+void TableCache::SetRate(float learning_rate) {
+  rate_ = learning_rate;
+  if (!(rate_ > 0)) return;
+  const HotBounds bounds = HotBounds::Of(rate_, config_.hot->workers);
+  config_.hot->pull_bound = std::min(bounds.pull, config_.pull_bound);
+  config_.hot->push_bound = std::min(bounds.push, config_.push_bound);
+}
 
 uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) {
   const uint32_t line = lines_.Insert(key, hash);

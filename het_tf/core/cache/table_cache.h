@@ -60,6 +60,15 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
+  // Of hot rows, where theirs follow it.
+  void FollowRate(float learning_rate) {
+    if (config_.hot && config_.hot->workers != 0 && learning_rate != rate_) SetRate(learning_rate);
+  }
+  void set_workers(uint32_t workers) {
+    if (!config_.hot || config_.hot->workers == 0) return;
+    config_.hot->workers = workers;
+    SetRate(rate_);
+  }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -221,6 +230,7 @@ class TableCache {
     uint8_t wanted = 0;  // prefetched batches that want it
   };
 
+  void SetRate(float learning_rate);
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
@@ -230,6 +240,7 @@ class TableCache {
   Schema schema_;
   CacheConfig config_;
   DeviceLines* device_;
+  float rate_ = 0;  // of the newest write
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;

@@ -205,6 +205,7 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   HET_RETURN_IF_ERROR(FetchMissing(write));
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
+    cache.FollowRate(part.learning_rate);
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchState(part.rows[next]);

@@ -21,6 +21,13 @@ Status ClientBackend::SetBounds(const Table& table, int64_t pull_bound, int64_t 
   return Status();
 }
 
+Status ClientBackend::SetWorkers(const Table& table, uint32_t workers) {
+  const ClientDriver::Lock client(driver_);
+  if (!client->HasTable(table.schema->id())) return TableIsGone(table);
+  client->cache(table.schema->id())->set_workers(workers);
+  return Status();
+}
+
 Vector<const BatchPlan::Group*> CachedBackend::GroupsOf(const StepCall& call) const {
   Vector<const BatchPlan::Group*> groups;
   for (const BatchPlan::Group& group : call.step->plan.groups()) {

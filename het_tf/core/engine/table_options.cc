@@ -57,8 +57,8 @@ Status SetHot(const char*, const Json& value, CacheConfig* cache) {
   if (value.is_null()) return Status();
   const auto wrong = [&value] {
     return InvalidArgument("hot is " + value.dump() +
-                           "; it must be null or an object of the integers rows >= 1, pull_bound >= 0 and "
-                           "push_bound >= 0");
+                           "; it must be null or an object of the integers rows >= 1, pull_bound >= 0, "
+                           "push_bound >= 0 and workers >= 0");
   };
   if (!value.is_object()) return wrong();
   HotRows hot;
@@ -71,6 +71,8 @@ Status SetHot(const char*, const Json& value, CacheConfig* cache) {
       hot.pull_bound = number;
     } else if (name == "push_bound") {
       hot.push_bound = number;
+    } else if (name == "workers" && number <= UINT32_MAX) {
+      hot.workers = static_cast<uint32_t>(number);
     } else {
       return wrong();
     }
@@ -167,6 +169,7 @@ std::string ToJson(const TableOptions& options) {
     if (const auto& hot = cache->hot) {
       json["cache"]["hot"] = {
           {"rows", hot->rows}, {"pull_bound", hot->pull_bound}, {"push_bound", hot->push_bound}};
+      if (hot->workers != 0) json["cache"]["hot"]["workers"] = hot->workers;
     }
     if (cache->on_device()) json["cache"]["device"] = cache->device;
   }

@@ -7,7 +7,8 @@ from typing import Any
 
 from het_tf.python.session import native
 from het_tf.python.table import device
-from het_tf.python.table.hot import Hot
+from het_tf.python.table import hot as hot_rows
+from het_tf.python.table.hot import AUTO, Hot
 from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
@@ -56,8 +57,10 @@ class Cache:
         are sent to the store. "told": the store remembers what this worker holds and says what has moved
         past the bound: fewer bytes from bounds of some four times the number of workers on
         (docs/concepts.md). Not on a GPU.
-      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. None (default): all rows have
-        the bounds above. Not on a GPU, nor with total_staleness or an unbounded pull_bound.
+      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. "auto": bounds that follow the
+        table's learning rate and the number of workers, with RowWiseAdagrad; with another optimizer those of
+        `het_tf.Hot()`. None (default): all rows have the bounds above. Not on a GPU, nor with
+        total_staleness or an unbounded pull_bound.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -76,7 +79,7 @@ class Cache:
     device: str = "cpu"
     wire: str = "float32"
     checks: str = "asked"
-    hot: Hot | None = None
+    hot: Hot | str | None = None
 
     def __post_init__(self) -> None:
         self._check_bounds()
@@ -108,16 +111,18 @@ class Cache:
     def _check_hot(self) -> None:
         if self.hot is None:
             return
-        if not isinstance(self.hot, Hot):
+        if not isinstance(self.hot, Hot) and self.hot != AUTO:
             raise ValueError(
-                f"cache.hot is {self.hot!r}; give a het_tf.Hot, such as het_tf.Hot(rows=4096), or None"
+                f'cache.hot is {self.hot!r}; give a het_tf.Hot, such as het_tf.Hot(rows=4096), "auto" or None'
             )
         if self.total_staleness is not None:
             raise ValueError(
                 f"cache.total_staleness is {self.total_staleness}, and cache.hot is given too; it derives "
                 "the same bounds for all rows: give staleness in its place, or leave hot out"
             )
-        self.hot.check_within(*self.bounds())
+        pull, push = self.bounds()
+        given = self.hot if isinstance(self.hot, Hot) else Hot(push=0, pull=0)
+        given.check_within(pull, push)
 
     def bounds(self) -> tuple[int | None, int | None]:
         """The bounds of pulls and of pushes that are given; None: unbounded. Not of total_staleness."""
@@ -178,6 +183,7 @@ class LayerCache:
       given: As the argument.
       place: "cpu" or "gpu"; for "gpu" everything is loaded.
       pull_bound, push_bound: None: unbounded.
+      workers: As the argument.
 
     Raises:
       ValueError: total_staleness is less than so many workers need; a GPU's cache with what it
@@ -189,6 +195,7 @@ class LayerCache:
 
     def __init__(self, given: Cache, workers: int = 1) -> None:
         self.given = given
+        self.workers = workers
         self.pull_bound, self.push_bound = self._bounds(workers)
         self.place = device.choose(given.device)
         if self.place == "cpu":
@@ -217,6 +224,7 @@ class LayerCache:
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
         before = self.pull_bound, self.push_bound
+        self.workers = workers
         self.pull_bound, self.push_bound = self._bounds(workers)
         return (self.pull_bound, self.push_bound) != before
 
@@ -242,8 +250,11 @@ class LayerCache:
             cache["wire"] = given.wire
         if given.checks != "asked":
             cache["checks"] = given.checks
-        if given.hot is not None:
+        if isinstance(given.hot, Hot):
             cache["hot"] = given.hot.to_json()
+        elif given.hot is not None:
+            assert self.pull_bound is not None  # Cache has checked
+            cache["hot"] = hot_rows.auto_to_json(spec, self.pull_bound, self.push_bound, self.workers)
         if self.place == "gpu":
             cache["device"] = "gpu"
         if given.bytes is not None:

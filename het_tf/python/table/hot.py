@@ -1,8 +1,13 @@
 """The rows of a table that need to be fresher than the others (public as `het_tf.Hot`)."""
 
 import dataclasses
+import json
 
 from het_tf.python.table.spec import integer
+
+AUTO = "auto"
+"""As `Cache.hot`: `Hot()` whose bounds follow the learning rate."""
+_FOLLOWS = "row_wise_adagrad"  # the optimizer for which the rule was measured
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,3 +58,19 @@ class Hot:
     def to_json(self) -> dict[str, int]:
         """The cache option `hot`, as the core reads it."""
         return {"rows": self.rows, "pull_bound": self.pull, "push_bound": self.push}
+
+
+def auto_to_json(spec: str, pull_bound: int, push_bound: int | None, workers: int) -> dict[str, int]:
+    """The cache option `hot` for "auto": at first `Hot()`, as far as the table's bounds allow.
+
+    Args:
+      spec: Of the table, as the core reads it. With another optimizer than RowWiseAdagrad the bounds stay.
+      pull_bound: Of the table.
+      push_bound: Of the table; None: unbounded.
+      workers: N.
+    """
+    hot = Hot()
+    push = hot.push if push_bound is None else min(hot.push, push_bound)
+    option = dataclasses.replace(hot, pull=min(hot.pull, pull_bound), push=push).to_json()
+    follows = json.loads(spec)["optimizer"]["name"] == _FOLLOWS
+    return option | ({"workers": workers} if follows else {})

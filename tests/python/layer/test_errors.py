@@ -98,6 +98,7 @@ BAD_CACHES = [
     (dict(wire="fp16"), r"cache.wire is 'fp16'; give one of \('float32', 'float16', 'int8'\)"),
     (dict(checks="told me"), r"cache.checks is 'told me'; give one of \('asked', 'told'\)"),
     (dict(hot=(4096, 4, 16)), r"cache.hot is \(4096, 4, 16\); give a het_tf.Hot"),
+    (dict(hot="always"), r"cache.hot is 'always'; give a het_tf.Hot, .* \"auto\" or None"),
     (dict(hot=het_tf.Hot(), staleness=10), r"cache.hot.pull is 16, and cache.pull_bound is 10.*at most 10"),
     (dict(hot=het_tf.Hot(), push_bound=3), r"cache.hot.push is 4, and cache.push_bound is 3.*at most 3"),
     (dict(hot=het_tf.Hot(), staleness=None), r"cache.hot is given, and cache.pull_bound is None"),
