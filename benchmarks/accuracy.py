@@ -44,6 +44,8 @@ Columns = list[npt.NDArray[np.int64]]
 PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
 BOUNDS = tuple((bound, "float32") for bound in ("0", "10", "100", "10000", UNBOUNDED))
+HOT = "hot 4096 push 4 pull 16"
+"""What a run's third word says: two classes of rows (docs/concepts.md), told and not asked."""
 FORMAT = 2
 """Part of what is kept: another way of measuring, another number."""
 
@@ -60,8 +62,8 @@ class Part:
       train_rows, test_rows: how many; None: all that there are.
       of_step: samples of a step, of all workers together: any number of workers makes equal steps.
       models, workers: which, and how many.
-      runs: bounds (of pulls and pushes) and row formats on the wire. The first is what others are compared
-        with.
+      runs: bounds (of pulls and pushes), row formats on the wire and, where rows are of two classes, HOT or
+        another such text. The first is what others are compared with.
       before_flush: whether the store's rows are evaluated before the flush, too.
       seeds: how many.
       dim, hidden, dense_learning_rate: of the models; Adam trains the dense weights.
@@ -77,7 +79,7 @@ class Part:
     of_step: int = 128
     models: tuple[str, ...] = ("wide_deep", "deepfm", "dcn")
     workers: tuple[int, ...] = (4, 8)
-    runs: tuple[tuple[str, str], ...] = BOUNDS
+    runs: tuple[tuple[str, ...], ...] = BOUNDS
     before_flush: bool = True
     seeds: int = 3
     dim: int = 16
@@ -98,6 +100,10 @@ PARTS = {
     "wire": dataclasses.replace(
         CRITEO, models=("dcn",), workers=(8,),
         runs=(("0", "float32"), ("100", "float32"), ("100", "float16"), ("100", "int8")),
+    ),
+    "classes": dataclasses.replace(
+        CRITEO, models=("dcn",), workers=(8,),
+        runs=(("0", "float32"), ("100", "float32"), ("30", "int8", HOT), ("100", "int8", HOT)),
     ),
 }  # fmt: skip
 QUICK = {
@@ -134,7 +140,9 @@ class Ids:
         return self._test[part.fields]
 
 
-def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound: str, wire: str) -> Fleet:
+def make_fleet(
+    dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound: str, wire: str, hot: str
+) -> Fleet:
     """Returns the workers of a run, with the tables of the model and empty caches."""
     from het_tf.python.data.examples import PADDING
     from het_tf.python.table import initializers
@@ -152,12 +160,33 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound:
             "pull_bound": limit,
             "push_bound": limit,
             **({} if wire == "float32" else {"wire": wire}),
+            **(hot_options(hot) if hot else {}),
         }
         tables.append((config.spec, {"cache": cache}, float(table.optimizer.learning_rate)))
         features += [(number, None)] if table.single else []
         features += [(number, PADDING) for _ in table.sequences]
     # How many partitions there are changes the number of frames, and no row.
     return Fleet(workers, tables, features, partitions=4)
+
+
+def hot_options(hot: str) -> dict[str, Any]:
+    """Returns what a text such as HOT adds to the options of a cache."""
+    _, rows, _, push, _, pull = hot.split()
+    return {
+        "hot": {"rows": int(rows), "push_bound": int(push), "pull_bound": int(pull)},
+        "checks": "told",
+    }
+
+
+def hot_share(fleet: Fleet) -> dict[str, float] | None:
+    """Returns the share of hot rows in what caches hold, in reads that hit and in ticks; None: no classes."""
+    counters = [cache for worker in fleet.counters() for cache in worker]
+    if not any("hot_rows" in cache for cache in counters):
+        return None
+    total = {name: sum(cache.get(name, 0) for cache in counters) for name in
+             ("rows", "hot_rows", "hits", "hot_reads", "ticks", "hot_ticks")}  # fmt: skip
+    of = (("rows", "hot_rows"), ("hits", "hot_reads"), ("ticks", "hot_ticks"))
+    return {name: total[hot] / max(1, total[name]) for name, hot in of}
 
 
 def train(dense: Any, fleet: Fleet, part: Part, ids: Ids, order: npt.NDArray[np.int64]) -> None:
@@ -194,15 +223,16 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
     """Trains and evaluates once for each of the part's runs; returns their figures."""
     label = ids.data.test.label
     order = data_of.epochs_order(len(ids.data.train.label), part.epochs, part.of_step, seed)
-    results: dict[tuple[str, str], dict[str, Any]] = {}
+    results: dict[tuple[str, ...], dict[str, Any]] = {}
     first: Any = None
-    for bound, wire in part.runs:
+    for run in part.runs:
+        bound, wire, hot = run if len(run) == 3 else (*run, "")
         unfelt = out_of_reach(bound, workers, len(order), part)
-        known = results.get((UNBOUNDED if unfelt else bound, wire))
+        known = results.get((UNBOUNDED if unfelt else bound, wire, hot))
         if known is None:
             begin = time.process_time()
             dense.reset(seed)
-            fleet = make_fleet(dense, part, ids, workers, seed, UNBOUNDED if unfelt else bound, wire)
+            fleet = make_fleet(dense, part, ids, workers, seed, UNBOUNDED if unfelt else bound, wire, hot)
             train(dense, fleet, part, ids, order)
             before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
             fleet.flush()
@@ -213,12 +243,17 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
                 "auc_before_flush": before,
                 "test_error": data_of.paired_error(first, place),
                 "largest_clock": fleet.largest_clock(),
+                **({"hot_share": hot_share(fleet)} if hot else {}),
                 "seconds": round(time.process_time() - begin, 1),
             }
             fleet.close()
-            results[UNBOUNDED if unfelt else bound, wire] = known
-        results[bound, wire] = {**known, "bound": bound, "wire": wire, "unfelt": unfelt, "steps": len(order)}
-    return [results[run] for run in part.runs]
+            results[UNBOUNDED if unfelt else bound, wire, hot] = known
+        results[bound, wire, hot] = {
+            **known, "bound": bound, "wire": wire, "unfelt": unfelt, "steps": len(order),
+            **({"hot": hot} if hot else {}),
+        }  # fmt: skip
+        print(f"  {bound} {wire} {hot}: {known['auc']:.5f}", flush=True)
+    return [results[(*run, "")[:3]] for run in part.runs]
 
 
 def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
@@ -252,7 +287,8 @@ def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
                     kept.with_suffix(".part").rename(kept)
                 groups.append(json.loads(kept.read_text()))
                 aucs = ", ".join(
-                    f"{run['bound']}{'' if run['wire'] == 'float32' else ' ' + run['wire']} {run['auc']:.4f}"
+                    f"{run['bound']}{'' if run['wire'] == 'float32' else ' ' + run['wire']}"
+                    f"{' ' + run['hot'] if 'hot' in run else ''} {run['auc']:.4f}"
                     for run in groups[-1]["runs"]
                 )
                 print(f"{name}, {model}, {workers} workers, seed {seed}: {aucs}", flush=True)

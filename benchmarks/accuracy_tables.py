@@ -53,7 +53,8 @@ def kinds(part: Figures) -> list[tuple[str, int]]:
 def name_of(run: Figures) -> str:
     """Returns what a run is called in a table's head."""
     bound = run["bound"] if run["bound"] == "unbounded" else f"s={int(run['bound']):,}"
-    return bound if run["wire"] == "float32" else f"{bound}, {run['wire']}"
+    wire = "" if run["wire"] == "float32" else f", {run['wire']}"
+    return bound + wire + (f", {run['hot']}" if "hot" in run else "")
 
 
 def show(values: Sequence[float]) -> str:

@@ -59,6 +59,7 @@ class Run:
       share: workers that have one cache together.
       checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16 or int8.
+      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "": one class.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
       placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
@@ -75,6 +76,7 @@ class Run:
     share: int = 1
     checks: str = "asked"
     wire: str = "float32"
+    hot: str = ""
     partitions: int = 64
     shards: int = 1
     placed: str = ""
@@ -104,6 +106,8 @@ class Run:
             "push": self.bound, "policy": self.policy, "admit": self.admit, "share": self.share,
             "checks": self.checks, "wire": self.wire, "shards": self.shards,
         }  # fmt: skip
+        if self.hot:
+            settings |= dict(zip(("hot", "hot-push", "hot-pull"), self.hot.split(), strict=True))
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
 
@@ -148,6 +152,11 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
                 for bound in (("100",) if quick else ("0", "10", "30", "100"))
             ),
             *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
+        ],
+        "classes": [
+            change(base, bound=bound, checks="told", wire="int8", hot=hot, dim=dim)
+            for dim in ((16,) if quick else (16, 128))
+            for bound, hot in (("100", ""), ("100", "4096 4 16"), ("30", "4096 4 16"))
         ],
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),
@@ -284,6 +293,10 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "reads_that_waited": result["reads_that_waited"] / calls,
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
+        "hot": {
+            "rows": result["hot"]["rows"],
+            "reads": result["hot"]["reads"] / max(1, result["staleness"]["reads"]),
+        },
         "seconds": result["seconds"],
         "memory_mb": result["memory_mb"],
     }

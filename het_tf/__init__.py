@@ -43,6 +43,7 @@ if _TYPE_CHECKING:
     from het_tf.python.session.scopes import namespace, no_update
     from het_tf.python.table.cache import Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
+    from het_tf.python.table.hot import Hot
     from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, table, tables
 
@@ -57,6 +58,7 @@ _HOMES = {
     "session.scopes": ("namespace", "no_update"),
     "table.cache": ("Cache",),
     "table.config": ("FeatureConfig", "TableConfig"),
+    "table.hot": ("Hot",),
     "table.registry": ("OldRowsWarning",),
     "table.table": ("Table", "flush", "reset", "table", "tables"),
 }
@@ -81,6 +83,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Cache",
     "FeatureConfig",
+    "Hot",
     "OldRowsWarning",
     "Table",
     "TableConfig",

@@ -3,10 +3,12 @@
 //
 //   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--pull S] [--push S] [--policy lru] [--admit 1] [--checks asked]
-//           [--wire float32] [--shards 1] [--warm SAMPLES] [--new-rows]
+//           [--wire float32] [--shards 1] [--warm SAMPLES] [--new-rows] [--hot ROWS [--hot-push S]
+//           [--hot-pull S]]
 //
-// S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
-// benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
+// S is a number or "unbounded"; of hot rows, a number. One run, no network, no thread: equal arguments print
+// equal JSON. benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is
+// simulated.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -78,6 +80,7 @@ nlohmann::json Staleness(const std::vector<uint64_t>& histogram, uint64_t reads)
 
 int Main(int argc, char** argv) {
   Settings settings;
+  HotRows hot;
   std::string path;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
@@ -134,6 +137,14 @@ int Main(int argc, char** argv) {
       fits = Bound(text, &settings.cache.pull_bound);
     } else if (name == "--push") {
       fits = Bound(text, &settings.cache.push_bound);
+    } else if (name == "--hot") {
+      fits = Number(text, 1, UINT32_MAX, &value);
+      hot.rows = static_cast<uint32_t>(value);
+      settings.cache.hot = hot;
+    } else if (name == "--hot-push" || name == "--hot-pull") {
+      fits = Number(text, 0, uint64_t{1} << 62, &value);
+      (name == "--hot-push" ? hot.push_bound : hot.pull_bound) = static_cast<int64_t>(value);
+      if (settings.cache.hot) settings.cache.hot = hot;
     } else {
       return Fail("there is no argument " + name + "; see the head of main.cc");
     }
@@ -152,21 +163,23 @@ int Main(int argc, char** argv) {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const nlohmann::json json = {{"steps", o.steps},
-                               {"reads", o.reads},
-                               {"hits", o.hits},
-                               {"counts", ToJson(o.counts)},
-                               {"all", ToJson(o.all)},
-                               {"client_rows", o.client_rows},
-                               {"staleness", Staleness(o.staleness, o.uses)},
-                               {"hit_rate", o.hit_rate},
-                               {"reads_that_waited", o.busy_reads},
-                               {"writes_that_waited", o.busy_writes},
-                               {"cached_rows", o.cached_rows},
-                               {"unsent_rows", o.unsent_rows},
-                               {"unsent_rows_before", o.unsent_rows_before},
-                               {"distinct", stream.value()->distinct()},
-                               {"memory_mb", usage.ru_maxrss / 1024}};
+  const nlohmann::json json = {
+      {"steps", o.steps},
+      {"reads", o.reads},
+      {"hits", o.hits},
+      {"counts", ToJson(o.counts)},
+      {"all", ToJson(o.all)},
+      {"client_rows", o.client_rows},
+      {"staleness", Staleness(o.staleness, o.uses)},
+      {"hot", {{"rows", o.hot_rows}, {"tight", o.tight_rows}, {"reads", o.hot_uses}}},
+      {"hit_rate", o.hit_rate},
+      {"reads_that_waited", o.busy_reads},
+      {"writes_that_waited", o.busy_writes},
+      {"cached_rows", o.cached_rows},
+      {"unsent_rows", o.unsent_rows},
+      {"unsent_rows_before", o.unsent_rows_before},
+      {"distinct", stream.value()->distinct()},
+      {"memory_mb", usage.ru_maxrss / 1024}};
   puts(json.dump().c_str());
   return 0;
 }

@@ -168,8 +168,25 @@ Result<Outcome> Simulation::Run() {
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
     outcome_.cached_rows += host->client.cache(schema_->id())->lines().size();
+    outcome_.tight_rows += host->client.cache(schema_->id())->Tight();
+  }
+  for (uint32_t p = 0; p < settings_.partitions; ++p) {
+    service_.WithPartition(p, [&](Partition& partition) {
+      outcome_.hot_rows += partition.Find(schema_->id())->classes().hot();
+    });
   }
   return std::move(outcome_);
+}
+
+size_t Simulation::Hot(const BatchPlan& plan, const BatchPlan::Group& group) {
+  return service_.WithPartition(group.partition, [&](Partition& partition) {
+    const Shard& shard = *partition.Find(schema_->id());
+    size_t hot = 0;
+    for (size_t u = 0; u < group.uniques; ++u) {
+      hot += shard.classes().hot(shard.rows().Find(plan.keys(group)[u], plan.hashes(group)[u]));
+    }
+    return hot;
+  });
 }
 
 size_t Simulation::Unsent() const {
@@ -200,7 +217,11 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   if (!counted) return Status();
   outcome_.busy_reads += host->transport.counts().round_trips != waited;
   for (uint32_t i = 0; i < settings_.share; ++i) {
-    for (const BatchPlan::Group& group : host->OfWorker(i)->plan.groups()) outcome_.uses += group.uniques;
+    const BatchPlan& own = host->OfWorker(i)->plan;
+    for (const BatchPlan::Group& group : own.groups()) {
+      outcome_.uses += group.uniques;
+      if (settings_.cache.hot) outcome_.hot_uses += Hot(own, group);
+    }
   }
   if (settings_.cache.wire != RowFormat::kFloat32) return Status();
   for (const BatchPlan::Group& group : plan.groups()) {

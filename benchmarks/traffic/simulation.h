@@ -45,6 +45,9 @@ struct Outcome {
   Counts all;                       // and in every step
   uint64_t uses = 0;                // unique keys of workers' batches
   std::vector<uint64_t> staleness;  // [lag] = unique keys of workers' batches that missed so many ticks
+  uint64_t hot_uses = 0;            // of `uses`: of rows that were hot then
+  size_t hot_rows = 0;              // of the store, at the end
+  size_t tight_rows = 0;            // of all clients, at the end: those with the tighter bounds
   std::vector<double> hit_rate;     // of every step
   // Of the client's own counters, over every step: they must agree with ours.
   uint64_t client_bytes = 0;
@@ -72,6 +75,8 @@ class Simulation {
   // Of the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
   size_t Unsent() const;
+  // Of these keys of one partition: rows that are hot.
+  size_t Hot(const BatchPlan& plan, const BatchPlan::Group& group);
 
   const Stream& stream_;
   const Settings settings_;

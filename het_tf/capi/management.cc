@@ -105,6 +105,11 @@ int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound, 
   });
 }
 
+int HetSetWorkers(const char* name_space, const char* table, int64_t workers) {
+  return WithEngine(name_space,
+                    [&](Engine& engine) { return engine.SetWorkers(table, static_cast<uint32_t>(workers)); });
+}
+
 int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
   return het::WithTable(name_space, table, [&](const het::Table& found) {
     *floats = static_cast<int64_t>(found.schema->row_floats());

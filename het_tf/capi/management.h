@@ -33,6 +33,9 @@ HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t 
 // Bounds of the table's cache from now on; -1 is unbounded. Flushes.
 HET_EXPORT int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound,
                             int64_t push_bound);
+// So many workers train the table, at least 1: bounds of hot rows that follow the learning rate follow it,
+// too.
+HET_EXPORT int HetSetWorkers(const char* name_space, const char* table, int64_t workers);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
 // values: count * dim. `stored`: as the store has them, and no id twice; else as a lookup reads them.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "het_tf/core/base/status.h"
@@ -13,6 +14,15 @@ namespace het {
 
 // InvalidArgument: not a word of CacheConfig::checks.
 Status CheckChecksName(const std::string& checks);
+
+// Rows that get most of the ticks have tighter bounds (store/row_classes.h).
+struct HotRows {
+  uint32_t rows = 4096;     // of the table that may be hot, of all its partitions together; at least 1
+  int64_t pull_bound = 16;  // at most the table's
+  int64_t push_bound = 4;   // the same
+  // Not 0: the bounds follow the learning rate, for so many workers (hot_bounds.h).
+  uint32_t workers = 0;
+};
 
 struct CacheConfig {
   size_t capacity = 1 << 20;             // rows; 0: no row outlives its step
@@ -27,16 +37,20 @@ struct CacheConfig {
   // (store/holdings.h, client/subscriptions.h). "auto": told from a bound of kLeastTold on, where that
   // takes fewer bytes (check_choice.h).
   std::string checks = "asked";
+  std::optional<HotRows> hot;  // none: all rows have the bounds above; not on a device
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
   // Below it the ticks of one more step, by which rows may be older, are much beside the bound.
   static constexpr int64_t kLeastTold = 3;
 
-  SyncPolicy sync() const {
+  // `tight`: of a row that is hot, or not judged yet.
+  SyncPolicy sync(bool tight = false) const {
+    const bool is_hot = tight && hot.has_value();
+    const int64_t pull = is_hot ? hot->pull_bound : pull_bound;
     // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
-    const bool bounded = pull_bound > 0 && pull_bound != kUnbounded && capacity > 0;
-    return {pull_bound, push_bound,
-            bounded && (checks == "told" || (checks == "auto" && pull_bound >= kLeastTold))};
+    const bool bounded = pull > 0 && pull != kUnbounded && capacity > 0;
+    return {pull, is_hot ? hot->push_bound : push_bound,
+            bounded && (checks == "told" || (checks == "auto" && pull >= kLeastTold))};
   }
   bool on_device() const { return device == "gpu"; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "het_tf/core/cache/hot_bounds.h"
 #include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
@@ -14,6 +15,14 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
       policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
       admission_(config.admit_after, config.capacity),
       updates_(schema_->row_floats()) {}
+
+void TableCache::SetRate(float learning_rate) {
+  rate_ = learning_rate;
+  if (!(rate_ > 0)) return;
+  const HotBounds bounds = HotBounds::Of(rate_, config_.hot->workers);
+  config_.hot->pull_bound = std::min(bounds.pull, config_.pull_bound);
+  config_.hot->push_bound = std::min(bounds.push, config_.push_bound);
+}
 
 uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) {
   const uint32_t line = lines_.Insert(key, hash);
@@ -98,6 +107,13 @@ void TableCache::TakeWanted(uint32_t line) {
   --state.wanted;
   if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
   if (state.wanted == 0) state.held_until = numbers_.passed();
+}
+
+size_t TableCache::Tight() const {
+  if (!config_.hot) return 0;
+  size_t lines = 0;
+  for (uint32_t line = 0; line < lines_.end(); ++line) lines += lines_.live(line) && tight(line);
+  return lines;
 }
 
 size_t TableCache::Held() const {
@@ -219,7 +235,7 @@ void TableCache::Evict(uint32_t line) {
   State& state = state_[line];
   const Key key = lines_.meta(line).key;
   if (state.pending > 0) {
-    queue_.Push(key, state.pending, state.update);
+    queue_.Push(key, state.pending, state.update, tight(line));
     state.pending = 0;
     state.update = kNoUpdate;
   } else if (HasUnsent(line)) {
@@ -255,12 +271,13 @@ void TableCache::Restore(uint32_t line, const Queued& queued) {
 }
 
 void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                           Vector<uint32_t>* ticks, Vector<float>* wire) {
+                           Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight) {
   const size_t floats = schema_->optimizer().wire_floats();
   queue_.RemoveIf([&](const Queued& queued) {
     if (PartitionOf(lines_.Hash(queued.key), partitions) != partition) return false;
     keys->push_back(queued.key);
     ticks->push_back(queued.ticks);
+    if (tight != nullptr) tight->push_back(queued.tight);
     float* const sent = AppendWire(updates_.data(queued.update), wire);
     if (!whole && row_format() != RowFormat::kFloat32) {
       RoundRow(RoundingOfLast(queued.key), schema_->dim(), floats, sent, sent);

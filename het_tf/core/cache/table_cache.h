@@ -16,6 +16,7 @@
 //   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
 //               not be checked. When it leaves, the server is to hear of it: left_subscribed()
 //   moved       it was named: whoever reads it fetches it
+//   tight       the server said that its row is hot, or not judged yet (store/row_classes.h)
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
 //               number has passed (lookup_numbers.h)
 //   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
@@ -62,13 +63,22 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
-  // As the config says, and for "auto" as it has turned out.
-  SyncPolicy sync() const {
-    SyncPolicy sync = config_.sync();
+  // As the config says, and for "auto" as it has turned out. `tight`: as CacheConfig::sync.
+  SyncPolicy sync(bool tight = false) const {
+    SyncPolicy sync = config_.sync(tight);
     if (config_.checks == "auto") sync.subscribes = sync.subscribes && choice_.told();
     return sync;
   }
   CheckChoice& choice() { return choice_; }
+  // Of hot rows, where theirs follow it.
+  void FollowRate(float learning_rate) {
+    if (config_.hot && config_.hot->workers != 0 && learning_rate != rate_) SetRate(learning_rate);
+  }
+  void set_workers(uint32_t workers) {
+    if (!config_.hot || config_.hot->workers == 0) return;
+    config_.hot->workers = workers;
+    SetRate(rate_);
+  }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -99,6 +109,14 @@ class TableCache {
     State& state = state_[line];
     if (state.flags & kSubscribed) state.flags = static_cast<uint8_t>((state.flags & ~kSubscribed) | kMoved);
   }
+  // Which bounds hold for it, where there are two pairs.
+  bool tight(uint32_t line) const { return (state_[line].flags & kTight) != 0; }
+  void SetTight(uint32_t line, bool tight) {
+    State& state = state_[line];
+    state.flags = static_cast<uint8_t>(tight ? state.flags | kTight : state.flags & ~kTight);
+  }
+  // For Stats: tight lines, where there are two pairs of bounds.
+  size_t Tight() const;
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
@@ -202,9 +220,9 @@ class TableCache {
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const Queued& queued);
   // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is,
-  // else rounded.
+  // else rounded. `tight`, where given, has room.
   void TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                 Vector<uint32_t>* ticks, Vector<float>* wire);
+                 Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight = nullptr);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {
@@ -225,6 +243,7 @@ class TableCache {
   static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
   static constexpr uint8_t kSubscribed = 16;
   static constexpr uint8_t kMoved = 32;  // never beside kSubscribed
+  static constexpr uint8_t kTight = 64;
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -235,6 +254,7 @@ class TableCache {
     uint8_t wanted = 0;  // prefetched batches that want it
   };
 
+  void SetRate(float learning_rate);
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
@@ -246,6 +266,7 @@ class TableCache {
   Schema schema_;
   CacheConfig config_;
   DeviceLines* device_;
+  float rate_ = 0;  // of the newest write
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;

@@ -21,6 +21,7 @@ class WriteBackQueue {
     Key key;
     uint32_t ticks;   // 0: no longer in the queue
     uint32_t update;  // in the cache's UpdatePool
+    bool tight;       // as its line was
   };
 
   size_t size() const { return size_; }
@@ -31,7 +32,7 @@ class WriteBackQueue {
   const Queued* Find(Key key) const;
 
   // Throws std::bad_alloc; then the queue is as it was.
-  void Push(Key key, uint32_t ticks, uint32_t update);
+  void Push(Key key, uint32_t ticks, uint32_t update, bool tight = false);
   void Remove(const Queued& queued);
   // Removes what take(queued) says, in order.
   template <typename Fn>

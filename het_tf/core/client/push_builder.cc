@@ -21,9 +21,12 @@ void PushBuilder::Due(const CachedWrite& write) {
   uint32_t frame_of = 0;
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
-    const SyncPolicy sync = cache.config().sync();
-    if (!sync.bounds_pushes()) continue;
-    auto due = [&](size_t u) { return part.touched[u] && sync.PushNow(cache.pending(part.rows[u])); };
+    const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
+    if (!of_class[1].bounds_pushes()) continue;
+    auto due = [&](size_t u) {
+      const uint32_t line = part.rows[u];
+      return part.touched[u] && of_class[cache.tight(line)].PushNow(cache.pending(line));
+    };
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
     if (rows == 0) continue;
@@ -34,6 +37,7 @@ void PushBuilder::Due(const CachedWrite& write) {
     for (size_t u = 0; u < part.uniques; ++u) {
       if (!due(u)) continue;
       push->keys.push_back(part.keys[u]);
+      push->tight.push_back(cache.tight(part.rows[u]));
       cache.TakeUpdate(part.rows[u], &push->ticks, &push->wire);
     }
     cache.counters().bound_push += rows;
@@ -56,7 +60,7 @@ void PushBuilder::Queues(bool whole) {
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &frames[p], *cache, rows[p]);
-      cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire);
+      cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire, &push->tight);
       cache->counters().evict_push += rows[p];
     }
   }
@@ -82,6 +86,7 @@ void PushBuilder::Dirty(TableCache* cache) {
       TablePush* const push = Add(p, &frame, *cache, rows);
       for (size_t i = begin; i < begin + rows; ++i) {
         push->keys.push_back(cache->lines().meta(dirty[p][i]).key);
+        push->tight.push_back(cache->tight(dirty[p][i]));
         cache->TakeWhole(dirty[p][i], &push->ticks, &push->wire);
       }
       cache->counters().bound_push += rows;

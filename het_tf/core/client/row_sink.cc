@@ -52,7 +52,9 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
     const Clock clock = reply.refreshed_clocks[i];
     const float* const row = rows->Next(clock);
     const uint32_t line = cache->lines().Find(asked.checks[reply.refreshed[i]]);
-    if (line != kNoRow) FillLine(cache, line, clock, row, answer.log, answer.applied);
+    if (line == kNoRow) continue;
+    FillLine(cache, line, clock, row, answer.log, answer.applied);
+    cache->SetTight(line, TableReply::IsTight(reply.refreshed_tight, i));
   }
   Vector<uint8_t> admit(asked.fetches.size());
   MakeRoom(cache, asked.fetches, &admit);
@@ -60,15 +62,17 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
     const Key key = asked.fetches[i];
     const Clock clock = reply.fetched_clocks[i];
     const float* const row = rows->Next(clock);
+    const bool tight = TableReply::IsTight(reply.fetched_tight, i);
     const uint32_t line = cache->lines().Find(key);
     if (line == kNoRow) {
-      TakeAbsent(cache, key, clock, row, answer, admit[i] != 0);
+      TakeAbsent(cache, key, {clock, row, admit[i] != 0, tight}, answer);
       continue;
     }
     // Another read has brought it meanwhile. This answer is the newer one: this read is to have
     // it, and the partition may count it as what the client holds.
     Hold(cache, line);
     FillLine(cache, line, clock, row, answer.log, answer.applied);
+    cache->SetTight(line, tight);
   }
   if (!answer.subscribed) return;
   for (const Vector<Key>* keys : {&asked.checks, &asked.fetches}) {
@@ -109,9 +113,8 @@ void LineSink::MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<ui
   if (cache->queued() > cache->config().write_back_rows) pushes_->Queues();
 }
 
-void LineSink::TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row,
-                          const TableAnswer& answer, bool admit) {
-  const bool transient = !admit || cache->resident() >= cache->config().capacity;
+void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) {
+  const bool transient = !fetched.admit || cache->resident() >= cache->config().capacity;
   const uint32_t line = cache->Insert(key, cache->lines().Hash(key), 0, transient);
   cache->SetInvalid(line, true);
   if (op_->ahead) {
@@ -120,17 +123,17 @@ void LineSink::TakeAbsent(TableCache* cache, Key key, Clock clock, const float* 
   }
   Hold(cache, line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
-  FillLine(cache, line, clock, row, answer.log, answer.applied);
+  FillLine(cache, line, fetched.clock, fetched.row, answer.log, answer.applied);
+  cache->SetTight(line, fetched.tight);
 }
 
 // --- a read without training
 
-void PrivateSink::TakeAbsent(TableCache* cache, Key key, Clock, const float* row, const TableAnswer& answer,
-                             bool) {
+void PrivateSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) {
   const TableSchema& schema = cache->schema();
   Vector<float>& own = op_->fetched[{cache, key}];
   own.resize(schema.row_floats());
-  FillRow(schema, key, row, answer.log, answer.applied, own.data());
+  FillRow(schema, key, fetched.row, answer.log, answer.applied, own.data());
   if (const TableCache::Queued* queued = cache->FindQueued(key)) {
     schema.optimizer().MergeInto(cache->queued_update(*queued), queued->ticks, own.data());
   }

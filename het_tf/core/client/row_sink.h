@@ -55,9 +55,14 @@ class CacheSink : public RowSink {
   virtual void Hold(TableCache*, uint32_t) {}
   // Before the fetched rows come: admit[i] says whether fetch i may enter the cache.
   virtual void MakeRoom(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
+  struct Fetched {
+    Clock clock;
+    const float* row;
+    bool admit;  // it may enter the cache
+    bool tight;
+  };
   // A row that was fetched and is not in the cache.
-  virtual void TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row,
-                          const TableAnswer& answer, bool admit) = 0;
+  virtual void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) = 0;
 
   ReadOp* const op_;
 };
@@ -70,8 +75,7 @@ class LineSink : public CacheSink {
  protected:
   void Hold(TableCache* cache, uint32_t line) override;
   void MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) override;
-  void TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row, const TableAnswer& answer,
-                  bool admit) override;
+  void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;
 
  private:
   PushBuilder* const pushes_;
@@ -83,8 +87,7 @@ class PrivateSink : public CacheSink {
   void Hit(TableCache* cache, uint32_t line) override { cache->TakeWanted(line); }
 
  protected:
-  void TakeAbsent(TableCache* cache, Key key, Clock clock, const float* row, const TableAnswer& answer,
-                  bool admit) override;
+  void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;
 };
 
 }  // namespace het

@@ -21,6 +21,13 @@ Status ClientBackend::SetBounds(const Table& table, int64_t pull_bound, int64_t 
   return Status();
 }
 
+Status ClientBackend::SetWorkers(const Table& table, uint32_t workers) {
+  const ClientDriver::Lock client(driver_);
+  if (!client->HasTable(table.schema->id())) return TableIsGone(table);
+  client->cache(table.schema->id())->set_workers(workers);
+  return Status();
+}
+
 Vector<const BatchPlan::Group*> CachedBackend::GroupsOf(const StepCall& call) const {
   Vector<const BatchPlan::Group*> groups;
   for (const BatchPlan::Group& group : call.step->plan.groups()) {
@@ -89,8 +96,9 @@ Status CachedBackend::Stats(const Table& table, TableStats* stats) {
   const uint64_t id = table.schema->id();
   if (!client->HasTable(id)) return TableIsGone(table);
   const TableCache& cache = *client->cache(id);
-  stats->cache = {client->Stats(id), cache.lines().size(), cache.Unsent(),
-                  cache.bytes(),     cache.config().wire,  {}};
+  stats->cache = {
+      client->Stats(id), cache.lines().size(), cache.Unsent(), cache.bytes(), cache.config().wire, {}, {}};
+  if (cache.config().hot) stats->cache->hot_rows = cache.Tight();
   return Status();
 }
 

@@ -154,6 +154,9 @@ class Engine {
   // than the new bound; an error of that leaves the bounds as they were. Nothing to do for a direct
   // table.
   Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
+  // So many workers train a table from the next call on; nothing to do unless its hot rows' bounds follow
+  // that.
+  Status SetWorkers(const std::string& table, uint32_t workers);
   // For tests.
   DeviceTables* device();
 

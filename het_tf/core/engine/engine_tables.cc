@@ -35,6 +35,15 @@ Status Engine::SetBounds(const std::string& name, int64_t pull_bound, int64_t pu
   return Status();
 }
 
+Status Engine::SetWorkers(const std::string& name, uint32_t workers) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  const auto& cache = table->options.cache;
+  if (!cache || !cache->hot || cache->hot->workers == 0) return Status();
+  HET_RETURN_IF_ERROR(BackendOf(table->options).SetWorkers(*table, workers));
+  catalog_.SetWorkers(table.get(), workers);
+  return Status();
+}
+
 std::unique_lock<std::mutex> Engine::LockRowNumbers() {
   return remote() ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(apply_mutex_);
 }

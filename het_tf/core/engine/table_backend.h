@@ -72,6 +72,7 @@ class TableBackend {
   virtual void Invalidate(const Table&, Span<const Key>) {}
   virtual void InvalidateAll(const Table&) {}
   virtual Status SetBounds(const Table&, int64_t /*pull_bound*/, int64_t /*push_bound*/) { return Status(); }
+  virtual Status SetWorkers(const Table&, uint32_t /*workers*/) { return Status(); }
   virtual Status Stats(const Table&, TableStats*) { return Status(); }
 };
 

@@ -58,4 +58,9 @@ void TableCatalog::SetBounds(Table* table, int64_t pull_bound, int64_t push_boun
   table->options.cache->push_bound = push_bound;
 }
 
+void TableCatalog::SetWorkers(Table* table, uint32_t workers) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  table->options.cache->hot->workers = workers;
+}
+
 }  // namespace het

@@ -37,6 +37,7 @@ class TableCatalog {
 
   // Options of a cached table that may change while it is used.
   void SetBounds(Table* table, int64_t pull_bound, int64_t push_bound);
+  void SetWorkers(Table* table, uint32_t workers);
 
  private:
   const std::string name_space_;

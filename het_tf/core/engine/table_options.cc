@@ -52,6 +52,35 @@ Status SetWire(const char*, const Json& value, CacheConfig* cache) {
   return Status();
 }
 
+// null: one class of rows.
+Status SetHot(const char*, const Json& value, CacheConfig* cache) {
+  if (value.is_null()) return Status();
+  const auto wrong = [&value] {
+    return InvalidArgument("hot is " + value.dump() +
+                           "; it must be null or an object of the integers rows >= 1, pull_bound >= 0, "
+                           "push_bound >= 0 and workers >= 0");
+  };
+  if (!value.is_object()) return wrong();
+  HotRows hot;
+  for (const auto& [name, given] : value.items()) {
+    const int64_t number = given.is_number_integer() ? given.get<int64_t>() : -1;
+    if (number < 0 || number > kMost) return wrong();
+    if (name == "rows" && number > 0 && number <= UINT32_MAX) {
+      hot.rows = static_cast<uint32_t>(number);
+    } else if (name == "pull_bound") {
+      hot.pull_bound = number;
+    } else if (name == "push_bound") {
+      hot.push_bound = number;
+    } else if (name == "workers" && number <= UINT32_MAX) {
+      hot.workers = static_cast<uint32_t>(number);
+    } else {
+      return wrong();
+    }
+  }
+  cache->hot = hot;
+  return Status();
+}
+
 struct Field {
   const char* name;
   Status (*set)(const char* name, const Json& value, CacheConfig* cache);
@@ -65,6 +94,7 @@ constexpr Field kFields[] = {
     {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows>},
     {"wire", SetWire},
     {"checks", SetWord<&CacheConfig::checks>},
+    {"hot", SetHot},
     {"device", SetWord<&CacheConfig::device>},
 };
 
@@ -75,7 +105,18 @@ Status CheckTogether(const CacheConfig& cache) {
   if (cache.device != "cpu" && cache.device != "gpu") {
     return InvalidArgument("cache option device is '" + cache.device + "'; it must be \"cpu\" or \"gpu\"");
   }
+  if (cache.hot && (cache.hot->pull_bound > cache.pull_bound || cache.hot->push_bound > cache.push_bound ||
+                    cache.pull_bound == kUnbounded)) {
+    return InvalidArgument(
+        "cache options have bounds of hot rows above those of the table, or a table whose pull_bound is "
+        "unbounded; hot rows have the tighter bounds. Give smaller ones, or leave hot out");
+  }
   if (!cache.on_device()) return Status();
+  if (cache.hot) {
+    return InvalidArgument(
+        "cache options have hot and device \"gpu\"; all rows in GPU memory have the same bounds. Leave hot "
+        "out, or give device \"cpu\"");
+  }
   if (cache.capacity == 0) {
     return InvalidArgument(
         "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "
@@ -125,6 +166,11 @@ std::string ToJson(const TableOptions& options) {
                      {"write_back_rows", cache->write_back_rows}};
     if (cache->wire != RowFormat::kFloat32) json["cache"]["wire"] = RowFormatName(cache->wire);
     if (cache->checks != "asked") json["cache"]["checks"] = cache->checks;
+    if (const auto& hot = cache->hot) {
+      json["cache"]["hot"] = {
+          {"rows", hot->rows}, {"pull_bound", hot->pull_bound}, {"push_bound", hot->push_bound}};
+      if (hot->workers != 0) json["cache"]["hot"]["workers"] = hot->workers;
+    }
     if (cache->on_device()) json["cache"]["device"] = cache->device;
   }
   return json.dump();

@@ -7,16 +7,23 @@ namespace {
 
 using Json = nlohmann::json;
 
+Json AsJson(const Staleness& seen) {
+  return {{"observed", seen.observed},
+          {"mean_at_most", seen.mean},
+          {"p99_at_most", seen.p99},
+          {"max_at_most", seen.max}};
+}
+
 Json AsJson(const CacheStats& stats) {
   Json json = {{"rows", stats.rows}, {"unsent_rows", stats.unsent_rows}, {"bytes", stats.bytes}};
 #define HET_FIELD(name, help) json[#name] = stats.counters.name;
   HET_COUNTERS(HET_FIELD)
 #undef HET_FIELD
-  const Staleness seen = stats.counters.staleness();
-  json["staleness"] = {{"observed", seen.observed},
-                       {"mean_at_most", seen.mean},
-                       {"p99_at_most", seen.p99},
-                       {"max_at_most", seen.max}};
+  json["staleness"] = AsJson(stats.counters.staleness());
+  if (stats.hot_rows) {
+    json["hot_rows"] = *stats.hot_rows;
+    json["hot_staleness"] = AsJson(Counters::StalenessOf(stats.counters.hot_lags));
+  }
   if (stats.wire) json["wire"] = RowFormatName(*stats.wire);
   if (stats.device) {
     json["device"] = stats.device->device;

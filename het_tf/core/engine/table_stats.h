@@ -17,6 +17,7 @@ struct CacheStats {
   size_t unsent_rows = 0;  // of these: with updates that are not sent yet
   size_t bytes = 0;        // of this process's memory
   std::optional<RowFormat> wire;
+  std::optional<size_t> hot_rows;  // of `rows`: with the tighter bounds; none: there is one class
   // Of a cache in the memory of a device.
   struct OnDevice {
     std::string device;

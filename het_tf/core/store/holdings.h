@@ -61,7 +61,8 @@ class Holdings {
     uint64_t table;
     uint64_t epoch;
     int64_t bound;
-    size_t incoming;  // keys that it asks to hold
+    int64_t tight_bound;  // of rows that are hot (row_classes.h)
+    size_t incoming;      // keys that it asks to hold
   };
 
   class Turn;
@@ -70,10 +71,11 @@ class Holdings {
   Turn Begin(ClientId client, uint32_t request, uint32_t acknowledged, const Vector<Use>& uses);
 
   // A push of `from` has brought keys[i], by ticks[i], to clock_of(i); 0: there is no such row, and
-  // the push has not made it. Where there is no memory to note it, a client is forgotten.
-  template <typename ClockOf>
+  // the push has not made it. tight_of(i): which bound holds for it. Where there is no memory to note
+  // it, a client is forgotten.
+  template <typename ClockOf, typename TightOf>
   void Pushed(ClientId from, uint64_t table, const Vector<Key>& keys, const Vector<uint32_t>& ticks,
-              ClockOf clock_of) noexcept {
+              ClockOf clock_of, TightOf tight_of) noexcept {
     for (auto record = records_.begin(); record != records_.end();) {
       Table* held = record->second.Find(table);
       const bool own = record->first == from;
@@ -84,8 +86,8 @@ class Holdings {
         if (entry == held->rows.end()) continue;
         const Clock clock = clock_of(i);
         if (clock == 0) continue;
-        noted = own ? held->Own(keys[i], &entry->second, ticks[i], clock)
-                    : held->Other(keys[i], &entry->second, clock);
+        noted = own ? held->Own(keys[i], &entry->second, ticks[i], clock, tight_of(i))
+                    : held->Other(keys[i], &entry->second, clock, tight_of(i));
       }
       record = noted ? std::next(record) : Forget(record);
     }
@@ -122,6 +124,7 @@ class Holdings {
     Clock clock;      // that answer `number` has brought, or kNamed
     Clock latest;     // the server's
     uint32_t number;  // the answer that names or brings it; 0: none that may still be acknowledged
+    bool tight;       // as it was pushed last
   };
   struct KeyHash {
     using is_avalanching = void;
@@ -133,14 +136,15 @@ class Holdings {
     uint64_t table;
     uint64_t epoch;
     int64_t bound;
+    int64_t tight_bound;
     Rows rows;
     Vector<Moved> moved;
 
-    // Whether a copy with this base is past the bound. The one place that says so.
-    bool Stale(Clock clock, Clock base) const;
+    // Whether a copy with this base is past the bound of its class. The one place that says so.
+    bool Stale(Clock clock, Clock base, bool tight) const;
     // False: there is no memory.
-    bool Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept;
-    bool Other(Key key, Entry* entry, Clock clock) noexcept;
+    bool Own(Key key, Entry* entry, uint32_t ticks, Clock clock, bool tight) noexcept;
+    bool Other(Key key, Entry* entry, Clock clock, bool tight) noexcept;
     // Returns how many rows are held no longer.
     size_t Acknowledge(uint32_t number);
     void Unmove(size_t at);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "het_tf/core/store/holdings.h"
@@ -155,6 +156,8 @@ class Partition {
   // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
   Holdings::Turn BeginTurn(const Request& request);
+  // Of tables whose rows are of two classes: how far the client's steps are.
+  void SeeClasses(const Request& request);
   void Tell(const Request& request, Holdings::Turn* turn, Reply* reply);
 
   PartitionId id_;
@@ -167,6 +170,8 @@ class Partition {
   LoadMark loading_;
   Holdings holdings_;
   uint64_t parts_ = 0;  // that were looked at
+  // Of the push of this part, as (table, position): rows that are not in the class that its client says.
+  Vector<std::pair<uint64_t, uint32_t>> reclassified_;
 };
 
 }  // namespace het

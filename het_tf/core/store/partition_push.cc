@@ -75,6 +75,23 @@ void RowsOfPush::Merge(const Request& q) const {
   }
 }
 
+// Judges the rows of a push. Appends (table, position) of those that are not in the class that its client
+// says, as far as there is memory: it hears of them at another push.
+void Classify(const TableRequest& t, Shard* shard, const RowOfPush* rows,
+              Vector<std::pair<uint64_t, uint32_t>>* reclassified) noexcept {
+  RowClasses& classes = shard->classes();
+  if (!classes.used()) return;
+  for (uint32_t i = 0; i < t.push_keys.size(); ++i) {
+    if (t.push_ticks[i] == 0) continue;
+    classes.Count(rows[i].row, t.push_ticks[i]);
+    if (i >= t.push_tight.size() || classes.tight(rows[i].row) == (t.push_tight[i] != 0)) continue;
+    try {
+      reclassified->push_back({t.table, i});
+    } catch (const std::bad_alloc&) {
+    }
+  }
+}
+
 }  // namespace
 
 FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std::string* message) {
@@ -114,12 +131,15 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
   rows.Merge(q);
   const RowOfPush* of_table = rows.data();
   for (const TableRequest& t : q.tables) {
-    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
-                     [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
+    Shard* const shard = Find(t.table);
+    if (owned) Classify(t, shard, of_table, &reclassified_);
+    holdings_.Pushed(
+        q.client, t.table, t.push_keys, t.push_ticks,
+        [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; },
+        [&](size_t i) { return shard->classes().tight(of_table[i].row); });
     of_table += t.push_keys.size();
     uint32_t ticks = 0;  // no row gets more
     for (uint32_t each : t.push_ticks) ticks |= each;
-    Shard* const shard = Find(t.table);
     shard->RaiseNewest(shard->newest() + ticks);
   }
   *client = {q.seq, std::max(client->time, q.time)};

@@ -1,5 +1,5 @@
-// One table's rows in one partition: the rows, the epoch by which caches notice that they were
-// exchanged, and the limits that keep them from growing for ever.
+// One table's rows in one partition: the rows, which of them are hot, the epoch by which caches
+// notice that they were exchanged, and the limits that keep them from growing for ever.
 //
 // A row that goes must not come back as if it had never gone. A cache elsewhere may hold a copy at
 // clock b; were the key trained again from clock 0, its clock would pass b unnoticed and the old
@@ -18,6 +18,7 @@
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/core/store/row_classes.h"
 
 namespace het {
 
@@ -44,7 +45,10 @@ class Shard {
   static constexpr Clock kLastClock = kMaxClock - kMaxPushTicks;
 
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
-      : schema_(std::move(schema)), epoch_(epoch), rows_(schema_->row_floats(), hash_seed) {}
+      : schema_(std::move(schema)),
+        epoch_(epoch),
+        rows_(schema_->row_floats(), hash_seed),
+        classes_(&rows_) {}
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -52,6 +56,8 @@ class Shard {
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
+  RowClasses& classes() { return classes_; }
+  const RowClasses& classes() const { return classes_; }
   // No row's clock is past it. Whoever brings rows further says so.
   Clock newest() const { return newest_; }
   void RaiseNewest(Clock clock) { newest_ = std::max(newest_, std::min(clock, kMaxClock)); }
@@ -88,6 +94,7 @@ class Shard {
   Schema schema_;
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
+  RowClasses classes_;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
   Clock newest_ = 0;

@@ -56,6 +56,27 @@ inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(UnZigZag(r->Varint()));
 }
 
+// Clocks of a reply, which are not negative, each with the class of its row.
+inline void WriteClasses(const Vector<Clock>& clocks, const Vector<uint8_t>& tight, Writer* w) {
+  for (size_t i = 0; i < clocks.size(); ++i) {
+    const bool is_tight = i < tight.size() && tight[i] != 0;
+    w->Varint(static_cast<uint64_t>(clocks[i]) << 1 | static_cast<uint64_t>(is_tight));
+  }
+}
+
+inline void ReadClasses(size_t count, Reader* r, Vector<Clock>* clocks, Vector<uint8_t>* tight) {
+  if (count > r->left()) count = 0;
+  clocks->clear();
+  tight->clear();
+  clocks->reserve(count);
+  tight->reserve(count);
+  for (size_t i = 0; i < count && r->ok(); ++i) {
+    const uint64_t value = r->Varint();
+    clocks->push_back(static_cast<Clock>(value >> 1));
+    tight->push_back(value & 1);
+  }
+}
+
 // The next of a part's tables, cleared; those of the part before lend their memory. Whoever has all
 // of them resizes the list to *used.
 template <typename Table>

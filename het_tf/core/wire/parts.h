@@ -21,9 +21,11 @@
 //            then for each part its tables:
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
-//                            u8 formats | [varint block]]
+//                            varint hot_rows (0: one class) | [varint tight_bound | u8 lookup] | u8 formats |
+//                            [varint block]]
 //              [varint its number, unless it is the next one]
-//              [varint pushes | keys | ticks | updates] [varint checks | keys | clocks]
+//              [varint pushes | keys | ticks (with two classes: doubled, + 1 if the row is
+//              tight) | updates] [varint checks | keys | clocks]
 //              [varint fetches | keys] [varint dropped | keys]
 //   reply    u32 magic | u8 version | u32 request_id
 //            then each part:
@@ -31,16 +33,19 @@
 //              [u8 status | varint message length | message] [varint told]
 //              then its tables:
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
-//                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks] [varint
-//                fetches | clocks (0: the row does not exist, and nothing follows for it)] [varint told |
-//                keys] rows: of the refreshed and the fetched keys whose clock is not 0
-//                [varint buckets | staleness histogram of the checks that stayed within the bound]
+//                number] [u64 epoch, or varint reclassified | positions in the pushes] [varint refreshed |
+//                positions in the request's checks | clocks] [varint fetches | clocks (0: the row does not
+//                exist, and nothing follows for it)] [varint told | keys] rows: of the refreshed and the
+//                fetched keys whose clock is not 0 [varint buckets + 66 * buckets of hot rows | staleness
+//                histograms of the checks that stayed within the bound: of rows that are not hot, and of hot
+//                ones]
 //
 // A part with tables says which epochs it knows of them, and perhaps which life of the partition
 // (inc), by a digest of 64 bits: if the partition comes to another, nothing is done (kEpoch) and
 // the answer has it all. An answer has the inc in full unless the request's digest had it right.
 //
-// Keys travel as differences, clocks zigzagged. Encoding cannot fail but for memory; decoding
+// Keys travel as differences, clocks of a request zigzagged, and those of a reply doubled, + 1 if the row
+// is tight. Encoding cannot fail but for memory; decoding
 // trusts nothing.
 #pragma once
 
@@ -88,8 +93,11 @@ class RequestParts {
   struct Table {
     uint64_t table;
     int64_t bound;
+    int64_t tight_bound;
+    uint32_t hot_rows;
     uint32_t update_floats;
     uint32_t block;
+    uint8_t lookup;
     RowFormat push_format;
     RowFormat row_format;
   };
@@ -131,7 +139,7 @@ class ReplyWriter {
   Reply& Part();
 
  private:
-  void AddTable(const TableReply& t, bool more, uint32_t* number, Writer* w);
+  void AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* number, Writer* w);
 
   Bytes* const out_;
   size_t parts_left_;
@@ -153,7 +161,7 @@ class ReplyParts {
   Status Next(Reply* part, Vector<TableBytes>* tables = nullptr, size_t* bytes = nullptr);
 
  private:
-  Status ReadTable(TableReply* t, uint8_t flags, uint32_t* number, size_t* row_bytes);
+  Status ReadTable(TableReply* t, FrameStatus status, uint8_t flags, uint32_t* number, size_t* row_bytes);
 
   Reader reader_{{}};
   size_t begin_ = 0;  // bytes that were left before the next part

@@ -37,22 +37,34 @@ struct TableReply {
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
   Vector<Key> told_keys;         // held rows that have moved past the bound, and are held no longer
+  // Of each clock: whether the row is hot, or not judged yet (store/row_classes.h); missing ones: no.
+  Vector<uint8_t> refreshed_tight;
+  Vector<uint8_t> fetched_tight;
+  // Positions in push_keys of rows that are not in the class that the request said. Not with kEpoch.
+  Vector<uint32_t> reclassified;
   Vector<float> rows;
   // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
   // it empty.
   Vector<const float*> stored_rows;
   Vector<uint64_t> lag_histogram;  // see LagBucket
+  Vector<uint64_t> hot_lags;       // the same of hot rows, which are not in the former
+
+  // Of an element of the lists above.
+  static bool IsTight(const Vector<uint8_t>& tight, size_t at) { return at < tight.size() && tight[at] != 0; }
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
     epoch = 0;
     for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
+    for (Vector<uint8_t>* tight : {&refreshed_tight, &fetched_tight}) tight->clear();
     refreshed.clear();
+    reclassified.clear();
     told_keys.clear();
     rows.clear();
     stored_rows.clear();
     lag_histogram.clear();
+    hot_lags.clear();
   }
 };
 

@@ -52,7 +52,7 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
     const uint8_t table_flags = r.Fixed<uint8_t>();
     if (!r.ok()) break;
     TableBytes size;
-    HET_RETURN_IF_ERROR(ReadTable(NextTable(&p->tables, &used), table_flags, &number, &size.rows));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&p->tables, &used), p->status, table_flags, &number, &size.rows));
     size.all = begin - r.left();
     if (tables != nullptr) tables->push_back(size);
     more = (table_flags & reply::kMore) != 0;
@@ -64,7 +64,8 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
   return Status();
 }
 
-Status ReplyParts::ReadTable(TableReply* t, uint8_t flags, uint32_t* number, size_t* row_bytes) {
+Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, uint32_t* number,
+                             size_t* row_bytes) {
   Reader& r = reader_;
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
@@ -89,17 +90,23 @@ Status ReplyParts::ReadTable(TableReply* t, uint8_t flags, uint32_t* number, siz
   t->row_floats = table.row_floats;
   t->row_format = table.row_format;
   t->block = table.block;
-  if (has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
+  const bool epoch = status == FrameStatus::kEpoch;
+  if (epoch && has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
+  if (!epoch && has(reply::kReclassified)) {
+    const size_t reclassified = r.Count();
+    t->reclassified.reserve(reclassified);
+    for (size_t i = 0; i < reclassified && r.ok(); ++i) t->reclassified.push_back(Narrow(r.Varint(), &ok));
+  }
   if (has(reply::kRefreshed)) {
     const size_t refreshed = r.Count();
     t->refreshed.reserve(refreshed);
     for (size_t i = 0; i < refreshed && r.ok(); ++i) t->refreshed.push_back(Narrow(r.Varint(), &ok));
-    ReadClocks(refreshed, &r, &t->refreshed_clocks);
+    ReadClasses(refreshed, &r, &t->refreshed_clocks, &t->refreshed_tight);
     if (t->refreshed_clocks.size() != refreshed) return Broken("clocks");
   }
   if (has(reply::kFetched)) {
     const size_t fetched = r.Count();
-    ReadClocks(fetched, &r, &t->fetched_clocks);
+    ReadClasses(fetched, &r, &t->fetched_clocks, &t->fetched_tight);
     if (t->fetched_clocks.size() != fetched) return Broken("clocks");
   }
   if (has(reply::kToldKeys)) {
@@ -113,9 +120,13 @@ Status ReplyParts::ReadTable(TableReply* t, uint8_t flags, uint32_t* number, siz
   if (!UnpackRows(t->row_format, t->block, t->row_floats, rows, &r, &t->rows)) return Broken("rows");
   *row_bytes = before - r.left();
   if (has(reply::kLags)) {
-    const size_t buckets = r.Count();
-    if (buckets > 65) return Broken("staleness histogram");
-    for (size_t i = 0; i < buckets && r.ok(); ++i) t->lag_histogram.push_back(r.Varint());
+    const uint64_t counts = r.Varint();
+    if (counts / reply::kBucketCounts >= reply::kBucketCounts) return Broken("staleness histogram");
+    const auto read = [&r](uint64_t buckets, Vector<uint64_t>* lags) {
+      for (uint64_t i = 0; i < buckets && r.ok(); ++i) lags->push_back(r.Varint());
+    };
+    read(counts % reply::kBucketCounts, &t->lag_histogram);
+    read(counts / reply::kBucketCounts, &t->hot_lags);
   }
   return r.ok() ? Status() : Broken("a number is truncated");
 }

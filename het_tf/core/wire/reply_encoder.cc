@@ -24,8 +24,9 @@ size_t SizeBound(const Reply& p) {
   for (const TableReply& t : p.tables) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
-                   t.told_keys.size()) +
-             5 * t.refreshed.size() + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
+                   t.hot_lags.size() + t.told_keys.size()) +
+             5 * (t.refreshed.size() + t.reclassified.size()) +
+             RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
 }
@@ -83,7 +84,9 @@ void ReplyWriter::Add(const Reply& p) {
     }
     if (p.told != 0) w.Varint(p.told);
     uint32_t number = 0;
-    for (size_t i = 0; i < p.tables.size(); ++i) AddTable(p.tables[i], i + 1 < p.tables.size(), &number, &w);
+    for (size_t i = 0; i < p.tables.size(); ++i) {
+      AddTable(p.tables[i], p.status, i + 1 < p.tables.size(), &number, &w);
+    }
   } catch (const std::bad_alloc&) {
     ++parts_left_;
     out_->resize(begin);
@@ -95,7 +98,8 @@ void ReplyWriter::Add(const Reply& p) {
   last_seq_ = p.last_seq;
 }
 
-void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Writer* w) {
+void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* next, Writer* w) {
+  const bool epoch = status == FrameStatus::kEpoch;
   uint32_t number = *next;
   auto same = [&t](const ReplyTable& known) {
     return known.table == t.table && known.row_floats == t.row_floats && known.row_format == t.row_format &&
@@ -108,8 +112,9 @@ void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Write
   if (!is_new && number != *next) flags |= reply::kNumber;
   if (!t.refreshed.empty()) flags |= reply::kRefreshed;
   if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
-  if (!t.lag_histogram.empty()) flags |= reply::kLags;
-  if (t.epoch != 0) flags |= reply::kEpoch;
+  if (!t.lag_histogram.empty() || !t.hot_lags.empty()) flags |= reply::kLags;
+  if (epoch) flags |= reply::kEpoch;
+  if (!epoch && !t.reclassified.empty()) flags |= reply::kReclassified;
   if (!t.told_keys.empty()) flags |= reply::kToldKeys;
   if (more) flags |= reply::kMore;
   w->Fixed(flags);
@@ -123,15 +128,19 @@ void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Write
     w->Varint(number);
   }
   *next = number + 1;
-  if (t.epoch != 0) w->Fixed(t.epoch);
+  if (epoch) w->Fixed(t.epoch);
+  if (!epoch && !t.reclassified.empty()) {
+    w->Varint(t.reclassified.size());
+    for (uint32_t position : t.reclassified) w->Varint(position);
+  }
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());
     for (uint32_t position : t.refreshed) w->Varint(position);
-    WriteClocks(t.refreshed_clocks, w);
+    WriteClasses(t.refreshed_clocks, t.refreshed_tight, w);
   }
   if (!t.fetched_clocks.empty()) {
     w->Varint(t.fetched_clocks.size());
-    WriteClocks(t.fetched_clocks, w);
+    WriteClasses(t.fetched_clocks, t.fetched_tight, w);
   }
   if (!t.told_keys.empty()) {
     w->Varint(t.told_keys.size());
@@ -141,9 +150,10 @@ void ReplyWriter::AddTable(const TableReply& t, bool more, uint32_t* next, Write
     PackRounded(t.row_format, t.block, t.row_floats, &row, 1, w);
   }
   PackRounded(t.row_format, t.block, t.row_floats, t.stored_rows.data(), t.stored_rows.size(), w);
-  if (!t.lag_histogram.empty()) {
-    w->Varint(t.lag_histogram.size());
+  if ((flags & reply::kLags) != 0) {
+    w->Varint(t.lag_histogram.size() + reply::kBucketCounts * t.hot_lags.size());
     for (uint64_t count : t.lag_histogram) w->Varint(count);
+    for (uint64_t count : t.hot_lags) w->Varint(count);
   }
 }
 

@@ -9,7 +9,7 @@ from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
 # What a cache counts that does not grow: it is logged as it stands.
-_LEVELS = ("rows", "unsent_rows", "bytes")
+_LEVELS = ("rows", "unsent_rows", "bytes", "hot_rows")
 
 
 class CacheStats(tf.keras.callbacks.Callback):
@@ -19,7 +19,7 @@ class CacheStats(tf.keras.callbacks.Callback):
     History and the progress bar) as `TABLE/FIGURE`:
 
     * `rows`, `bytes`: what the store holds at the end of the epoch; `cache_rows`, `cache_unsent_rows`,
-      `cache_bytes`: what the cache holds.
+      `cache_bytes`, with `het_tf.Hot` `cache_hot_rows`: what the cache holds.
     * what the epoch has added: `applies` (updates of the table) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched since they were not cached), update_pull (since
       they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
@@ -63,7 +63,9 @@ class CacheStats(tf.keras.callbacks.Callback):
             totals = _totals(stats)
             before = self._before.get(key, {})
             self._before[key] = totals
-            of_rank = {f"cache_{name}": stats["cache"][name] for name in _LEVELS if "cache" in stats}
+            of_rank = {
+                f"cache_{name}": stats["cache"][name] for name in _LEVELS if name in stats.get("cache", {})
+            }
             of_rank |= {name: total - before.get(name, 0) for name, total in totals.items()}
             figures[key[1]] = of_rank
         if self.all_ranks:

@@ -7,6 +7,8 @@ from typing import Any
 
 from het_tf.python.session import native
 from het_tf.python.table import device
+from het_tf.python.table import hot as hot_rows
+from het_tf.python.table.hot import AUTO, Hot
 from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
@@ -57,6 +59,10 @@ class Cache:
         the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
         total_staleness. "auto" (default): told from a pull bound of 3 on, as long as that takes fewer
         bytes; asked below, and where "told" may not be.
+      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. "auto": bounds that follow the
+        table's learning rate and the number of workers, with RowWiseAdagrad; with another optimizer those of
+        `het_tf.Hot()`. None (default): all rows have the bounds above. Not on a GPU, nor with
+        total_staleness or an unbounded pull_bound.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -75,9 +81,11 @@ class Cache:
     device: str = "cpu"
     wire: str = "float32"
     checks: str = "auto"
+    hot: Hot | str | None = None
 
     def __post_init__(self) -> None:
         self._check_bounds()
+        self._check_hot()
         self._check_size()
         self._set("admit_after", integer("cache.admit_after", self.admit_after, 1, 255))
         for name, known in (("policy", POLICIES), ("wire", WIRES), ("checks", CHECKS)):
@@ -108,6 +116,30 @@ class Cache:
                 f"push_bound {self.push_bound!r} are given too; it derives both, so leave them out"
             )
 
+    def _check_hot(self) -> None:
+        if self.hot is None:
+            return
+        if not isinstance(self.hot, Hot) and self.hot != AUTO:
+            raise ValueError(
+                f'cache.hot is {self.hot!r}; give a het_tf.Hot, such as het_tf.Hot(rows=4096), "auto" or None'
+            )
+        if self.total_staleness is not None:
+            raise ValueError(
+                f"cache.total_staleness is {self.total_staleness}, and cache.hot is given too; it derives "
+                "the same bounds for all rows: give staleness in its place, or leave hot out"
+            )
+        pull, push = self.bounds()
+        given = self.hot if isinstance(self.hot, Hot) else Hot(push=0, pull=0)
+        given.check_within(pull, push)
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The bounds of pulls and of pushes that are given; None: unbounded. Not of total_staleness."""
+        pull, push = (
+            self.staleness if bound == AS_STALENESS else bound for bound in (self.pull_bound, self.push_bound)
+        )
+        assert not isinstance(pull, str) and not isinstance(push, str)  # _check_bounds
+        return pull, push
+
     def _check_size(self) -> None:
         if self.rows is not None:
             self._set("rows", integer("cache.rows", self.rows, 0, 2**32 - 2))
@@ -132,7 +164,8 @@ class Cache:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Cache":
         """The inverse of `get_config`."""
-        return cls(**config)
+        hot = config.get("hot")
+        return cls(**{**config, "hot": Hot(**hot) if isinstance(hot, Mapping) else hot})
 
 
 def of_argument(cache: Any) -> Cache:
@@ -158,6 +191,7 @@ class LayerCache:
       given: As the argument.
       place: "cpu" or "gpu"; for "gpu" everything is loaded.
       pull_bound, push_bound: None: unbounded.
+      workers: As the argument.
 
     Raises:
       ValueError: total_staleness is less than so many workers need; a GPU's cache with what it
@@ -169,6 +203,7 @@ class LayerCache:
 
     def __init__(self, given: Cache, workers: int = 1) -> None:
         self.given = given
+        self.workers = workers
         self.pull_bound, self.push_bound = self._bounds(workers)
         self.place = device.choose(given.device)
         if self.place == "cpu":
@@ -183,20 +218,21 @@ class LayerCache:
                 f"cache.checks is {given.checks!r} with device={given.device!r}; rows in GPU memory are "
                 'asked about: give checks="asked" or "auto", or device="cpu"'
             )
+        if given.hot is not None:
+            raise ValueError(
+                f"cache.hot is given with device={given.device!r}; all rows in GPU memory have the same "
+                'bounds: leave hot out, or give device="cpu"'
+            )
 
     def _bounds(self, workers: int) -> tuple[int | None, int | None]:
         if self.given.total_staleness is not None:
             return derive_bounds(self.given.total_staleness, workers)
-        pull, push = (
-            self.given.staleness if bound == AS_STALENESS else bound
-            for bound in (self.given.pull_bound, self.given.push_bound)
-        )
-        assert not isinstance(pull, str) and not isinstance(push, str)  # Cache has checked
-        return pull, push
+        return self.given.bounds()
 
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
         before = self.pull_bound, self.push_bound
+        self.workers = workers
         self.pull_bound, self.push_bound = self._bounds(workers)
         return (self.pull_bound, self.push_bound) != before
 
@@ -222,6 +258,11 @@ class LayerCache:
             cache["wire"] = given.wire
         if given.checks != "asked" and self.place == "cpu" and given.total_staleness is None:
             cache["checks"] = given.checks
+        if isinstance(given.hot, Hot):
+            cache["hot"] = given.hot.to_json()
+        elif given.hot is not None:
+            assert self.pull_bound is not None  # Cache has checked
+            cache["hot"] = hot_rows.auto_to_json(spec, self.pull_bound, self.push_bound, self.workers)
         if self.place == "gpu":
             cache["device"] = "gpu"
         if given.bytes is not None:

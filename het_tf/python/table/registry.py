@@ -19,6 +19,7 @@ from het_tf.python.session import connection, native, settings
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
+from het_tf.python.table.hot import AUTO
 
 
 @dataclass
@@ -217,7 +218,7 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
 
 
 def follow_workers() -> None:
-    """Derives the bounds of tables with a total staleness anew, for the number of workers that there is now.
+    """Derives bounds that depend on the number of workers anew, for those that there are now.
 
     Raises:
       ValueError: There are too many workers for a layer's total_staleness.
@@ -225,6 +226,8 @@ def follow_workers() -> None:
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
             cache.follow(settings.workers())
+            if cache.given.hot == AUTO:
+                native.call("HetSetWorkers", namespace, name, settings.workers())
             if cache.given.total_staleness is not None:
                 pull, push = cache.pull_bound, cache.push_bound
                 native.call(

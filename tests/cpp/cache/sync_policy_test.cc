@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/hot_bounds.h"
+#include "het_tf/core/cache/table_cache.h"
 
 namespace het {
 namespace {
@@ -63,6 +67,48 @@ TEST(SyncPolicy, OfACacheConfig) {
     config.pull_bound = bound;
     EXPECT_FALSE(config.sync().subscribes) << "nothing is checked, or everything is";
   }
+}
+
+TEST(HotBounds, FollowRateAndWorkers) {
+  const struct {
+    double rate;
+    uint32_t workers;
+    int64_t push;
+  } cases[] = {
+      {0.05, 2, 9},  {0.05, 8, 4},  {0.05, 32, 1}, {0.02, 2, 23},   {0.02, 8, 10},    {0.02, 32, 3},
+      {0.01, 8, 21}, {0.01, 32, 6}, {10, 8, 1},    {0, 8, 1 << 20}, {-1, 8, 1 << 20}, {1e-30, 8, 1 << 20},
+  };
+  for (const auto& c : cases) {
+    const HotBounds bounds = HotBounds::Of(c.rate, c.workers);
+    EXPECT_EQ(bounds.push, c.push) << c.rate << " " << c.workers;
+    EXPECT_EQ(bounds.pull, 4 * c.push) << c.rate << " " << c.workers;
+  }
+}
+
+TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
+  TableSpec spec;
+  spec.name = "t";
+  spec.dim = 1;
+  CacheConfig config;
+  config.pull_bound = 30;
+  config.push_bound = 30;
+  config.hot = HotRows();
+  TableCache fixed(TableSchema::Create(spec).value(), config, 1);
+  fixed.FollowRate(0.05f);
+  EXPECT_EQ(fixed.config().hot->pull_bound, 16);
+  config.hot->workers = 8;
+  TableCache cache(TableSchema::Create(spec).value(), config, 1);
+  const auto bounds = [&] {
+    return std::make_pair(cache.config().sync(true).pull_bound, cache.config().sync(true).push_bound);
+  };
+  cache.FollowRate(0.05f);
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{16}, int64_t{4}));
+  cache.set_workers(32);
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{4}, int64_t{1}));
+  cache.FollowRate(0.002f);
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
+  cache.FollowRate(0.02f);
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{12}, int64_t{3}));
 }
 
 }  // namespace

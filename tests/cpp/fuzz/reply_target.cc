@@ -96,6 +96,7 @@ void RunClient(Script *script, Durability durability) {
   cache.capacity = 5;
   cache.pull_bound = 1;
   cache.push_bound = 1;
+  cache.hot = HotRows{2, 0, 0};
   for (const Schema &schema : Schemas()) {
     if (!client.AddTable(schema, cache).ok()) Fail("no table");
   }
@@ -128,12 +129,14 @@ Reply MakeReply(FrameStatus status, uint64_t inc, uint64_t last_seq, size_t fetc
     reply.tables.emplace_back();
     TableReply &t = reply.tables.back();
     t.table = schema->id();
-    t.epoch = 7;
+    t.epoch = status == FrameStatus::kEpoch ? 7 : 0;
     if (status != FrameStatus::kOk) continue;
+    t.reclassified.assign(last_seq, static_cast<uint32_t>(refreshed));
     t.row_floats = static_cast<uint32_t>(schema->row_floats());
     for (size_t i = 0; i < refreshed; ++i) {
       t.refreshed.push_back(static_cast<uint32_t>(i));
       t.refreshed_clocks.push_back(static_cast<Clock>(5 + i));
+      t.refreshed_tight.push_back(i % 2);
     }
     for (size_t i = 0; i < fetched; ++i) t.fetched_clocks.push_back(static_cast<Clock>(i % 2));
     t.rows.insert(t.rows.end(), (refreshed + fetched / 2) * t.row_floats, 0.25f);

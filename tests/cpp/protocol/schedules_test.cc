@@ -51,6 +51,15 @@ void RoundedFloats(WorldConfig* c) {
   c->cache.wire = kFormats[c->seed % 3];
 }
 
+// Rows change their class in the middle of things, by their ticks and by lot.
+void TwoClasses(WorldConfig* c) {
+  constexpr int64_t kTight[] = {0, 1, 2, 5};
+  c->cache.pull_bound = c->seed % 2 == 0 ? 5 : 12;
+  c->cache.push_bound = c->seed % 3 == 0 ? kUnbounded : 10;
+  c->cache.hot =
+      HotRows{1 + static_cast<uint32_t>(c->seed % 5), kTight[c->seed % 4], kTight[c->seed / 4 % 4]};
+}
+
 // Some workers have ordinary caches, some have theirs on devices, toys (testing/world/toy_device.h).
 void OnDevices(WorldConfig* c) {
   c->workers = 1 << (c->seed % 3);
@@ -134,6 +143,10 @@ const Kind kKinds[] = {
     {"CheckAheadFaults", 500, 60, false, {CheckingAhead, Workers(1, 3), Faulty(0.05)}},
     {"CheckAheadFailovers", 500, 60, true, {CheckingAhead, Workers(1, 3), Faulty(0.03)}},
     {"CheckAheadKeptFrames", 400, 60, true, {CheckingAhead, Workers(1, 3), Faulty(0.03), KeptForReplica}},
+
+    {"Classes", 600, 60, false, {TwoClasses, Workers(1, 3)}},
+    {"ClassesFaults", 600, 60, false, {TwoClasses, Workers(2, 3), Faulty(0.05), Prefetching}},
+    {"ClassesFailovers", 600, 60, true, {TwoClasses, Workers(2, 3), Faulty(0.03), KeptForReplica}},
 
     {"Rounded", 600, 60, false, {Rounded, Workers(1, 3), SometimesFaulty(3)}},
     {"RoundedRestarts", 300, 60, true, {Rounded, Workers(1, 3), Faulty(0.03), KeptForCheckpoint}},

@@ -3,6 +3,7 @@
 // memory. The largest staleness that was seen is printed beside the bound.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tests/cpp/testing/redis/ps_fleet.h"
@@ -32,7 +33,8 @@ class RedisBounds : public ::testing::Test {
   static std::string Text(int64_t bound) { return bound == kUnbounded ? "unbounded" : std::to_string(bound); }
 
   // Everything that must hold, and what was seen.
-  void Hold(PsWorkerConfig config, size_t shards) {
+  // *tight, *rare: ticks of rows of either class.
+  void Hold(PsWorkerConfig config, size_t shards, uint64_t* tight = nullptr, uint64_t* rare = nullptr) {
     SCOPED_TRACE(Text(config.cache.pull_bound) + " " + Text(config.cache.push_bound));
     std::unique_ptr<RedisShards>& servers = servers_[shards];
     if (servers == nullptr) servers = std::make_unique<RedisShards>(shards);
@@ -43,6 +45,8 @@ class RedisBounds : public ::testing::Test {
     while (fleet.Running() && fleet.ledger().errors == 0) fleet.CheckServer();
     fleet.Finish();
     fleet.CheckConserved();
+    if (tight != nullptr) *tight = fleet.ledger().tight_ticks;
+    if (rare != nullptr) *rare = fleet.ledger().rare_ticks;
     std::printf(
         "  %u workers, %zu server(s), pull %s, push %s, %s of %zu: largest staleness %ld, bound %s; largest "
         "unapplied %ld; %lu rows read\n",
@@ -61,6 +65,22 @@ TEST_F(RedisBounds, EveryBoundHolds) {
     Hold(Config(2, s, s, "lru", 5), 1);
     Hold(Config(4, s, s, "lfu", 100), 1);
     Hold(Config(3, s, s, "light_lfu", 9), 2);
+  }
+}
+
+// Six of 24 rows may be hot. Each worker keeps to the bounds of the class that it has heard (I1), and to
+// those of the others at any time (I2, I3).
+TEST_F(RedisBounds, OfTwoClassesOfRows) {
+  for (const char* checks : {"asked", "told"}) {
+    PsWorkerConfig config = Config(3, 20, 12, "lfu", 100);
+    config.cache.hot = HotRows{6, 3, 1};
+    config.cache.checks = checks;
+    config.steps = std::max<uint64_t>(config.steps, 200);
+    uint64_t tight = 0;
+    uint64_t rare = 0;
+    Hold(config, 2, &tight, &rare);
+    EXPECT_GT(tight, 100u) << checks;
+    EXPECT_GT(rare, 100u) << checks;
   }
 }
 

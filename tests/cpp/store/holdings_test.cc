@@ -18,6 +18,9 @@ constexpr int64_t kBound = 3;
 constexpr ClientId kAnn{1, 1};
 constexpr ClientId kBob{1, 2};
 
+constexpr int64_t kTightBound = 1;
+bool NotTight(size_t) { return false; }
+
 class HoldingsTest : public ::testing::Test {
  protected:
   using Names = Vector<Key>;
@@ -34,16 +37,18 @@ class HoldingsTest : public ::testing::Test {
   }
   Answer AskAs(ClientId client, uint32_t request, uint32_t ack, const std::vector<Key>& fetch = {},
                const std::vector<Key>& drop = {}) {
-    Holdings::Turn turn = holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
+    Holdings::Turn turn =
+        holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, kTightBound, fetch.size()}});
     turn.Drop(kTable, Vector<Key>(drop.begin(), drop.end()));
     for (Key key : fetch) turn.Hold(kTable, key, g_[key]);
     Answer answer{turn.number(), turn.reset(), {}};
     turn.Name(kTable, &answer.named);
     return answer;
   }
-  void Push(ClientId from, Key key, uint32_t ticks) {
+  void Push(ClientId from, Key key, uint32_t ticks, bool tight = false) {
     g_[key] += ticks;
-    holdings_.Pushed(from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; });
+    holdings_.Pushed(
+        from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; }, [=](size_t) { return tight; });
   }
 
   Holdings holdings_;
@@ -293,10 +298,18 @@ TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   EXPECT_EQ(Ask(kAnn, back.number).named, Names({1}));
 }
 
+TEST_F(HoldingsTest, ATightRowIsNotifiedPastItsOwnBound) {
+  const uint32_t first = Ask(kAnn, 0, {1, 2}).number;
+  Push(kBob, 1, kTightBound + 1, /*tight=*/true);
+  Push(kBob, 2, kTightBound + 1, /*tight=*/false);
+  EXPECT_EQ(Ask(kAnn, first).told, (Told{{1, kTightBound + 1}}));
+}
+
 TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {
   Push(kBob, 1, 2);
   const uint32_t first = Ask(kAnn, 0, {1}).number;
-  holdings_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
+  holdings_.Pushed(
+      kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; }, NotTight);
   EXPECT_EQ(Ask(kAnn, first).named, Names());
 }
 
@@ -322,7 +335,8 @@ TEST_F(HoldingsTest, OutOfMemoryForgets) {
   const Vector<Key> pushed = {5};
   const Vector<uint32_t> ticks = {100};
   SetAllocLimit(AllocatedBytes());
-  holdings_.Pushed(kBob, kTable, pushed, ticks, [&](size_t) { return 100; });
+  holdings_.Pushed(
+      kBob, kTable, pushed, ticks, [&](size_t) { return 100; }, NotTight);
   SetAllocLimit(SIZE_MAX);
   EXPECT_EQ(holdings_.clients(), 0u);
   EXPECT_TRUE(Ask(kAnn, ack).reset);

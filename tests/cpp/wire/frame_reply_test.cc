@@ -22,13 +22,13 @@ Reply RandomReply(Random* r, const Reply& before) {
   p.tables.resize(r->Below(4));
   for (TableReply& t : p.tables) {
     t.table = r->Below(3);
-    t.epoch = r->Chance(0.5) ? 0 : r->Next();
+    t.epoch = p.status == FrameStatus::kEpoch ? r->Next() : 0;
     t.row_floats = static_cast<uint32_t>(r->Below(5));
     t.row_format = AnyFormat(r);
     t.block = t.row_format == RowFormat::kFloat32 ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
     size_t rows = 0;
     auto clock = [&] {
-      const Clock c = Any(r);
+      const Clock c = Any(r) & INT64_MAX;  // the store has no others
       rows += c != 0;
       return c;
     };
@@ -43,7 +43,17 @@ Reply RandomReply(Random* r, const Reply& before) {
     for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
       RoundRow({t.row_format}, t.block, t.row_floats, row, row);
     }
-    for (uint64_t n = r->Below(66); n > 0; --n) t.lag_histogram.push_back(r->Next());
+    for (Vector<uint64_t>* lags : {&t.lag_histogram, &t.hot_lags}) {
+      for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(66); n > 0; --n) lags->push_back(r->Next());
+    }
+    const auto classes = [r](size_t clocks, Vector<uint8_t>* tight) {
+      for (size_t i = 0; i < clocks; ++i) tight->push_back(r->Below(2) != 0);
+    };
+    classes(t.refreshed_clocks.size(), &t.refreshed_tight);
+    classes(t.fetched_clocks.size(), &t.fetched_tight);
+    classes(t.told_clocks.size(), &t.told_tight);
+    if (p.status == FrameStatus::kEpoch) continue;
+    for (uint64_t n = r->Below(4); n > 0; --n) t.reclassified.push_back(static_cast<uint32_t>(r->Next()));
   }
   return p;
 }
@@ -73,6 +83,11 @@ void ExpectSame(const Reply& q, const Reply& p) {
     EXPECT_EQ(q.tables[i].told_keys, p.tables[i].told_keys);
     EXPECT_EQ(q.tables[i].rows, p.tables[i].rows);
     EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
+    EXPECT_EQ(q.tables[i].hot_lags, p.tables[i].hot_lags);
+    EXPECT_EQ(q.tables[i].refreshed_tight, p.tables[i].refreshed_tight);
+    EXPECT_EQ(q.tables[i].fetched_tight, p.tables[i].fetched_tight);
+    EXPECT_EQ(q.tables[i].told_tight, p.tables[i].told_tight);
+    EXPECT_EQ(q.tables[i].reclassified, p.tables[i].reclassified);
   }
 }
 

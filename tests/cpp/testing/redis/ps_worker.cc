@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -143,21 +144,35 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
       ++TicksOf(rank_, part.keys[u]).begun;
     }
   }
+  std::map<Key, bool> heard;
+  for (auto& [where, part] : step->parts()) {
+    for (Key key : part.keys) heard[key] = HeardTight(key);
+  }
   if (!Succeeds(ps_.client().Write(step->MakeWrite(1), step->token, nullptr), "an update")) return false;
   for (auto& [where, part] : step->parts()) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       if (!part.touched[u]) continue;
       ++TicksOf(rank_, part.keys[u]).done;
-      if (config_.cache.push_bound == kUnbounded) continue;
+      // It may have heard of another class meanwhile.
+      const bool tight = heard[part.keys[u]] && HeardTight(part.keys[u]);
+      ++(tight ? ledger_->tight_ticks : ledger_->rare_ticks);
+      const int64_t bound = config_.cache.sync(tight).push_bound;
+      if (bound == kUnbounded) continue;
       const auto unapplied =
           static_cast<int64_t>(ps_.client().UnappliedTicks(ps_.schema().id(), part.keys[u]));
-      if (unapplied > config_.cache.push_bound) {
+      if (unapplied > bound) {
         ledger_->Error("I1: worker " + std::to_string(rank_) + " ends a step with " +
                        std::to_string(unapplied) + " unapplied ticks of key " + std::to_string(part.keys[u]));
       }
     }
   }
   return true;
+}
+
+bool PsWorker::HeardTight(Key key) {
+  const TableCache* cache = ps_.client().cache(ps_.schema().id());
+  const uint32_t line = cache->lines().Find(key);
+  return line != kNoRow && cache->tight(line);
 }
 
 int64_t PsWorker::Foreign(const float* value) const {

@@ -85,6 +85,8 @@ class PsWorker {
   bool Write(std::unique_ptr<TestStep> step);
   Ledger::Ticks& TicksOf(uint32_t v, Key key) { return ledger_->workers[v].ticks[key]; }
 
+  // What this worker has heard of a row that it has in its cache.
+  bool HeardTight(Key key);
   // The ticks of other workers in a row.
   int64_t Foreign(const float* value) const;
   void CheckRow(Key key, const float* value, const Before& before);

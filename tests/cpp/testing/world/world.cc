@@ -86,6 +86,8 @@ Status World::Write(size_t w, TestStep* step) {
     }
   }
   const uint64_t before = Ticks(w);
+  std::map<TableKey, bool> heard;
+  for (auto& [key, g] : gradients) heard[key] = HeardTight(w, key);
   CachedWrite* write = step->MakeWrite(learning_rate());
   const Status status = device(w) != nullptr ? device(w)->Write(write, step->token)
                                              : client(w).Write(write, step->token, nullptr);
@@ -93,7 +95,7 @@ Status World::Write(size_t w, TestStep* step) {
   if (Ticks(w) != before) {
     for (auto& [key, g] : gradients) Issue(w, key, g);
   }
-  if (status.ok()) CheckWrite(w, step);
+  if (status.ok()) CheckWrite(w, step, heard);
   return status;
 }
 
@@ -156,22 +158,46 @@ void World::OnServer(const TableKey& key, Fn fn) {
   service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& p) {
     const Shard* shard = p.Find(key.first);
     const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key.second, hash);
-    if (row != kNoRow) fn(shard->rows(), row);
+    if (row != kNoRow) fn(*shard, row);
   });
 }
 
 int64_t World::ServerClock(const TableKey& key) {
   Clock clock = 0;
-  OnServer(key, [&](const RowStore& rows, uint32_t row) { clock = rows.meta(row).clock; });
+  OnServer(key, [&](const Shard& shard, uint32_t row) { clock = shard.rows().meta(row).clock; });
   return clock;
+}
+
+bool World::ServerTight(const TableKey& key) {
+  bool tight = true;
+  OnServer(key, [&](const Shard& shard, uint32_t row) { tight = shard.classes().tight(row); });
+  return tight;
+}
+
+bool World::HeardTight(size_t w, const TableKey& key) {
+  const TableCache* cache = client(w).cache(key.first);
+  const uint32_t line = cache->lines().Find(key.second);
+  return line != kNoRow && cache->tight(line);
+}
+
+void World::SetHot(const TableKey& key, bool hot) {
+  const uint32_t p = PartitionOf(HashKey(key.second, service_.hash_seed()), service_.partitions());
+  service_.WithPartition(p, [&](Partition& partition) {
+    Shard* shard = partition.Find(key.first);
+    const uint32_t row = shard->rows().Find(key.second);
+    if (row == kNoRow) return;
+    shard->classes().Set(row, hot);
+    if (hot) partition.RowsChanged(key.first);  // a push that makes a row hot is noted by what holds it
+  });
 }
 
 std::vector<float> World::ServerRow(const TableKey& key) {
   const TableSchema& schema = *SchemaOf(key.first);
   std::vector<float> copy(schema.row_floats());
   schema.InitRow(key.second, copy.data());
-  OnServer(key, [&](const RowStore& rows, uint32_t row) {
-    copy.assign(rows.data(row), rows.data(row) + rows.row_floats());
+  OnServer(key, [&](const Shard& shard, uint32_t row) {
+    const float* const data = shard.rows().data(row);
+    copy.assign(data, data + shard.rows().row_floats());
   });
   return copy;
 }

@@ -85,6 +85,8 @@ class World {
 
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
   int64_t ServerClock(const TableKey& key);
+  // The row is hot from now on, or rare, whatever its ticks; nothing where the store has no such row.
+  void SetHot(const TableKey& key, bool hot);
   std::vector<float> ServerRow(const TableKey& key);
   uint64_t Issued(size_t w, const TableKey& key);
   uint64_t Sum(uint64_t Counters::*counter);
@@ -104,13 +106,17 @@ class World {
   void AddWorker();
   uint64_t Ticks(size_t w);
   const Schema& SchemaOf(uint64_t id) const;
-  // fn(rows, row) if the store has the row.
+  // fn(shard, row) if the store has the row.
   template <typename Fn>
   void OnServer(const TableKey& key, Fn fn);
 
   void Issue(size_t w, const TableKey& key, const std::vector<float>& g);
   float* Mirror(const TableKey& key);
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
+
+  // What the store judges of a row, and what worker w has heard of one that it has in its cache.
+  bool ServerTight(const TableKey& key);
+  bool HeardTight(size_t w, const TableKey& key);
 
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
@@ -124,7 +130,8 @@ class World {
 
   // I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
-  void CheckWrite(size_t w, TestStep* step);
+  // heard[key]: what the worker had heard when the write began.
+  void CheckWrite(size_t w, TestStep* step, const std::map<TableKey, bool>& heard);
 
   const WorldConfig config_;
   LocalService service_;
@@ -143,7 +150,8 @@ class World {
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
-  std::map<TableKey, std::vector<float>> sums_;       // of gradients
+  std::map<TableKey, std::map<size_t, int64_t>> held_back_;  // by worker: its push bound at its last write
+  std::map<TableKey, std::vector<float>> sums_;              // of gradients
   std::map<TableKey, std::vector<float>> mirror_;
   std::map<uint32_t, Bytes> replica_;  // partitions as the replica has them
   std::vector<std::string> errors_;

@@ -121,7 +121,10 @@ void World::Compare(const char* what, const TableKey& key, const float* value, f
 }
 
 TestStep::Begin World::Now(const TableKey& key) {
-  TestStep::Begin now{ServerClock(key), ServerRow(key), {}};
+  TestStep::Begin now;
+  now.server = ServerClock(key);
+  now.tight = ServerTight(key);
+  now.row = ServerRow(key);
   for (uint32_t v = 0; v < config_.workers; ++v) now.issued.push_back(Issued(v, key));
   return now;
 }
@@ -163,8 +166,10 @@ void World::BeginEarlier(size_t w, TestStep* step) {
 TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
   const auto known = before_[table].find(key);
   if (known != before_[table].end()) return known->second;
-  TestStep::Begin none{0, std::vector<float>(SchemaOf(table.second)->row_floats()),
-                       std::vector<uint64_t>(config_.workers)};
+  TestStep::Begin none;
+  none.server = 0;
+  none.row.resize(SchemaOf(table.second)->row_floats());
+  none.issued.resize(config_.workers);
   SchemaOf(table.second)->InitRow(key, none.row.data());
   return none;
 }
@@ -223,7 +228,9 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
             w, key);
     }
   }
-  const int64_t pull = config_.cache.pull_bound;
+  // The store checked with the bound of the row's class at that time.
+  const bool tight = ServerTight(key) && (begin == nullptr || begin->tight);
+  const int64_t pull = config_.cache.sync(tight).pull_bound;
   const int64_t push = config_.cache.push_bound;
   // A read was checked after it had begun; a failover may have taken the store back since then.
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
@@ -234,20 +241,27 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (pull != kUnbounded && lacking > pull) {
     Error("I2: the row lacks " + std::to_string(lacking) + " foreign ticks that the server had", w, key);
   }
-  if (pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_ &&
-      unseen > pull + (static_cast<int64_t>(config_.workers) - 1) * (push + 1)) {
-    Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
+  if (pull == kUnbounded || push == kUnbounded || lossy_ || blocked_) return;
+  int64_t most = pull;
+  for (size_t v = 0; v < config_.workers; ++v) {
+    const auto held_back = held_back_[key].find(v);
+    if (v != w) most += (held_back == held_back_[key].end() ? push : held_back->second) + 1;
   }
+  if (unseen > most) Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
 }
 
-void World::CheckWrite(size_t w, TestStep* step) {
+void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, bool>& heard) {
   if (config_.cache.push_bound == kUnbounded) return;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       if (!p.touched[u]) continue;
-      const uint64_t unapplied = UnappliedTicks(w, {p.table, p.keys[u]});
-      if (unapplied <= static_cast<uint64_t>(config_.cache.push_bound)) continue;
-      Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, {p.table, p.keys[u]});
+      const TableKey key = {p.table, p.keys[u]};
+      const uint64_t unapplied = UnappliedTicks(w, key);
+      // It may have heard of another class meanwhile.
+      const bool tight = HeardTight(w, key) && heard.at(key);
+      const int64_t bound = held_back_[key][w] = config_.cache.sync(tight).push_bound;
+      if (unapplied <= static_cast<uint64_t>(bound)) continue;
+      Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, key);
     }
   }
 }

@@ -12,6 +12,9 @@ std::string WorldConfig::ToString() const {
          std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
          bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
+         (cache.hot ? ", hot " + std::to_string(cache.hot->rows) + " pull " + bound(cache.hot->pull_bound) +
+                          " push " + bound(cache.hot->push_bound)
+                    : "") +
          (cache.checks != "asked" ? ", " + cache.checks + ", holds " + std::to_string(most_held) : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (faults.delay > 0 ? ", faults" : "") + (prefetch ? ", prefetches" : "") +

@@ -1,0 +1,76 @@
+"""The rows of a table that need to be fresher than the others (public as `het_tf.Hot`)."""
+
+import dataclasses
+import json
+
+from het_tf.python.table.spec import integer
+
+AUTO = "auto"
+"""As `Cache.hot`: `Hot()` whose bounds follow the learning rate."""
+_FOLLOWS = "row_wise_adagrad"  # the optimizer for which the rule was measured
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hot:
+    """Tighter bounds for the rows of a table that get most of the updates.
+
+        cache = het_tf.Cache(staleness=30, hot=het_tf.Hot(rows=4096, push=4, pull=16))
+
+    What stale rows cost in accuracy comes from the few thousand most frequent ones; all others may be
+    staler for the same result. The store finds them by their updates, about one in 8 steps of the job
+    and more, and tells each worker with the rows that it sends. A row that is too new to be judged has
+    the tighter bounds, too (docs/concepts.md).
+
+    Args:
+      rows: Of each table, of all its partitions together, so many rows may be hot, 1 to 2**32 - 1;
+        default 4096. Those with the most updates are, if there are more.
+      push: Of a hot row, how many own updates may be unsent, 0 to 2**62; default 4. At most
+        `push_bound` of the cache.
+      pull: Of a hot row, how many updates that the store has a read may miss, 0 to 2**62; default 16.
+        At most `pull_bound` of the cache.
+
+    Raises:
+      ValueError: An argument is out of range, or no integer.
+    """
+
+    rows: int = 4096
+    push: int = 4
+    pull: int = 16
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("rows", 1, 2**32 - 1), ("push", 0, 2**62), ("pull", 0, 2**62)):
+            object.__setattr__(self, name, integer(f"hot.{name}", getattr(self, name), low, high))
+
+    def check_within(self, pull_bound: int | None, push_bound: int | None) -> None:
+        """ValueError: a bound here is above the cache's; None: unbounded."""
+        if pull_bound is None:
+            raise ValueError(
+                "cache.hot is given, and cache.pull_bound is None; copies are then never checked, so no "
+                "worker would hear that a row is hot: give staleness or pull_bound, or leave hot out"
+            )
+        for name, tight, loose in (("pull", self.pull, pull_bound), ("push", self.push, push_bound)):
+            if loose is not None and tight > loose:
+                raise ValueError(
+                    f"cache.hot.{name} is {tight}, and cache.{name}_bound is {loose}; hot rows have the "
+                    f"tighter bounds: give het_tf.Hot({name}=...) of at most {loose}, or a larger staleness"
+                )
+
+    def to_json(self) -> dict[str, int]:
+        """The cache option `hot`, as the core reads it."""
+        return {"rows": self.rows, "pull_bound": self.pull, "push_bound": self.push}
+
+
+def auto_to_json(spec: str, pull_bound: int, push_bound: int | None, workers: int) -> dict[str, int]:
+    """The cache option `hot` for "auto": at first `Hot()`, as far as the table's bounds allow.
+
+    Args:
+      spec: Of the table, as the core reads it. With another optimizer than RowWiseAdagrad the bounds stay.
+      pull_bound: Of the table.
+      push_bound: Of the table; None: unbounded.
+      workers: N.
+    """
+    hot = Hot()
+    push = hot.push if push_bound is None else min(hot.push, push_bound)
+    option = dataclasses.replace(hot, pull=min(hot.pull, pull_bound), push=push).to_json()
+    follows = json.loads(spec)["optimizer"]["name"] == _FOLLOWS
+    return option | ({"workers": workers} if follows else {})
