@@ -3,12 +3,12 @@
 //
 //   saved   key and clock of each row that was read without a check; clock and position of each that
 //           was fetched because it had moved, by its key alone
-//   spent   keys of rows that the server named and of rows that it was told have left, numbers of
-//           answers, and the heads of questions that went alone
+//   spent   keys of rows that the server named and of rows that it was told have left, and numbers of
+//           answers. The head of a question is none: rows are trusted there, which asking would check
 //
-// The rows themselves count for neither: asking would fetch them, too. After a window that spent more than it
-// saved the table asks for kFirstPause lookups, and twice as long after each further such window in a row, so
-// that trying again costs next to nothing.
+// The rows themselves count for neither: asking would fetch them, too. After a window that spent more
+// than it saved the table asks for kFirstPause lookups, and twice as long after each further such window
+// in a row, so that trying again costs next to nothing.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace het {
 
 class CheckChoice {
  public:
-  static constexpr uint32_t kWindow = 64;
-  static constexpr uint32_t kFirstPause = 1024;
+  static constexpr uint32_t kWindow = 16;
+  static constexpr uint32_t kFirstPause = 64;
   static constexpr uint32_t kLongestPause = 1u << 16;
 
   bool told() const { return pause_left_ == 0; }
@@ -42,11 +42,8 @@ class CheckChoice {
   }
   void Trusted() { saved_ += kCheckBytes; }
   void Refetched() { saved_ += kCheckBytes + kPositionBytes - kKeyBytes; }
-  // A request asks what has moved, and names so many rows that have left. `alone`: there is nothing else
-  // of the table in it.
-  void Asked(size_t left, bool alone) {
-    spent_ += kNumberBytes + kKeyBytes * left + (alone ? kHeadBytes : 0);
-  }
+  // A request asks what has moved, and names so many rows that have left.
+  void Asked(size_t left) { spent_ += kNumberBytes + kKeyBytes * left; }
   void Named(size_t rows) { spent_ += kKeyBytes * rows; }
 
  private:
@@ -55,7 +52,6 @@ class CheckChoice {
   static constexpr uint64_t kCheckBytes = 5;
   static constexpr uint64_t kPositionBytes = 1;
   static constexpr uint64_t kNumberBytes = 4;
-  static constexpr uint64_t kHeadBytes = 16;  // of a part, both ways
 
   uint64_t saved_ = 0;
   uint64_t spent_ = 0;

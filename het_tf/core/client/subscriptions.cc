@@ -51,7 +51,7 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
                left.end());
     std::sort(left.begin(), left.end());
     left.erase(std::unique(left.begin(), left.end()), left.end());
-    cache->choice().Asked(left.size(), asked.empty() && t.push_keys.empty());
+    cache->choice().Asked(left.size());
     t.dropped = std::move(left);
     left.clear();
   }

@@ -11,20 +11,19 @@ struct Stream {
   int trusted;
   int moved;  // fetched, since they were named
   int questions;
-  int alone;  // of them
-  int left;   // rows, in each question
+  int left;  // rows, in each question
   int named;
   bool told;  // in the end
 };
 
 const Stream kStreams[] = {
-    {"a cache that is hit", 1000, 50, 64, 0, 5, 100, true},
-    {"one that is never hit", 0, 0, 64, 0, 20, 0, false},
-    {"rows that move often, and are used", 400, 600, 64, 0, 5, 600, true},
-    {"rows that move often, in vain", 100, 50, 64, 0, 5, 1000, false},
-    {"few rows of many partitions", 10, 2, 20, 10, 1, 3, false},
-    {"few rows of one partition", 10, 2, 1, 1, 1, 3, true},
-    {"nothing at all", 0, 0, 0, 0, 0, 0, true},
+    {"a cache that is hit", 1000, 50, 64, 5, 100, true},
+    {"one that is never hit", 0, 0, 64, 20, 0, false},
+    {"rows that move often, and are used", 400, 600, 64, 5, 600, true},
+    {"rows that move often, in vain", 100, 50, 64, 5, 1000, false},
+    {"few rows of many partitions", 10, 2, 20, 1, 3, false},
+    {"few rows of one partition", 10, 2, 1, 1, 3, true},
+    {"nothing at all", 0, 0, 0, 0, 0, true},
 };
 
 void Lookup(const Stream& stream, CheckChoice* choice) {
@@ -32,8 +31,7 @@ void Lookup(const Stream& stream, CheckChoice* choice) {
   if (!choice->told()) return;
   for (int i = 0; i < stream.trusted; ++i) choice->Trusted();
   for (int i = 0; i < stream.moved; ++i) choice->Refetched();
-  for (int i = 0; i < stream.questions; ++i)
-    choice->Asked(static_cast<size_t>(stream.left), i < stream.alone);
+  for (int i = 0; i < stream.questions; ++i) choice->Asked(static_cast<size_t>(stream.left));
   choice->Named(static_cast<size_t>(stream.named));
 }
 
