@@ -302,7 +302,7 @@ TEST_F(HoldingsTest, ATightRowIsNotifiedPastItsOwnBound) {
   const uint32_t first = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kTightBound + 1, /*tight=*/true);
   Push(kBob, 2, kTightBound + 1, /*tight=*/false);
-  EXPECT_EQ(Ask(kAnn, first).told, (Told{{1, kTightBound + 1}}));
+  EXPECT_EQ(Ask(kAnn, first).named, Names({1}));
 }
 
 TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {

@@ -51,7 +51,6 @@ Reply RandomReply(Random* r, const Reply& before) {
     };
     classes(t.refreshed_clocks.size(), &t.refreshed_tight);
     classes(t.fetched_clocks.size(), &t.fetched_tight);
-    classes(t.told_clocks.size(), &t.told_tight);
     if (p.status == FrameStatus::kEpoch) continue;
     for (uint64_t n = r->Below(4); n > 0; --n) t.reclassified.push_back(static_cast<uint32_t>(r->Next()));
   }
@@ -86,7 +85,6 @@ void ExpectSame(const Reply& q, const Reply& p) {
     EXPECT_EQ(q.tables[i].hot_lags, p.tables[i].hot_lags);
     EXPECT_EQ(q.tables[i].refreshed_tight, p.tables[i].refreshed_tight);
     EXPECT_EQ(q.tables[i].fetched_tight, p.tables[i].fetched_tight);
-    EXPECT_EQ(q.tables[i].told_tight, p.tables[i].told_tight);
     EXPECT_EQ(q.tables[i].reclassified, p.tables[i].reclassified);
   }
 }
