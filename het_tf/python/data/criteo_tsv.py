@@ -176,9 +176,8 @@ class CriteoStream(Stream):
     ) -> tf.data.Dataset:
         """Returns a `tf.data.Dataset` of `(inputs, label)` batches; arguments and errors as `Examples.to_tf`.
 
-        Shuffling is within windows of some `SHUFFLE_WINDOW` rows, and the last, smaller batch in itself. A bad
-        line raises
-        `tf.errors.InvalidArgumentError`, with the message of `criteo`.
+        Shuffling is within windows of some `SHUFFLE_WINDOW` rows, and the last, smaller batch in itself. A
+        bad line raises `tf.errors.InvalidArgumentError`, with the message of `criteo`.
         """
         import tensorflow as tf
 

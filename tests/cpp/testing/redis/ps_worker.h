@@ -98,6 +98,7 @@ class PsWorker {
   PsClient ps_;
   PsClient observer_;
   uint64_t last_token_ = 0;
+  std::map<Key, Before> before_;    // when the newest training lookup began
   std::unique_ptr<TestStep> open_;  // a lookup whose gradient comes later
 };
 
