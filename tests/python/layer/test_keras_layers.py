@@ -269,21 +269,7 @@ def test_cache_options_reach_the_core():
     assert het_tf.table("told").options["cache"]["checks"] == "told"
     het_tf.keras.Embedding(4, name="total", cache=het_tf.Cache(rows=7, total_staleness=9))
     assert "checks" not in het_tf.table("total").options["cache"], "asked: S counts from the lookup"
-    hot = het_tf.Hot(rows=9, push=1, pull=2)
-    layer = het_tf.keras.Embedding(4, name="hot", cache=het_tf.Cache(rows=7, staleness=5, hot=hot))
-    assert het_tf.table("hot").options["cache"]["hot"] == {"rows": 9, "push_bound": 1, "pull_bound": 2}
-    layer(tf.constant([1, 2, 3]), training=True)
-    counted = het_tf.table("hot").stats()["cache"]
-    assert (counted["hot_rows"], counted["hot_reads"]) == (3, 0)
-    assert counted["hot_staleness"]["observed"] == 0
-    auto = het_tf.Cache(rows=7, staleness=12, push_bound=3, hot="auto")
-    het_tf.keras.Embedding(4, name="auto", cache=auto)
-    assert het_tf.table("auto").options["cache"]["hot"] == {
-        "rows": 4096, "push_bound": 3, "pull_bound": 12, "workers": 1
-    }  # fmt: skip
-    het_tf.keras.Embedding(4, name="sgd", cache=auto, optimizer=SGD(0.1))
-    assert "workers" not in het_tf.table("sgd").options["cache"]["hot"]
-    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5, hot=het_tf.Hot(push=5, pull=5)))
+    het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.table("direct").options == {}
 
 
