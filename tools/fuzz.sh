@@ -18,7 +18,9 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for source in tests/cpp/fuzz/*_target.cc; do targets+=("$(basename "$source" _target.cc)"); done
 fi
-cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
+python=$PWD/.venv/bin/python  # of `make setup`: it has the headers of Boost and of nlohmann/json
+[ -x "$python" ] || python=$(command -v python3)
+cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" -DPython3_EXECUTABLE="$python" >/dev/null
 cmake --build build/fuzz -j 2 --target "${targets[@]/%/_fuzzer}" fuzz_replay | tail -1
 
 status=0

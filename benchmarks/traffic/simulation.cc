@@ -249,6 +249,17 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   return Status();
 }
 
+// Of rows that travel as they are, ones: a row then counts its ticks. Else numbers of any size, as gradients
+// are: what a format makes of a one is no measure of its bytes.
+void Simulation::FillSums(size_t floats) {
+  sums_.assign(floats, -1.0f);
+  if (settings_.cache.wire == RowFormat::kFloat32) return;
+  for (float& sum : sums_) {
+    noise_ = noise_ * 6364136223846793005 + 1442695040888963407;
+    sum = static_cast<float>(static_cast<int64_t>(noise_)) * 0x1p-63f;
+  }
+}
+
 Status Simulation::Write(Host* host, uint32_t i) {
   Batch* const batch = host->OfWorker(i);
   BatchPlan& plan = batch->plan;
@@ -256,7 +267,7 @@ Status Simulation::Write(Host* host, uint32_t i) {
   written->clear();
   size_t uniques = 0;
   for (const BatchPlan::Group& group : plan.groups()) uniques += group.uniques;
-  sums_.assign(uniques * settings_.dim, -1.0f);
+  FillSums(uniques * settings_.dim);
   touched_.assign(uniques, 1);
   CachedWrite write;
   size_t at = 0;

@@ -73,6 +73,7 @@ class Simulation {
   void MakeRows();
   Status Read(Host* host, size_t step, bool counted);
   // Of the host's worker number `i`.
+  void FillSums(size_t floats);
   Status Write(Host* host, uint32_t i);
   size_t Unsent() const;
   // Of these keys of one partition: rows that are hot.
@@ -86,6 +87,7 @@ class Simulation {
   ThreadPool pool_;
   std::vector<uint32_t> ticks_;      // made by anyone, of every id
   std::vector<uint32_t> contained_;  // in the row of every id that the running read brought
+  uint64_t noise_ = 1;
   Vector<float> sums_;
   Vector<uint8_t> touched_;
   Outcome outcome_;
