@@ -39,6 +39,16 @@ BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
+HOT = "4096 4 16"
+TWO_CLASSES = (
+    ("100", "", "int8", ""),
+    ("100", HOT, "int8", ""),
+    ("30", HOT, "int8", ""),
+    ("30", HOT, "int4", ""),
+    ("30", HOT, "int8", "C24"),
+    ("30", HOT, "int4", "C24"),
+)
+"""Of the sweep `classes`: bound, hot rows, format and the field that places."""
 PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
@@ -154,9 +164,9 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
         ],
         "classes": [
-            change(base, bound=bound, checks="told", wire="int8", hot=hot, dim=dim)
+            change(base, bound=bound, checks="told", wire=wire, hot=hot, dim=dim, placed=field)
             for dim in ((16,) if quick else (16, 128))
-            for bound, hot in (("100", ""), ("100", "4096 4 16"), ("30", "4096 4 16"))
+            for bound, hot, wire, field in TWO_CLASSES
         ],
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),

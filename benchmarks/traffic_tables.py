@@ -255,6 +255,27 @@ def placed(result: Figures) -> list[str]:
     return table(head, sorted(lines, key=lambda cells: int(cells[0])), words=2)
 
 
+def hot_rows(result: Figures) -> list[str]:
+    lines = [
+        [
+            str(of["dim"]),
+            of["bound"],
+            of["hot"] or "-",
+            of["wire"],
+            of["placed"] or "-",
+            percent(of["bytes_saved"]),
+            percent(of["rows_saved"]),
+            f"{of['bytes']:,.0f}",
+            f"{of['bytes_by_class']['heads']:,.0f}",
+            *(f"{of['rows_by_class'][name]:.0f}" for name in CLASSES),
+        ]
+        for of in result["sweeps"]["classes"]
+    ]
+    head = ["floats", "s", "hot: rows, push, pull", "rows", "placed by", "bytes saved", "rows saved"]
+    head += ["bytes a step", "heads", "miss pull", "update pull", "bound push", "evict push"]
+    return table(head, lines, words=5)
+
+
 def partitions(result: Figures) -> list[str]:
     lines = []
     for run in result["sweeps"].get("partitions", []):
@@ -346,6 +367,7 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
     "wire": (wire, "wire", {}),
     "told": (told, "told", {}),
+    "hot": (hot_rows, "classes", {}),
     "placed": (placed, "placed", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),
