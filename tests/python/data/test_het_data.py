@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import re
@@ -338,6 +339,11 @@ def test_fields_names_the_one_that_others_follow(tmp_path: Path) -> None:
     assert "C6 saves most: het-data shard --by C6" in table
     matches(r"\nC8 +2 +75\.0\*", table)  # of two values, the more frequent one above a third
     assert "Not by I1, I2" in table
+    values = itertools.count()
+    alone = [b"\t".join([b"0"] * 14 + [b"%08x" % next(values) for _ in range(26)]) for _ in range(200)]
+    (tmp_path / "alone.tsv").write_bytes(b"\n".join(alone))
+    said = het_data("fields", tmp_path / "alone.tsv", "--workers", 3, "--batch", 10).out
+    assert "share rows of this sample: no field saves any" in said and "saves most" not in said
     document = json.loads(het_data(*words, "--json").out)
     assert [one["name"] for one in document["by"]][:2] == ["C6", "C4"], "a user goes with C6"
     best = document["by"][0]

@@ -146,8 +146,10 @@ def run_fields(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
-    def saved(before: float, after: float) -> str:
-        return f"{100 * (1 - after / before):8.1f}" if before else f"{'-':>8}"
+    few = plain.unique / 100  # rows of a batch, of which a share says nothing
+
+    def saved(before: float, after: float, least: float = few) -> str:
+        return f"{100 * (1 - after / before):8.1f}" if before > least else f"{'-':>8}"
 
     wide = max(6, min(_WIDEST, max(len(one.name) for one in found)))
     text = (
@@ -169,12 +171,14 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
         lines.append(
             f"{name:{wide}}{number(one.distinct):>8}{100 * one.first:>9.1f}{'*' if above else ' '}"
             f"{100 * one.spilled:>9.1f}{'':11}{saved(plain.exact, one.rows.exact)}"
-            f"{saved(plain.bounded, one.rows.bounded)}{saved(plain.lag, one.rows.lag)}"
+            f"{saved(plain.bounded, one.rows.bounded)}{saved(plain.lag, one.rows.lag, 0.0)}"
         )
     lines.append("")
     if skewed:
         lines.append(f"* more than 1/{options.workers} of the samples have one id: what is above spills.")
-    lines.append(f"At a large bound {found[0].name} saves most: het-data shard --by {found[0].name}")
+    best = f"At a large bound {found[0].name} saves most: het-data shard --by {found[0].name}"
+    shared = plain.bounded > few
+    lines.append(best if shared else "Workers hardly share rows of this sample: no field saves any.")
     return lines
 
 
