@@ -43,6 +43,7 @@ class TestStep {
     std::vector<float> row;        // and the store's row
     bool tight = true;             // and its class of it
     std::vector<uint64_t> issued;  // ticks of each worker
+    uint64_t restarts = 0;         // of partitions
   };
   std::map<TableKey, Begin> begin;
 

@@ -263,11 +263,12 @@ def test_cache_options_reach_the_core():
     assert options.pop("write_back_rows") > 0
     assert options == {
         "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
-        "checks": "auto",
     }  # fmt: skip
+    het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5, checks="auto"))
+    assert het_tf.table("auto").options["cache"]["checks"] == "auto"
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"
-    het_tf.keras.Embedding(4, name="total", cache=het_tf.Cache(rows=7, total_staleness=9))
+    het_tf.keras.Embedding(4, name="total", cache=het_tf.Cache(rows=7, total_staleness=9, checks="auto"))
     assert "checks" not in het_tf.table("total").options["cache"], "asked: S counts from the lookup"
     het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.table("direct").options == {}

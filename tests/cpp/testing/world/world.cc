@@ -115,6 +115,7 @@ Bytes World::Snapshot(uint32_t p) {
 }
 
 void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
+  ++restarts_;
   Require(service_.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())));
   LimitHoldings(p);
   if (!close) return;

@@ -147,6 +147,7 @@ class World {
   // Rows with ticks, as they stood when the newest of the training reads began.
   std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
   uint64_t last_token_ = 0;
+  uint64_t restarts_ = 0;                             // of partitions
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
