@@ -89,8 +89,9 @@ class LookupNumbers {
   bool answered(uint32_t partition) const {
     return partition < answered_.size() && newest_ - answered_[partition] <= 1;
   }
-  // Throws std::bad_alloc.
+  // Throws std::bad_alloc. Before the first lookup (0) nothing bounds how long ago that was.
   void SetAnswered(uint32_t partition, uint32_t number) {
+    if (number == 0) return;
     if (partition >= answered_.size()) answered_.resize(partition + 1, newest_ - 2);
     answered_[partition] = number;
   }

@@ -53,12 +53,12 @@ class Cache:
         half the bytes; "int8", about a quarter; "int4", that for rows and about an eighth for updates.
         What rounding takes away from an update is sent with the row's next one. For slow networks
         (docs/concepts.md), and not on a GPU; tables and caches hold float32 always.
-      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
-        the store. "told": the store remembers what this worker holds and names what has moved past the
-        bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
-        the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
-        total_staleness. "auto" (default): told from a pull bound of 3 on, as long as that takes fewer
-        bytes; asked below, and where "told" may not be.
+      checks: How cached rows stay within pull_bound. "asked" (default): at every lookup their clocks are
+        sent to the store. "told": the store remembers what this worker holds and names what has moved
+        past the bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the
+        bound as of the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
+        total_staleness. "auto": told from a pull bound of 3 on, as long as that takes fewer bytes; asked
+        below, and where "told" may not be.
       hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. "auto": bounds that follow the
         table's learning rate and the number of workers, with RowWiseAdagrad; with another optimizer those of
         `het_tf.Hot()`. None (default): all rows have the bounds above. Not on a GPU, nor with
@@ -80,7 +80,7 @@ class Cache:
     admit_after: int = 1
     device: str = "cpu"
     wire: str = "float32"
-    checks: str = "auto"
+    checks: str = "asked"
     hot: Hot | str | None = None
 
     def __post_init__(self) -> None:
