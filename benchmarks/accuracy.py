@@ -37,17 +37,39 @@ sys.path.insert(0, str(ROOT))
 
 import accuracy_data as data_of  # noqa: E402
 from accuracy_fleet import Fleet, library_path  # noqa: E402
+from accuracy_tables import name_of  # noqa: E402
+
+from het_tf.python.data.placement import Placement  # noqa: E402
 
 FloatArray = npt.NDArray[np.float32]
 Columns = list[npt.NDArray[np.int64]]
 
 PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
-BOUNDS = tuple((bound, "float32") for bound in ("0", "10", "100", "10000", UNBOUNDED))
-HOT = "hot 4096 push 4 pull 16"
-"""What a run's third word says: two classes of rows (docs/concepts.md), told and not asked."""
-FORMAT = 2
+HOT = "4096 4 16"
+FORMAT = 3
 """Part of what is kept: another way of measuring, another number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What runs of one seed differ in.
+
+    Attributes:
+      bound: s, of pulls and of pushes.
+      wire: how rows travel: float32, float16, int8 or int4.
+      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "auto": bounds that
+        follow the learning rate; "": one class. Rows of two classes are told and not asked.
+      placed: the field that places a step's samples on the workers; "": at random.
+    """
+
+    bound: str
+    wire: str = "float32"
+    hot: str = ""
+    placed: str = ""
+
+
+BOUNDS = tuple(Run(bound) for bound in ("0", "10", "100", "10000", UNBOUNDED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,17 +79,17 @@ class Part:
     Attributes:
       data: criteo_like, census or movielens.
       epochs: passes over the training rows.
-      learning_rate: of the tables (RowWiseAdagrad; the wide part of Wide & Deep has FTRL).
+      learning_rate: of the tables; the wide part of Wide & Deep has FTRL.
       cache: rows that a worker may cache, of the distinct ids of each table's training rows.
       train_rows, test_rows: how many; None: all that there are.
       of_step: samples of a step, of all workers together: any number of workers makes equal steps.
       models, workers: which, and how many.
-      runs: bounds (of pulls and pushes), row formats on the wire and, where rows are of two classes, HOT or
-        another such text. The first is what others are compared with.
+      runs: the first is what others are compared with.
       before_flush: whether the store's rows are evaluated before the flush, too.
       seeds: how many.
       dim, hidden, dense_learning_rate: of the models; Adam trains the dense weights.
       policy: of the caches.
+      optimizer: of the tables, a class of het_tf.optimizers.
     """
 
     data: str
@@ -79,13 +101,14 @@ class Part:
     of_step: int = 128
     models: tuple[str, ...] = ("wide_deep", "deepfm", "dcn")
     workers: tuple[int, ...] = (4, 8)
-    runs: tuple[tuple[str, ...], ...] = BOUNDS
+    runs: tuple[Run, ...] = BOUNDS
     before_flush: bool = True
     seeds: int = 3
     dim: int = 16
     hidden: tuple[int, ...] = (128, 64)
     dense_learning_rate: float = 0.001
     policy: str = "lfu"
+    optimizer: str = "RowWiseAdagrad"
 
 
 CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, before_flush=False)
@@ -99,21 +122,21 @@ PARTS = {
     ),
     "wire": dataclasses.replace(
         CRITEO, models=("dcn",), workers=(8,),
-        runs=(("0", "float32"), ("100", "float32"), ("100", "float16"), ("100", "int8")),
+        runs=(Run("0"), Run("100"), Run("100", "float16"), Run("100", "int8"), Run("100", "int4")),
     ),
     "classes": dataclasses.replace(
         CRITEO, models=("dcn",), workers=(8,),
-        runs=(("0", "float32"), ("100", "float32"), ("30", "int8", HOT), ("100", "int8", HOT)),
+        runs=(Run("0"), Run("100"), Run("30", "int8", HOT), Run("100", "int8", HOT)),
     ),
 }  # fmt: skip
 QUICK = {
     "census": Part(
         "census", 1, 0.1, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
-        runs=(("0", "float32"), ("10", "float32"), ("100", "float32"), (UNBOUNDED, "float32")),
+        runs=(Run("0"), Run("10"), Run("100"), Run(UNBOUNDED)),
     ),
     "criteo_like": Part(
         "criteo_like", 1, 0.05, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
-        runs=(("0", "float32"), (UNBOUNDED, "float32")),
+        runs=(Run("0"), Run(UNBOUNDED)),
     ),
 }  # fmt: skip
 
@@ -140,42 +163,42 @@ class Ids:
         return self._test[part.fields]
 
 
-def make_fleet(
-    dense: Any, part: Part, ids: Ids, workers: int, seed: int, bound: str, wire: str, hot: str
-) -> Fleet:
+def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: Run) -> Fleet:
     """Returns the workers of a run, with the tables of the model and empty caches."""
     from het_tf.python.data.examples import PADDING
     from het_tf.python.table import initializers
     from het_tf.python.table.config import TableConfig
 
-    limit = None if bound == UNBOUNDED else int(bound)
     tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []
     features: list[tuple[int, int | None]] = []
     for number, table in enumerate(dense.parts):
         begin = initializers.Uniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
         config = TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
-        cache = {
-            "capacity": max(1, round(part.cache * ids.train(table)[1])),
-            "policy": part.policy,
-            "pull_bound": limit,
-            "push_bound": limit,
-            **({} if wire == "float32" else {"wire": wire}),
-            **(hot_options(hot) if hot else {}),
-        }
-        tables.append((config.spec, {"cache": cache}, float(table.optimizer.learning_rate)))
+        rows = max(1, round(part.cache * ids.train(table)[1]))
+        options = cache_options(run, rows, part.policy, config.spec, workers)
+        tables.append((config.spec, options, float(table.optimizer.learning_rate)))
         features += [(number, None)] if table.single else []
         features += [(number, PADDING) for _ in table.sequences]
     # How many partitions there are changes the number of frames, and no row.
     return Fleet(workers, tables, features, partitions=4)
 
 
-def hot_options(hot: str) -> dict[str, Any]:
-    """Returns what a text such as HOT adds to the options of a cache."""
-    _, rows, _, push, _, pull = hot.split()
-    return {
-        "hot": {"rows": int(rows), "push_bound": int(push), "pull_bound": int(pull)},
-        "checks": "told",
-    }
+def cache_options(run: Run, rows: int, policy: str, spec: dict[str, Any], workers: int) -> dict[str, Any]:
+    """Returns a table's options as the core reads them."""
+    from het_tf.python.table.hot import Hot, auto_to_json
+
+    limit = None if run.bound == UNBOUNDED else int(run.bound)
+    cache: dict[str, Any] = {"capacity": rows, "policy": policy, "pull_bound": limit, "push_bound": limit}
+    if run.wire != "float32":
+        cache["wire"] = run.wire
+    if run.hot:
+        cache["checks"] = "told"
+    if run.hot == "auto" and limit is not None:
+        cache["hot"] = auto_to_json(spec, limit, limit, workers)
+    elif run.hot:
+        most, push, pull = (int(word) for word in run.hot.split())
+        cache["hot"] = Hot(rows=most, push=push, pull=pull).to_json()
+    return {"cache": cache}
 
 
 def hot_share(fleet: Fleet) -> dict[str, float] | None:
@@ -189,7 +212,17 @@ def hot_share(fleet: Fleet) -> dict[str, float] | None:
     return {name: total[hot] / max(1, total[name]) for name, hot in of}
 
 
-def train(dense: Any, fleet: Fleet, part: Part, ids: Ids, order: npt.NDArray[np.int64]) -> None:
+def placed(order: npt.NDArray[np.int64], ids: Ids, field: str, workers: int) -> npt.NDArray[np.int64]:
+    """Returns the order in which each step's samples are those of the first worker, of the second, ...
+
+    A step's samples stay that step's: what the dense part sees is the same set.
+    """
+    placement = Placement(field, workers, order.shape[1] // workers)
+    values = ids.data.train.columns[field][order.ravel()]
+    return np.asarray(order.ravel()[placement.place(values).reshape(len(order), -1)])
+
+
+def train(dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64]) -> None:
     """Takes the steps whose rows `order` names, int64 `[steps, of_step]`."""
     split = ids.data.train
     columns = [column for table in dense.parts for column in ids.train(table)[0]]
@@ -223,17 +256,17 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
     """Trains and evaluates once for each of the part's runs; returns their figures."""
     label = ids.data.test.label
     order = data_of.epochs_order(len(ids.data.train.label), part.epochs, part.of_step, seed)
-    results: dict[tuple[str, ...], dict[str, Any]] = {}
+    results: dict[Run, dict[str, Any]] = {}
     first: Any = None
     for run in part.runs:
-        bound, wire, hot = run if len(run) == 3 else (*run, "")
-        unfelt = out_of_reach(bound, workers, len(order), part)
-        known = results.get((UNBOUNDED if unfelt else bound, wire, hot))
+        unfelt = out_of_reach(run.bound, workers, len(order), part)
+        felt = dataclasses.replace(run, bound=UNBOUNDED) if unfelt else run
+        known = results.get(felt)
         if known is None:
             begin = time.process_time()
             dense.reset(seed)
-            fleet = make_fleet(dense, part, ids, workers, seed, UNBOUNDED if unfelt else bound, wire, hot)
-            train(dense, fleet, part, ids, order)
+            fleet = make_fleet(dense, part, ids, workers, seed, felt)
+            train(dense, fleet, ids, placed(order, ids, run.placed, workers) if run.placed else order)
             before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
             fleet.flush()
             place = data_of.placements(label, evaluate(dense, fleet, ids))
@@ -243,17 +276,13 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
                 "auc_before_flush": before,
                 "test_error": data_of.paired_error(first, place),
                 "largest_clock": fleet.largest_clock(),
-                **({"hot_share": hot_share(fleet)} if hot else {}),
+                "hot_share": hot_share(fleet),
                 "seconds": round(time.process_time() - begin, 1),
             }
             fleet.close()
-            results[UNBOUNDED if unfelt else bound, wire, hot] = known
-        results[bound, wire, hot] = {
-            **known, "bound": bound, "wire": wire, "unfelt": unfelt, "steps": len(order),
-            **({"hot": hot} if hot else {}),
-        }  # fmt: skip
-        print(f"  {bound} {wire} {hot}: {known['auc']:.5f}", flush=True)
-    return [results[(*run, "")[:3]] for run in part.runs]
+            results[felt] = known
+        results[run] = {**known, **dataclasses.asdict(run), "unfelt": unfelt, "steps": len(order)}
+    return [results[run] for run in part.runs]
 
 
 def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
@@ -286,11 +315,7 @@ def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
                     kept.with_suffix(".part").write_text(json.dumps(group))
                     kept.with_suffix(".part").rename(kept)
                 groups.append(json.loads(kept.read_text()))
-                aucs = ", ".join(
-                    f"{run['bound']}{'' if run['wire'] == 'float32' else ' ' + run['wire']}"
-                    f"{' ' + run['hot'] if 'hot' in run else ''} {run['auc']:.4f}"
-                    for run in groups[-1]["runs"]
-                )
+                aucs = ", ".join(f"{name_of(run)} {run['auc']:.4f}" for run in groups[-1]["runs"])
                 print(f"{name}, {model}, {workers} workers, seed {seed}: {aucs}", flush=True)
     return groups
 

@@ -42,7 +42,7 @@ def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[A
         description,
         embedding_dim=settings.dim,
         hidden_units=settings.hidden,
-        table_optimizer=het_tf.optimizers.RowWiseAdagrad(settings.learning_rate),
+        table_optimizer=getattr(het_tf.optimizers, settings.optimizer)(settings.learning_rate),
         seed=seed,
         **({"cross_rank": 32} if name == "dcn" else {}),
     )
@@ -58,7 +58,7 @@ class Dense:
     Args:
       name: of MODELS.
       description: of the data set.
-      settings: dim, hidden, learning_rate, dense_learning_rate.
+      settings: dim, hidden, optimizer, learning_rate, dense_learning_rate.
 
     Attributes:
       parts: the tables.

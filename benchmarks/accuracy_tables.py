@@ -54,7 +54,8 @@ def name_of(run: Figures) -> str:
     """Returns what a run is called in a table's head."""
     bound = run["bound"] if run["bound"] == "unbounded" else f"s={int(run['bound']):,}"
     wire = "" if run["wire"] == "float32" else f", {run['wire']}"
-    return bound + wire + (f", {run['hot']}" if "hot" in run else "")
+    hot = f", hot {'/'.join(run['hot'].split()[-2:])}" if run["hot"] else ""
+    return bound + wire + hot + (f", placed by {run['placed']}" if run["placed"] else "")
 
 
 def show(values: Sequence[float]) -> str:
@@ -157,8 +158,8 @@ def goals(result: Figures) -> list[Figures]:
 def number_of(part: Figures, bound: str) -> int | None:
     """Returns the place of the run of this bound, rows as float32; None: there is none."""
     runs = part["groups"][0]["runs"]
-    wanted = bound, "float32"
-    return next((at for at, run in enumerate(runs) if (run["bound"], run["wire"]) == wanted), None)
+    wanted = {"bound": bound, "wire": "float32", "hot": "", "placed": ""}
+    return next((at for at, run in enumerate(runs) if wanted.items() <= run.items()), None)
 
 
 def goals_table(result: Figures) -> list[str]:
