@@ -58,8 +58,8 @@ class Run:
     Attributes:
       bound: s, of pulls and of pushes.
       wire: how rows travel: float32, float16, int8 or int4.
-      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "auto": with bounds
-        that follow the learning rate; "": one class. Rows of two classes are told and not asked.
+      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "auto": bounds
+        follow the learning rate; "": one class. Rows of two classes are told and not asked.
       placed: the field that places a step's samples on the workers; "": at random.
     """
 
