@@ -10,8 +10,8 @@ constexpr uint32_t kStepsOfUnit = 8;
 // A row is judged after so many ticks, or units.
 constexpr uint32_t kJudgeTicks = 16;
 constexpr uint32_t kJudgeUnits = 16;
-// Of the rate that makes a row hot: one tick in a unit.
-constexpr uint32_t kLeastQuarters = 4;
+// Of the rate that makes a row hot, in ticks of four units.
+constexpr uint32_t kLeastQuarters = 1;
 constexpr uint32_t kMostQuarters = 1u << 16;
 // So many requests of others without one of the client whose steps count: it has left.
 constexpr uint32_t kSilent = 256;
@@ -100,7 +100,7 @@ void RowClasses::LookAtHot() noexcept {
   if (turned_away_ > share_ / 16) {
     quarters_ = std::min(quarters_ + (quarters_ + 3) / 4, kMostQuarters);
   } else if (hot_.size() < share_ - share_ / 8) {
-    quarters_ = std::max(quarters_ - quarters_ / 8, kLeastQuarters);
+    quarters_ = std::max(quarters_ - (quarters_ + 7) / 8, kLeastQuarters);
   }
   turned_away_ = 0;
 }

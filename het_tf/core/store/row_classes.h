@@ -4,7 +4,7 @@
 //   unseen ──a push──► young ──16 ticks or 128 steps──► rare ◄──► hot
 //
 // A row is judged at a push, by its ticks since it was last judged, once these are 16 or 128 steps of
-// the job have passed: one tick in 8 steps makes it hot, less than half of that rare. One that is
+// the job have passed: one tick in 32 steps makes it hot, less than half of that rare. One that is
 // not judged yet counts as tight, like a hot one: were it held back at a client until the looser
 // bound, its ticks would not come here to be seen. A rare row loses nothing by that, since it is
 // judged before it comes to a bound. At most a share of `rows` is hot: when that is full, the rate
@@ -75,7 +75,7 @@ class RowClasses {
   uint32_t steps_ = 0;
   uint32_t looked_at_ = 0;  // the unit in which all hot rows were
   uint32_t turned_away_ = 0;
-  uint32_t quarters_ = 4;  // of the least rate: ticks in 32 steps
+  uint32_t quarters_ = 1;  // of a row that becomes hot: ticks in 32 steps
 };
 
 }  // namespace het

@@ -42,8 +42,8 @@ class RowClassesTest : public ::testing::Test {
 };
 
 TEST_F(RowClassesTest, ARateOfTicksMakesARowHot) {
-  // One tick a step; as many a step, held back by workers; one tick in 5 steps; in 40; and one alone.
-  Run(600, {{1, {1, 1}}, {2, {4, 32}}, {3, {1, 5}}, {4, {1, 40}}, {5, {4, 200}}, {6, {1, 100000}}});
+  // One tick a step; four in 32, held back by workers; one in 20 steps; in 40; and one alone.
+  Run(600, {{1, {1, 1}}, {2, {4, 32}}, {3, {1, 20}}, {4, {1, 40}}, {5, {4, 200}}, {6, {1, 100000}}});
   EXPECT_TRUE(Hot(1));
   EXPECT_TRUE(Hot(2));
   EXPECT_TRUE(Hot(3));
@@ -77,10 +77,10 @@ TEST_F(RowClassesTest, NoPushAloneMakesARowHot) {
 
 TEST_F(RowClassesTest, ARowThatCoolsDownIsRareAgain) {
   Run(200, {{1, {1, 1}}, {2, {1, 1}}});
-  Run(400, {{1, {1, 12}}});
+  Run(600, {{1, {1, 48}}});
   EXPECT_TRUE(Hot(1)) << "more than half of the rate";
   EXPECT_FALSE(Hot(2)) << "not pushed at all";
-  Run(600, {{1, {1, 30}}});
+  Run(900, {{1, {1, 100}}});
   EXPECT_FALSE(Tight(1));
   EXPECT_EQ(classes_.hot(), 0u);
 }
@@ -120,11 +120,11 @@ TEST_F(RowClassesTest, StepsAreThoseOfOneClient) {
     for (uint32_t i = 0; i < steps; ++i) {
       for (uint8_t again = 0; again < 2; ++again) classes_.See(client, static_cast<uint8_t>(i), share_);
       classes_.See(kOther, static_cast<uint8_t>(3 * i), share_);
-      if (i % 10 == 0) classes_.Count(Row(1), 1);
+      if (i % 40 == 0) classes_.Count(Row(1), 1);
     }
   };
   run(kCounted, 600);
-  EXPECT_FALSE(Tight(1)) << "10 steps a tick";
+  EXPECT_FALSE(Tight(1)) << "40 steps a tick";
   for (uint32_t i = 0; i < 300; ++i) classes_.See(kOther, 0, share_);
   for (uint32_t i = 0; i < 64; ++i) {
     classes_.See(kOther, static_cast<uint8_t>(i), share_);
