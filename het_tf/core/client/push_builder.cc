@@ -64,7 +64,7 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
-      push->left += static_cast<uint32_t>(rows[p]);
+      if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
       cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire, &push->tight);
       cache->counters().evict_push += rows[p];
     }

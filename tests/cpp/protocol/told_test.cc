@@ -229,6 +229,25 @@ TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
   Drained();
 }
 
+// A push that was made before the first answer, and goes out with a later question, must not say of rows that
+// they have left: that answer may have brought them back.
+TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
+  WorldConfig config = ToldConfig(3);
+  config.cache.push_bound = 9;
+  config.cache.capacity = 2;
+  for (const char* checks : {"asked", "told"}) {
+    config.cache.checks = checks;
+    Make(config);
+    for (Key key = 1; key < 7; key += 2) Train(0, {key, key + 1});
+    ASSERT_GE(log(0).frames().size(), 2u);
+    for (const PushFrame& frame : log(0).frames()) {
+      EXPECT_EQ(frame.tables.at(0).left, frame.told_ack == 0 ? 0u : 2u);
+      EXPECT_EQ(frame.told_ack == 0, config.cache.checks == "asked");
+    }
+    Drained();
+  }
+}
+
 // The store's sweeps forget a worker that is gone while others go on.
 TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   Make(3);
