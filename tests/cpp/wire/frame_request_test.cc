@@ -168,6 +168,14 @@ TEST(RequestFrame, RequestsOfManyPartsRoundTrip) {
   }
 }
 
+// So a state that passes for another one once does not pass with the next request.
+TEST(RequestFrame, EveryRequestHasAnotherDigest) {
+  EpochDigest digest(5);
+  digest.Add(7, 9);
+  EXPECT_EQ(digest.value(1), digest.value(1));
+  EXPECT_NE(digest.value(1), digest.value(2));
+}
+
 // What a copy is told: nothing that is not of the push, and no inc, for the copy has another.
 TEST(RequestFrame, ThePushPartAlone) {
   for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
