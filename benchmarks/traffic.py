@@ -277,6 +277,8 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
     calls = steps / run.share  # reads of all clients
     rows = sum(counts[name]["rows"] for name in CLASSES)
     size = counts["bytes_in"] + counts["bytes_out"]
+    of_checks = {name: counts[f"{name}_bytes"] / steps for name in ("check", "moved", "left")}
+    of_heads = {name: counts[f"{name}_bytes"] / steps for name in ("frame", "part")}
     figures: dict[str, Any] = {
         **dataclasses.asdict(run),
         "distinct": result["distinct"],
@@ -291,13 +293,15 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "bytes_by_class": {
             **{name: counts[name]["row_bytes"] / steps for name in CLASSES},
             "keys": sum(counts[name]["key_bytes"] for name in CLASSES) / steps,
-            "checks": counts["check_bytes"] / steps,
-            "heads": counts["head_bytes"] / steps,
+            "checks": sum(of_checks.values()),
+            "heads": sum(of_heads.values()),
         },
+        "of_checks": of_checks,
+        "of_heads": of_heads,
         "checked": counts["checks"] / steps,
-        "bytes_a_check": counts["check_bytes"] / counts["checks"] if counts["checks"] else 0,
+        "bytes_a_check": sum(of_checks.values()) * steps / counts["checks"] if counts["checks"] else 0,
         "key_bytes_a_row": sum(counts[name]["key_bytes"] for name in CLASSES) / max(1, rows),
-        "frames": counts["heads"] / steps,
+        "frames": counts["frames"] / steps,
         "parts": counts["parts"] / steps,
         "round_trips": counts["round_trips"] / steps,
         "reads_that_waited": result["reads_that_waited"] / calls,

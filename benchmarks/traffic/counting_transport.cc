@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 namespace het::traffic {
 namespace {
@@ -48,6 +49,22 @@ size_t RowBytes(RowFormat format, size_t block, size_t floats, const float* rows
   return bytes.size();
 }
 
+// What a frame says once: its head, and each of its tables.
+size_t HeadBytes(const Request& first, size_t parts) {
+  return 4 + 1 + 1 + 4 + VarintBytes(first.partition.count) + 8 + 16 + VarintBytes(parts);
+}
+size_t SpecBytes(const TableRequest& t) {
+  const bool bounded = t.bound != kUnbounded;
+  return 8 + VarintBytes(t.update_floats) + VarintBytes(bounded ? static_cast<uint64_t>(t.bound) + 1 : 0) +
+         VarintBytes(t.hot_rows) +
+         (t.hot_rows == 0 ? 0 : VarintBytes(static_cast<uint64_t>(t.tight_bound)) + 1) + 1 +
+         (t.block == 0 ? 0 : VarintBytes(t.block));
+}
+constexpr size_t kReplyHeadBytes = 4 + 1 + 4;
+size_t SpecBytes(const TableReply& t) {
+  return 8 + VarintBytes(t.row_floats) + 1 + (t.block == 0 ? 0 : VarintBytes(t.block));
+}
+
 void MustBe(bool true_, const char* what) {
   if (true_) return;
   fprintf(stderr, "traffic: %s\n", what);
@@ -57,7 +74,7 @@ void MustBe(bool true_, const char* what) {
 }  // namespace
 
 uint64_t Counts::class_bytes() const {
-  uint64_t bytes = check_bytes + head_bytes;
+  uint64_t bytes = check_bytes + moved_bytes + left_bytes + frame_bytes + part_bytes;
   for (const ClassBytes* of : {&miss_pull, &update_pull, &bound_push, &evict_push}) {
     bytes += of->row_bytes + of->key_bytes;
   }
@@ -77,9 +94,12 @@ void Counts::ForEach(const std::function<void(const std::string&, uint64_t*)>& f
   each("evict_push", &evict_push);
   fn("checks", &checks);
   fn("check_bytes", &check_bytes);
-  fn("heads", &heads);
+  fn("moved_bytes", &moved_bytes);
+  fn("left_bytes", &left_bytes);
+  fn("frames", &frames);
   fn("parts", &parts);
-  fn("head_bytes", &head_bytes);
+  fn("frame_bytes", &frame_bytes);
+  fn("part_bytes", &part_bytes);
   fn("bytes_out", &bytes_out);
   fn("bytes_in", &bytes_in);
   fn("round_trips", &round_trips);
@@ -124,12 +144,14 @@ bool CountingTransport::Poll(double seconds, std::vector<Event>* events) {
   return any;
 }
 
-void CountingTransport::CountFrame(size_t size, size_t parts, size_t sections) {
-  ++counts_.heads;
+void CountingTransport::CountFrame(size_t size, size_t parts, size_t once, size_t sections) {
+  ++counts_.frames;
   counts_.parts += parts;
-  // What heads can take at most: ids and numbers in full, and what a part says of two tables.
-  MustBe(sections < size && size - sections <= parts * 160, "the sections of a frame do not add up to it");
-  counts_.head_bytes += size - sections;
+  // What heads of parts can take at most: numbers in full, and what each says of two tables.
+  MustBe(once + sections < size && size - sections - once <= parts * 120,
+         "the sections of a frame do not add up to it");
+  counts_.frame_bytes += once;
+  counts_.part_bytes += size - sections - once;
 }
 
 void CountingTransport::CountRequest(Span<const uint8_t> frame) {
@@ -137,38 +159,47 @@ void CountingTransport::CountRequest(Span<const uint8_t> frame) {
   MustBe(parts.Open(frame).ok(), "a request cannot be read");
   counts_.bytes_out += frame.size();
   size_t sections = 0;
+  size_t once = 0;
+  std::set<uint64_t> tables;
   fetched_.clear();
   while (parts.left() > 0) {
     Request q;
     MustBe(parts.Next(&q).ok(), "a part of a request cannot be read");
+    if (once == 0) once = HeadBytes(q, parts.size());
     for (const TableRequest& t : q.tables) {
+      if (tables.insert(t.table).second) once += SpecBytes(t);
       sections += CountTable(t);
       fetched_[{q.partition.index, t.table}] = t.fetch_keys;
     }
   }
-  CountFrame(frame.size(), parts.size(), sections);
+  CountFrame(frame.size(), parts.size(), once, sections);
+}
+
+size_t CountingTransport::CountPush(const TableRequest& t) {
+  size_t sections = 0;
+  uint64_t before = 0;
+  for (size_t i = 0; i < t.push_keys.size(); ++i) {
+    const Key key = t.push_keys[i];
+    ClassBytes* const push = written_.count(key) != 0 ? &counts_.bound_push : &counts_.evict_push;
+    const size_t keys = VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before))) +
+                        VarintBytes(uint64_t{t.push_ticks[i]} << (t.hot_rows == 0 ? 0 : 1));
+    const float* const update = t.push_updates.data() + i * t.update_floats;
+    const size_t row = RowBytes(t.push_format, t.block, t.update_floats, update, 1);
+    before = static_cast<uint64_t>(key);
+    ++push->rows;
+    push->row_bytes += row;
+    push->key_bytes += keys;
+    sections += keys + row;
+  }
+  return sections;
 }
 
 size_t CountingTransport::CountTable(const TableRequest& t) {
-  size_t sections = 0;
-  if (!t.push_keys.empty()) {
-    // The client puts rows that reached their bound and rows that left the cache into different parts.
-    const bool bound = written_.count(t.push_keys[0]) != 0;
-    for (Key key : t.push_keys) {
-      MustBe((written_.count(key) != 0) == bound, "a part pushes rows of two classes");
-    }
-    ClassBytes* push = bound ? &counts_.bound_push : &counts_.evict_push;
-    const size_t keys = KeyRunBytes(t.push_keys) + NumberBytes(t.push_ticks);
-    const size_t updates =
-        RowBytes(t.push_format, t.block, t.update_floats, t.push_updates.data(), t.push_keys.size());
-    push->rows += t.push_keys.size();
-    push->row_bytes += updates;
-    push->key_bytes += keys;
-    sections += keys + updates;
-  }
-  const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks) + KeyRunBytes(t.dropped);
+  const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks);
+  const size_t left = KeyRunBytes(t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
+  counts_.left_bytes += left;
   size_t fetches = 0;
   uint64_t before = 0;
   for (Key key : t.fetch_keys) {
@@ -177,7 +208,7 @@ size_t CountingTransport::CountTable(const TableRequest& t) {
     (cached(key) ? counts_.update_pull : counts_.miss_pull).key_bytes += bytes;
     fetches += bytes;
   }
-  return sections + checks + fetches;
+  return CountPush(t) + checks + left + fetches;
 }
 
 void CountingTransport::CountReply(Span<const uint8_t> frame) {
@@ -185,13 +216,18 @@ void CountingTransport::CountReply(Span<const uint8_t> frame) {
   MustBe(parts.Open(frame).ok(), "a reply cannot be read");
   counts_.bytes_in += frame.size();
   size_t sections = 0;
+  size_t once = kReplyHeadBytes;
+  std::set<uint64_t> tables;
   size_t count = 0;
   for (; !parts.done(); ++count) {
     Reply p;
     MustBe(parts.Next(&p).ok(), "a part of a reply cannot be read");
-    for (const TableReply& t : p.tables) sections += CountTable(t, fetched_[{p.partition, t.table}]);
+    for (const TableReply& t : p.tables) {
+      if (tables.insert(t.table).second) once += SpecBytes(t);
+      sections += CountTable(t, fetched_[{p.partition, t.table}]);
+    }
   }
-  CountFrame(frame.size(), count, sections);
+  CountFrame(frame.size(), count, once, sections);
 }
 
 size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fetched) {
@@ -216,7 +252,8 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
   const size_t names = KeyRunBytes(t.told_keys);
   size_t lags = NumberBytes(t.lag_histogram);
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
-  counts_.check_bytes += lags + names;
+  counts_.check_bytes += lags;
+  counts_.moved_bytes += names;
   return sections + NumberBytes(t.refreshed) + lags + names;
 }
 

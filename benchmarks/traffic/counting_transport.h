@@ -32,12 +32,14 @@ struct ClassBytes {
 struct Counts {
   ClassBytes miss_pull, update_pull, bound_push, evict_push;
   uint64_t checks = 0;
-  uint64_t check_bytes = 0;  // keys, clocks, the histogram of lags that answers them; names of rows that have
-                             // moved, or are not held
-  uint64_t heads = 0;        // frames, both ways
+  uint64_t check_bytes = 0;  // keys, clocks, and the histogram of lags that answers them
+  uint64_t moved_bytes = 0;  // names of rows that have moved
+  uint64_t left_bytes = 0;   // and of rows that a client holds no longer
+  uint64_t frames = 0;       // both ways
   uint64_t parts = 0;        // of all frames
-  uint64_t head_bytes = 0;
-  uint64_t bytes_out = 0;  // of frames as they were encoded
+  uint64_t frame_bytes = 0;  // what a frame says once: who asks, and what its tables are
+  uint64_t part_bytes = 0;   // what each part says: numbers, digests, flags, counts
+  uint64_t bytes_out = 0;    // of frames as they were encoded
   uint64_t bytes_in = 0;
   uint64_t round_trips = 0;
 
@@ -78,9 +80,11 @@ class CountingTransport : public Transport {
  private:
   void CountRequest(Span<const uint8_t> frame);
   void CountReply(Span<const uint8_t> frame);
-  void CountFrame(size_t size, size_t parts, size_t sections);
+  // `once`: bytes that the frame says once.
+  void CountFrame(size_t size, size_t parts, size_t once, size_t sections);
   // These return the bytes of the table's sections.
   size_t CountTable(const TableRequest& t);
+  size_t CountPush(const TableRequest& t);
   size_t CountTable(const TableReply& t, const Vector<Key>& fetched);
 
   LocalService* const service_;

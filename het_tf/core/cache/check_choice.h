@@ -51,7 +51,7 @@ class CheckChoice {
   static constexpr uint64_t kKeyBytes = 3;
   static constexpr uint64_t kCheckBytes = 5;
   static constexpr uint64_t kPositionBytes = 1;
-  static constexpr uint64_t kNumberBytes = 4;
+  static constexpr uint64_t kNumberBytes = 2;
 
   uint64_t saved_ = 0;
   uint64_t spent_ = 0;

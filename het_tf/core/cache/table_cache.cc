@@ -236,6 +236,7 @@ void TableCache::Evict(uint32_t line) {
   const Key key = lines_.meta(line).key;
   if (state.pending > 0) {
     queue_.Push(key, state.pending, state.update, tight(line));
+    state.flags &= static_cast<uint8_t>(~kSubscribed);  // its push says that it has left
     state.pending = 0;
     state.update = kNoUpdate;
   } else if (HasUnsent(line)) {

@@ -217,8 +217,7 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   }
   Tick(write, step, pool);
   try {
-    pushes_.Due(*write);
-    pushes_.Queues();
+    pushes_.OfStep(*write);
     Progress(0);
     Status status = WaitForPushBound(*write);
     if (status.ok()) status = MakeRoomForKept();

@@ -11,9 +11,9 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
   if (notifies) subscriptions_.Take(session->partition(), reply);
   for (const TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
-    const TableReply& t =
-        *std::find_if(reply.tables.begin(), reply.tables.end(),
-                      [&](const TableReply& each) { return each.table == cache->schema().id(); });
+    const TableReply nothing;
+    const TableReply* const said = reply.Of(cache->schema().id());
+    const TableReply& t = said == nullptr ? nothing : *said;
     Counters& counters = cache->counters();
     const auto cached =
         static_cast<size_t>(std::count_if(asked.fetches.begin(), asked.fetches.end(),

@@ -175,6 +175,7 @@ void Exchange::OnFrame(Transport::Event* event) {
     const Session::Outstanding* const request = session->Find(reply.request_id);
     if (request != nullptr) frame = request->frame;
     CountReply(request, reply, bytes, tables);
+    if (reply.same_seq && request != nullptr) reply.last_seq = request->newest_seq;
     OnReply(session, request, reply);
   }
   if (read.ok() && parts.done()) {
@@ -286,9 +287,9 @@ void Exchange::Answer(Session* session, const Session::Outstanding& request, con
 bool Exchange::Fits(const Reply& reply, const PartitionRead& read) const {
   for (const TableRead& asked : read.tables) {
     const TableSchema& schema = asked.cache->schema();
-    const auto t = std::find_if(reply.tables.begin(), reply.tables.end(),
-                                [&](const TableReply& each) { return each.table == schema.id(); });
-    if (t == reply.tables.end() || t->fetched_clocks.size() != asked.fetches.size()) return false;
+    const TableReply* const t = reply.Of(schema.id());
+    if (t == nullptr && asked.empty()) continue;
+    if (t == nullptr || t->fetched_clocks.size() != asked.fetches.size()) return false;
     if (!t->rows.empty() && t->row_floats != schema.row_floats()) return false;
     const bool known = std::all_of(t->refreshed.begin(), t->refreshed.end(),
                                    [&](uint32_t position) { return position < asked.checks.size(); });

@@ -103,6 +103,8 @@ void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
       t->push_ticks = push.ticks;
       t->push_tight = push.tight;
       t->push_updates = push.wire;
+      t->left = push.left;
+      if (push.left > 0) request->told_ack = what.frame->told_ack;
     }
   }
   if (what.read == nullptr) return;

@@ -6,7 +6,9 @@
 namespace het {
 
 PushFrame* PushBuilder::NewFrame(uint32_t partition) {
-  PushFrame* const frame = (*sessions_)[partition].log().Append(next_frame_);
+  Session& session = (*sessions_)[partition];
+  PushFrame* const frame = session.log().Append(next_frame_);
+  frame->told_ack = session.notified();
   ++next_frame_;
   return frame;
 }
@@ -16,9 +18,13 @@ TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCa
   return (*frame)->Add(cache.shared_schema(), rows);
 }
 
-void PushBuilder::Due(const CachedWrite& write) {
-  PushFrame* frame = nullptr;
-  uint32_t frame_of = 0;
+void PushBuilder::OfStep(const CachedWrite& write) {
+  Frames frames(tables_->partitions(), nullptr);
+  Due(write, &frames);
+  Queues(/*whole=*/false, &frames);
+}
+
+void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
     const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
@@ -30,10 +36,7 @@ void PushBuilder::Due(const CachedWrite& write) {
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
     if (rows == 0) continue;
-    // Parts are in order of partition: one frame each.
-    if (frame != nullptr && frame_of != part.partition) frame = nullptr;
-    frame_of = part.partition;
-    TablePush* const push = Add(part.partition, &frame, cache, rows);
+    TablePush* const push = Add(part.partition, &(*frames)[part.partition], cache, rows);
     for (size_t u = 0; u < part.uniques; ++u) {
       if (!due(u)) continue;
       push->keys.push_back(part.keys[u]);
@@ -44,13 +47,14 @@ void PushBuilder::Due(const CachedWrite& write) {
   }
 }
 
-void PushBuilder::Queues(bool whole) {
+void PushBuilder::Queues(bool whole, Frames* frames) {
   const uint32_t partitions = tables_->partitions();
   const bool any = std::any_of(tables_->begin(), tables_->end(),
                                [](const auto& table) { return table.second->queued() > 0; });
   if (!any) return;
   Vector<size_t> rows(partitions);
-  std::vector<PushFrame*> frames(partitions, nullptr);
+  Frames own(frames == nullptr ? partitions : 0, nullptr);
+  if (frames == nullptr) frames = &own;
   for (const auto& [table, cache] : *tables_) {
     if (cache->queued() == 0) continue;
     std::fill(rows.begin(), rows.end(), 0);
@@ -59,7 +63,8 @@ void PushBuilder::Queues(bool whole) {
     }
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
-      TablePush* const push = Add(p, &frames[p], *cache, rows[p]);
+      TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
+      if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
       cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire, &push->tight);
       cache->counters().evict_push += rows[p];
     }
@@ -68,7 +73,7 @@ void PushBuilder::Queues(bool whole) {
 
 void PushBuilder::Everything() {
   for (const auto& [table, cache] : *tables_) Dirty(cache.get());
-  Queues(/*whole=*/true);
+  Queues(/*whole=*/true, nullptr);
 }
 
 void PushBuilder::Dirty(TableCache* cache) {

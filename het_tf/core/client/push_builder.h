@@ -25,10 +25,11 @@ class PushBuilder {
   // Frames to come are numbered from here on.
   uint64_t next_frame() const { return next_frame_; }
 
-  // Rows of a step whose unsent ticks are to be sent now.
-  void Due(const CachedWrite& write);
-  // All rows that have left their cache. `whole`: as they are, else rounded (CacheConfig::wire).
-  void Queues(bool whole = false);
+  // Rows of a step whose unsent ticks are to be sent now, and all that have left their cache: one frame a
+  // partition.
+  void OfStep(const CachedWrite& write);
+  // All rows that have left their cache.
+  void Queues() { Queues(/*whole=*/false, nullptr); }
   // Everything that was never sent.
   void Everything();
   // Evicts down to the capacity, and sends the queues if one is full.
@@ -43,7 +44,13 @@ class PushBuilder {
     size_t bytes = 0;  // of the last one's rows
   };
 
+  // Of one call, by partition; null: none yet.
+  using Frames = std::vector<PushFrame*>;
+
   TablePush* Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows);
+  void Due(const CachedWrite& write, Frames* frames);
+  // `whole`: as they are, else rounded (CacheConfig::wire). `frames`: to add them to; null: to new ones.
+  void Queues(bool whole, Frames* frames);
   void Dirty(TableCache* cache);
   void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
 

@@ -34,6 +34,7 @@ struct TablePush {
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
   Vector<uint8_t> tight{};                  // of each key: its class when it was pushed; none on a device
+  uint32_t left = 0;                        // so many keys at the end have left the cache, as of told_ack
 
   // The position of key, or -1.
   int64_t Position(Key key);
@@ -45,7 +46,8 @@ struct TablePush {
 // One numbered push.
 struct PushFrame {
   uint64_t seq = 0;
-  uint64_t number = 0;  // counts the frames of all partitions of a client: which is older
+  uint64_t number = 0;    // counts the frames of all partitions of a client: which is older
+  uint32_t told_ack = 0;  // Session::notified() when it was made; 0: it says nothing of what has left
   std::vector<TablePush> tables;
 
   // The updates of a table, or null.

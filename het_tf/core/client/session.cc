@@ -49,7 +49,7 @@ void Session::Sent(const Outgoing& sent, const Request& request, uint32_t frame,
   const bool first = sent.frame != nullptr && !WasSent(*sent.frame);
   outstanding_.push_back({request.request_id, frame, sent.read, now, fresh_,
                           request.tables.empty() ? 0 : request.tables[0].table, first ? request.seq : 0,
-                          connection, request.inc, request.client, request.tell});
+                          request.newest_seq(), connection, request.inc, request.client, request.tells()});
   fresh_ = false;
   if (sent.read != nullptr) waiting_.pop_front();
   if (sent.frame == nullptr) return;

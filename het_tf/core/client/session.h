@@ -92,6 +92,7 @@ class Session {
     bool after_silence = false;  // nothing else was on its way: the answer is the state now
     uint64_t first_table = 0;    // bears the bytes of the answer's head
     uint64_t first_push = 0;     // seq of a push that was never sent before; else 0
+    uint64_t newest_seq = 0;     // of the pushes that it names
     uint64_t connection = 0;     // that it was sent over
     uint64_t incarnation = 0;    // that it said it knows
     ClientId client;             // the answer says what the partition has of this one

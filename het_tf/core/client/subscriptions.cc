@@ -32,8 +32,9 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
     TableCache* const cache = asked.cache;
     asked.subscribes.reset();
     if (!read->op->training() || asked.device != nullptr || !cache->sync().subscribes) continue;
-    request->tell = true;
-    request->told_ack = session.notified();
+    // A push that rows have left with says what it knew. What is acknowledged late is named once more.
+    const uint32_t knew = request->told_ack;
+    request->told_ack = knew == 0 ? session.notified() : std::min(knew, session.notified());
     asked.subscribes = cache->numbers().newest();
     const uint64_t table = cache->schema().id();
     for (Key key : cache->left_subscribed()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);

@@ -55,6 +55,18 @@ void Holdings::Table::Unmove(size_t at) {
   moved.pop_back();
 }
 
+size_t Holdings::Table::Drop(Span<const Key> keys, uint32_t acknowledged) noexcept {
+  size_t dropped = 0;
+  for (Key key : keys) {
+    const auto entry = rows.find(key);
+    if (entry == rows.end() || entry->second.number > acknowledged) continue;
+    if (entry->second.moved != 0) Unmove(entry->second.moved - 1);
+    rows.erase(entry);
+    ++dropped;
+  }
+  return dropped;
+}
+
 size_t Holdings::Table::Acknowledge(uint32_t number) {
   size_t let_go = 0;
   for (size_t at = moved.size(); at-- > 0;) {
@@ -144,6 +156,13 @@ void Holdings::Removed(uint64_t table, Key key) noexcept {
   }
 }
 
+void Holdings::Left(ClientId from, uint32_t acknowledged, uint64_t table, Span<const Key> keys) noexcept {
+  const auto record = keys.empty() ? records_.end() : records_.find(from);
+  if (record == records_.end() || acknowledged < record->second.first || acknowledged > record->second.last)
+    return;
+  if (Table* held = record->second.Find(table)) held_ -= held->Drop(keys, acknowledged);
+}
+
 size_t Holdings::bytes() const {
   constexpr size_t kMapNode = 4 * sizeof(void*);
   size_t sum = 0;
@@ -214,13 +233,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
 void Holdings::Turn::Drop(uint64_t table, const Vector<Key>& keys) {
   Table* held = number_ == 0 ? nullptr : record_->Find(table);
   if (held == nullptr || reset_) return;
-  for (Key key : keys) {
-    const auto entry = held->rows.find(key);
-    if (entry == held->rows.end() || entry->second.number > acknowledged_) continue;
-    if (entry->second.moved != 0) held->Unmove(entry->second.moved - 1);
-    held->rows.erase(entry);
-    --holdings_->held_;
-  }
+  holdings_->held_ -= held->Drop({keys.data(), keys.size()}, acknowledged_);
 }
 
 void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {

@@ -24,7 +24,7 @@
 // request acknowledges the newest answer that its client has taken in whole. What was named after
 // that is named again, so an answer that is lost, or that the client could not use, needs no care.
 // An entry that is made or confirmed by an answer which is not acknowledged yet is not removed by
-// `dropped`: the client may be about to get it. A request whose number is not above the last one's
+// Drop or Left: the client may be about to get it. A request whose number is not above the last one's
 // is a copy, or a leftover of a connection that was given up: it changes nothing.
 //
 // Cost: some 30 bytes a held row and client; a push looks each of its keys up once for each client
@@ -92,6 +92,9 @@ class Holdings {
       record = noted ? std::next(record) : Forget(record);
     }
   }
+  // A push of `from`, which had all answers up to `acknowledged` when it was made, says that its client let
+  // these rows go.
+  void Left(ClientId from, uint32_t acknowledged, uint64_t table, Span<const Key> keys) noexcept;
   // `now`: seconds. Clients that have asked nothing for kSilentSeconds, as far as it was called, are
   // forgotten.
   void ForgetSilent(uint32_t now);
@@ -148,6 +151,8 @@ class Holdings {
     // Returns how many rows are held no longer.
     size_t Acknowledge(uint32_t number);
     void Unmove(size_t at);
+    // The client let these rows go. Returns how many it held.
+    size_t Drop(Span<const Key> keys, uint32_t acknowledged) noexcept;
   };
   struct Record {
     uint32_t first = 0;    // answers since the last reset: from this one

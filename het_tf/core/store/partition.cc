@@ -103,7 +103,7 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
     return FrameStatus::kBadFrame;
   }
   const bool asks = q.knows_inc || !q.tables.empty();
-  const bool same = !asks || q.digest == digest.value();
+  const bool same = !asks || q.digest == digest.value(q.request_id);
   *same_inc = q.knows_inc && same;
   const uint64_t last = LastSeq(q.client);
   if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
@@ -162,7 +162,8 @@ void Partition::SeeClasses(const Request& q) {
 }
 
 void Partition::Answer(const Request& q, Reply* p) {
-  Holdings::Turn turn = q.tell ? BeginTurn(q) : Holdings::Turn();
+  const bool tells = q.tells();
+  Holdings::Turn turn = tells ? BeginTurn(q) : Holdings::Turn();
   size_t used = 0;
   for (const TableRequest& t : q.tables) {
     const Shard& shard = *Find(t.table);
@@ -207,15 +208,13 @@ void Partition::Answer(const Request& q, Reply* p) {
       hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
+    if (tells) turn.Name(t.table, &answer.told_keys);
+    if (!answer.speaks()) --used;
   }
   p->tables.resize(used);
-  if (q.tell) Tell(q, &turn, p);
-}
-
-void Partition::Tell(const Request& q, Holdings::Turn* turn, Reply* p) {
-  for (size_t i = 0; i < q.tables.size(); ++i) turn->Name(q.tables[i].table, &p->tables[i].told_keys);
-  p->told = turn->number();
-  p->told_reset = turn->reset();
+  if (!tells) return;
+  p->told = turn.number();
+  p->told_reset = turn.reset();
 }
 
 Replication Partition::Replicate(Request* q, bool lone) {
@@ -234,7 +233,7 @@ bool Partition::AnswerTables(const Request& q, Reply* p) {
   if (p->status == FrameStatus::kOk) {
     Answer(q, p);
     for (const TableRequest& t : q.tables) {
-      pulled = pulled || q.tell || !t.check_keys.empty() || !t.fetch_keys.empty();
+      pulled = pulled || t.hold || !t.check_keys.empty() || !t.fetch_keys.empty();
     }
   } else if (p->status == FrameStatus::kNoTable) {
     for (const TableRequest& t : q.tables) {
@@ -269,6 +268,8 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
       handled.applied = reply.status == FrameStatus::kOk;
     }
     reply.last_seq = LastSeq(q->client);
+    reply.same_seq = reply.last_seq == q->newest_seq();
+    if (reply.same_seq) reply.last_seq = 0;
     handled.pulled = AnswerTables(*q, &reply);
     replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
@@ -276,6 +277,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     // The push may have been applied: last_seq says so, and the client reads it.
     reply.status = FrameStatus::kOutOfMemory;
     reply.last_seq = LastSeq(q->client);
+    reply.same_seq = false;
     reply.message.clear();
     reply.tables = Vector<TableReply>();
     reply.told = 0;

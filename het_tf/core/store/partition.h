@@ -158,7 +158,6 @@ class Partition {
   Holdings::Turn BeginTurn(const Request& request);
   // Of tables whose rows are of two classes: how far the client's steps are.
   void SeeClasses(const Request& request);
-  void Tell(const Request& request, Holdings::Turn* turn, Reply* reply);
 
   PartitionId id_;
   uint64_t incarnation_;

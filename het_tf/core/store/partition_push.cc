@@ -137,6 +137,8 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
         q.client, t.table, t.push_keys, t.push_ticks,
         [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; },
         [&](size_t i) { return shard->classes().tight(of_table[i].row); });
+    const Key* const end = t.push_keys.data() + t.push_keys.size();
+    holdings_.Left(q.client, q.told_ack, t.table, {end - t.left, t.left});
     of_table += t.push_keys.size();
     uint32_t ticks = 0;  // no row gets more
     for (uint32_t each : t.push_ticks) ticks |= each;

@@ -10,7 +10,7 @@
 
 namespace het::frame {
 
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"

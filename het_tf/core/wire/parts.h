@@ -17,20 +17,20 @@
 //            [u64 client[2]] [u32 time] | varint parts
 //            then the head of each part:
 //              u8 flags | [delta partition] [delta request_id] [delta client] [delta seq] [delta after_seq]
-//              [varint told_ack] [u64 digest]
+//              [delta told_ack] [u32 digest]
 //            then for each part its tables:
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
 //                            varint hot_rows (0: one class) | [varint tight_bound | u8 lookup] | u8 formats |
 //                            [varint block]]
 //              [varint its number, unless it is the next one]
-//              [varint pushes | keys | ticks (with two classes: doubled, + 1 if the row is
-//              tight) | updates] [varint checks | keys | clocks]
-//              [varint fetches | keys] [varint dropped | keys]
+//              [varint pushes | [with told_ack: varint left] | keys | ticks (with two classes: doubled, + 1
+//              if the row is tight) | updates] [varint checks | keys | clocks] [varint fetches | keys]
+//              [varint dropped | keys]
 //   reply    u32 magic | u8 version | u32 request_id
 //            then each part:
 //              u8 flags | [delta partition] [delta request_id] [u64 inc] [delta last_seq]
-//              [u8 status | varint message length | message] [varint told]
+//              [u8 status | varint message length | message] [delta told]
 //              then its tables:
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
 //                number] [u64 epoch, or varint reclassified | positions in the pushes] [varint refreshed |
@@ -41,8 +41,10 @@
 //                ones]
 //
 // A part with tables says which epochs it knows of them, and perhaps which life of the partition
-// (inc), by a digest of 64 bits: if the partition comes to another, nothing is done (kEpoch) and
-// the answer has it all. An answer has the inc in full unless the request's digest had it right.
+// (inc), by a digest of 32 bits: if the partition comes to another, nothing is done (kEpoch) and
+// the answer has it all. An answer has the inc in full unless the request's digest had it right, and
+// its last_seq unless that is the newest push that the request names. Of tables of which it has
+// nothing to say it has nothing.
 //
 // Keys travel as differences, clocks of a request zigzagged, and those of a reply doubled, + 1 if the row
 // is tight. Encoding cannot fail but for memory; decoding
@@ -85,8 +87,8 @@ class RequestParts {
     uint64_t client_low = 0;
     uint64_t seq = 0;
     uint64_t after_seq = 0;
-    uint64_t digest = 0;
-    uint32_t told_ack = 0;
+    uint32_t digest = 0;
+    uint32_t told_ack = 0;  // or that of the part before
     uint8_t flags = 0;
   };
   // What a frame says of a table once.
@@ -103,7 +105,7 @@ class RequestParts {
   };
   const Head& head(size_t part) const { return part == 0 ? first_ : others_[part - 1]; }
   Head ReadHead(const Head& before);
-  Status ReadTable(TableRequest* t, uint8_t flags, uint32_t* number);
+  Status ReadTable(TableRequest* t, uint8_t flags, bool says_left, uint32_t* number);
 
   Reader reader_{{}};
   Request common_;  // of all parts
@@ -148,6 +150,7 @@ class ReplyWriter {
   uint32_t partition_ = UINT32_MAX;  // of the part before
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
+  uint32_t told_ = 0;
 };
 
 // The parts of a reply frame. The frame must outlive it.
@@ -169,6 +172,7 @@ class ReplyParts {
   uint32_t partition_ = UINT32_MAX;  // of the part before
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
+  uint32_t told_ = 0;
 };
 
 // A frame of one part.

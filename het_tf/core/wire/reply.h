@@ -52,6 +52,12 @@ struct TableReply {
   // Of an element of the lists above.
   static bool IsTight(const Vector<uint8_t>& tight, size_t at) { return at < tight.size() && tight[at] != 0; }
 
+  // Whether it says anything of its table.
+  bool speaks() const {
+    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !reclassified.empty() ||
+           !lag_histogram.empty() || !hot_lags.empty();
+  }
+
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
@@ -93,13 +99,23 @@ class ReplyRows {
 };
 
 struct Reply {
+  // What it says of the table; null: nothing.
+  const TableReply* Of(uint64_t table) const {
+    for (const TableReply& t : tables) {
+      if (t.table == table) return &t;
+    }
+    return nullptr;
+  }
+
   FrameStatus status = FrameStatus::kOk;
   std::string message;
   uint32_t request_id = 0;
   uint32_t partition = 0;
   bool same_inc = false;  // the partition's life is the one that the request knew; then inc is 0 here
   uint64_t inc = 0;
+  // The newest push that was applied. `same_seq`: it is the newest that the request named, and 0 here.
   uint64_t last_seq = 0;
+  bool same_seq = false;
   uint32_t told = 0;  // number of this answer among those that name what has moved; 0: nobody asked
   bool told_reset = false;
   Vector<TableReply> tables;

@@ -13,6 +13,7 @@ Status ReplyParts::Open(Span<const uint8_t> frame) {
   tables_.clear();
   partition_ = UINT32_MAX;
   last_seq_ = 0;
+  told_ = 0;
   if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("it does not begin as a reply does");
   const uint8_t version = r.Fixed<uint8_t>();
   if (version != frame::kVersion) return OtherVersion(version);
@@ -29,7 +30,9 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
       has(reply::kRequestId) ? AddDelta32(request_id_, r.Varint()) : request_id_ + 1;
   p->same_inc = !has(reply::kInc);
   p->inc = has(reply::kInc) ? r.Fixed<uint64_t>() : 0;
-  p->last_seq = last_seq_ = has(reply::kLastSeq) ? AddDelta(last_seq_, r.Varint()) : last_seq_;
+  p->same_seq = !has(reply::kLastSeq);
+  if (!p->same_seq) last_seq_ = AddDelta(last_seq_, r.Varint());
+  p->last_seq = p->same_seq ? 0 : last_seq_;
   p->status = FrameStatus::kOk;
   p->message.clear();
   if (has(reply::kStatus)) {
@@ -41,8 +44,8 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
     if (text == nullptr) return Broken("its message is truncated");
     p->message.assign(reinterpret_cast<const char*>(text), size);
   }
-  bool ok = true;
-  p->told = has(reply::kTold) ? Narrow(r.Varint(), &ok) : 0;
+  if (has(reply::kTold)) told_ = AddDelta32(told_, r.Varint());
+  p->told = has(reply::kTold) ? told_ : 0;
   p->told_reset = has(reply::kToldReset);
   if (tables != nullptr) tables->clear();
   size_t used = 0;
@@ -58,7 +61,7 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
     more = (table_flags & reply::kMore) != 0;
   }
   p->tables.resize(used);
-  if (!r.ok() || !ok) return Broken("a number is truncated or out of range");
+  if (!r.ok()) return Broken("a number is truncated");
   if (bytes != nullptr) *bytes = begin_ - r.left();
   begin_ = r.left();
   return Status();

@@ -67,7 +67,7 @@ void ReplyWriter::Add(const Reply& p) {
     if (p.partition != partition_ + 1) flags |= reply::kPartition;
     if (p.request_id != request_id_ + 1) flags |= reply::kRequestId;
     if (!p.same_inc) flags |= reply::kInc;
-    if (p.last_seq != last_seq_) flags |= reply::kLastSeq;
+    if (!p.same_seq) flags |= reply::kLastSeq;
     if (p.status != FrameStatus::kOk) flags |= reply::kStatus;
     if (p.told != 0) flags |= reply::kTold;
     if (p.told_reset) flags |= reply::kToldReset;
@@ -82,7 +82,7 @@ void ReplyWriter::Add(const Reply& p) {
       w.Varint(p.message.size());
       w.Raw(p.message.data(), p.message.size());
     }
-    if (p.told != 0) w.Varint(p.told);
+    if (p.told != 0) w.Varint(Delta32(p.told, told_));
     uint32_t number = 0;
     for (size_t i = 0; i < p.tables.size(); ++i) {
       AddTable(p.tables[i], p.status, i + 1 < p.tables.size(), &number, &w);
@@ -95,7 +95,8 @@ void ReplyWriter::Add(const Reply& p) {
   }
   partition_ = p.partition;
   request_id_ = p.request_id;
-  last_seq_ = p.last_seq;
+  if (!p.same_seq) last_seq_ = p.last_seq;
+  if (p.told != 0) told_ = p.told;
 }
 
 void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* next, Writer* w) {

@@ -9,7 +9,7 @@ namespace het::frame::reply {
 constexpr uint8_t kPartition = 1;  // not the one after the part before
 constexpr uint8_t kRequestId = 2;  // the same
 constexpr uint8_t kInc = 4;
-constexpr uint8_t kLastSeq = 8;  // not that of the part before
+constexpr uint8_t kLastSeq = 8;  // not the newest that the request names
 constexpr uint8_t kStatus = 16;  // not kOk
 constexpr uint8_t kTold = 32;
 constexpr uint8_t kToldReset = 64;

@@ -5,6 +5,7 @@
 // within the bound?) and *fetch* (give me the row). PROTOCOL.md gives the rules, parts.h the bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "het_tf/core/base/bytes.h"
@@ -28,6 +29,9 @@ struct TableRequest {
   Vector<Key> push_keys;
   Vector<uint32_t> push_ticks;
   Vector<float> push_updates;  // push_keys.size() * update_floats
+  // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
+  // holds them, as of Request::told_ack.
+  uint32_t left = 0;
   // With two classes of rows: whether the client has it that the row is hot, of each push; missing
   // ones: no. The answer names those that are in the other class.
   Vector<uint8_t> push_tight;
@@ -74,22 +78,28 @@ struct Request {
   uint64_t seq = 0;        // 0: no push part
   uint64_t after_seq = 0;  // read only if at least this push of the client has been applied
   uint64_t inc = 0;        // for Encode: the life that the client knows the partition by; 0: it knows none
-  bool tell = false;       // the answer is to name the held rows that have moved
-  uint32_t told_ack = 0;   // the newest `told` that the client has
+  uint32_t told_ack = 0;   // the newest `told` that the client has; 0: none
   Vector<TableRequest> tables;
 
   // What Decode found in the place of inc and epochs: EpochDigest of what the client knows.
-  uint64_t digest = 0;
+  uint32_t digest = 0;
   bool knows_inc = false;
+
+  // Whether the answer is to name the held rows that have moved.
+  bool tells() const {
+    return std::any_of(tables.begin(), tables.end(), [](const TableRequest& t) { return t.hold; });
+  }
+  // The newest push that it names: the one that it has, or that is to be applied before it is read.
+  uint64_t newest_seq() const { return std::max(seq, after_seq); }
 };
 
 // What the tables of a part say about its partition's state; order counts. `inc` 0: nothing about
-// its life.
+// its life. Another state goes unnoticed once in 2^32 requests, and each request has another digest.
 class EpochDigest {
  public:
   explicit EpochDigest(uint64_t inc);
   void Add(uint64_t table, uint64_t epoch);
-  uint64_t value() const { return digest_; }
+  uint32_t value(uint32_t request_id) const;
 
  private:
   uint64_t digest_;

@@ -62,10 +62,10 @@ RequestParts::Head RequestParts::ReadHead(const Head& before) {
   const uint64_t newest = std::max(before.seq, before.after_seq);
   head.seq = has(request::kSeq) ? AddDelta(newest, r.Varint()) : 0;
   head.after_seq = has(request::kAfterSeq) ? AddDelta(newest, r.Varint()) : head.seq;
-  bool ok = true;
-  head.told_ack = has(request::kTell) ? Narrow(r.Varint(), &ok) : 0;
-  head.digest = has(request::kKnowsInc | request::kTables) ? r.Fixed<uint64_t>() : 0;
-  if (!ok || has(request::kSeq) != (head.seq != 0)) r.Raw(SIZE_MAX);  // fails
+  if (has(request::kToldAck)) head.told_ack = AddDelta32(before.told_ack, r.Varint());
+  head.digest = has(request::kKnowsInc | request::kTables) ? r.Fixed<uint32_t>() : 0;
+  if (has(request::kSeq) != (head.seq != 0) || (has(request::kToldAck) && head.told_ack == 0))
+    r.Raw(SIZE_MAX);  // fails
   return head;
 }
 
@@ -81,14 +81,14 @@ Status RequestParts::Next(Request* q) {
   q->inc = 0;
   q->digest = head.digest;
   q->knows_inc = (head.flags & request::kKnowsInc) != 0;
-  q->tell = (head.flags & request::kTell) != 0;
-  q->told_ack = head.told_ack;
+  const bool acknowledges = (head.flags & request::kToldAck) != 0;
+  q->told_ack = acknowledges ? head.told_ack : 0;
   size_t tables = 0;
   uint32_t number = 0;
   for (bool more = (head.flags & request::kTables) != 0; more;) {
     const uint8_t flags = reader_.Fixed<uint8_t>();
     if (!reader_.ok()) return Broken("its tables are truncated");
-    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, &number));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, acknowledges, &number));
     more = (flags & request::kMore) != 0;
   }
   q->tables.resize(tables);
@@ -96,7 +96,7 @@ Status RequestParts::Next(Request* q) {
   return Status();
 }
 
-Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, uint32_t* number) {
+Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, uint32_t* number) {
   Reader& r = reader_;
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
@@ -136,8 +136,11 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, uint32_t* number)
   t->row_format = table.row_format;
   t->block = table.block;
   t->hold = has(request::kHold);
+  t->left = 0;
   if (has(request::kPush)) {
     const size_t pushes = r.Count();
+    if (says_left) t->left = Narrow(r.Varint(), &ok);
+    if (t->left > pushes) return Broken("a push");
     r.KeyRun(pushes, &t->push_keys);
     t->push_ticks.resize(t->push_keys.size());
     Reader ticks = r;  // in registers

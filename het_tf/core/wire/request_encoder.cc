@@ -67,7 +67,7 @@ class RequestWriter {
       number_ = 0;
       const size_t last = LastTable(q);
       for (size_t i = 0; i < last; ++i) {
-        if (Takes(q.tables[i])) Table(q.tables[i], /*more=*/i + 1 < last);
+        if (Takes(q.tables[i])) Table(q.tables[i], ToldAck(q) != 0, /*more=*/i + 1 < last);
       }
     }
   }
@@ -87,18 +87,19 @@ class RequestWriter {
     return last;
   }
   uint64_t AfterSeq(const Request& q) const { return push_only_ ? q.seq : q.after_seq; }
+  uint32_t ToldAck(const Request& q) const { return push_only_ ? 0 : q.told_ack; }
 
   void Head(const Request& q, const Request& before, uint64_t inc) {
     const uint64_t after_seq = AfterSeq(q);
     const bool tables = LastTable(q) > 0;
-    const bool tell = q.tell && !push_only_;
+    const uint32_t told_ack = ToldAck(q);
     uint8_t flags = 0;
     if (q.partition.index != before.partition.index + 1) flags |= request::kPartition;
     if (q.request_id != before.request_id + 1) flags |= request::kRequestId;
     if (q.client.low != before.client.low) flags |= request::kOtherClient;
     if (q.seq != 0) flags |= request::kSeq;
     if (after_seq != q.seq) flags |= request::kAfterSeq;
-    if (tell) flags |= request::kTell;
+    if (told_ack != 0) flags |= request::kToldAck;
     if (inc != 0 && !push_only_) flags |= request::kKnowsInc;
     if (tables) flags |= request::kTables;
     w_.Fixed(flags);
@@ -108,16 +109,16 @@ class RequestWriter {
     const uint64_t newest = std::max(before.seq, AfterSeq(before));
     if ((flags & request::kSeq) != 0) w_.Varint(Delta(q.seq, newest));
     if ((flags & request::kAfterSeq) != 0) w_.Varint(Delta(after_seq, newest));
-    if (tell) w_.Varint(q.told_ack);
+    if (told_ack != 0) w_.Varint(Delta32(told_ack, std::exchange(told_ack_, told_ack)));
     if ((flags & (request::kKnowsInc | request::kTables)) == 0) return;
     EpochDigest digest((flags & request::kKnowsInc) != 0 ? inc : 0);
     for (const TableRequest& t : q.tables) {
       if (Takes(t)) digest.Add(t.table, t.epoch);
     }
-    w_.Fixed(digest.value());
+    w_.Fixed(digest.value(q.request_id));
   }
 
-  void Table(const TableRequest& t, bool more) {
+  void Table(const TableRequest& t, bool says_left, bool more) {
     const size_t begin = out_->size();
     const int64_t bound = push_only_ ? kUnbounded : t.bound;
     const uint32_t hot_rows = push_only_ ? 0 : t.hot_rows;
@@ -163,6 +164,7 @@ class RequestWriter {
     size_t rows = 0;
     if ((flags & request::kPush) != 0) {
       w_.Varint(t.push_keys.size());
+      if (says_left) w_.Varint(t.left);
       w_.KeyRun(t.push_keys);
       for (size_t i = 0; i < t.push_ticks.size(); ++i) {
         const bool tight = i < t.push_tight.size() && t.push_tight[i] != 0;
@@ -193,17 +195,22 @@ class RequestWriter {
   Writer w_;
   Vector<TableBytes>* const sizes_;
   Vector<Known> known_;
-  uint32_t number_ = 0;  // of the table before in this part, plus one
+  uint32_t number_ = 0;    // of the table before in this part, plus one
+  uint32_t told_ack_ = 0;  // of the newest part that has one
 };
 
 }  // namespace
 
 EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}
 
+uint32_t EpochDigest::value(uint32_t request_id) const {
+  return static_cast<uint32_t>(Mix64(digest_ ^ request_id) >> 32);
+}
+
 void EpochDigest::Add(uint64_t table, uint64_t epoch) { digest_ = Mix64(Mix64(digest_ ^ table) ^ epoch); }
 
 bool IsPushAlone(const Request& q) {
-  return q.seq != 0 && q.after_seq <= q.seq && !q.tell &&
+  return q.seq != 0 && q.after_seq <= q.seq &&
          std::all_of(q.tables.begin(), q.tables.end(), [](const TableRequest& t) {
            return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
                   !t.hold;

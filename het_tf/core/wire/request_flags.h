@@ -18,7 +18,7 @@ constexpr uint8_t kRequestId = 2;  // the same
 constexpr uint8_t kOtherClient = 4;
 constexpr uint8_t kSeq = 8;
 constexpr uint8_t kAfterSeq = 16;  // not seq
-constexpr uint8_t kTell = 32;
+constexpr uint8_t kToldAck = 32;
 constexpr uint8_t kKnowsInc = 64;
 constexpr uint8_t kTables = 128;
 // Of a table.

@@ -300,7 +300,7 @@ TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
     Request request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
-    request.tell = true;
+    request.tables.emplace_back().hold = true;
     session_.Sent(next, request, request.request_id, now_, 1);
     Reply reply = Answer(FrameStatus::kOk, 0);
     reply.told = 5;

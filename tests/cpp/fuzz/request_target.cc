@@ -63,10 +63,11 @@ std::vector<Request> MakeParts(RowFormat format) {
   parts.push_back(MakeRequest(0, 0, 1, 2));
   for (size_t i : {0, 2}) {
     parts[i].client.low = 3;
-    parts[i].tell = true;
     for (TableRequest &t : parts[i].tables) t.hold = true;
   }
   parts[1].tables[0].push_ticks[2] = 0;
+  parts[1].tables[1].left = 2;
+  parts[1].told_ack = 1;
   parts[2].told_ack = 1;
   parts[2].tables[0].dropped = {0, 5, -5};
   parts[3].partition.index = 2;

@@ -23,7 +23,7 @@ TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
   const std::vector<Request> sent = Sent(0);
   EXPECT_EQ(sent.size(), 5u);
   for (const Request& request : sent) {
-    EXPECT_TRUE(request.tell);
+    EXPECT_TRUE(request.tells());
     EXPECT_TRUE(request.tables.at(0).check_keys.empty());
     EXPECT_TRUE(request.tables.at(0).fetch_keys.empty());
   }
@@ -89,7 +89,7 @@ TEST_F(Told, AtBoundZeroEveryReadAsks) {
   Train(1, {1});
   EXPECT_EQ(Seen(0, 1, 1), 1);
   EXPECT_EQ(checks(), 1u);
-  for (const Request& request : Sent(0)) EXPECT_FALSE(request.tell);
+  for (const Request& request : Sent(0)) EXPECT_FALSE(request.tells());
   EXPECT_EQ(holdings().held(), 0u);
   Drained();
 }
@@ -204,6 +204,48 @@ TEST_F(Told, WhatLeavesTheCacheIsLetGo) {
   Train(0, {5, 6});
   EXPECT_EQ(holdings().held(), 2u);
   Drained();
+}
+
+// A push says of which of its rows the worker holds a copy no longer, and has those whose bound is due, too.
+TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
+  WorldConfig config = ToldConfig(3);
+  config.cache.push_bound = 1;
+  config.cache.capacity = 2;
+  Make(config);
+  Train(0, {1, 2});
+  net(0).record = true;
+  Train(0, {1, 3});
+  const std::vector<Request> sent = Sent(0);
+  ASSERT_EQ(sent.size(), 2u) << "a lookup, and one push";
+  const TableRequest& push = sent[1].tables.at(0);
+  EXPECT_EQ(push.push_keys, Vector<Key>({1, 2}));
+  EXPECT_EQ(push.left, 1u);
+  Train(0, {4, 5});
+  Train(0, {4, 5});
+  EXPECT_EQ(holdings().held(), 2u);
+  size_t dropped = 0;
+  for (const Request& request : Sent(0)) dropped += request.tables.at(0).dropped.size();
+  EXPECT_EQ(dropped, 1u) << "of row 1, which had no ticks to push";
+  Drained();
+}
+
+// A push that was made before the first answer, and goes out with a later question, must not say of rows that
+// they have left: that answer may have brought them back.
+TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
+  WorldConfig config = ToldConfig(3);
+  config.cache.push_bound = 9;
+  config.cache.capacity = 2;
+  for (const char* checks : {"asked", "told"}) {
+    config.cache.checks = checks;
+    Make(config);
+    for (Key key = 1; key < 7; key += 2) Train(0, {key, key + 1});
+    ASSERT_GE(log(0).frames().size(), 2u);
+    for (const PushFrame& frame : log(0).frames()) {
+      EXPECT_EQ(frame.tables.at(0).left, frame.told_ack == 0 ? 0u : 2u);
+      EXPECT_EQ(frame.told_ack == 0, config.cache.checks == "asked");
+    }
+    Drained();
+  }
 }
 
 // The store's sweeps forget a worker that is gone while others go on.

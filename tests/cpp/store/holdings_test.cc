@@ -50,6 +50,9 @@ class HoldingsTest : public ::testing::Test {
     holdings_.Pushed(
         from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; }, [=](size_t) { return tight; });
   }
+  void Left(ClientId from, uint32_t ack, const Names& keys) {
+    holdings_.Left(from, ack, kTable, {keys.data(), keys.size()});
+  }
 
   Holdings holdings_;
   std::map<Key, Clock> g_;
@@ -168,6 +171,35 @@ TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   Ask(kAnn, first, {}, {1});
   Push(kBob, 1, 100);
   EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
+}
+
+TEST_F(HoldingsTest, RowThatLeftWithItsPushIsNotNamed) {
+  const uint32_t ack = Ask(kAnn, 0, {1, 2, 3}).number;
+  Ask(kBob, 0, {1});
+  Left(kAnn, ack, {1, 5});
+  Left(kAnn, ack, {});
+  EXPECT_EQ(holdings_.held(), 3u);
+  for (Key key : {1, 2, 3}) Push(kBob, key, 100);
+  Left(kAnn, ack, {2});
+  EXPECT_EQ(Ask(kAnn, ack).named, Names({3})) << "2 left while it was to be named";
+}
+
+// A push that says so was made while another answer with the row was on its way.
+TEST_F(HoldingsTest, LeavingDoesNotReachRowInFlight) {
+  const uint32_t ack = Ask(kAnn, 0, {9}).number;
+  const uint32_t first = Ask(kAnn, ack, {1}).number;
+  const uint32_t second = Ask(kAnn, ack, {1}).number;
+  Left(kAnn, first, {1});
+  Push(kBob, 1, 100);
+  EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
+}
+
+TEST_F(HoldingsTest, LeavingAsOfAnotherLifeIsIgnored) {
+  const uint32_t ack = Ask(kAnn, 0, {1}).number;
+  Left(kAnn, ack + 1000, {1});
+  Left(kAnn, 0, {1});
+  Left(kBob, ack, {1});
+  EXPECT_EQ(holdings_.held(), 1u);
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.

@@ -16,8 +16,9 @@ Reply RandomReply(Random* r, const Reply& before) {
   p.partition = static_cast<uint32_t>(Near(r, before.partition + 1));
   p.same_inc = r->Chance(0.5);
   p.inc = p.same_inc ? 0 : r->Next();
-  p.last_seq = Near(r, before.last_seq);
-  p.told = r->Chance(0.5) ? 0 : static_cast<uint32_t>(r->Next());
+  p.same_seq = r->Chance(0.5);
+  p.last_seq = p.same_seq ? 0 : Near(r, before.last_seq);
+  p.told = r->Chance(0.5) ? 0 : static_cast<uint32_t>(Near(r, before.told)) | 1;
   p.told_reset = r->Chance(0.5);
   p.tables.resize(r->Below(4));
   for (TableReply& t : p.tables) {
@@ -66,6 +67,7 @@ void ExpectSame(const Reply& q, const Reply& p) {
   EXPECT_EQ(q.partition, p.partition);
   EXPECT_EQ(q.same_inc, p.same_inc);
   EXPECT_EQ(q.inc, p.inc);
+  EXPECT_EQ(q.same_seq, p.same_seq);
   EXPECT_EQ(q.last_seq, p.last_seq);
   EXPECT_EQ(q.told, p.told);
   EXPECT_EQ(q.told_reset, p.told_reset);

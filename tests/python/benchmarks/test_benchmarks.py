@@ -43,6 +43,8 @@ def test_traffic(tmp_path: Path) -> None:
     result = run("traffic", tmp_path / "traffic.json", "--only", "dims", "placed", "--samples", "32768")
     low = goals.find(result["sweeps"]["dims"], bound="10", dim=16)
     assert {"rows", "bytes", "rows_saved", "bytes_saved"} <= set(low)
+    assert sum(low["bytes_by_class"].values()) == pytest.approx(low["bytes"])
+    assert set(low["of_heads"]) == {"frame", "part"} and set(low["of_checks"]) == {"check", "moved", "left"}
     for name in ("goals", "dims", "placed"):
         assert len(tables.WRITERS[name](result)) > 3
     placed = goals.find(result["sweeps"]["placed"], bound="10", placed="C24")
