@@ -144,7 +144,7 @@ def test_a_full_server_says_so_and_goes_on_when_it_has_room(tmp_path):
 def test_the_manual_begins_with_what_works(tmp_path):
     manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
     (command,) = re.findall(r"^valkey-server (.*)$", manual, re.MULTILINE)
-    (block,) = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
+    block = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)[0]
     port = str(redis_lib.free_port())
     words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
     server = redis_lib.Server(tmp_path)

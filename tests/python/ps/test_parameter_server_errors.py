@@ -154,7 +154,7 @@ def test_a_full_server_lets_rows_go(tmp_path):
         het_tf.keras.Embedding(2, name="t")
         table = het_tf.table("t")
         table.assign([1, 2, 3], np.ones((3, 2), np.float32))
-        assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
+        assert server.command("CONFIG", "SET", "maxmemory", "100kb").startswith(b"+OK")
         with pytest.raises(MemoryError, match="raise maxmemory"):
             table.assign([4], np.ones((1, 2), np.float32))
         assert table.remove([1, 2, 9]) == 2
