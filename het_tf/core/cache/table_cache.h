@@ -14,7 +14,8 @@
 //   invalid     its base is not to be trusted (the partition's incarnation changed): its value is
 //               fetched anew, its update stays
 //   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
-//               not be checked. When it leaves, the server is to hear of it: by its push, or left_subscribed()
+//               not be checked. When it leaves, the server is to hear of it: by its push, or
+//               left_subscribed()
 //   moved       it was named: whoever reads it fetches it
 //   tight       the server said that its row is hot, or not judged yet (store/row_classes.h)
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
