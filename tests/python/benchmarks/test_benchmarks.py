@@ -24,17 +24,14 @@ def run(program: str, out: Path, *words: str) -> dict[str, Any]:
     return dict(json.loads(out.read_text()))
 
 
-def test_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    accuracy, tables = benchmark("accuracy"), benchmark("accuracy_tables")
-    monkeypatch.setattr(accuracy, "PLACE", tmp_path / "kept")
-    out = tmp_path / "accuracy.json"
-    accuracy.main(["--quick", "--out", str(out)])
-    result = json.loads(out.read_text())
+def test_accuracy(tmp_path: Path) -> None:
+    tables = benchmark("accuracy_tables")
+    result = run("accuracy", tmp_path / "accuracy.json")
     assert set(result["parts"]) == {"census", "criteo_like"}
     for part in result["parts"].values():
         assert len(tables.part_table(part)) > 3
         for group in part["groups"]:
-            assert {"auc", "auc_before_flush", "largest_clock", "steps"} <= set(group["runs"][0])
+            assert {"auc", "auc_before_flush", "largest_clock", "steps", "hot", "placed"} <= set(group["runs"][0])
     assert [goal["goal"].split(":")[0] for goal in tables.goals(result)] == ["census", "criteo_like"]
 
 
