@@ -1,6 +1,6 @@
 """Writes the tables of benchmarks/results/*.json into docs/benchmarks.md, between their markers.
 
-    python benchmarks/update_docs.py
+    python benchmarks/update_docs.py [traffic accuracy ...]
 
 A marker is `<!-- NAME -->` ... `<!-- end -->`; what stands between is replaced. So no figure there is made by
 hand. Figures go into docs/img/.
@@ -8,8 +8,10 @@ hand. Figures go into docs/img/.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,7 +169,7 @@ def serving(result: dict) -> list[str]:
     return [*lines, *footer({**result, "versions": {"het_tf": versions}})]
 
 
-def draw_figures() -> None:
+def draw_figures(wanted: Callable[[str], bool]) -> None:
     """Draws the figures of traffic, accuracy and slow links, where matplotlib is there."""
     try:
         import accuracy_figures
@@ -183,7 +185,7 @@ def draw_figures() -> None:
     }
     for name, draw in drawers.items():
         path = HERE / f"results/{name}.json"
-        if path.exists():
+        if wanted(name) and path.exists():
             draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
 
 
@@ -208,15 +210,35 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
 }
 
 
+def wrapped(line: str) -> str:
+    """Returns a line of running text at the width of the documents; a table's or a picture's as it is."""
+    if line.startswith(("|", "!", " ")):
+        return line
+    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def main() -> None:
-    draw_figures()  # first, for a block may link to one
+    known = sorted({name.split()[0] for name in WRITERS})
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; default all")
+    names = parser.parse_args().names
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"there are no tables {', '.join(unknown)}; give some of {', '.join(known)}")
+
+    def wanted(name: str) -> bool:
+        return not names or name.split()[0] in names
+
+    draw_figures(wanted)  # first, for a block may link to one
     text = DOCUMENT.read_text()
     for name, (file, write) in WRITERS.items():
         path = HERE / "results" / file
+        if not wanted(name):
+            continue
         if not path.exists():
             print(f"{path} is missing; the table {name!r} stays as it is")
             continue
-        block = "\n".join(["", "", *write(json.loads(path.read_text())), "", ""])
+        lines = [wrapped(line) for line in write(json.loads(path.read_text()))]
+        block = "\n".join(["", "", *lines, "", ""])
         pattern = re.compile(rf"(<!-- {re.escape(name)} -->).*?(<!-- end -->)", re.DOTALL)
         text, found = pattern.subn(lambda match, block=block: match[1] + block + match[2], text)
         if not found:
