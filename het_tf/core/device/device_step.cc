@@ -51,6 +51,7 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     HetDevUse use = {};
     use.table = table->handle;
     use.push_bound = client_->cache(id)->config().sync().most_unsent();
+    use.tight_push_bound = use.push_bound;
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -246,7 +247,7 @@ void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t parti
       ++to;
     }
     if (to > first) {
-      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
+      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], nullptr, floats});
     }
     floats += (end - first) * width;
   }

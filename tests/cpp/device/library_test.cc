@@ -73,7 +73,7 @@ class DeviceLibraryTest : public ::testing::Test {
     ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK) << HetDevError();
     const HetDevTableConfig config = SgdTable(64, kDim);
     ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
-    use_.push_bound = INT64_MAX;
+    use_.push_bound = use_.tight_push_bound = INT64_MAX;
     use_.learning_rate = 1;
     use_.stamp = use_.pinned_from = 1;
   }
@@ -112,7 +112,8 @@ class DeviceLibraryTest : public ::testing::Test {
       for (const int64_t key : keys) {
         for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
       }
-      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data()});
+      given.push_back(
+          {0, keys.size(), keys.data(), bases.data(), admits.data(), nullptr, rows.back().data()});
     }
     HetDevExport victims;
     return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), nullptr,
@@ -281,6 +282,7 @@ TEST_F(DeviceLibraryTest, RefusedBatches) {
       {[&] { feature_.n = uint64_t{1} << 32; }, "4294967296 ids"},
       {[&] { use_.stamp = uint64_t{1} << 32; }, "stamp 4294967296"},
       {[&] { use_.push_bound = -1; }, "push_bound -1"},
+      {[&] { use_.tight_push_bound = -1; }, "tight_push_bound -1"},
       {[&] {
          batch_ = {twice, 2, &feature_, 1};
        },
