@@ -29,8 +29,11 @@ void World::FinishUnseen() {
 bool World::SumBoth(size_t number, float scale, const std::vector<uint8_t>* active, Reply* summed) {
   Slot& slot = slots_[number];
   const uint8_t* flags = active == nullptr ? nullptr : active->data();
-  // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted.
-  for (int turn = 0; turn < 20; ++turn) {
+  // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted. What has
+  // entered stays, so each turn leaves fewer.
+  size_t turns = 1;
+  for (const Feature& feature : slot.step.features) turns += feature.ids.size();
+  for (; turns > 0; --turns) {
     Repin(&slot.step);
     Reply reference;
     Both(
