@@ -143,10 +143,10 @@ class Client : private Exchange::Listener {
   Status PushForDevice(const DevicePush& push);
   // Frames of pushes to come are numbered from here on.
   uint64_t next_frame() const { return pushes_.next_frame(); }
-  // The end of a step: waits until what was pushed of device tables with a finite push bound is
-  // applied, and makes room for frames that are kept. Frames of this step, those from `of_step`
-  // on, are waited for only where a row has more ticks than its push bound; the step has pushed no
-  // row of its tables twice. After an error frames are kept and will be sent.
+  // The end of a step: waits until what was pushed of device tables that bound the pushes of either
+  // class is applied, and makes room for frames that are kept. Frames of this step, those from
+  // `of_step` on, are waited for only where a row has more ticks than the push bound of its class;
+  // the step has pushed no row of its tables twice. After an error frames are kept and will be sent.
   Status WaitForDevice(uint64_t of_step = UINT64_MAX);
 
   // --- the same, step by step

@@ -33,7 +33,7 @@ struct TablePush {
   Vector<uint32_t> ticks;
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
-  Vector<uint8_t> tight{};                  // of each key: its class when it was pushed; none on a device
+  Vector<uint8_t> tight{};                  // of each key: its class when it was pushed
 
   // The position of key, or -1.
   int64_t Position(Key key);

@@ -17,6 +17,11 @@ constexpr size_t kScratchKept = size_t{64} << 20;
 // Between a read of the store and its installation rows of a table may go, because it was cleared or its
 // partition came to life again. So often in one call they do not.
 constexpr int kMostRounds = 64;
+// Turns of a sum that want rows, if none goes in such a way: the first one, and one more after each that
+// drove other rows of the step out of their bucket, since no lookup has pinned them any more. What a turn
+// installs is pinned, and rows compete within their bucket alone. So a bucket drives out each of its rows
+// once at most, in turns that follow each other, and all buckets do so at the same time.
+constexpr int kMostTurns = 1 + static_cast<int>(DeviceTable::kBucket);
 
 static_assert(kNoBase == HET_DEV_NO_BASE);
 
@@ -50,8 +55,6 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     }
     HetDevUse use = {};
     use.table = table->handle;
-    use.push_bound = client_->cache(id)->config().sync().most_unsent();
-    use.tight_push_bound = use.push_bound;
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -144,8 +147,9 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const
   HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
   Place(step, &batch);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
-    const uint64_t id = batch.tables[t]->schema().id();
-    batch.uses[t].check = client_->cache(id)->config().pull_bound != kUnbounded;
+    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    if (token != 0) cache->BeginLookup(token);
+    batch.uses[t].check = cache->config().pull_bound != kUnbounded;
   }
   if (memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
@@ -184,10 +188,7 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
                                               batch->stream, &wanted);
     if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
     for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
-      DeviceTable* const table = batch->tables[t];
-      table->counters->reads += wanted.reads[t];
-      table->counters->hits += wanted.hits[t];
-      table->absent += wanted.reads[t] - wanted.hits[t];
+      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t], wanted.tight_hits[t]);
     }
     if (wanted.n == 0) return Status();
     bool went = false;
@@ -227,6 +228,7 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const 
   clocks.resize(n);
   came.assign(n, 0);
   admit.assign(n, 0);
+  tight.assign(n, 0);
   answers.reserve(uses);
 }
 
@@ -242,12 +244,13 @@ void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t parti
         keys[to] = keys[i];
         clocks[to] = clocks[i];
         admit[to] = admit[i];
+        tight[to] = tight[i];
         std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
       }
       ++to;
     }
     if (to > first) {
-      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], nullptr, floats});
+      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], &tight[first], floats});
     }
     floats += (end - first) * width;
   }
@@ -265,7 +268,8 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
     const TableSchema& schema = batch->tables[g / store_.count]->schema();
     floats += rows * schema.row_floats();
     read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
-                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
+                          &f.bases[first], &f.came[first], &f.admit[first], &f.tight[first], &f.clocks[first],
+                          nullptr});
   }
 
   // From here on `wanted` is no more.
@@ -309,7 +313,14 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
   Place(step, &batch);
-  for (size_t t = 0; t < batch.uses.size(); ++t) batch.uses[t].learning_rate = args.learning_rates[t];
+  for (size_t t = 0; t < batch.uses.size(); ++t) {
+    HetDevUse& use = batch.uses[t];
+    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    use.learning_rate = args.learning_rates[t];
+    cache->FollowRate(use.learning_rate);
+    use.push_bound = cache->config().sync().most_unsent();
+    use.tight_push_bound = cache->config().sync(/*tight=*/true).most_unsent();
+  }
   if (memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
   } else {
@@ -338,7 +349,9 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
 Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args,
                          HetDevSummed* summed) {
   const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
-  for (int round = 0; round < kMostRounds; ++round) {
+  // More turns than this, and rows were taken away more than kMostRounds times.
+  constexpr int kMost = kMostRounds * (kMostTurns + 1);
+  for (int round = 0; round < kMost; ++round) {
     // Answers to the pushes of victims may have told that rows are to go: before they get a tick, and are
     // due.
     bool went = false;
@@ -357,7 +370,8 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
 
 Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
                           std::vector<uint8_t>* changed) {
-  Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  const Vector<uint64_t> tight_ticks(summed.tight_ticks, summed.tight_ticks + batch->tables.size());
   HetDevExport due = {};
   const int answer = library_->HetDevTick(context_, step.call(), &batch->batch, batch->stream, &due);
   if (answer != HET_DEV_OK) {
@@ -365,14 +379,14 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
     return Failed(answer, batch->Subject());
   }
   calls_.Changed();
-  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
+  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t], tight_ticks[t]);
   Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
-    const uint32_t* const of_row = given.updates.ticks;
-    const int64_t bound = client_->cache(given.table->schema().id())->config().sync().most_unsent();
-    given.left = static_cast<uint64_t>(
-        std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
+    const CacheConfig& config = client_->cache(given.table->schema().id())->config();
+    const SyncPolicy of_class[] = {config.sync(), config.sync(/*tight=*/true)};
+    for (uint64_t i = 0; i < given.updates.n; ++i)
+      given.left += !of_class[given.updates.tight[i]].PushNow(given.updates.ticks[i]);
   }
   try {
     const uint64_t of_step = client_->next_frame();

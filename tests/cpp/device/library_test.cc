@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "het_tf/core/device/abi.h"
@@ -102,7 +103,8 @@ class DeviceLibraryTest : public ::testing::Test {
     return Keys(wanted_.keys, wanted_.keys + wanted_.n);
   }
   // Row of key k: {k, k + 0.5}.
-  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true) {
+  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true,
+                 const uint8_t* tight = nullptr) {
     std::vector<HetDevAnswer> given;
     std::vector<std::vector<float>> rows;
     const std::vector<int64_t> bases(100, base);
@@ -112,8 +114,7 @@ class DeviceLibraryTest : public ::testing::Test {
       for (const int64_t key : keys) {
         for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
       }
-      given.push_back(
-          {0, keys.size(), keys.data(), bases.data(), admits.data(), nullptr, rows.back().data()});
+      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), tight, rows.back().data()});
     }
     HetDevExport victims;
     return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), nullptr,
@@ -359,6 +360,44 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   Sum();
   feature_.n = 1;
   refused(call_, "same batch");
+}
+
+TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsClass) {
+  use_.push_bound = 5;
+  use_.tight_push_bound = 0;
+  SetBatch({1, 2});
+  Lookup();
+  const uint8_t tight[] = {1, 0};
+  ASSERT_EQ(TryInstall({{1, 2}}, 5, true, tight), HET_DEV_OK) << HetDevError();
+  // One tick each. Returns the keys whose updates left, and as rows of which class.
+  const auto due = [&] {
+    HetDevSummed summed;
+    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_OK);
+    EXPECT_EQ(summed.tight_ticks[0], 1u);
+    HetDevExport left = {};
+    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
+    std::vector<std::pair<int64_t, int>> rows;
+    for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
+      rows.push_back({left.of->keys[i], left.of->tight[i]});
+    return rows;
+  };
+  using Left = std::vector<std::pair<int64_t, int>>;
+  EXPECT_EQ(due(), (Left{{1, 1}}));
+  const int64_t rare[] = {1}, hot[] = {2, 99};
+  ASSERT_EQ(HetDevSetTight(context_, use_.table, 0, rare, 1, nullptr), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(HetDevSetTight(context_, use_.table, 1, hot, 2, nullptr), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(due(), (Left{{2, 1}}));
+  Lookup();
+  EXPECT_EQ(wanted_.hits[0], 2u);
+  EXPECT_EQ(wanted_.tight_hits[0], 1u);
+  HetDevTableState state;
+  ASSERT_EQ(HetDevState(context_, use_.table, nullptr, &state), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(state.tight, 1u);
+  HetDevExport rest = {};
+  ASSERT_EQ(HetDevTake(context_, use_.table, 10, nullptr, &rest), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(rest.n, 1u);
+  EXPECT_EQ(rest.of->keys[0], 1);
+  EXPECT_EQ(rest.of->tight[0], 0);
 }
 
 TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {
