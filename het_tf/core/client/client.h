@@ -128,8 +128,9 @@ class Client : private Exchange::Listener {
   uint64_t UnappliedTicks(uint64_t table, Key key);
 
   // --- tables whose cache is on a device (device_rows.h). Their TableCache has the schema,
-  // bounds, counters and admission filter, and never a line. What the protocol does not see is
-  // counted by the device's side: reads, hits, inserts, evictions, transient_rows, ticks,
+  // bounds, counters, numbers of lookups and admission filter, and never a line. The device's side
+  // tells it of each training lookup (TableCache::BeginLookup), and counts what the protocol does not
+  // see: reads, hits, hot_reads, inserts, evictions, transient_rows, ticks, hot_ticks,
   // discarded_ticks.
 
   Status AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);

@@ -6,8 +6,10 @@
 #include <memory>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/device/device_table.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/device/device_engine.h"
@@ -144,6 +146,34 @@ TEST_F(DeviceHotRows, TheFiguresAreThoseOfACacheInHostMemory) {
   EXPECT_GT(stats["hot_rows"], 4);
   EXPECT_LT(stats["hot_rows"], 30);
   EXPECT_LT(stats["hot_ticks"], stats["ticks"]);
+}
+
+// What is told of a row twice before the device can hear of it; and what the device did not hear.
+std::vector<std::pair<int, Key>> heard;
+int answer_to_classes = HET_DEV_OK;
+
+TEST_F(DeviceHotRows, OfARowTheClassThatWasSaidLastIsTold) {
+  heard.clear();
+  DeviceLibrary library = *DeviceLibrary::Get().value();
+  library.HetDevSetTight = [](HetDevContext*, HetDevTable*, int tight, const int64_t* keys, uint64_t n,
+                              HetDevStream) {
+    for (uint64_t i = 0; i < n; ++i) heard.push_back({tight, keys[i]});
+    return answer_to_classes;
+  };
+  DeviceTable table(TableSchema::Create(SpecOf("t", 2)).value(), 4);
+  for (const auto& [key, tight] :
+       {std::pair<Key, bool>(1, true), {2, false}, {3, true}, {1, false}, {2, true}})
+    table.SetTight(key, tight);
+  bool went = false;
+  answer_to_classes = HET_DEV_FAILED;
+  EXPECT_EQ(table.CatchUp(library, nullptr, nullptr, &went), HET_DEV_FAILED);
+  heard.clear();
+  answer_to_classes = HET_DEV_OK;
+  EXPECT_EQ(table.CatchUp(library, nullptr, nullptr, &went), HET_DEV_OK);
+  EXPECT_EQ(heard, (std::vector<std::pair<int, Key>>{{0, 1}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(table.CatchUp(library, nullptr, nullptr, &went), HET_DEV_OK);
+  EXPECT_EQ(heard.size(), 3u);
+  EXPECT_FALSE(went) << "the rows are there";
 }
 
 TEST_F(DeviceHotRows, WithoutThemThereIsOneClass) {
