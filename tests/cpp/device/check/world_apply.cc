@@ -30,10 +30,9 @@ bool World::SumBoth(size_t number, float scale, const std::vector<uint8_t>* acti
   Slot& slot = slots_[number];
   const uint8_t* flags = active == nullptr ? nullptr : active->data();
   // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted. What has
-  // entered stays, so each turn leaves fewer.
-  size_t turns = 1;
-  for (const Feature& feature : slot.step.features) turns += feature.ids.size();
-  for (; turns > 0; --turns) {
+  // entered stays, so each of a bucket's 32 rows goes once at most, in turns that follow each other.
+  constexpr int kMostTurns = 1 + 32;
+  for (int turn = 0; turn <= kMostTurns; ++turn) {
     Repin(&slot.step);
     Reply reference;
     Both(
