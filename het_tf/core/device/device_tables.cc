@@ -126,7 +126,8 @@ Status DeviceTables::CatchUp(HetDevStream stream, bool* went) {
     const int answer = table->CatchUp(*library_, context_, stream, &rows_went);
     if (rows_went) calls_.Changed();
     *went = *went || rows_went;
-    if (answer != HET_DEV_OK) return Failed(answer, "forgetting rows of table '" + table->name() + "'");
+    if (answer != HET_DEV_OK)
+      return Failed(answer, "bringing rows of table '" + table->name() + "' up to date");
   }
   return Status();
 }
