@@ -37,7 +37,7 @@ struct CacheConfig {
   // (store/holdings.h, client/subscriptions.h). "auto": told from a bound of kLeastTold on, where that
   // takes fewer bytes (check_choice.h).
   std::string checks = "asked";
-  std::optional<HotRows> hot;  // none: all rows have the bounds above; not on a device
+  std::optional<HotRows> hot;  // none: all rows have the bounds above
   std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
 
   // Below it the ticks of one more step, by which rows may be older, are much beside the bound.

@@ -128,8 +128,9 @@ class Client : private Exchange::Listener {
   uint64_t UnappliedTicks(uint64_t table, Key key);
 
   // --- tables whose cache is on a device (device_rows.h). Their TableCache has the schema,
-  // bounds, counters and admission filter, and never a line. What the protocol does not see is
-  // counted by the device's side: reads, hits, inserts, evictions, transient_rows, ticks,
+  // bounds, counters, numbers of lookups and admission filter, and never a line. The device's side
+  // tells it of each training lookup (TableCache::BeginLookup), and counts what the protocol does not
+  // see: reads, hits, hot_reads, inserts, evictions, transient_rows, ticks, hot_ticks,
   // discarded_ticks.
 
   Status AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
@@ -143,10 +144,10 @@ class Client : private Exchange::Listener {
   Status PushForDevice(const DevicePush& push);
   // Frames of pushes to come are numbered from here on.
   uint64_t next_frame() const { return pushes_.next_frame(); }
-  // The end of a step: waits until what was pushed of device tables with a finite push bound is
-  // applied, and makes room for frames that are kept. Frames of this step, those from `of_step`
-  // on, are waited for only where a row has more ticks than its push bound; the step has pushed no
-  // row of its tables twice. After an error frames are kept and will be sent.
+  // The end of a step: waits until what was pushed of device tables that bound the pushes of either
+  // class is applied, and makes room for frames that are kept. Frames of this step, those from
+  // `of_step` on, are waited for only where a row has more ticks than the push bound of its class;
+  // the step has pushed no row of its tables twice. After an error frames are kept and will be sent.
   Status WaitForDevice(uint64_t of_step = UINT64_MAX);
 
   // --- the same, step by step

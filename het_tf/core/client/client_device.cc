@@ -65,11 +65,14 @@ Status Client::WaitForDevice(uint64_t of_step) {
   HET_RETURN_IF_ERROR(exchange_.fatal());
   auto to_wait_for = [this](const TablePush& push, bool of_this_step) {
     const TableCache& cache = tables_.at(push.schema->id());
-    const SyncPolicy sync = cache.config().sync();
-    if (cache.device() == nullptr || !sync.bounds_pushes() || push.keys.empty()) return false;
+    const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
+    if (cache.device() == nullptr || !of_class[1].bounds_pushes() || push.keys.empty()) return false;
+    if (!of_this_step) return true;  // a row of it may have become tight since
     // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
-    return !of_this_step || std::any_of(push.ticks.begin(), push.ticks.end(),
-                                        [=](uint32_t own) { return sync.MustWait(own); });
+    for (size_t i = 0; i < push.keys.size(); ++i) {
+      if (of_class[push.tight[i] != 0].MustWait(push.ticks[i])) return true;
+    }
+    return false;
   };
   auto unapplied = [&](const Session& session) {
     return session.log().AnyUnapplied([&](const PushFrame& frame) {

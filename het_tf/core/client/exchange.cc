@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/messages.h"
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/store/local_service.h"
@@ -238,8 +239,11 @@ void Exchange::TakeClasses(const Session& session, const Session::Outstanding& r
     if (t.reclassified.empty() || push == frame->tables.end() || cache == nullptr) continue;
     for (uint32_t position : t.reclassified) {
       if (position >= push->tight.size()) continue;
-      const uint32_t line = cache->lines().Find(push->keys[position]);
-      if (line != kNoRow) cache->SetTight(line, push->tight[position] == 0);
+      const Key key = push->keys[position];
+      const bool tight = push->tight[position] == 0;
+      if (cache->device() != nullptr) cache->device()->SetTight(key, tight);
+      const uint32_t line = cache->lines().Find(key);
+      if (line != kNoRow) cache->SetTight(line, tight);
     }
   }
 }

@@ -163,6 +163,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
         const uint32_t i = order[next];
         push.keys.push_back(part.keys[i]);
         push.ticks.push_back(part.ticks[i]);
+        push.tight.push_back(part.tight[i]);
         const float* update = part.updates + i * optimizer.row_floats();
         push.wire.insert(push.wire.end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
       }

@@ -1,13 +1,11 @@
-// One step on the device: DeviceTables::Lookup and Apply.
+// One step on the device: DeviceTables::Lookup and Apply. What they want of the store: device_fetch.cc.
 #include "het_tf/core/device/device_step.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/step.h"
-#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {
@@ -17,8 +15,11 @@ constexpr size_t kScratchKept = size_t{64} << 20;
 // Between a read of the store and its installation rows of a table may go, because it was cleared or its
 // partition came to life again. So often in one call they do not.
 constexpr int kMostRounds = 64;
-
-static_assert(kNoBase == HET_DEV_NO_BASE);
+// Turns of a sum that want rows, if none goes in such a way: the first one, and one more after each that
+// drove other rows of the step out of their bucket, since no lookup has pinned them any more. What a turn
+// installs is pinned, and rows compete within their bucket alone. So a bucket drives out each of its rows
+// once at most, in turns that follow each other, and all buckets do so at the same time.
+constexpr int kMostTurns = 1 + static_cast<int>(DeviceTable::kBucket);
 
 Status NeverQuiet(const std::string& subject) {
   return Status(Code::kAborted, subject + ": its rows were taken away " + std::to_string(kMostRounds) +
@@ -50,7 +51,6 @@ Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, B
     }
     HetDevUse use = {};
     use.table = table->handle;
-    use.push_bound = client_->cache(id)->config().sync().most_unsent();
     batch->tables.push_back(table);
     batch->uses.push_back(use);
   }
@@ -143,8 +143,9 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const
   HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
   Place(step, &batch);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
-    const uint64_t id = batch.tables[t]->schema().id();
-    batch.uses[t].check = client_->cache(id)->config().pull_bound != kUnbounded;
+    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    if (token != 0) cache->BeginLookup(token);
+    batch.uses[t].check = cache->config().pull_bound != kUnbounded;
   }
   if (memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
@@ -183,10 +184,7 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
                                               batch->stream, &wanted);
     if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
     for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
-      DeviceTable* const table = batch->tables[t];
-      table->counters->reads += wanted.reads[t];
-      table->counters->hits += wanted.hits[t];
-      table->absent += wanted.reads[t] - wanted.hits[t];
+      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t], wanted.tight_hits[t]);
     }
     if (wanted.n == 0) return Status();
     bool went = false;
@@ -196,101 +194,6 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
     return gathered == HET_DEV_OK ? Status() : Failed(gathered, batch->Subject());
   }
   return NeverQuiet(batch->Subject());
-}
-
-void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const PartitionId& store) {
-  const size_t n = wanted.n, groups = uses * store.count;
-  group_of.resize(n);
-  begin.assign(groups + 1, 0);
-  const Layout layout(store);
-  for (size_t i = 0; i < n; ++i) {
-    group_of[i] = wanted.use[i] * store.count + layout.OfKey(wanted.keys[i]);
-    ++begin[group_of[i] + 1];
-  }
-  for (size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];
-  at.assign(begin.begin(), begin.end());
-  rows.resize(n);
-  for (size_t i = 0; i < n; ++i) rows[at[group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
-  // The device gives them in any order; the store, and which row leaves a full bucket, must not depend on it.
-  for (size_t g = 0; g < groups; ++g) {
-    std::sort(rows.begin() + static_cast<ptrdiff_t>(begin[g]),
-              rows.begin() + static_cast<ptrdiff_t>(begin[g + 1]),
-              [](const Row& x, const Row& y) { return x.key < y.key; });
-  }
-  keys.resize(n);
-  bases.resize(n);
-  for (size_t i = 0; i < n; ++i) {
-    keys[i] = rows[i].key;
-    bases[i] = rows[i].base;
-  }
-  clocks.resize(n);
-  came.assign(n, 0);
-  admit.assign(n, 0);
-  answers.reserve(uses);
-}
-
-void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
-  answers.clear();
-  for (uint32_t u = 0; u < tables.size(); ++u) {
-    const size_t first = begin[size_t{u} * partitions], end = begin[size_t{u + 1} * partitions];
-    const size_t width = tables[u]->schema().row_floats();
-    size_t to = first;
-    for (size_t i = first; i < end; ++i) {
-      if (!came[i]) continue;
-      if (to != i) {
-        keys[to] = keys[i];
-        clocks[to] = clocks[i];
-        admit[to] = admit[i];
-        std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
-      }
-      ++to;
-    }
-    if (to > first) {
-      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
-    }
-    floats += (end - first) * width;
-  }
-}
-
-Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
-                           bool* went) {
-  Fetched& f = *fetched_;
-  f.Sort(wanted, batch->uses.size(), store_);
-  size_t floats = 0;
-  DeviceRead read;
-  for (size_t g = 0; g + 1 < f.begin.size(); ++g) {
-    const size_t first = f.begin[g], rows = f.begin[g + 1] - first;
-    if (rows == 0) continue;
-    const TableSchema& schema = batch->tables[g / store_.count]->schema();
-    floats += rows * schema.row_floats();
-    read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
-                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
-  }
-
-  // From here on `wanted` is no more.
-  void* memory = nullptr;
-  const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
-  if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
-  auto* at = static_cast<float*>(memory);
-  for (DeviceRead::Part& part : read.parts) {
-    part.rows = at;
-    at += part.n * client_->cache(part.table)->schema().row_floats();
-  }
-  HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
-  HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
-
-  const Span<DeviceTable* const> tables(batch->tables.data(), batch->tables.size());
-  f.Pack(tables, store_.count, static_cast<float*>(memory));
-  if (f.answers.empty()) return Status();
-  HetDevExport victims = {};
-  const int installed =
-      library_->HetDevInstall(context_, call, &batch->batch, f.answers.data(),
-                              static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
-  if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
-  if (training) calls_.Changed();
-  Gave(victims, tables, true);
-  PushExports();
-  return Status();
 }
 
 // --- apply
@@ -308,7 +211,14 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
   Place(step, &batch);
-  for (size_t t = 0; t < batch.uses.size(); ++t) batch.uses[t].learning_rate = args.learning_rates[t];
+  for (size_t t = 0; t < batch.uses.size(); ++t) {
+    HetDevUse& use = batch.uses[t];
+    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    use.learning_rate = args.learning_rates[t];
+    cache->FollowRate(use.learning_rate);
+    use.push_bound = cache->config().sync().most_unsent();
+    use.tight_push_bound = cache->config().sync(/*tight=*/true).most_unsent();
+  }
   if (memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
   } else {
@@ -337,7 +247,9 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
 Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args,
                          HetDevSummed* summed) {
   const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
-  for (int round = 0; round < kMostRounds; ++round) {
+  // More turns than this, and rows were taken away more than kMostRounds times.
+  constexpr int kMost = kMostRounds * (kMostTurns + 1);
+  for (int round = 0; round < kMost; ++round) {
     // Answers to the pushes of victims may have told that rows are to go: before they get a tick, and are
     // due.
     bool went = false;
@@ -356,7 +268,8 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
 
 Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
                           std::vector<uint8_t>* changed) {
-  Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  const Vector<uint64_t> tight_ticks(summed.tight_ticks, summed.tight_ticks + batch->tables.size());
   HetDevExport due = {};
   const int answer = library_->HetDevTick(context_, step.call(), &batch->batch, batch->stream, &due);
   if (answer != HET_DEV_OK) {
@@ -364,14 +277,14 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
     return Failed(answer, batch->Subject());
   }
   calls_.Changed();
-  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
+  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t], tight_ticks[t]);
   Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
-    const uint32_t* const of_row = given.updates.ticks;
-    const int64_t bound = client_->cache(given.table->schema().id())->config().sync().most_unsent();
-    given.left = static_cast<uint64_t>(
-        std::count_if(of_row, of_row + given.updates.n, [bound](uint32_t own) { return own <= bound; }));
+    const CacheConfig& config = client_->cache(given.table->schema().id())->config();
+    const SyncPolicy of_class[] = {config.sync(), config.sync(/*tight=*/true)};
+    for (uint64_t i = 0; i < given.updates.n; ++i)
+      given.left += !of_class[given.updates.tight[i]].PushNow(given.updates.ticks[i]);
   }
   try {
     const uint64_t of_step = client_->next_frame();

@@ -126,7 +126,8 @@ Status DeviceTables::CatchUp(HetDevStream stream, bool* went) {
     const int answer = table->CatchUp(*library_, context_, stream, &rows_went);
     if (rows_went) calls_.Changed();
     *went = *went || rows_went;
-    if (answer != HET_DEV_OK) return Failed(answer, "forgetting rows of table '" + table->name() + "'");
+    if (answer != HET_DEV_OK)
+      return Failed(answer, "bringing rows of table '" + table->name() + "' up to date");
   }
   return Status();
 }
@@ -149,7 +150,7 @@ void DeviceTables::PushExports() {
     // Of a table that was cleared meanwhile nothing is to be sent.
     if (given.table->dropped()) continue;
     push.parts.push_back({given.table->schema().id(), given.updates.n, given.updates.keys,
-                          given.updates.ticks, given.updates.updates, given.evicted});
+                          given.updates.ticks, given.updates.tight, given.updates.updates, given.evicted});
   }
   // Its one error is that of a table that is not on a device.
   static_cast<void>(client_->PushForDevice(push));

@@ -107,10 +107,12 @@ class DeviceTables {
   void Trim(Scratch* scratch);
   void Place(const DeviceCalls::Step& step, Batch* batch);
   Status LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training);
-  Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
   Status Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args, HetDevSummed* summed);
   Status Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
               std::vector<uint8_t>* changed);
+
+  // device_fetch.cc: from the store to the device
+  Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
 
   Client* const client_;
   const PartitionId store_;

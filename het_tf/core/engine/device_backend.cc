@@ -56,6 +56,7 @@ Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
   cache.rows = state.rows;
   cache.unsent_rows = state.dirty;
   cache.bytes = client->cache(id)->bytes();
+  if (client->cache(id)->config().hot) cache.hot_rows = state.tight;
   cache.device = {table.options.cache->device, state.capacity, state.invalid, state.bytes};
   return Status();
 }

@@ -112,11 +112,6 @@ Status CheckTogether(const CacheConfig& cache) {
         "unbounded; hot rows have the tighter bounds. Give smaller ones, or leave hot out");
   }
   if (!cache.on_device()) return Status();
-  if (cache.hot) {
-    return InvalidArgument(
-        "cache options have hot and device \"gpu\"; all rows in GPU memory have the same bounds. Leave hot "
-        "out, or give device \"cpu\"");
-  }
   if (cache.capacity == 0) {
     return InvalidArgument(
         "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "

@@ -74,6 +74,7 @@ struct PlaceKernel {
     const int64_t base = static_cast<int64_t*>(answers.bases)[answer];
     const float* from = static_cast<float*>(answers.floats) + static_cast<uint64_t*>(answers.begins)[answer];
     const bool fresh = static_cast<uint8_t*>(plan.fresh)[i] != 0;
+    const uint64_t tight = (static_cast<uint8_t*>(answers.flags)[answer] & kTightAnswer) != 0 ? kTight : 0;
     const uint64_t row = PlaceOf(tile, i, use_number, table);
     const RowRef ref = RowAt(batch, use_number, row);
     tile.Copy(ref.value, from, table.dim);
@@ -84,7 +85,7 @@ struct PlaceKernel {
         slot.key = key;
         slot.base = base;
         slot.stamp = use.stamp;
-        slot.used = kOneUse;
+        slot.used = kOneUse | tight;
         *ref.slot = slot;
         if ((row & kOfCall) == 0) {
           static_cast<uint8_t*>(table.digests)[row] = DigestOf(HashKey(key, table.hash_seed));
@@ -97,7 +98,7 @@ struct PlaceKernel {
     if (ticks > 0 && ref.update != nullptr) MergeOnto(tile, table, ref.update, ticks, ref);
     tile.Once([&] {
       ref.slot->base = base;
-      ref.slot->used &= ~kInvalid;
+      ref.slot->used = (ref.slot->used & ~(kInvalid | kTight)) | tight;
     });
   }
 };
@@ -139,7 +140,7 @@ class Install {
     updates_.Copy(context_, view_);
     Place();
     context_.Wait();
-    updates_.Export(victims);
+    *victims = updates_.Export();
     Account();
   }
 
@@ -169,7 +170,7 @@ class Install {
   void UploadAnswers() {
     int64_t* keys = context_.HostScratch<int64_t>(n_);
     int64_t* bases = context_.HostScratch<int64_t>(n_);
-    uint8_t* admit = context_.HostScratch<uint8_t>(n_);
+    uint8_t* flags = context_.HostScratch<uint8_t>(n_);
     uint32_t* uses = context_.HostScratch<uint32_t>(n_);
     uint64_t* begins = context_.HostScratch<uint64_t>(n_);
     uint64_t floats = 0;
@@ -179,7 +180,8 @@ class Install {
       for (uint64_t i = 0; i < answer.n; ++i, ++to) {
         keys[to] = answer.keys[i];
         bases[to] = answer.bases[i];
-        admit[to] = answer.admit[i];
+        const bool tight = answer.tight != nullptr && answer.tight[i] != 0;
+        flags[to] = static_cast<uint8_t>((answer.admit[i] != 0 ? kAdmit : 0) | (tight ? kTightAnswer : 0));
         uses[to] = answer.use;
         begins[to] = floats;
         floats += RowFloats(answer.use);
@@ -187,13 +189,13 @@ class Install {
     }
     answers_.keys = context_.Scratch<int64_t>(n_);
     answers_.bases = context_.Scratch<int64_t>(n_);
-    answers_.admit = context_.Scratch<uint8_t>(n_);
+    answers_.flags = context_.Scratch<uint8_t>(n_);
     answers_.uses = context_.Scratch<uint32_t>(n_);
     answers_.begins = context_.Scratch<uint64_t>(n_);
     answers_.floats = context_.Scratch<float>(floats);
     context_.CopyIn(answers_.keys, keys, n_);
     context_.CopyIn(answers_.bases, bases, n_);
-    context_.CopyIn(answers_.admit, admit, n_);
+    context_.CopyIn(answers_.flags, flags, n_);
     context_.CopyIn(answers_.uses, uses, n_);
     context_.CopyIn(answers_.begins, begins, n_);
     floats = 0;

@@ -7,11 +7,14 @@
 
 namespace het::dev {
 
+constexpr uint8_t kAdmit = 1;
+constexpr uint8_t kTightAnswer = 2;
+
 // Answers of all tables, in the order in which they were given.
 struct AnswersView {
   Dev<int64_t> keys;
   Dev<int64_t> bases;
-  Dev<uint8_t> admit;
+  Dev<uint8_t> flags;  // kAdmit, kTightAnswer
   Dev<uint32_t> uses;
   Dev<uint64_t> begins;  // of each row in `floats`
   Dev<float> floats;
@@ -113,7 +116,8 @@ struct PlanKernel {
       uint32_t new_row = 0;
       uint32_t victim = 0;
       if (fresh != 0) {
-        const bool admit = static_cast<uint8_t*>(answers.admit)[static_cast<uint32_t*>(plan.order)[i]] != 0;
+        const uint32_t answer = static_cast<uint32_t*>(plan.order)[i];
+        const bool admit = (static_cast<uint8_t*>(answers.flags)[answer] & kAdmit) != 0;
         int slot = -1;
         if (admit && (free & ~taken) != 0) {
           slot = LowestBit(free & ~taken);

@@ -67,8 +67,9 @@ HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry)
   return {low, row < capacity ? row : kOfCall | (row - capacity)};
 }
 
-HET_DEV bool WillLeave(const UseView& use, const Place& place, uint32_t ticks) {
-  return (place.row & kOfCall) != 0 || int64_t{ticks} + 1 > use.push_bound;
+HET_DEV bool WillLeave(const UseView& use, const Place& place, const Slot& slot) {
+  const int64_t bound = (slot.used & kTight) != 0 ? use.tight_push_bound : use.push_bound;
+  return (place.row & kOfCall) != 0 || int64_t{slot.ticks} + 1 > bound;
 }
 
 }  // namespace het::dev

@@ -106,22 +106,24 @@ struct ClearVisitsKernel {
 };
 
 constexpr uint32_t kStripes = 64;
+enum StateCount : uint32_t { kRows, kDirty, kInvalidRows, kTightRows, kStateCounts };
 
 struct CountKernel {
   TableView table;
-  Dev<uint64_t> counts;  // [kStripes][rows, dirty, invalid]
+  Dev<uint64_t> counts;  // [kStripes][kStateCounts]
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t bucket) const {
     const uint8_t* digests = static_cast<uint8_t*>(table.digests) + bucket * kBucketSlots;
     const Slot* slots = static_cast<Slot*>(table.slots) + bucket * kBucketSlots;
     const uint32_t rows = ~tile.Match32(digests, 0);
-    uint64_t* count = static_cast<uint64_t*>(counts) + bucket % kStripes * 3;
-    tile.Once([&] { AtomicAdd(&count[0], static_cast<uint64_t>(CountBits(rows))); });
+    uint64_t* count = static_cast<uint64_t*>(counts) + bucket % kStripes * kStateCounts;
+    tile.Once([&] { AtomicAdd(&count[kRows], static_cast<uint64_t>(CountBits(rows))); });
     tile.ForEach(kBucketSlots, [&](uint64_t i) {
       if ((rows >> i & 1) == 0) return;
-      if (slots[i].ticks > 0) AtomicAdd(&count[1], uint64_t{1});
-      if ((slots[i].used & kInvalid) != 0) AtomicAdd(&count[2], uint64_t{1});
+      if (slots[i].ticks > 0) AtomicAdd(&count[kDirty], uint64_t{1});
+      if ((slots[i].used & kInvalid) != 0) AtomicAdd(&count[kInvalidRows], uint64_t{1});
+      if ((slots[i].used & kTight) != 0) AtomicAdd(&count[kTightRows], uint64_t{1});
     });
   }
 };
@@ -217,19 +219,22 @@ void HetDevDestroyTable(HetDevContext* context, HetDevTable* table) {
 int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream, HetDevTableState* state) {
   return Guard([&] {
     context->Begin(stream);
-    const Dev<uint64_t> counts = context->Scratch<uint64_t>(kStripes * 3);
-    uint64_t* host = context->HostScratch<uint64_t>(kStripes * 3);
-    context->Fill(counts, 0, kStripes * 3);
+    constexpr uint32_t kCounts = kStripes * kStateCounts;
+    const Dev<uint64_t> counts = context->Scratch<uint64_t>(kCounts);
+    uint64_t* host = context->HostScratch<uint64_t>(kCounts);
+    context->Fill(counts, 0, kCounts);
     Launch<32>(*context, "count rows", table->view.buckets, CountKernel{table->view, counts});
-    context->CopyOut(host, counts, kStripes * 3);
+    context->CopyOut(host, counts, kCounts);
     context->Wait();
     *state = HetDevTableState{};
     state->capacity = table->capacity;
     state->bytes = table->memory.bytes();
     for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
-      state->rows += host[stripe * 3];
-      state->dirty += host[stripe * 3 + 1];
-      state->invalid += host[stripe * 3 + 2];
+      const uint64_t* of_stripe = host + stripe * kStateCounts;
+      state->rows += of_stripe[kRows];
+      state->dirty += of_stripe[kDirty];
+      state->invalid += of_stripe[kInvalidRows];
+      state->tight += of_stripe[kTightRows];
     }
     state->inserts = table->inserts;
     state->evictions = table->evictions;

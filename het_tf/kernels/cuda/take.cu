@@ -92,7 +92,7 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
   result.Copy(context, view);
   Launch<4>(context, "clean rows", taken, CleanKernel{table->view, rows.rows});
   context.Wait();
-  result.Export(updates);
+  *updates = result.Export();
 }
 
 }  // namespace

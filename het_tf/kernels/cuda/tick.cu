@@ -26,13 +26,9 @@ struct RankKernel {
   }
 };
 
-// Updates that leave, in order of (use, key), in device memory.
 struct DueView {
   Dev<uint32_t> rank_at;
-  Dev<const uint64_t> begins;  // of each use: its first row here, and its first float
-  Dev<int64_t> keys;
-  Dev<uint32_t> ticks;
-  Dev<float> updates;
+  LeavingView to;
 };
 
 // Of rows whose optimizer is of this kind.
@@ -50,7 +46,7 @@ struct TickKernel {
     if (use.table.optimizer.kind != kKind) return;
     const RowRef ref = RowAt(batch, place.use, place.row);
     const uint32_t ticks = ref.slot->ticks;
-    const bool leaves = WillLeave(use, place, ticks);
+    const bool leaves = WillLeave(use, place, *ref.slot);
     TickRow row;
     row.gradient = static_cast<float*>(segments.sums) + entry * segments.sum_stride;
     row.value = ref.value;
@@ -59,9 +55,8 @@ struct TickKernel {
     row.update = ref.update;
     uint32_t rank = 0;
     if (leaves) {
-      const uint64_t* begin = static_cast<const uint64_t*>(due.begins) + uint64_t{place.use} * 2;
       rank = static_cast<uint32_t*>(due.rank_at)[entry];
-      row.update = static_cast<float*>(due.updates) + begin[1] + (rank - begin[0]) * use.table.row_floats;
+      row.update = LeavingUpdate(due.to, place.use, use.table, rank);
     }
     TickRowOnce<kKind>(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
     tile.Sync();  // all lanes have read the slot
@@ -69,8 +64,7 @@ struct TickKernel {
       ref.slot->ticks = leaves ? 0 : ticks + 1;
       if (!leaves) return;
       ref.slot->base += int64_t{ticks} + 1;
-      static_cast<int64_t*>(due.keys)[rank] = ref.slot->key;
-      static_cast<uint32_t*>(due.ticks)[rank] = ticks + 1;
+      WriteLeaving(due.to, rank, *ref.slot, ticks + 1);
     });
   }
 };
@@ -80,50 +74,21 @@ class Due {
  public:
   // Takes all the memory, and finds the order.
   void Reserve(Context& context, const HetDevBatch& batch, const SumView& sums) {
-    std::vector<uint64_t> begins;
-    for (uint32_t u = 0; u < sums.n_uses; ++u) {
-      begins.push_back(n_);
-      begins.push_back(floats_);
-      n_ += sums.due_of_use[u];
-      floats_ += sums.due_of_use[u] * batch.uses[u].table->view.row_floats;
-      tables_ += sums.due_of_use[u] > 0;
-    }
-    if (n_ == 0) return;
-    view_.begins = Dev<const uint64_t>(context.Upload(begins.data(), begins.size()).raw());
-    view_.rank_at = context.Scratch<uint32_t>(sums.positions);
-    view_.keys = context.Scratch<int64_t>(n_);
-    view_.ticks = context.Scratch<uint32_t>(n_);
-    view_.updates = context.Scratch<float>(floats_);
-    keys_ = context.HostScratch<int64_t>(n_);
-    ticks_ = context.HostScratch<uint32_t>(n_);
-    updates_ = context.HostScratch<float>(floats_);
-    list_ = context.HostScratch<HetDevUpdates>(tables_);
-    uint32_t filled = 0;
-    for (uint32_t u = 0; u < sums.n_uses; ++u) {
-      const uint64_t n = sums.due_of_use[u], first = begins[2 * u];
-      if (n > 0) list_[filled++] = {u, n, keys_ + first, ticks_ + first, updates_ + begins[2 * u + 1]};
-    }
-    const Dev<uint32_t> order = OrderByUseAndKey(context, sums.due_keys, sums.due_uses, n_, sums.n_uses);
-    Launch<4>(context, "ranks of what is due", n_, RankKernel{sums.due, order, view_.rank_at});
+    leaving_.Reserve(context, batch, sums.due_of_use);
+    if (!any()) return;
+    rank_at_ = context.Scratch<uint32_t>(sums.positions);
+    const uint64_t n = leaving_.n();
+    const Dev<uint32_t> order = OrderByUseAndKey(context, sums.due_keys, sums.due_uses, n, sums.n_uses);
+    Launch<4>(context, "ranks of what is due", n, RankKernel{sums.due, order, rank_at_});
   }
-  void Copy(Context& context) {
-    context.CopyOut(keys_, view_.keys, n_);
-    context.CopyOut(ticks_, view_.ticks, n_);
-    context.CopyOut(updates_, view_.updates, floats_);
-  }
-  const DueView& view() const { return view_; }
-  bool any() const { return n_ > 0; }
-  HetDevExport Export() const { return {tables_, list_}; }
+  void Copy(Context& context) { leaving_.Copy(context); }
+  DueView view() const { return {rank_at_, leaving_.view()}; }
+  bool any() const { return leaving_.n() > 0; }
+  HetDevExport Export() const { return leaving_.Export(); }
 
  private:
-  DueView view_;
-  uint64_t n_ = 0;
-  uint64_t floats_ = 0;
-  uint32_t tables_ = 0;
-  int64_t* keys_ = nullptr;
-  uint32_t* ticks_ = nullptr;
-  float* updates_ = nullptr;
-  HetDevUpdates* list_ = nullptr;
+  Dev<uint32_t> rank_at_;
+  Leaving leaving_;
 };
 
 template <int... kKinds>

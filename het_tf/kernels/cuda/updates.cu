@@ -23,10 +23,7 @@ struct CopyUpdatesKernel {
   BatchView batch;
   DirtyRows rows;
   Dev<uint32_t> order;
-  Dev<uint64_t> begins;
-  Dev<int64_t> keys;
-  Dev<uint32_t> ticks;
-  Dev<float> updates;
+  LeavingView to;
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t i) const {
@@ -34,13 +31,8 @@ struct CopyUpdatesKernel {
     const uint32_t use = static_cast<uint32_t*>(rows.uses)[from];
     const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
     const RowRef ref = RowOfTable(table, static_cast<uint64_t*>(rows.rows)[from]);
-    const uint64_t* begin = static_cast<uint64_t*>(begins) + uint64_t{use} * 2;
-    tile.Once([&] {
-      static_cast<int64_t*>(keys)[i] = ref.slot->key;
-      static_cast<uint32_t*>(ticks)[i] = ref.slot->ticks;
-    });
-    tile.Copy(static_cast<float*>(updates) + begin[1] + (i - begin[0]) * table.row_floats, ref.update,
-              table.row_floats);
+    tile.Once([&] { WriteLeaving(to, i, *ref.slot, ref.slot->ticks); });
+    tile.Copy(LeavingUpdate(to, use, table, i), ref.update, table.row_floats);
   }
 };
 
@@ -60,9 +52,7 @@ Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_
   return order;
 }
 
-void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchView& view,
-                      const DirtyRows& rows, const std::vector<uint64_t>& counts) {
-  rows_ = rows;
+void Leaving::Reserve(Context& context, const HetDevBatch& batch, const std::vector<uint64_t>& counts) {
   std::vector<uint64_t> begins;
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
     begins.push_back(n_);
@@ -72,36 +62,50 @@ void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchVie
     tables_ += counts[use] > 0 ? 1 : 0;
   }
   if (n_ == 0) return;
-  begins_ = context.Upload(begins.data(), begins.size());
-  keys_ = context.Scratch<int64_t>(n_);
-  ticks_ = context.Scratch<uint32_t>(n_);
-  updates_ = context.Scratch<float>(floats_);
-  host_keys_ = context.HostScratch<int64_t>(n_);
-  host_ticks_ = context.HostScratch<uint32_t>(n_);
+  heads_ = context.Scratch<char>(HeadBytes());
+  view_.begins = context.Upload(begins.data(), begins.size());
+  view_.keys = Dev<int64_t>(reinterpret_cast<int64_t*>(heads_.raw()));
+  view_.ticks = Dev<uint32_t>(reinterpret_cast<uint32_t*>(view_.keys.Plus(n_).raw()));
+  view_.tight = Dev<uint8_t>(reinterpret_cast<uint8_t*>(view_.ticks.Plus(n_).raw()));
+  view_.updates = context.Scratch<float>(floats_);
+  host_heads_ = context.HostScratch<char>(HeadBytes());
   host_updates_ = context.HostScratch<float>(floats_);
   list_ = context.HostScratch<HetDevUpdates>(tables_);
-  uint32_t filled = 0;
-  for (uint32_t use = 0; use < batch.n_uses; ++use) {
-    if (counts[use] == 0) continue;
-    list_[filled++] = HetDevUpdates{use, counts[use], host_keys_ + begins[use * 2],
-                                    host_ticks_ + begins[use * 2], host_updates_ + begins[use * 2 + 1]};
-  }
+  List(batch, counts);
+}
 
-  order_ = OrderByUseAndKey(context, rows.keys, rows.uses, n_, view.n_uses);
+void Leaving::List(const HetDevBatch& batch, const std::vector<uint64_t>& counts) {
+  const auto* keys = reinterpret_cast<const int64_t*>(host_heads_);
+  const auto* ticks = reinterpret_cast<const uint32_t*>(keys + n_);
+  const auto* tight = reinterpret_cast<const uint8_t*>(ticks + n_);
+  const float* updates = host_updates_;
+  HetDevUpdates* of_use = list_;
+  for (uint32_t use = 0; use < batch.n_uses; ++use) {
+    const uint64_t n = counts[use];
+    if (n > 0) *of_use++ = HetDevUpdates{use, n, keys, ticks, tight, updates};
+    keys += n;
+    ticks += n;
+    tight += n;
+    updates += n * batch.uses[use].table->view.row_floats;
+  }
+}
+
+void Leaving::Copy(Context& context) {
+  context.CopyOut(host_heads_, heads_, HeadBytes());
+  context.CopyOut(host_updates_, view_.updates, floats_);
+}
+
+void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchView& view,
+                      const DirtyRows& rows, const std::vector<uint64_t>& counts) {
+  rows_ = rows;
+  leaving_.Reserve(context, batch, counts);
+  if (leaving_.n() > 0) order_ = OrderByUseAndKey(context, rows.keys, rows.uses, leaving_.n(), view.n_uses);
 }
 
 void Updates::Copy(Context& context, const BatchView& view) {
-  if (n_ == 0) return;
-  Launch<8>(context, "copy updates", n_,
-            CopyUpdatesKernel{view, rows_, order_, begins_, keys_, ticks_, updates_});
-  context.CopyOut(host_keys_, keys_, n_);
-  context.CopyOut(host_ticks_, ticks_, n_);
-  context.CopyOut(host_updates_, updates_, floats_);
-}
-
-void Updates::Export(HetDevExport* result) const {
-  result->n = tables_;
-  result->of = list_;
+  if (leaving_.n() == 0) return;
+  Launch<8>(context, "copy updates", leaving_.n(), CopyUpdatesKernel{view, rows_, order_, leaving_.view()});
+  leaving_.Copy(context);
 }
 
 }  // namespace het::dev

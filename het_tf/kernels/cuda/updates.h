@@ -11,6 +11,52 @@ namespace het::dev {
 Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_t> uses, uint64_t n,
                                uint32_t n_uses);
 
+// Where kernels write updates: in order of (use, key), in device memory.
+struct LeavingView {
+  Dev<uint64_t> begins;  // of each use: its first row here, and its first float
+  Dev<int64_t> keys;
+  Dev<uint32_t> ticks;
+  Dev<uint8_t> tight;
+  Dev<float> updates;
+};
+// The update of row number `at`.
+HET_DEV float* LeavingUpdate(const LeavingView& to, uint32_t use, const TableView& table, uint64_t at) {
+  const uint64_t* begin = static_cast<uint64_t*>(to.begins) + uint64_t{use} * 2;
+  return static_cast<float*>(to.updates) + begin[1] + (at - begin[0]) * table.row_floats;
+}
+// What goes with it. On one lane.
+HET_DEV void WriteLeaving(const LeavingView& to, uint64_t at, const Slot& slot, uint32_t ticks) {
+  static_cast<int64_t*>(to.keys)[at] = slot.key;
+  static_cast<uint32_t*>(to.ticks)[at] = ticks;
+  static_cast<uint8_t*>(to.tight)[at] = (slot.used & kTight) != 0 ? 1 : 0;
+}
+
+// The same on the host's side. Use: Reserve while nothing has changed yet, Copy, Wait for the stream, Export.
+class Leaving {
+ public:
+  // counts[u] rows of use u. Takes all the memory.
+  void Reserve(Context& context, const HetDevBatch& batch, const std::vector<uint64_t>& counts);
+  // Puts the copies on the stream.
+  void Copy(Context& context);
+  HetDevExport Export() const { return {tables_, list_}; }
+
+  const LeavingView& view() const { return view_; }
+  uint64_t n() const { return n_; }
+
+ private:
+  size_t HeadBytes() const { return n_ * (sizeof(int64_t) + sizeof(uint32_t) + sizeof(uint8_t)); }
+  void List(const HetDevBatch& batch, const std::vector<uint64_t>& counts);
+
+  LeavingView view_;
+  uint64_t n_ = 0;
+  uint64_t floats_ = 0;
+  Dev<char> heads_;  // keys, ticks and tight, that they are one copy
+  char* host_heads_ = nullptr;
+  float* host_updates_ = nullptr;
+  HetDevUpdates* list_ = nullptr;
+  uint32_t tables_ = 0;
+};
+
 // n rows of tables, in device memory: row i is row `rows[i]` of use `uses[i]`, whose key is keys[i].
 struct DirtyRows {
   Dev<uint64_t> keys;
@@ -18,30 +64,20 @@ struct DirtyRows {
   Dev<uint64_t> rows;
 };
 
-// Use: Reserve while nothing has changed yet, Copy, Wait for the stream, Export.
+// Updates as rows hold them. To be used as Leaving.
 class Updates {
  public:
-  // counts[u] rows of use u. Takes all the memory, and finds the order: by (use, key).
+  // Finds the order, too.
   void Reserve(Context& context, const HetDevBatch& batch, const BatchView& view, const DirtyRows& rows,
                const std::vector<uint64_t>& counts);
-  // Puts the copies on the stream: what rows hold at that point of it.
+  // What rows hold at that point of the stream.
   void Copy(Context& context, const BatchView& view);
-  void Export(HetDevExport* result) const;
+  HetDevExport Export() const { return leaving_.Export(); }
 
  private:
   DirtyRows rows_;
-  uint64_t n_ = 0;
-  uint64_t floats_ = 0;
   Dev<uint32_t> order_;
-  Dev<uint64_t> begins_;  // of each use: its first row here, and its first float
-  Dev<int64_t> keys_;
-  Dev<uint32_t> ticks_;
-  Dev<float> updates_;
-  int64_t* host_keys_ = nullptr;
-  uint32_t* host_ticks_ = nullptr;
-  float* host_updates_ = nullptr;
-  HetDevUpdates* list_ = nullptr;
-  uint32_t tables_ = 0;
+  Leaving leaving_;
 };
 
 }  // namespace het::dev

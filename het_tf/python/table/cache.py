@@ -61,8 +61,8 @@ class Cache:
         below, and where "told" may not be.
       hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. "auto": bounds that follow the
         table's learning rate and the number of workers, with RowWiseAdagrad; with another optimizer those of
-        `het_tf.Hot()`. None (default): all rows have the bounds above. Not on a GPU, nor with
-        total_staleness or an unbounded pull_bound.
+        `het_tf.Hot()`. None (default): all rows have the bounds above. Neither with
+        total_staleness nor with an unbounded pull_bound.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -217,11 +217,6 @@ class LayerCache:
             raise ValueError(
                 f"cache.checks is {given.checks!r} with device={given.device!r}; rows in GPU memory are "
                 'asked about: give checks="asked" or "auto", or device="cpu"'
-            )
-        if given.hot is not None:
-            raise ValueError(
-                f"cache.hot is given with device={given.device!r}; all rows in GPU memory have the same "
-                'bounds: leave hot out, or give device="cpu"'
             )
 
     def _bounds(self, workers: int) -> tuple[int | None, int | None]:

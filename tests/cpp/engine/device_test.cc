@@ -134,6 +134,23 @@ TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   EXPECT_EQ(stats["bound_push"], 0);
 }
 
+// No row of an old step is pinned: fetching the one that has left drives out the next one, and so on.
+TEST_F(DeviceEngine, RowsOfAnOldStepDriveEachOtherOutOnceAtMost) {
+  Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
+  std::vector<Key> ids(32);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  StepOf old(&engine_, {{"t", ids}});
+  ASSERT_TRUE(old.Lookup(true).ok());
+  StepOf next(&engine_, {{"t", {100}}});
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(next.Lookup(true).ok());
+  ASSERT_EQ(CacheStats(&engine_, "t")["evictions"], 1);
+  const uint64_t before = CacheStats(&engine_, "t")["miss_pull"];
+  const Status applied = old.Apply(old.Gradients(-1));
+  ASSERT_TRUE(applied.ok()) << applied.message();
+  EXPECT_EQ(CacheStats(&engine_, "t")["miss_pull"], before + 32);
+  for (const float value : Values(&engine_, "t", ids)) EXPECT_EQ(value, 1);
+}
+
 TEST_F(DeviceEngine, StampsBeginAgain) {
   Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());

@@ -70,7 +70,6 @@ TEST(TableOptionsJson, RefusalsNameFieldValueAndRemedy) {
       {"\"hot\": {\"rows\": 0}", "hot is {\"rows\":0}; it must be null or an object"},
       {"\"hot\": {\"push_bound\": 101}", "bounds of hot rows above those of the table"},
       {"\"hot\": {}, \"pull_bound\": null", "whose pull_bound is unbounded"},
-      {"\"hot\": {}, \"device\": \"gpu\"", "have the same bounds"},
       {"\"size\": 3", "unknown field 'size'"},
   };
   for (const auto& c : cases) {

@@ -1,4 +1,5 @@
-// Two classes of rows (store/row_classes.h): which bounds hold for a row, and how workers hear of it.
+// Two classes of rows (store/row_classes.h): which bounds hold for a row, and how workers hear of it. Of
+// caches in host memory, and of caches on devices, toys (testing/world/toy_device.h).
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -8,23 +9,29 @@ constexpr int64_t kLoose = 20;
 constexpr int64_t kTightPull = 3;
 constexpr int64_t kTightPush = 2;
 
-class ClassesTest : public WorldTest {
+class ClassesTest : public WorldTest, public ::testing::WithParamInterface<bool> {
  protected:
   void MakeWorld(uint32_t workers, const std::string& checks = "asked") {
     WorldConfig config = Bounded(kLoose);
     config.workers = workers;
+    config.devices = GetParam() ? workers : 0;
     config.cache.hot = HotRows{8, kTightPull, kTightPush};
     config.cache.checks = checks;
     Make(config);
   }
-  bool Heard(size_t w, Key key) { return cache(w)->tight(cache(w)->lines().Find(key)); }
+  bool Heard(size_t w, Key key) {
+    ToyDevice* const device = world().device(w);
+    if (device == nullptr) return cache(w)->tight(cache(w)->lines().Find(key));
+    device->DoWhatWasPutOff();
+    return device->Find(At(key), 0)->tight;
+  }
   uint64_t Unsent(size_t w, Key key) { return world().UnappliedTicks(w, At(key)); }
   void Train(size_t w, const std::vector<Key>& keys, int times = 1) {
     for (int i = 0; i < times; ++i) WorldTest::Train(w, keys);
   }
 };
 
-TEST_F(ClassesTest, ANewRowHasTheTighterBounds) {
+TEST_P(ClassesTest, ANewRowHasTheTighterBounds) {
   MakeWorld(1);
   Train(0, {1}, kTightPush);
   EXPECT_EQ(Unsent(0, 1), static_cast<uint64_t>(kTightPush));
@@ -33,7 +40,7 @@ TEST_F(ClassesTest, ANewRowHasTheTighterBounds) {
 }
 
 // What the worker says of the row is wrong by then: the answer to its push puts it right.
-TEST_F(ClassesTest, AWrongClassCostsOnePush) {
+TEST_P(ClassesTest, AWrongClassCostsOnePush) {
   MakeWorld(1);
   Train(0, {1}, kTightPush + 1);
   world().SetHot(At(1), false);
@@ -47,7 +54,7 @@ TEST_F(ClassesTest, AWrongClassCostsOnePush) {
   EXPECT_TRUE(Heard(0, 1));
 }
 
-TEST_F(ClassesTest, ARowThatBecomesTightIsPushedAtItsNextTick) {
+TEST_P(ClassesTest, ARowThatBecomesTightIsPushedAtItsNextTick) {
   MakeWorld(2);
   Train(0, {1}, kTightPush + 1);
   Train(1, {1}, kTightPush + 1);
@@ -66,7 +73,7 @@ TEST_F(ClassesTest, ARowThatBecomesTightIsPushedAtItsNextTick) {
 }
 
 // I2 and I3 by class, once all have heard: the oracle of the world checks each read; here is what it allows.
-TEST_F(ClassesTest, AReadMissesAsManyTicksAsItsClassAllows) {
+TEST_P(ClassesTest, AReadMissesAsManyTicksAsItsClassAllows) {
   for (const char* checks : {"asked", "told"}) {
     MakeWorld(2, checks);
     Train(0, {1, 2}, kTightPush + 1);
@@ -95,7 +102,7 @@ TEST_F(ClassesTest, AReadMissesAsManyTicksAsItsClassAllows) {
 
 // One row in every step, one in every 64th: both are in the class that their ticks give them, though workers
 // hold most of them back.
-TEST_F(ClassesTest, ClassesAreLearned) {
+TEST_P(ClassesTest, ClassesAreLearned) {
   MakeWorld(2);
   for (Key step = 0; step < 800; ++step) {
     for (size_t w : {0, 1}) Train(w, step % 64 == 0 ? std::vector<Key>{1, 2} : std::vector<Key>{1});
@@ -111,6 +118,9 @@ TEST_F(ClassesTest, ClassesAreLearned) {
   EXPECT_GT(Counters::StalenessOf(seen.hot_lags).observed, 500u);
   EXPECT_LE(Counters::StalenessOf(seen.hot_lags).max, 3.0);
 }
+
+INSTANTIATE_TEST_SUITE_P(OfEveryPlace, ClassesTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Device" : "Host"; });
 
 }  // namespace
 }  // namespace het::testing

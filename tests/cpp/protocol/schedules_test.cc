@@ -167,6 +167,9 @@ const Kind kKinds[] = {
     {"DeviceRestartsLoseNothing", 800, 60, true, {OnDevices, Faulty(0.03), KeptForCheckpoint}},
     {"DeviceFailoversToAReplica", 600, 60, true, {OnDevices, Faulty(0.03), KeptForReplica}},
     {"DeviceFailoversThatLoseFrames", 600, 60, true, {OnDevices, Faulty(0.03)}},
+    {"DeviceClasses", 600, 60, false, {TwoClasses, OnDevices}},
+    {"DeviceClassesFaults", 600, 60, false, {TwoClasses, OnDevices, Faulty(0.05)}},
+    {"DeviceClassesFailovers", 600, 60, true, {TwoClasses, OnDevices, Faulty(0.03), KeptForReplica}},
 };
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, Schedules, ::testing::ValuesIn(kKinds),

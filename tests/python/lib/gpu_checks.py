@@ -148,6 +148,27 @@ def several_features_and_tables():
     compare_tables()
 
 
+@check
+def hot_rows_have_tighter_bounds():
+    for hot in (het_tf.Hot(rows=16, push=2, pull=3), "auto"):
+        cache = {"staleness": 20, "hot": hot, "checks": "asked"}
+        layers = {
+            place: embedding(place, optimizer=het_tf.optimizers.RowWiseAdagrad(0.1), cache=cache)
+            for place in PLACES
+        }
+        for step in range(400):
+            ids = tf.constant([7, 8 + step % 20], tf.int64)  # one is in every step, others in every 20th
+            for layer in layers.values():
+                train(layer, ids, step)
+        cpu, gpu = (het_tf.Table("t", namespace=place).stats()["cache"] for place in PLACES)
+        for figure in ("hot_rows", "hot_reads", "hot_ticks", "ticks", "bound_push", "unsent_rows"):
+            assert cpu[figure] == gpu[figure], (figure, cpu[figure], gpu[figure])
+        assert gpu["hot_rows"] == 1 and gpu["rows"] == 21, gpu
+        assert 400 < gpu["hot_ticks"] < gpu["ticks"], gpu
+        compare_tables()
+        fresh()
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 

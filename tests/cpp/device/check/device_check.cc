@@ -134,6 +134,8 @@ int main(int argc, char** argv) {
       {"rows that stayed with a call", tally.own_rows},
       {"dirty victims", tally.victims},
       {"ticks", tally.ticks},
+      {"ticks of tight rows", tally.tight_ticks},
+      {"rows that changed their class", tally.reclassified},
       {"due updates", tally.due},
       {"updates taken", tally.taken},
       {"ticks discarded", tally.discarded},

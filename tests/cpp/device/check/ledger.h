@@ -14,6 +14,7 @@ struct Held {
   std::vector<float> unsent;   // and by those not given away
   std::vector<float> foreign;  // change by others, at the store now
   std::vector<float> seen;     // and as of the last answer
+  bool tight = false;          // the library was last told so
 };
 
 class Ledger {

@@ -35,6 +35,7 @@ namespace het::device_check {
   X(Take)                       \
   X(Forget)                     \
   X(ForgetKeys)                 \
+  X(SetTight)                   \
   X(Inspect)                    \
   X(FailAllocation)
 

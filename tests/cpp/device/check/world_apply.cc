@@ -29,8 +29,10 @@ void World::FinishUnseen() {
 bool World::SumBoth(size_t number, float scale, const std::vector<uint8_t>* active, Reply* summed) {
   Slot& slot = slots_[number];
   const uint8_t* flags = active == nullptr ? nullptr : active->data();
-  // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted.
-  for (int turn = 0; turn < 20; ++turn) {
+  // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted. What has
+  // entered stays, so each of a bucket's 32 rows goes once at most, in turns that follow each other.
+  constexpr int kMostTurns = 1 + 32;
+  for (int turn = 0; turn <= kMostTurns; ++turn) {
     Repin(&slot.step);
     Reply reference;
     Both(
@@ -54,9 +56,11 @@ void World::SumAndTick(size_t number) {
   Slot& slot = slots_[number];
   for (Use& use : slot.step.uses) {
     Table& table = tables_[use.table];
-    if (table.config.keep_updates && random_.Chance(0.03))
-      table.push_bound = static_cast<int64_t>(random_.Below(4));
+    for (int64_t* bound : {&table.push_bound, &table.tight_push_bound}) {
+      if (table.config.keep_updates && random_.Chance(0.03)) *bound = static_cast<int64_t>(random_.Below(4));
+    }
     use.push_bound = table.push_bound;
+    use.tight_push_bound = table.tight_push_bound;
   }
   bool broken = false;
   DrawGradients(&slot.step, &broken);
@@ -117,9 +121,15 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
   }
   size_t uniques = 0;
   for (const auto& of_use : sums) uniques += of_use.size();
-  Expect(summed.ticks.size() == sums.size(), "Sum gives no ticks of uses");
+  Expect(summed.ticks.size() == sums.size() && summed.tight_ticks.size() == sums.size(),
+         "Sum gives no ticks of uses");
   for (size_t u = 0; u < sums.size(); ++u) {
+    Ledger& ledger = *tables_[step.uses[u].table].ledger;
+    uint64_t tight = 0;
+    for (const auto& [key, sum] : sums[u]) tight += ledger.At(key).tight;
     Expect(summed.ticks[u] == sums[u].size(), "Sum: ticks of use " + std::to_string(u) + " are wrong");
+    Expect(summed.tight_ticks[u] == tight, "Sum: tight_ticks of use " + std::to_string(u) + " are wrong");
+    tally_->tight_ticks += tight;
   }
   Expect(summed.uniques == uniques, "Sum: uniques is " + std::to_string(summed.uniques) + ", and there are " +
                                         std::to_string(uniques) + " keys");
@@ -156,9 +166,12 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
   DeliverAll(step, tested, "a due update");
   for (size_t u = 0; u < sums.size(); ++u) {
     Ledger& ledger = *tables_[step.uses[u].table].ledger;
+    const Use& use = step.uses[u];
     for (const auto& [key, sum] : sums[u]) {
-      Expect(ledger.At(key).ticks <= static_cast<uint64_t>(step.uses[u].push_bound),
-             "after the tick key " + std::to_string(key) + " has more ticks than the push bound");
+      const Held& held = ledger.At(key);
+      Expect(
+          held.ticks <= static_cast<uint64_t>(held.tight ? use.tight_push_bound : use.push_bound),
+          "after the tick key " + std::to_string(key) + " has more ticks than the push bound of its class");
     }
   }
   AgeOthers(number);

@@ -25,6 +25,13 @@ struct AsUnsigned {
   bool operator()(Key a, Key b) const { return static_cast<uint64_t>(a) < static_cast<uint64_t>(b); }
 };
 
+// An update that leaves.
+struct Leaving {
+  uint32_t ticks;
+  bool tight;
+  std::vector<float> update;
+};
+
 struct Row {
   std::vector<float> row;
   std::vector<float> update;  // zeros where ticks == 0
@@ -33,22 +40,20 @@ struct Row {
   uint64_t stamp = 0;
   uint32_t frequency = 0;
   bool invalid = false;
+  bool tight = false;
+
+  Leaving Update() const { return {ticks, tight, update}; }
 };
 using Rows = std::map<Key, Row, AsUnsigned>;
 using Keys = std::set<Key, AsUnsigned>;
 
-// An update that leaves, and where it comes from.
-struct Leaving {
-  uint32_t ticks;
-  std::vector<float> update;
-};
 using LeavingOfUse = std::map<Key, Leaving, AsUnsigned>;
 
 struct Wanted {
   std::vector<uint32_t> use;
   std::vector<Key> keys;
   std::vector<int64_t> bases;
-  std::vector<uint64_t> reads, hits;
+  std::vector<uint64_t> reads, hits, tight_hits;
 
   void Add(uint32_t of_use, Key key, int64_t base);
   void Show(HetDevWanted* shown) const;
@@ -58,6 +63,7 @@ struct Export {
   struct OfUse {
     std::vector<Key> keys;
     std::vector<uint32_t> ticks;
+    std::vector<uint8_t> tight;
     std::vector<float> updates;
   };
   std::vector<OfUse> uses;
@@ -105,7 +111,7 @@ struct HetDevContext {
   het::reference::Wanted wanted;
   het::reference::Export leaving;
   std::vector<uint8_t> active;
-  std::vector<uint64_t> ticks;
+  std::vector<uint64_t> ticks, tight_ticks;
   std::optional<het::reference::Sums> sums;
 
   // Begins a call: HetDevTick must follow HetDevSum at once. False where memory is to run out.

@@ -36,7 +36,7 @@ struct Sum {
 using SumsOfUse = std::map<Key, Sum, het::reference::AsUnsigned>;
 
 bool WillLeave(const HetDevUse& use, const Row& row, bool of_call) {
-  return of_call || int64_t{row.ticks} + 1 > use.push_bound;
+  return of_call || int64_t{row.ticks} + 1 > (row.tight ? use.tight_push_bound : use.push_bound);
 }
 
 void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
@@ -80,7 +80,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
     }
   }
   context->wanted.Show(wanted);
-  wanted->reads = wanted->hits = nullptr;
+  wanted->reads = wanted->hits = wanted->tight_hits = nullptr;
   if (wanted->n > 0) return HET_DEV_OK;
 
   std::vector<SumsOfUse> sums(batch->n_uses);
@@ -91,13 +91,16 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
   het::reference::Sums result{call, {}};
   result.of_use.resize(batch->n_uses);
   context->ticks.assign(batch->n_uses, 0);
+  context->tight_ticks.assign(batch->n_uses, 0);
   summed->ticks = context->ticks.data();
+  summed->tight_ticks = context->tight_ticks.data();
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     for (auto& [key, sum] : sums[u]) {
       bool of_call = false;
       const Row* row = call->Find(batch->uses[u].table, key, &of_call);
       ++summed->uniques;
       ++context->ticks[u];
+      context->tight_ticks[u] += row->tight;
       summed->due += WillLeave(batch->uses[u], *row, of_call);
       sum.EndChunk();
       bool finite = true;
@@ -137,7 +140,7 @@ int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batc
       use.table->schema->Tick(use.learning_rate, gradient.data(), row->row.data(), row->update.data());
       ++row->ticks;
       if (!leaves) continue;
-      leaving[u][key] = {row->ticks, row->update};
+      leaving[u][key] = row->Update();
       row->base += row->ticks;
       row->ticks = 0;
       row->update.assign(row->update.size(), 0.0f);

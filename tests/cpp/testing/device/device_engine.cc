@@ -16,7 +16,8 @@ std::string DeviceLibraryPath() {
   return given == nullptr ? HET_DEVICE_LIBRARY : given;
 }
 
-TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bound, int64_t push_bound) {
+TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bound, int64_t push_bound,
+                     const std::optional<HotRows>& hot) {
   TableOptions options;
   if (device.empty()) return options;
   options.cache = CacheConfig();
@@ -24,6 +25,7 @@ TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bo
   options.cache->capacity = capacity;
   options.cache->pull_bound = pull_bound;
   options.cache->push_bound = push_bound;
+  options.cache->hot = hot;
   return options;
 }
 

@@ -29,6 +29,7 @@ struct ToyDevice::Table : DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override;
+  void SetTight(Key key, bool tight) noexcept override;
 
   template <typename Fn>
   void DropRows(Fn goes) {
@@ -49,7 +50,7 @@ struct ToyDevice::Asked {
     uint32_t partition;
     std::vector<Key> keys;
     std::vector<Clock> bases, clocks;
-    std::vector<uint8_t> came, admit;
+    std::vector<uint8_t> came, admit, tight;
     std::vector<float> rows;
   };
   uint64_t token = 0;
@@ -81,6 +82,12 @@ void ToyDevice::Table::DropKeys(Span<const Key> keys) {
 
 void ToyDevice::Table::DropClean() {
   device->Do([=] { DropRows([](Key, const Row& row) { return row.ticks == 0; }); });
+}
+
+void ToyDevice::Table::SetTight(Key key, bool tight) noexcept {
+  device->PutOff([=] {
+    if (const auto row = rows.find(key); row != rows.end()) row->second.tight = tight;
+  });
 }
 
 void ToyDevice::Asked::Add(uint64_t table, uint32_t partition, Key key, Clock base) {
@@ -152,8 +159,9 @@ Status ToyDevice::Write(CachedWrite* write, uint64_t token) {
                        row->update.data());
     ++row->ticks;
     ++Cache(table)->counters().ticks;
+    Cache(table)->counters().hot_ticks += row->tight;
     const bool in_call = table.rows.count(part.keys[u]) == 0;
-    if (in_call || row->ticks > Cache(table)->config().sync().most_unsent())
+    if (in_call || row->ticks > Cache(table)->config().sync(row->tight).most_unsent())
       Leave(part.table, part.keys[u], row, &due);
   });
   ++applied_;
@@ -200,13 +208,17 @@ void ToyDevice::DoWhatWasPutOff() {
 
 TableCache* ToyDevice::Cache(const Table& table) { return client_->cache(table.schema->id()); }
 
+void ToyDevice::PutOff(std::function<void()> what) {
+  put_off_.push_back(std::move(what));
+  if (random_.Chance(0.5)) DoWhatWasPutOff();
+}
+
 void ToyDevice::Do(std::function<void()> what) {
   ++told_;
-  put_off_.push_back([this, what = std::move(what)] {
+  PutOff([this, what = std::move(what)] {
     calls_.clear();
     what();
   });
-  if (random_.Chance(0.5)) DoWhatWasPutOff();
 }
 
 std::unique_ptr<ToyDevice::Asked> ToyDevice::LookUp(CachedRead* read, uint64_t token) {
@@ -218,12 +230,16 @@ std::unique_ptr<ToyDevice::Asked> ToyDevice::LookUp(CachedRead* read, uint64_t t
   for (const CachedRead::Part& part : read->parts) {
     Table& table = *tables_.at(part.table);
     const bool check = Cache(table)->config().pull_bound != kUnbounded;
+    if (token != 0) Cache(table)->BeginLookup(token);
     size_t hits = 0;
     for (size_t u = 0; u < part.uniques; ++u) {
       const auto row = table.rows.find(part.keys[u]);
       const bool here = row != table.rows.end();
       hits += here;
-      if (here && token != 0) row->second.stamp = asked->stamp;
+      if (here && token != 0) {
+        row->second.stamp = asked->stamp;
+        Cache(table)->counters().hot_reads += row->second.tight;
+      }
       const bool trusted = here && !row->second.invalid;
       if (!trusted || check)
         asked->Add(part.table, part.partition, part.keys[u], trusted ? row->second.base : kNoBase);
@@ -240,10 +256,11 @@ DeviceRead* ToyDevice::Want(Asked* asked) {
     const size_t n = part.keys.size();
     part.came.assign(n, 7);
     part.admit.assign(n, 7);
+    part.tight.assign(n, 7);
     part.clocks.assign(n, -7);
     part.rows.assign(n * tables_.at(where.second)->schema->row_floats(), -777);
     asked->wanted.parts.push_back({where.second, where.first, n, part.keys.data(), part.bases.data(),
-                                   part.came.data(), part.admit.data(), part.clocks.data(),
+                                   part.came.data(), part.admit.data(), part.tight.data(), part.clocks.data(),
                                    part.rows.data()});
   }
   return &asked->wanted;
@@ -289,6 +306,7 @@ void ToyDevice::Install(Asked* asked) {
       row->x.assign(given, given + floats);
       if (row->ticks > 0) table.schema->optimizer().MergeInto(row->update.data(), row->ticks, row->x.data());
       row->base = part.clocks[i];
+      row->tight = part.tight[i] != 0;
       row->invalid = false;
       row->stamp = std::max(row->stamp, asked->stamp);
     }
@@ -317,6 +335,7 @@ void ToyDevice::Leave(uint64_t table, Key key, Row* row, Leaving* leaving) {
   Updates& updates = (*leaving)[table];
   updates.keys.push_back(key);
   updates.ticks.push_back(row->ticks);
+  updates.tight.push_back(row->tight);
   updates.updates.insert(updates.updates.end(), row->update.begin(), row->update.end());
   row->base += row->ticks;
   row->ticks = 0;
@@ -326,7 +345,8 @@ void ToyDevice::Leave(uint64_t table, Key key, Row* row, Leaving* leaving) {
 Status ToyDevice::Push(const Leaving& leaving, bool evicted) {
   DevicePush push;
   for (const auto& [table, u] : leaving) {
-    push.parts.push_back({table, u.keys.size(), u.keys.data(), u.ticks.data(), u.updates.data(), evicted});
+    push.parts.push_back(
+        {table, u.keys.size(), u.keys.data(), u.ticks.data(), u.tight.data(), u.updates.data(), evicted});
   }
   return push.parts.empty() ? Status() : client_->PushForDevice(push);
 }

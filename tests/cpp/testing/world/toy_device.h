@@ -27,6 +27,7 @@ class ToyDevice {
     Clock base = 0;
     uint32_t ticks = 0;  // unsent
     bool invalid = false;
+    bool tight = false;
     uint64_t stamp = 0;  // of the last read or write that used it
   };
 
@@ -63,12 +64,16 @@ class ToyDevice {
   struct Updates {
     std::vector<Key> keys;
     std::vector<uint32_t> ticks;
+    std::vector<uint8_t> tight;
     std::vector<float> updates;
   };
   using Leaving = std::map<uint64_t, Updates>;  // by table
 
   TableCache* Cache(const Table& table);
   uint32_t PartitionOfKey(Key key) { return PartitionOf(HashKey(key, store_.hash_seed), store_.count); }
+  // Now, or later.
+  void PutOff(std::function<void()> what);
+  // The same, of what takes rows away.
   void Do(std::function<void()> what);
   std::unique_ptr<Asked> LookUp(CachedRead* read, uint64_t token);
   // Makes room for what is wanted.

@@ -85,6 +85,7 @@ Status World::Write(size_t w, TestStep* step) {
       if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
     }
   }
+  if (device(w) != nullptr) device(w)->DoWhatWasPutOff();
   const uint64_t before = Ticks(w);
   std::map<TableKey, bool> heard;
   for (auto& [key, g] : gradients) heard[key] = HeardTight(w, key);
@@ -176,6 +177,10 @@ bool World::ServerTight(const TableKey& key) {
 }
 
 bool World::HeardTight(size_t w, const TableKey& key) {
+  if (device(w) != nullptr) {
+    const ToyDevice::Row* row = device(w)->Find(key, 0);
+    return row != nullptr && row->tight;
+  }
   const TableCache* cache = client(w).cache(key.first);
   const uint32_t line = cache->lines().Find(key.second);
   return line != kNoRow && cache->tight(line);
