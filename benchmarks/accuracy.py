@@ -46,7 +46,8 @@ Columns = list[npt.NDArray[np.int64]]
 
 PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
-HOT = "4096 4 16"
+WIDE = "4096 4 16"
+"""Hot rows of het_tf.Hot()."""
 FORMAT = 3
 """Part of what is kept: another way of measuring, another number."""
 
@@ -125,8 +126,11 @@ PARTS = {
         runs=(Run("0"), Run("100"), Run("100", "float16"), Run("100", "int8"), Run("100", "int4")),
     ),
     "classes": dataclasses.replace(
-        CRITEO, models=("dcn",), workers=(8,),
-        runs=(Run("0"), Run("100"), Run("30", "int8", HOT), Run("100", "int8", HOT)),
+        CRITEO, workers=(8,), seeds=5,
+        runs=(
+            Run("0"), Run("100"), Run("30", "int4", WIDE), Run("30", "int4", WIDE, "C24"),
+            Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24"),
+        ),
     ),
 }  # fmt: skip
 QUICK = {

@@ -39,16 +39,20 @@ BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
-HOT = "4096 4 16"
+WIDE, AUTO, AUTO_OF_32 = "4096 4 16", "4096 1 9", "4096 0 16"
+"""Hot rows of het_tf.Hot(), and as hot="auto" has them at a learning rate of 0.05 and 8 or 32 workers."""
 TWO_CLASSES = (
-    ("100", "", "int8", ""),
-    ("100", HOT, "int8", ""),
-    ("30", HOT, "int8", ""),
-    ("30", HOT, "int4", ""),
-    ("30", HOT, "int8", "C24"),
-    ("30", HOT, "int4", "C24"),
+    (8, "100", "", "int8", ""),
+    (8, "100", WIDE, "int8", ""),
+    (8, "30", WIDE, "int8", ""),
+    (8, "30", WIDE, "int4", ""),
+    (8, "30", WIDE, "int4", "C24"),
+    (8, "30", AUTO, "int4", ""),
+    (8, "30", AUTO, "int4", "C24"),
+    (32, "30", AUTO_OF_32, "int4", ""),
+    (32, "30", AUTO_OF_32, "int4", "C24"),
 )
-"""Of the sweep `classes`: bound, hot rows, format and the field that places."""
+"""Of the sweep `classes`: workers, bound, hot rows, format and the field that places."""
 PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
@@ -164,9 +168,9 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
         ],
         "classes": [
-            change(base, bound=bound, checks="told", wire=wire, hot=hot, dim=dim, placed=field)
+            change(base, workers=n, bound=bound, checks="told", wire=wire, hot=hot, dim=dim, placed=field)
             for dim in ((16,) if quick else (16, 128))
-            for bound, hot, wire, field in TWO_CLASSES
+            for n, bound, hot, wire, field in TWO_CLASSES
         ],
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),

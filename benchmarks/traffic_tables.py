@@ -258,6 +258,7 @@ def placed(result: Figures) -> list[str]:
 def hot_rows(result: Figures) -> list[str]:
     lines = [
         [
+            str(of["workers"]),
             str(of["dim"]),
             of["bound"],
             of["hot"] or "-",
@@ -271,9 +272,9 @@ def hot_rows(result: Figures) -> list[str]:
         ]
         for of in result["sweeps"]["classes"]
     ]
-    head = ["floats", "s", "hot: rows, push, pull", "rows", "placed by", "bytes saved", "rows saved"]
+    head = ["workers", "floats", "s", "hot: rows, push, pull", "rows", "placed by", "bytes saved", "rows saved"]
     head += ["bytes a step", "heads", "miss pull", "update pull", "bound push", "evict push"]
-    return table(head, lines, words=5)
+    return table(head, lines, words=6)
 
 
 def partitions(result: Figures) -> list[str]:

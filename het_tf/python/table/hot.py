@@ -17,8 +17,8 @@ class Hot:
         cache = het_tf.Cache(staleness=30, hot=het_tf.Hot(rows=4096, push=4, pull=16))
 
     What stale rows cost in accuracy comes from the few thousand most frequent ones; all others may be
-    staler for the same result. The store finds them by their updates, about one in 8 steps of the job
-    and more, and tells each worker with the rows that it sends. A row that is too new to be judged has
+    staler for the same result. The store finds them by their updates, one in 32 steps of the job or
+    more, and tells each worker with the rows that it sends. A row that is too new to be judged has
     the tighter bounds, too (docs/concepts.md).
 
     Args:

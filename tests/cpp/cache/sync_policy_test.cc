@@ -74,14 +74,16 @@ TEST(HotBounds, FollowRateAndWorkers) {
     double rate;
     uint32_t workers;
     int64_t push;
+    int64_t pull;
   } cases[] = {
-      {0.05, 2, 9},  {0.05, 8, 4},  {0.05, 32, 1}, {0.02, 2, 23},   {0.02, 8, 10},    {0.02, 32, 3},
-      {0.01, 8, 21}, {0.01, 32, 6}, {10, 8, 1},    {0, 8, 1 << 20}, {-1, 8, 1 << 20}, {1e-30, 8, 1 << 20},
+      {0.05, 2, 1, 15}, {0.05, 8, 1, 9},          {0.05, 32, 0, 16},         {0.02, 2, 4, 37},
+      {0.02, 8, 2, 27}, {0.02, 32, 1, 10},        {0.01, 8, 5, 48},          {0.01, 32, 2, 21},
+      {10, 8, 0, 0},    {0, 8, 1 << 20, 1 << 23}, {-1, 8, 1 << 20, 1 << 23}, {1e-30, 8, 1 << 20, 1 << 23},
   };
   for (const auto& c : cases) {
     const HotBounds bounds = HotBounds::Of(c.rate, c.workers);
     EXPECT_EQ(bounds.push, c.push) << c.rate << " " << c.workers;
-    EXPECT_EQ(bounds.pull, 4 * c.push) << c.rate << " " << c.workers;
+    EXPECT_EQ(bounds.pull, c.pull) << c.rate << " " << c.workers;
   }
 }
 
@@ -102,13 +104,13 @@ TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
     return std::make_pair(cache.config().sync(true).pull_bound, cache.config().sync(true).push_bound);
   };
   cache.FollowRate(0.05f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{16}, int64_t{4}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{9}, int64_t{1}));
   cache.set_workers(32);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{4}, int64_t{1}));
-  cache.FollowRate(0.002f);
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{16}, int64_t{0}));
+  cache.FollowRate(0.0005f);
   EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
   cache.FollowRate(0.02f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{12}, int64_t{3}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{10}, int64_t{1}));
 }
 
 }  // namespace
