@@ -87,8 +87,8 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
     An epoch of Criteo, 45.8 million rows, meets 33.8 million ids. A short part of it meets hardly a rare id
     twice, so no cache could keep them, however large. Here a part of 1 / JOIN meets each of the joined ids as
     often as an epoch meets one of Criteo's, the most frequent ids are the same, and about the same share of
-    all uses goes to the tenth of the ids that is used most: 92 % here, 93 % in an epoch. (To smaller parts
-    goes less than in an epoch, for the frequent ids, which are as many, are a larger part here.)
+    all uses goes to the tenth of the ids that is used most, 97 %. (To smaller parts goes less than in an
+    epoch, for the frequent ids, which are as many, are a larger part here.)
     """
     from het_tf.python.data.criteo_curves import curve
     from het_tf.python.data.criteo_ids import draw_ids
