@@ -272,7 +272,16 @@ def hot_rows(result: Figures) -> list[str]:
         ]
         for of in result["sweeps"]["classes"]
     ]
-    head = ["workers", "floats", "s", "hot: rows, push, pull", "rows", "placed by", "bytes saved", "rows saved"]
+    head = [
+        "workers",
+        "floats",
+        "s",
+        "hot: rows, push, pull",
+        "rows",
+        "placed by",
+        "bytes saved",
+        "rows saved",
+    ]
     head += ["bytes a step", "heads", "miss pull", "update pull", "bound push", "evict push"]
     return table(head, lines, words=6)
 
