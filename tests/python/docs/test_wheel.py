@@ -65,7 +65,7 @@ def test_wheel_holds_the_package_and_the_plugin_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for library in ("libhet_tf.so", "het.so"):
         assert f"het_tf/lib/{library}" in names
-    # That of `make wheel` has no code for GPUs, which is bound to one TensorFlow; pip's, of this machine, has.
+    # That of `make wheel` has no code for GPUs, which is bound to one TensorFlow; that of pip has.
     portable = "-manylinux_2_28_" in wheel.name
     assert ("het_tf/lib/libhet_tf_gpu.so" in names) is not portable
     assert "het_tf/__init__.py" in names
