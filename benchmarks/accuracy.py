@@ -198,7 +198,7 @@ def cache_options(run: Run, rows: int, policy: str, spec: dict[str, Any], worker
     if run.hot:
         cache["checks"] = "told"
     if run.hot == "auto" and limit is not None:
-        cache["hot"] = auto_to_json(spec, limit, limit, workers)
+        cache["hot"] = auto_to_json(json.dumps(spec), limit, limit, workers)
     elif run.hot:
         most, push, pull = (int(word) for word in run.hot.split())
         cache["hot"] = Hot(rows=most, push=push, pull=pull).to_json()

@@ -39,7 +39,7 @@ BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
-WIDE, AUTO, AUTO_OF_32 = "4096 4 16", "4096 1 9", "4096 0 16"
+WIDE, AUTO, AUTO_OF_32 = "4096 4 16", "4096 1 9", "4096 0 13"
 """Hot rows of het_tf.Hot(), and as hot="auto" has them at a learning rate of 0.05 and 8 or 32 workers."""
 TWO_CLASSES = (
     (8, "100", "", "int8", ""),

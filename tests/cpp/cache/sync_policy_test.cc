@@ -76,8 +76,8 @@ TEST(HotBounds, FollowRateAndWorkers) {
     int64_t push;
     int64_t pull;
   } cases[] = {
-      {0.05, 2, 1, 15}, {0.05, 8, 1, 9},          {0.05, 32, 0, 16},         {0.02, 2, 4, 37},
-      {0.02, 8, 2, 27}, {0.02, 32, 1, 10},        {0.01, 8, 5, 48},          {0.01, 32, 2, 21},
+      {0.05, 2, 1, 12}, {0.05f, 8, 1, 9},         {0.05, 32, 0, 13},         {0.02, 2, 3, 31},
+      {0.02, 8, 2, 24}, {0.02, 32, 1, 14},        {0.01, 8, 5, 45},          {0.01, 32, 2, 28},
       {10, 8, 0, 0},    {0, 8, 1 << 20, 1 << 23}, {-1, 8, 1 << 20, 1 << 23}, {1e-30, 8, 1 << 20, 1 << 23},
   };
   for (const auto& c : cases) {
@@ -106,11 +106,11 @@ TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
   cache.FollowRate(0.05f);
   EXPECT_EQ(bounds(), std::make_pair(int64_t{9}, int64_t{1}));
   cache.set_workers(32);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{16}, int64_t{0}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{13}, int64_t{0}));
   cache.FollowRate(0.0005f);
   EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
   cache.FollowRate(0.02f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{10}, int64_t{1}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{14}, int64_t{1}));
 }
 
 }  // namespace
