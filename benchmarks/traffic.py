@@ -311,7 +311,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "reads_that_waited": result["reads_that_waited"] / calls,
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
-        "hot": {
+        "found_hot": {
             "rows": result["hot"]["rows"],
             "reads": result["hot"]["reads"] / max(1, result["staleness"]["reads"]),
         },
