@@ -167,7 +167,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 12);
+  redis.ReplyWithMap(ctx, 13);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
@@ -178,6 +178,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
   number("clients", partition->clients().size());
+  number("hot_rows", HotRowsOf(*partition));
   number("held_rows", partition->holdings().held());
   number("told_rows", partition->holdings().told());
   number("told_resets", partition->holdings().resets());

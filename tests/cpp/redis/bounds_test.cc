@@ -55,8 +55,9 @@ class RedisBounds : public ::testing::Test {
         Text(config.bound()).c_str(), fleet.ledger().unapplied.load(), fleet.ledger().reads.load());
   }
 
- private:
   std::map<size_t, std::unique_ptr<RedisShards>> servers_;
+
+ private:
   uint64_t seed_ = 0;
 };
 
@@ -81,6 +82,9 @@ TEST_F(RedisBounds, OfTwoClassesOfRows) {
     Hold(config, 2, &tight, &rare);
     EXPECT_GT(tight, 100u) << checks;
     EXPECT_GT(rare, 100u) << checks;
+    int64_t hot = 0;
+    for (size_t i = 0; i < 2; ++i) hot += (*servers_[2])[i].Info("het", "het_hot_rows");
+    EXPECT_GT(hot, 0) << checks;
   }
 }
 
