@@ -173,6 +173,7 @@ def draw_figures(wanted: Callable[[str], bool]) -> None:
     """Draws the figures of traffic, accuracy and slow links, where matplotlib is there."""
     try:
         import accuracy_figures
+        import frontier_figure
         import slow_link_figures
         import traffic_figures
     except ModuleNotFoundError as error:
@@ -187,6 +188,11 @@ def draw_figures(wanted: Callable[[str], bool]) -> None:
         path = HERE / f"results/{name}.json"
         if wanted(name) and path.exists():
             draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
+    if wanted("traffic") or wanted("accuracy"):
+        accuracy, traffic = (
+            json.loads((HERE / f"results/{name}.json").read_text()) for name in ("accuracy", "traffic")
+        )
+        frontier_figure.draw(accuracy, traffic, DOCUMENT.parent / "img")
 
 
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {

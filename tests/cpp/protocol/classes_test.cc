@@ -100,12 +100,12 @@ TEST_P(ClassesTest, AReadMissesAsManyTicksAsItsClassAllows) {
   }
 }
 
-// One row in every step, one in every 64th: both are in the class that their ticks give them, though workers
+// One row in every step, one in every 160th: both are in the class that their ticks give them, though workers
 // hold most of them back.
 TEST_P(ClassesTest, ClassesAreLearned) {
   MakeWorld(2);
-  for (Key step = 0; step < 800; ++step) {
-    for (size_t w : {0, 1}) Train(w, step % 64 == 0 ? std::vector<Key>{1, 2} : std::vector<Key>{1});
+  for (Key step = 0; step < 1600; ++step) {
+    for (size_t w : {0, 1}) Train(w, step % 160 == 0 ? std::vector<Key>{1, 2} : std::vector<Key>{1});
   }
   for (size_t w : {0, 1}) {
     EXPECT_TRUE(Heard(w, 1));
