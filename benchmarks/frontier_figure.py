@@ -19,12 +19,12 @@ AUTO = "4096 1 9"
 """The bounds that hot="auto" has in the runs of accuracy.json: a learning rate of 0.05, 8 workers."""
 
 
-def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[str, bool, float, float, float]]:
-    """Returns of each setting that both have: name, whether it is HET's, % saved, AUC lost, half interval."""
+def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[int, Figures, float, float, float]]:
+    """Returns of each setting but s=0 that both have: number, run, % saved, AUC lost, half its interval."""
     part = accuracy["parts"]["classes"]
     runs = [run for sweep in ("classes", "dims", "staleness") for run in traffic["sweeps"][sweep]]
     found = []
-    for at, run in enumerate(part["groups"][0]["runs"]):
+    for at, run in list(enumerate(part["groups"][0]["runs"]))[1:]:
         setting = {name: run[name] for name in HET}
         hot = AUTO if run["hot"] == "auto" else run["hot"]
         cache = {"dim": dim, "workers": 8, "cache": 0.1, "checks": "told" if hot else "asked"}
@@ -32,8 +32,8 @@ def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[str, boo
             saved = find(runs, **(setting | {"hot": hot} | cache))["bytes_saved"]
         except KeyError:
             continue
-        mean, half = interval(differences(part, at)) if at else (0.0, 0.0)
-        found.append((name_of(run), setting == HET, 100 * saved, -mean, half))
+        mean, half = interval(differences(part, at))
+        found.append((at, run, 100 * saved, -mean, half))
     return found
 
 
@@ -41,9 +41,19 @@ def draw(accuracy: Figures, traffic: Figures, folder: Path) -> Path:
     """Draws a panel for 16 and for 128 floats a row; returns the file."""
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
     for axes, dim in zip(panels, (16, 128), strict=True):
-        for name, is_het, saved, lost, half in points(accuracy, traffic, dim):
-            label = f"{name} (HET)" if is_het else name
-            axes.errorbar([saved], [lost], [half], marker="*" if is_het else "o", capsize=2, label=label)
+        for at, run, saved, lost, half in points(accuracy, traffic, dim):
+            is_het = HET.items() <= run.items()
+            axes.errorbar(
+                [saved],
+                [lost],
+                [half],
+                color=f"C{at}",
+                marker="*" if is_het else "o",
+                markersize=12 if is_het else 6,
+                capsize=3,
+                linestyle="none",
+                label=name_of(run) + (", float32: HET" if is_het else ""),
+            )
         axes.axhspan(-WITHIN, WITHIN, color="tab:green", alpha=0.12)
         axes.set(title=f"{dim} floats a row", xlabel="bytes saved, %", ylabel="AUC lost")
         axes.grid(alpha=0.3)
