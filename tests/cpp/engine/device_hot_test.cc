@@ -129,10 +129,10 @@ TEST_F(DeviceHotRows, WhatLeavesWithItsTickIsCountedByClass) {
 TEST_F(DeviceHotRows, TheFiguresAreThoseOfACacheInHostMemory) {
   Make(kHot);
   std::mt19937_64 random(5);
-  for (int step = 0; step < 600; ++step) {
+  for (int step = 0; step < 1200; ++step) {
     std::vector<Key> ids;
     for (Key id = 0; id < 40; ++id) {
-      if (random() % static_cast<uint64_t>(id + 1) == 0) ids.push_back(id);
+      if (random() % static_cast<uint64_t>(4 * (id + 1)) == 0) ids.push_back(id);
     }
     for (auto& worker : workers_) worker->Train(ids);
     if (step % 20 != 19) continue;
