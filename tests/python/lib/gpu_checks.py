@@ -156,15 +156,15 @@ def hot_rows_have_tighter_bounds():
             place: embedding(place, optimizer=het_tf.optimizers.RowWiseAdagrad(0.1), cache=cache)
             for place in PLACES
         }
-        for step in range(400):
-            ids = tf.constant([7, 8 + step % 20], tf.int64)  # one is in every step, others in every 20th
+        for step in range(600):
+            ids = tf.constant([7, 8 + step % 40], tf.int64)  # one is in every step, others in every 40th
             for layer in layers.values():
                 train(layer, ids, step)
         cpu, gpu = (het_tf.Table("t", namespace=place).stats()["cache"] for place in PLACES)
         for figure in ("hot_rows", "hot_reads", "hot_ticks", "ticks", "bound_push", "unsent_rows"):
             assert cpu[figure] == gpu[figure], (figure, cpu[figure], gpu[figure])
-        assert gpu["hot_rows"] == 1 and gpu["rows"] == 21, gpu
-        assert 400 < gpu["hot_ticks"] < gpu["ticks"], gpu
+        assert gpu["hot_rows"] == 1 and gpu["rows"] == 41, gpu
+        assert 600 < gpu["hot_ticks"] < gpu["ticks"], gpu
         compare_tables()
         fresh()
 
