@@ -21,8 +21,8 @@ LOOKS = {
     "s=0": "tab:gray",
     "s=10": "tab:orange",
     "s=100": "tab:blue",
-    "s=100, float16": "tab:green",
-    "s=100, all three": "tab:purple",
+    "default": "tab:green",
+    "default, int4": "tab:purple",
 }
 
 

@@ -145,7 +145,7 @@ class Program:
     def ratios(self) -> Figures:
         """Wide & Deep without cache and with, at rates from fast to slow."""
         say("ratios")
-        names = ["local", "no cache", "s=0", "s=10", "s=100", "s=100, float16", "s=100, all three"]
+        names = ["local", "no cache", "s=0", "s=10", "s=100", "default", "default, int4"]
         # Steps at a low rate are long; two turns of them have to do.
         with self.session("wide_deep", rounds=min(2, self.scale.rounds)) as session:
             made = session.make(names)
@@ -164,8 +164,7 @@ class Program:
     def latency(self) -> Figures:
         """What a step costs when a round trip takes longer: as it comes, and with every row in the cache."""
         say("latency")
-        names = ["local", "no cache", "s=0", "s=10", "s=100"]
-        names += ["s=100, look-ahead", "s=100, told", "s=100, all three"]
+        names = [name for name in SYSTEMS if name != "allgather"]
         with self.session("wide_deep", relay=True) as session:
             made = session.make(names)
             settings = []

@@ -2,8 +2,9 @@
 //
 // What stale rows cost goes with learning rate x lag of the hot rows. Of N workers in step the lag is about
 // 0.3 (N - 1) push + pull / 2 ticks, and at RowWiseAdagrad AUC loses about a thousandth of the product: 0.33
-// leaves some room below 0.0005. A push is a small message, and a pull is one of every worker: so pull is at
-// least 8 push, and has what whole pushes leave. docs/concepts.md has the table.
+// leaves some room below 0.0005. Of all bounds with this lag those are taken that cost the fewest rows: of a
+// row that each worker ticks once a step, a worker pushes one every push + 1 steps, and pulls one every pull
+// / (N - 1), since the others' ticks make its copy stale. docs/concepts.md has the table.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +20,20 @@ struct HotBounds {
   static HotBounds Of(double learning_rate, uint32_t workers) {
     constexpr double kProduct = 0.33;
     constexpr double kLagOfPull = 0.5;
-    constexpr double kPullOfPush = 8;
-    constexpr double kMost = 1 << 20;
-    const double lag_of_push = 0.3 * (static_cast<double>(workers) - 1);
+    constexpr double kMostLag = 1 << 20;
+    const double others = workers > 1 ? workers - 1 : 1;
+    const double lag_of_push = 0.3 * others;
     // A rate of 0, or none, moves no row.
-    const double most = kMost * (lag_of_push + kLagOfPull * kPullOfPush);
-    const double lag = learning_rate > 0 ? std::min(kProduct / learning_rate, most) : most;
-    const double push = Whole(lag / (lag_of_push + kLagOfPull * kPullOfPush));
-    const double pull = Whole((lag - lag_of_push * push) / kLagOfPull);
-    return {static_cast<int64_t>(pull), static_cast<int64_t>(push)};
+    const double lag = learning_rate > 0 ? std::min(kProduct / learning_rate, kMostLag) : kMostLag;
+    const auto pull_of = [&](double push) {
+      return std::max(0.0, Whole((lag - lag_of_push * push) / kLagOfPull));
+    };
+    const auto rows_of = [&](double push) { return others / pull_of(push) + 1 / (push + 1); };
+    // Where the derivative is 0: pull = others * sqrt(0.6) (push + 1).
+    const double pull_of_one = kLagOfPull * others * std::sqrt(lag_of_push / others / kLagOfPull);
+    const double least = std::max(0.0, std::floor((lag - pull_of_one) / (lag_of_push + pull_of_one)));
+    const double push = rows_of(least + 1) < rows_of(least) ? least + 1 : least;
+    return {static_cast<int64_t>(pull_of(push)), static_cast<int64_t>(push)};
   }
 
  private:

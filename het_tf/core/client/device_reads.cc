@@ -14,20 +14,19 @@ DeviceSink::~DeviceSink() {
 void DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
   const TableSchema& schema = asked.cache->schema();
   const DeviceRead::Part& part = *asked.device;
-  auto give = [&](uint32_t at, Clock clock, bool tight) {
+  auto give = [&](uint32_t at, ClassedClock clock) {
     float* const x = part.rows + at * schema.row_floats();
     const uint64_t own = FillRow(schema, part.keys[at], rows->Next(clock), answer.log, answer.applied, x);
     part.clocks[at] = clock + static_cast<Clock>(own);
-    part.tight[at] = tight;
+    part.tight[at] = clock.tight();
     part.came[at] = 1;
   };
   const TableReply& reply = answer.reply;
   for (size_t i = 0; i < reply.refreshed.size(); ++i) {
-    give(asked.check_at[reply.refreshed[i]], reply.refreshed_clocks[i],
-         TableReply::IsTight(reply.refreshed_tight, i));
+    give(asked.check_at[reply.refreshed[i]], reply.refreshed_clocks[i]);
   }
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
-    give(asked.fetch_at[i], reply.fetched_clocks[i], TableReply::IsTight(reply.fetched_tight, i));
+    give(asked.fetch_at[i], reply.fetched_clocks[i]);
   }
 }
 

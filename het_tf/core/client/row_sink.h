@@ -56,10 +56,9 @@ class CacheSink : public RowSink {
   // Before the fetched rows come: admit[i] says whether fetch i may enter the cache.
   virtual void MakeRoom(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
   struct Fetched {
-    Clock clock;
+    ClassedClock clock;
     const float* row;
     bool admit;  // it may enter the cache
-    bool tight;
   };
   // A row that was fetched and is not in the cache.
   virtual void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) = 0;

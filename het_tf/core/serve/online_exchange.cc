@@ -19,10 +19,6 @@ const TableReply* Of(const Reply& reply, const OnlineTable& table) {
   return t == reply.tables.end() ? nullptr : &*t;
 }
 
-size_t Rows(const Vector<Clock>& clocks) {
-  return clocks.size() - static_cast<size_t>(std::count(clocks.begin(), clocks.end(), 0));
-}
-
 // A transport speaks to workers.
 std::string WithoutUpdates(const std::string& reason) { return reason.substr(0, reason.find("; updates")); }
 
@@ -237,7 +233,7 @@ bool OnlineExchange::Fits(const Ask& ask, const Reply& reply) const {
     for (uint32_t position : t->refreshed) {
       if (position >= section.checks.size()) return false;
     }
-    const size_t rows = Rows(t->refreshed_clocks) + Rows(t->fetched_clocks);
+    const size_t rows = t->KnownRows();
     if (rows > 0 && t->row_floats < section.table->schema().dim()) return false;
     if (t->rows.size() != rows * t->row_floats) return false;
   }

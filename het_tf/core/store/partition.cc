@@ -196,15 +196,13 @@ void Partition::Answer(const Request& q, Reply* p) {
         return hold(t.check_keys[k], t.check_clocks[k]);
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
-      answer.refreshed_clocks.push_back(clock);
-      answer.refreshed_tight.push_back(tight(row));
+      answer.refreshed_clocks.emplace_back(clock, tight(row));
       hold(t.check_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
     FindEach(store, t.fetch_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
-      answer.fetched_clocks.push_back(clock);
-      answer.fetched_tight.push_back(tight(row));
+      answer.fetched_clocks.emplace_back(clock, tight(row));
       hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });

@@ -7,6 +7,7 @@
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/classed_clock.h"
 
 namespace het::frame {
 
@@ -37,16 +38,23 @@ inline uint32_t Narrow(uint64_t value, bool* ok) {
   return static_cast<uint32_t>(value);
 }
 
-inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
+// One varint of each element, in one piece of memory.
+template <typename T, typename Word>
+void WriteWords(const Vector<T>& elements, Word word, Writer* w) {
   constexpr size_t kMost = 10;  // bytes of one
-  uint8_t* at = w->Append(kMost * clocks.size());
-  const uint8_t* const end = at + kMost * clocks.size();
-  for (Clock clock : clocks) {
-    uint64_t value = ZigZag(clock);
+  uint8_t* at = w->Append(kMost * elements.size());
+  const uint8_t* const end = at + kMost * elements.size();
+  for (const T& element : elements) {
+    uint64_t value = word(element);
     for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value) | 0x80;
     *at++ = static_cast<uint8_t>(value);
   }
   w->TakeBack(static_cast<size_t>(end - at));
+}
+
+inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
+  WriteWords(
+      clocks, [](Clock clock) { return ZigZag(clock); }, w);
 }
 
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
@@ -56,25 +64,17 @@ inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(UnZigZag(r->Varint()));
 }
 
-// Clocks of a reply, which are not negative, each with the class of its row.
-inline void WriteClasses(const Vector<Clock>& clocks, const Vector<uint8_t>& tight, Writer* w) {
-  for (size_t i = 0; i < clocks.size(); ++i) {
-    const bool is_tight = i < tight.size() && tight[i] != 0;
-    w->Varint(static_cast<uint64_t>(clocks[i]) << 1 | static_cast<uint64_t>(is_tight));
-  }
+// Clocks of a reply are not negative.
+inline void WriteClocks(const Vector<ClassedClock>& clocks, Writer* w) {
+  WriteWords(
+      clocks, [](ClassedClock clock) { return clock.word(); }, w);
 }
 
-inline void ReadClasses(size_t count, Reader* r, Vector<Clock>* clocks, Vector<uint8_t>* tight) {
+inline void ReadClocks(size_t count, Reader* r, Vector<ClassedClock>* clocks) {
   if (count > r->left()) count = 0;
   clocks->clear();
-  tight->clear();
   clocks->reserve(count);
-  tight->reserve(count);
-  for (size_t i = 0; i < count && r->ok(); ++i) {
-    const uint64_t value = r->Varint();
-    clocks->push_back(static_cast<Clock>(value >> 1));
-    tight->push_back(value & 1);
-  }
+  for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(ClassedClock::OfWord(r->Varint()));
 }
 
 // The next of a part's tables, cleared; those of the part before lend their memory. Whoever has all
@@ -85,12 +85,6 @@ Table* NextTable(Vector<Table>* tables, size_t* used) {
   Table* const table = &(*tables)[(*used)++];
   table->Clear();
   return table;
-}
-
-inline size_t Present(const Vector<Clock>& clocks) {
-  size_t rows = 0;
-  for (Clock clock : clocks) rows += clock != 0;
-  return rows;
 }
 
 }  // namespace het::frame

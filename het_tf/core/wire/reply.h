@@ -7,6 +7,7 @@
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/row/row_format.h"
 #include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/classed_clock.h"
 
 namespace het {
 
@@ -34,12 +35,9 @@ struct TableReply {
   RowFormat row_format = RowFormat::kFloat32;
   uint32_t block = 0;          // as in a request
   Vector<uint32_t> refreshed;  // positions in check_keys
-  Vector<Clock> refreshed_clocks;
-  Vector<Clock> fetched_clocks;  // one for each fetch key
-  Vector<Key> told_keys;         // held rows that have moved past the bound, and are held no longer
-  // Of each clock: whether the row is hot, or not judged yet (store/row_classes.h); missing ones: no.
-  Vector<uint8_t> refreshed_tight;
-  Vector<uint8_t> fetched_tight;
+  Vector<ClassedClock> refreshed_clocks;
+  Vector<ClassedClock> fetched_clocks;  // one for each fetch key
+  Vector<Key> told_keys;                // held rows that have moved past the bound, and are held no longer
   // Positions in push_keys of rows that are not in the class that the request said. Not with kEpoch.
   Vector<uint32_t> reclassified;
   Vector<float> rows;
@@ -49,9 +47,14 @@ struct TableReply {
   Vector<uint64_t> lag_histogram;  // see LagBucket
   Vector<uint64_t> hot_lags;       // the same of hot rows, which are not in the former
 
-  // Of an element of the lists above.
-  static bool IsTight(const Vector<uint8_t>& tight, size_t at) { return at < tight.size() && tight[at] != 0; }
-
+  // Keys whose row there is: their number in `rows`.
+  size_t KnownRows() const {
+    size_t known = 0;
+    for (const Vector<ClassedClock>* clocks : {&refreshed_clocks, &fetched_clocks}) {
+      for (const Clock clock : *clocks) known += clock != 0;
+    }
+    return known;
+  }
   // Whether it says anything of its table.
   bool speaks() const {
     return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !reclassified.empty() ||
@@ -62,8 +65,7 @@ struct TableReply {
   // writes all the rest.
   void Clear() {
     epoch = 0;
-    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
-    for (Vector<uint8_t>* tight : {&refreshed_tight, &fetched_tight}) tight->clear();
+    for (Vector<ClassedClock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
     refreshed.clear();
     reclassified.clear();
     told_keys.clear();

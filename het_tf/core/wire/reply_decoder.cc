@@ -104,12 +104,12 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
     const size_t refreshed = r.Count();
     t->refreshed.reserve(refreshed);
     for (size_t i = 0; i < refreshed && r.ok(); ++i) t->refreshed.push_back(Narrow(r.Varint(), &ok));
-    ReadClasses(refreshed, &r, &t->refreshed_clocks, &t->refreshed_tight);
+    ReadClocks(refreshed, &r, &t->refreshed_clocks);
     if (t->refreshed_clocks.size() != refreshed) return Broken("clocks");
   }
   if (has(reply::kFetched)) {
     const size_t fetched = r.Count();
-    ReadClasses(fetched, &r, &t->fetched_clocks, &t->fetched_tight);
+    ReadClocks(fetched, &r, &t->fetched_clocks);
     if (t->fetched_clocks.size() != fetched) return Broken("clocks");
   }
   if (has(reply::kToldKeys)) {
@@ -118,7 +118,7 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
     if (t->told_keys.size() != told) return Broken("keys");
   }
   if (!r.ok() || !ok) return Broken("clocks");
-  const size_t rows = Present(t->refreshed_clocks) + Present(t->fetched_clocks);
+  const size_t rows = t->KnownRows();
   const size_t before = r.left();
   if (!UnpackRows(t->row_format, t->block, t->row_floats, rows, &r, &t->rows)) return Broken("rows");
   *row_bytes = before - r.left();

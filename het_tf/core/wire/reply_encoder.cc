@@ -137,11 +137,11 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());
     for (uint32_t position : t.refreshed) w->Varint(position);
-    WriteClasses(t.refreshed_clocks, t.refreshed_tight, w);
+    WriteClocks(t.refreshed_clocks, w);
   }
   if (!t.fetched_clocks.empty()) {
     w->Varint(t.fetched_clocks.size());
-    WriteClasses(t.fetched_clocks, t.fetched_tight, w);
+    WriteClocks(t.fetched_clocks, w);
   }
   if (!t.told_keys.empty()) {
     w->Varint(t.told_keys.size());

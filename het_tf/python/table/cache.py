@@ -34,8 +34,8 @@ class Cache:
         step. None, the default: see above.
       bytes: In place of rows: memory of each table's cache, 1 to 2**62. As many rows as fit.
       staleness: How many updates by other workers a read may miss, and how many own updates of a
-        row may be unsent (HET's `s`), 0 to 2**62; default 100. None: unbounded. 0: every read is
-        checked and every update is sent at once.
+        row may be unsent (HET's `s`), 0 to 2**62; default 30, which `hot` tightens for the rows with the most
+        updates. None: unbounded. 0: every read is checked and every update is sent at once.
       pull_bound: Sets the first of the two apart; "staleness", the default: as staleness.
       push_bound: Sets the second apart; "staleness", the default: as staleness.
       total_staleness: In place of staleness: how many updates by all other workers together a read
@@ -53,16 +53,17 @@ class Cache:
         half the bytes; "int8", about a quarter; "int4", that for rows and about an eighth for updates.
         What rounding takes away from an update is sent with the row's next one. For slow networks
         (docs/concepts.md), and not on a GPU; tables and caches hold float32 always.
-      checks: How cached rows stay within pull_bound. "asked" (default): at every lookup their clocks are
-        sent to the store. "told": the store remembers what this worker holds and names what has moved
-        past the bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the
-        bound as of the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
-        total_staleness. "auto": told from a pull bound of 3 on, as long as that takes fewer bytes; asked
-        below, and where "told" may not be.
-      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`. "auto": bounds that follow the
-        table's learning rate and the number of workers, with RowWiseAdagrad; with another optimizer those of
-        `het_tf.Hot()`. None (default): all rows have the bounds above. Neither with
-        total_staleness nor with an unbounded pull_bound.
+      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
+        the store. "told": the store remembers what this worker holds and names what has moved past the
+        bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
+        the store's answer to the lookup before (docs/concepts.md). Neither on a GPU nor with
+        total_staleness. "auto" (default): told from a pull bound of 3 on, as long as that takes fewer
+        bytes; asked below, and where "told" may not be.
+      hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`; neither with total_staleness
+        nor with an unbounded pull_bound. "auto" (default): bounds that follow the table's learning rate
+        and the number of workers, with RowWiseAdagrad; with another optimizer those of `het_tf.Hot()`;
+        without effect where a `het_tf.Hot` may not be, and at staleness 0. None: all rows have the bounds
+        above.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -72,7 +73,7 @@ class Cache:
 
     rows: int | None = None
     bytes: int | None = None
-    staleness: int | None = 100
+    staleness: int | None = 30
     pull_bound: int | str | None = AS_STALENESS
     push_bound: int | str | None = AS_STALENESS
     total_staleness: int | None = None
@@ -80,8 +81,8 @@ class Cache:
     admit_after: int = 1
     device: str = "cpu"
     wire: str = "float32"
-    checks: str = "asked"
-    hot: Hot | str | None = None
+    checks: str = "auto"
+    hot: Hot | str | None = AUTO
 
     def __post_init__(self) -> None:
         self._check_bounds()
@@ -117,9 +118,9 @@ class Cache:
             )
 
     def _check_hot(self) -> None:
-        if self.hot is None:
+        if self.hot is None or self.hot == AUTO:
             return
-        if not isinstance(self.hot, Hot) and self.hot != AUTO:
+        if not isinstance(self.hot, Hot):
             raise ValueError(
                 f'cache.hot is {self.hot!r}; give a het_tf.Hot, such as het_tf.Hot(rows=4096), "auto" or None'
             )
@@ -128,9 +129,7 @@ class Cache:
                 f"cache.total_staleness is {self.total_staleness}, and cache.hot is given too; it derives "
                 "the same bounds for all rows: give staleness in its place, or leave hot out"
             )
-        pull, push = self.bounds()
-        given = self.hot if isinstance(self.hot, Hot) else Hot(push=0, pull=0)
-        given.check_within(pull, push)
+        self.hot.check_within(*self.bounds())
 
     def bounds(self) -> tuple[int | None, int | None]:
         """The bounds of pulls and of pushes that are given; None: unbounded. Not of total_staleness."""
@@ -224,6 +223,13 @@ class LayerCache:
             return derive_bounds(self.given.total_staleness, workers)
         return self.given.bounds()
 
+    @property
+    def hot_follows(self) -> bool:
+        """Whether the bounds of hot rows are those of "auto"."""
+        bounds = self.pull_bound, self.push_bound
+        one_class = self.given.total_staleness is not None or self.pull_bound is None or bounds == (0, 0)
+        return self.given.hot == AUTO and not one_class
+
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
         before = self.pull_bound, self.push_bound
@@ -255,8 +261,8 @@ class LayerCache:
             cache["checks"] = given.checks
         if isinstance(given.hot, Hot):
             cache["hot"] = given.hot.to_json()
-        elif given.hot is not None:
-            assert self.pull_bound is not None  # Cache has checked
+        elif self.hot_follows:
+            assert self.pull_bound is not None
             cache["hot"] = hot_rows.auto_to_json(spec, self.pull_bound, self.push_bound, self.workers)
         if self.place == "gpu":
             cache["device"] = "gpu"

@@ -19,7 +19,6 @@ from het_tf.python.session import connection, native, settings
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
-from het_tf.python.table.hot import AUTO
 
 
 @dataclass
@@ -226,7 +225,7 @@ def follow_workers() -> None:
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
             cache.follow(settings.workers())
-            if cache.given.hot == AUTO:
+            if cache.hot_follows:
                 native.call("HetSetWorkers", namespace, name, settings.workers())
             if cache.given.total_staleness is not None:
                 pull, push = cache.pull_bound, cache.push_bound

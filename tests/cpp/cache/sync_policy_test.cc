@@ -76,9 +76,21 @@ TEST(HotBounds, FollowRateAndWorkers) {
     int64_t push;
     int64_t pull;
   } cases[] = {
-      {0.05, 2, 1, 12}, {0.05f, 8, 1, 9},         {0.05, 32, 0, 13},         {0.02, 2, 3, 31},
-      {0.02, 8, 2, 24}, {0.02, 32, 1, 14},        {0.01, 8, 5, 45},          {0.01, 32, 2, 28},
-      {10, 8, 0, 0},    {0, 8, 1 << 20, 1 << 23}, {-1, 8, 1 << 20, 1 << 23}, {1e-30, 8, 1 << 20, 1 << 23},
+      {0.05, 2, 10, 7},
+      {0.05, 4, 2, 9},
+      {0.05f, 8, 1, 9},
+      {0.05, 32, 0, 13},
+      {0.02, 2, 23, 19},
+      {0.02, 8, 3, 20},
+      {0.02, 32, 0, 33},
+      {0.01, 8, 6, 40},
+      {0.01, 32, 1, 47},
+      {0.05, 1, 10, 7},
+      {10, 8, 0, 0},
+      {10, 1 << 20, 0, 0},
+      {0, 8, 217950, 1181762},
+      {-1, 8, 217950, 1181762},
+      {1e-30, 8, 217950, 1181762},
   };
   for (const auto& c : cases) {
     const HotBounds bounds = HotBounds::Of(c.rate, c.workers);
@@ -110,7 +122,7 @@ TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
   cache.FollowRate(0.0005f);
   EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
   cache.FollowRate(0.02f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{14}, int64_t{1}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{0}));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Frames of several parts: each part is done or refused on its own, by partitions and by the client.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -96,7 +97,7 @@ class Parts : public ::testing::Test {
       if (p == refused) continue;
       EXPECT_TRUE(replies[p].same_inc);
       EXPECT_TRUE(replies[p].same_seq);
-      EXPECT_EQ(replies[p].tables.at(0).fetched_clocks, Vector<Clock>({ticks}));
+      EXPECT_THAT(replies[p].tables.at(0).fetched_clocks, testing::ElementsAre(ticks));
     }
   }
   // All have had push 1.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import tensorflow as tf
 
 import het_tf
@@ -27,3 +28,21 @@ def test_hot_rows_have_bounds_and_counters_of_their_own(fresh):
         4, name="direct", cache=het_tf.Cache(staleness=5, hot=het_tf.Hot(push=5, pull=5))
     )
     assert het_tf.table("direct").options == {}, "the embedded store ignores it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "classes"),
+    [
+        ({}, True),
+        ({"staleness": 1}, True),
+        ({"staleness": 0}, False),
+        ({"staleness": 0, "push_bound": 9}, True),
+        ({"staleness": None}, False),
+        ({"pull_bound": None}, False),
+        ({"total_staleness": 20}, False),
+        ({"hot": None}, False),
+    ],
+)
+def test_by_default_hot_rows_are_fresher_where_rows_have_a_bound(fresh, arguments, classes):
+    het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=7, **arguments))
+    assert ("hot" in het_tf.table("t").options["cache"]) == classes
