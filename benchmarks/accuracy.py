@@ -70,7 +70,9 @@ class Run:
     placed: str = ""
 
 
-BOUNDS = tuple(Run(bound) for bound in ("0", "10", "100", "10000", UNBOUNDED))
+DEFAULT = Run("30", hot="auto")
+"""What `het_tf.Cache()` gives."""
+BOUNDS = (Run("0"), Run("10"), Run("100"), DEFAULT, Run(UNBOUNDED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,25 +114,31 @@ class Part:
     optimizer: str = "RowWiseAdagrad"
 
 
-CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, before_flush=False)
+CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
 PARTS = {
     "criteo_like": CRITEO,
     "census": Part("census", 7, 0.1),
     "movielens": Part("movielens", 3, 0.1, of_step=256),
     "long": dataclasses.replace(
-        CRITEO, learning_rate=0.02, train_rows=1 << 20, test_rows=1 << 20, models=("dcn",), workers=(8,),
-        before_flush=True,
+        CRITEO, learning_rate=0.02, train_rows=1 << 20, test_rows=1 << 20, models=("dcn",), before_flush=True,
+        runs=(
+            Run("0"), Run("100"), DEFAULT, Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24"),
+            Run(UNBOUNDED),
+        ),
     ),
     "wire": dataclasses.replace(
-        CRITEO, models=("dcn",), workers=(8,),
+        CRITEO, models=("dcn",),
         runs=(Run("0"), Run("100"), Run("100", "float16"), Run("100", "int8"), Run("100", "int4")),
     ),
     "classes": dataclasses.replace(
-        CRITEO, workers=(8,), seeds=5,
+        CRITEO, seeds=5,
         runs=(
             Run("0"), Run("100"), Run("30", "int4", WIDE), Run("30", "int4", WIDE, "C24"),
             Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24"),
         ),
+    ),
+    "many": dataclasses.replace(
+        CRITEO, workers=(32,), runs=(Run("0"), Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24")),
     ),
 }  # fmt: skip
 QUICK = {

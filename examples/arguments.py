@@ -159,10 +159,10 @@ def parser(description: str) -> Parser:
     tables.add_argument(
         "--staleness",
         type=number_or_none("unbounded"),
-        default=100,
+        default=30,
         metavar="S",
         help="how many updates by others a cached row may miss, and how many own ones may be unsent, "
-        "or 'unbounded'; default 100",
+        "or 'unbounded'; default 30, and fewer for the rows with the most updates",
     )
     tables.add_argument(
         "--cache-rows",

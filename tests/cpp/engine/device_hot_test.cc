@@ -98,11 +98,11 @@ TEST_F(DeviceHotRows, BoundsFollowTheLearningRate) {
   hot.workers = 8;
   Make(hot);
   for (auto& worker : workers_) {
-    worker->Train({1}, 10, 0.0054f);  // a push bound of 10: pushed one earlier
+    worker->Train({1}, 10, 0.0063f);  // a push bound of 10: pushed one earlier
     EXPECT_EQ(worker->Stats()["bound_push"], 1);
-    worker->Train({1}, 5, 0.0054f);
+    worker->Train({1}, 5, 0.0063f);
     EXPECT_EQ(worker->Stats()["bound_push"], 1);
-    worker->Train({1}, 1, 0.0135f);  // of 4
+    worker->Train({1}, 1, 0.0145f);  // of 4
     EXPECT_EQ(worker->Stats()["bound_push"], 2);
     worker->Train({1}, 8, 0.0025f);  // of 20, the table's
     EXPECT_EQ(worker->Stats()["bound_push"], 2);

@@ -149,7 +149,7 @@ TEST_F(PartitionTest, ADuplicateIsSkippedAndStillAnswered) {
   EXPECT_EQ(reply.last_seq, 1u);
   EXPECT_EQ(State(), before);
   ASSERT_EQ(reply.tables.size(), 1u);
-  EXPECT_THAT(reply.tables[0].fetched_clocks, testing::ElementsAre(1, 0));
+  EXPECT_THAT(reply.tables[0].fetched_clocks, ::testing::ElementsAre(1, 0));
   EXPECT_EQ(reply.tables[0].rows, Vector<float>({11, 21}));
 }
 
@@ -217,7 +217,7 @@ TEST_F(PartitionTest, ChecksCompareWithTheBound) {
   const Reply reply = Handle(q);
   // 1 is four behind; 2 five; 3 ahead of the server (it lost something); 99 is not there any more.
   EXPECT_EQ(reply.tables[0].refreshed, Vector<uint32_t>({1, 2, 3, 4, 5}));
-  EXPECT_THAT(reply.tables[0].refreshed_clocks, testing::ElementsAre(10, 10, 0, 10, 10));
+  EXPECT_THAT(reply.tables[0].refreshed_clocks, ::testing::ElementsAre(10, 10, 0, 10, 10));
   EXPECT_EQ(reply.tables[0].rows.size(), 4 * 2u);
   EXPECT_EQ(reply.tables[0].lag_histogram, Vector<uint64_t>({0, 0, 0, 1}));
 }

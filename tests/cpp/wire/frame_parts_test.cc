@@ -97,7 +97,7 @@ class Parts : public ::testing::Test {
       if (p == refused) continue;
       EXPECT_TRUE(replies[p].same_inc);
       EXPECT_TRUE(replies[p].same_seq);
-      EXPECT_THAT(replies[p].tables.at(0).fetched_clocks, testing::ElementsAre(ticks));
+      EXPECT_THAT(replies[p].tables.at(0).fetched_clocks, ::testing::ElementsAre(ticks));
     }
   }
   // All have had push 1.
