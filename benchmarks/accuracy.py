@@ -48,7 +48,7 @@ PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
 WIDE = "4096 4 16"
 """Hot rows of het_tf.Hot()."""
-FORMAT = 3
+FORMAT = 4
 """Part of what is kept: another way of measuring, another number."""
 
 
@@ -117,14 +117,11 @@ class Part:
 CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
 PARTS = {
     "criteo_like": CRITEO,
-    "census": Part("census", 7, 0.1),
-    "movielens": Part("movielens", 3, 0.1, of_step=256),
+    "census": Part("census", 7, 0.1, workers=(8,)),
+    "movielens": Part("movielens", 3, 0.1, of_step=256, workers=(8,)),
     "long": dataclasses.replace(
         CRITEO, learning_rate=0.02, train_rows=1 << 20, test_rows=1 << 20, models=("dcn",), before_flush=True,
-        runs=(
-            Run("0"), Run("100"), DEFAULT, Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24"),
-            Run(UNBOUNDED),
-        ),
+        runs=(Run("0"), Run("100"), DEFAULT, Run("30", "int4", "auto", "C24")),
     ),
     "wire": dataclasses.replace(
         CRITEO, models=("dcn",),
@@ -140,6 +137,12 @@ PARTS = {
     "many": dataclasses.replace(
         CRITEO, workers=(32,), runs=(Run("0"), Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24")),
     ),
+    **{
+        name: dataclasses.replace(
+            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",), runs=(Run("0"), Run("30"), DEFAULT)
+        )
+        for name, rate in (("Adagrad", 0.1), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
+    },
 }  # fmt: skip
 QUICK = {
     "census": Part(
@@ -187,7 +190,7 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
         begin = initializers.Uniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
         config = TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
         rows = max(1, round(part.cache * ids.train(table)[1]))
-        options = cache_options(run, rows, part.policy, config.spec, workers)
+        options = cache_options(run, rows, part.policy, workers)
         tables.append((config.spec, options, float(table.optimizer.learning_rate)))
         features += [(number, None)] if table.single else []
         features += [(number, PADDING) for _ in table.sequences]
@@ -195,18 +198,24 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
     return Fleet(workers, tables, features, partitions=4)
 
 
-def cache_options(run: Run, rows: int, policy: str, spec: dict[str, Any], workers: int) -> dict[str, Any]:
+def cache_options(run: Run, rows: int, policy: str, workers: int) -> dict[str, Any]:
     """Returns a table's options as the core reads them."""
-    from het_tf.python.table.hot import Hot, auto_to_json
+    from het_tf.python.table.hot import Hot, auto_to_json, push_of_others
 
     limit = None if run.bound == UNBOUNDED else int(run.bound)
-    cache: dict[str, Any] = {"capacity": rows, "policy": policy, "pull_bound": limit, "push_bound": limit}
+    push_bound = limit if run.hot != "auto" or limit is None else push_of_others(limit, limit, workers)
+    cache: dict[str, Any] = {
+        "capacity": rows,
+        "policy": policy,
+        "pull_bound": limit,
+        "push_bound": push_bound,
+    }
     if run.wire != "float32":
         cache["wire"] = run.wire
     if run.hot:
         cache["checks"] = "told"
     if run.hot == "auto" and limit is not None:
-        cache["hot"] = auto_to_json(json.dumps(spec), limit, limit, workers)
+        cache["hot"] = auto_to_json(limit, push_bound, workers)
     elif run.hot:
         most, push, pull = (int(word) for word in run.hot.split())
         cache["hot"] = Hot(rows=most, push=push, pull=pull).to_json()

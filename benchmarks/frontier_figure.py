@@ -10,13 +10,12 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from accuracy_tables import WITHIN, differences, interval, name_of
+from traffic import AUTO
 from traffic_goals import find
 
 Figures = dict[str, Any]
 HET = {"bound": "100", "wire": "float32", "hot": "", "placed": ""}
 """The setting that HET's paper recommends."""
-AUTO = "4096 1 9"
-"""The bounds that hot="auto" has in the runs of accuracy.json: a learning rate of 0.05, 8 workers."""
 
 
 def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[int, Figures, float, float, float]]:
@@ -26,10 +25,11 @@ def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[int, Fig
     found = []
     for at, run in list(enumerate(part["groups"][0]["runs"]))[1:]:
         setting = {name: run[name] for name in HET}
-        hot = AUTO if run["hot"] == "auto" else run["hot"]
-        cache = {"dim": dim, "workers": 8, "cache": 0.1, "checks": "told" if hot else "asked"}
+        if run["hot"] == "auto":  # with the learning rate of accuracy.json
+            setting |= dict(zip(("bound", "hot"), AUTO[8], strict=True))
+        cache = {"dim": dim, "workers": 8, "cache": 0.1, "checks": "told" if run["hot"] else "asked"}
         try:
-            saved = find(runs, **(setting | {"hot": hot} | cache))["bytes_saved"]
+            saved = find(runs, **(setting | cache))["bytes_saved"]
         except KeyError:
             continue
         mean, half = interval(differences(part, at))

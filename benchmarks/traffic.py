@@ -39,18 +39,18 @@ BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
-WIDE, AUTO, AUTO_OF_32 = "4096 4 16", "4096 1 9", "4096 0 13"
-"""Hot rows of het_tf.Hot(), and as hot="auto" has them at a learning rate of 0.05 and 8 or 32 workers."""
+WIDE = "4096 4 16"
+"""Hot rows of het_tf.Hot()."""
+AUTO = {2: ("30", "4096 10 7"), 8: ("30/5", "4096 1 9"), 32: ("30/1", "4096 0 13")}
+"""Bounds and hot rows of so many workers with staleness=30, hot="auto" and a learning rate of 0.05."""
 TWO_CLASSES = (
     (8, "100", "", "int8", ""),
     (8, "100", WIDE, "int8", ""),
     (8, "30", WIDE, "int8", ""),
     (8, "30", WIDE, "int4", ""),
     (8, "30", WIDE, "int4", "C24"),
-    (8, "30", AUTO, "int4", ""),
-    (8, "30", AUTO, "int4", "C24"),
-    (32, "30", AUTO_OF_32, "int4", ""),
-    (32, "30", AUTO_OF_32, "int4", "C24"),
+    *((n, *bounds, "int4", field) for n, bounds in AUTO.items() for field in ("", "C24")),
+    (8, *AUTO[8], "float32", ""),
 )
 """Of the sweep `classes`: workers, bound, hot rows, format and the field that places."""
 PLACED = ("C2", "C24")
@@ -67,7 +67,7 @@ class Run:
         all are).
       workers: N.
       dim: floats a row.
-      bound: s, of pulls and of pushes.
+      bound: s, of pulls and of pushes, or "PULL/PUSH".
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
       share: workers that have one cache together.
@@ -113,11 +113,12 @@ class Run:
     def arguments(self, path: Path, distinct: int) -> list[str]:
         """The program's arguments, for the stream in a file with so many distinct rows."""
         warm = 0 if self.stream == "changed" else self.samples // 4
+        pull, _, push = self.bound.partition("/")
         settings = {
             "stream": path,  # the first, see measure
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
-            "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": self.bound,
-            "push": self.bound, "policy": self.policy, "admit": self.admit, "share": self.share,
+            "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": pull,
+            "push": push or pull, "policy": self.policy, "admit": self.admit, "share": self.share,
             "checks": self.checks, "wire": self.wire, "shards": self.shards,
         }  # fmt: skip
         if self.hot:

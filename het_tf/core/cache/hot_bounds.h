@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 namespace het {
 
@@ -17,6 +18,11 @@ struct HotBounds {
   int64_t pull;
   int64_t push;
 
+  // The rate that counts for rows of an optimizer. The loss was measured to go with the learning rate for
+  // these two; the others have bounds that do not change.
+  static double RateOf(const std::string& optimizer, double learning_rate) {
+    return optimizer == "row_wise_adagrad" || optimizer == "adagrad" ? learning_rate : 0.05;
+  }
   static HotBounds Of(double learning_rate, uint32_t workers) {
     constexpr double kProduct = 0.33;
     constexpr double kLagOfPull = 0.5;

@@ -19,7 +19,8 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
 void TableCache::SetRate(float learning_rate) {
   rate_ = learning_rate;
   if (!(rate_ > 0)) return;
-  const HotBounds bounds = HotBounds::Of(rate_, config_.hot->workers);
+  const double rate = HotBounds::RateOf(schema_->spec().optimizer.name, rate_);
+  const HotBounds bounds = HotBounds::Of(rate, config_.hot->workers);
   config_.hot->pull_bound = std::min(bounds.pull, config_.pull_bound);
   config_.hot->push_bound = std::min(bounds.push, config_.push_bound);
 }

@@ -37,7 +37,8 @@ class Cache:
         row may be unsent (HET's `s`), 0 to 2**62; default 30, which `hot` tightens for the rows with the most
         updates. None: unbounded. 0: every read is checked and every update is sent at once.
       pull_bound: Sets the first of the two apart; "staleness", the default: as staleness.
-      push_bound: Sets the second apart; "staleness", the default: as staleness.
+      push_bound: Sets the second apart; "staleness", the default: as staleness, and with hot="auto" no
+        more than goes with pull_bound and the number of workers.
       total_staleness: In place of staleness: how many updates by all other workers together a read
         may miss. Both bounds are derived from it and the number of workers N, which
         `het_tf.init(hvd=hvd)` has told before; at least N - 1. One worker: unbounded, since its
@@ -61,9 +62,9 @@ class Cache:
         bytes; asked below, and where "told" may not be.
       hot: Tighter bounds for the rows with the most updates, a `het_tf.Hot`; neither with total_staleness
         nor with an unbounded pull_bound. "auto" (default): bounds that follow the table's learning rate
-        and the number of workers, with RowWiseAdagrad; with another optimizer those of `het_tf.Hot()`;
-        without effect where a `het_tf.Hot` may not be, and at staleness 0. None: all rows have the bounds
-        above.
+        and the number of workers, and for all other rows a push bound that follows the number of workers;
+        without effect where a `het_tf.Hot` may not be, and at staleness 0 (docs/concepts.md). None: all
+        rows have the bounds above.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
@@ -221,14 +222,19 @@ class LayerCache:
     def _bounds(self, workers: int) -> tuple[int | None, int | None]:
         if self.given.total_staleness is not None:
             return derive_bounds(self.given.total_staleness, workers)
-        return self.given.bounds()
+        pull, push = self.given.bounds()
+        if self.hot_follows and self.given.push_bound == AS_STALENESS:
+            assert pull is not None and push is not None
+            push = hot_rows.push_of_others(pull, push, workers)
+        return pull, push
 
     @property
     def hot_follows(self) -> bool:
-        """Whether the bounds of hot rows are those of "auto"."""
-        bounds = self.pull_bound, self.push_bound
-        one_class = self.given.total_staleness is not None or self.pull_bound is None or bounds == (0, 0)
-        return self.given.hot == AUTO and not one_class
+        """Whether bounds are those of hot="auto"."""
+        if self.given.hot != AUTO or self.given.total_staleness is not None:
+            return False
+        pull, push = self.given.bounds()
+        return pull is not None and (pull, push) != (0, 0)
 
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
@@ -263,7 +269,7 @@ class LayerCache:
             cache["hot"] = given.hot.to_json()
         elif self.hot_follows:
             assert self.pull_bound is not None
-            cache["hot"] = hot_rows.auto_to_json(spec, self.pull_bound, self.push_bound, self.workers)
+            cache["hot"] = hot_rows.auto_to_json(self.pull_bound, self.push_bound, self.workers)
         if self.place == "gpu":
             cache["device"] = "gpu"
         if given.bytes is not None:

@@ -1,13 +1,11 @@
 """The rows of a table that need to be fresher than the others (public as `het_tf.Hot`)."""
 
 import dataclasses
-import json
 
 from het_tf.python.table.spec import integer
 
 AUTO = "auto"
-"""As `Cache.hot`: `Hot()` whose bounds follow the learning rate."""
-_FOLLOWS = "row_wise_adagrad"  # the optimizer for which the rule was measured
+"""As `Cache.hot`: bounds that follow the learning rate and the number of workers."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,17 +58,33 @@ class Hot:
         return {"rows": self.rows, "pull_bound": self.pull, "push_bound": self.push}
 
 
-def auto_to_json(spec: str, pull_bound: int, push_bound: int | None, workers: int) -> dict[str, int]:
+def push_of_others(pull_bound: int, push_bound: int, workers: int) -> int:
+    """The push bound of the rows that are not hot, for "auto"; at most `push_bound`.
+
+    A seldom row comes to its push bound late: what N workers hold back of it is missed for long. Of a row
+    that every worker updates at every step, a worker pushes one in push + 1 steps and pulls one in
+    pull / (N - 1); at equal lag both together are fewest where pull is 0.775 (N - 1) (push + 1).
+
+    Args:
+      pull_bound: Of the table.
+      push_bound: What `staleness` gives.
+      workers: N.
+    """
+    if workers == 1:
+        return push_bound
+    return min(push_bound, max(1, int(pull_bound / (0.775 * (workers - 1)))))
+
+
+def auto_to_json(pull_bound: int, push_bound: int | None, workers: int) -> dict[str, int]:
     """The cache option `hot` for "auto": at first `Hot()`, as far as the table's bounds allow.
 
     Args:
-      spec: Of the table, as the core reads it. With another optimizer than RowWiseAdagrad the bounds stay.
       pull_bound: Of the table.
       push_bound: Of the table; None: unbounded.
       workers: N.
     """
     hot = Hot()
     push = hot.push if push_bound is None else min(hot.push, push_bound)
-    option = dataclasses.replace(hot, pull=min(hot.pull, pull_bound), push=push).to_json()
-    follows = json.loads(spec)["optimizer"]["name"] == _FOLLOWS
-    return option | ({"workers": workers} if follows else {})
+    return dataclasses.replace(hot, pull=min(hot.pull, pull_bound), push=push).to_json() | {
+        "workers": workers
+    }

@@ -224,18 +224,11 @@ def follow_workers() -> None:
     """
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
-            cache.follow(settings.workers())
+            if cache.follow(settings.workers()):
+                bounds = (-1 if bound is None else bound for bound in (cache.pull_bound, cache.push_bound))
+                native.call("HetSetBounds", namespace, name, *bounds)
             if cache.hot_follows:
                 native.call("HetSetWorkers", namespace, name, settings.workers())
-            if cache.given.total_staleness is not None:
-                pull, push = cache.pull_bound, cache.push_bound
-                native.call(
-                    "HetSetBounds",
-                    namespace,
-                    name,
-                    -1 if pull is None else pull,
-                    -1 if push is None else push,
-                )
 
 
 def find(namespace: str, table: str) -> Entry | None:

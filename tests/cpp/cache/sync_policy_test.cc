@@ -99,9 +99,19 @@ TEST(HotBounds, FollowRateAndWorkers) {
   }
 }
 
+TEST(HotBounds, AreThoseOfTheRateWhereTheLossGoesWithIt) {
+  for (const char* optimizer : {"row_wise_adagrad", "adagrad"}) {
+    EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), 0.7) << optimizer;
+  }
+  for (const char* optimizer : {"sgd", "adam", "ftrl"}) {
+    EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), HotBounds::RateOf(optimizer, 0.001)) << optimizer;
+  }
+}
+
 TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
   TableSpec spec;
   spec.name = "t";
+  spec.optimizer.name = "row_wise_adagrad";
   spec.dim = 1;
   CacheConfig config;
   config.pull_bound = 30;

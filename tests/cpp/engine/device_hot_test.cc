@@ -27,7 +27,7 @@ class Worker {
       : service_(4, 0),
         engine_(device, 1, std::make_unique<LocalStore>(&service_),
                 std::make_unique<LocalTransport>(&service_), ClientConfig()) {
-    const Status created = engine_.CreateTable(SpecOf("t", 2), options);
+    const Status created = engine_.CreateTable(SpecOf("t", 2, "row_wise_adagrad"), options);
     EXPECT_TRUE(created.ok()) << created.message();
   }
   void Train(const std::vector<Key>& ids, int times = 1, float rate = 1) {

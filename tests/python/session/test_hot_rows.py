@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.optimizers import SGD
 
 
 def test_hot_rows_have_bounds_and_counters_of_their_own(fresh):
@@ -22,8 +21,6 @@ def test_hot_rows_have_bounds_and_counters_of_their_own(fresh):
     assert het_tf.table("auto").options["cache"]["hot"] == {
         "rows": 4096, "push_bound": 3, "pull_bound": 12, "workers": 1
     }  # fmt: skip
-    het_tf.keras.Embedding(4, name="sgd", cache=auto, optimizer=SGD(0.1))
-    assert "workers" not in het_tf.table("sgd").options["cache"]["hot"]
     layer = het_tf.keras.Embedding(
         4, name="direct", cache=het_tf.Cache(staleness=5, hot=het_tf.Hot(push=5, pull=5))
     )

@@ -86,7 +86,7 @@ def test_tables_follow_the_number_of_workers(workers):
         initializer="zeros",
         cache=het_tf.Cache(total_staleness=20, rows=10),
     )
-    fixed = het_tf.keras.Embedding(2, table="fixed", cache=het_tf.Cache(staleness=7, rows=10))
+    fixed = het_tf.keras.Embedding(2, table="fixed", cache=het_tf.Cache(staleness=7, hot=None, rows=10))
     auto = het_tf.keras.Embedding(2, table="auto", cache=het_tf.Cache(staleness=70, rows=10, hot="auto"))
     assert het_tf.table("auto").options["cache"]["hot"]["workers"] == 1
 
@@ -104,7 +104,7 @@ def test_tables_follow_the_number_of_workers(workers):
     workers.ranks = 3
     registry.follow_workers()
     assert bounds() == (10, 4) and bounds("fixed") == (7, 7)
-    assert het_tf.table("auto").options["cache"]["hot"]["workers"] == 3 and bounds("auto") == (70, 70)
+    assert het_tf.table("auto").options["cache"]["hot"]["workers"] == 3 and bounds("auto") == (70, 45)
     assert unsent() == 0  # 9 would be over the new bound
     for _ in range(3):
         step()
