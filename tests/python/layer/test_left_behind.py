@@ -40,7 +40,7 @@ def train(make):
     return getattr(layer, "_het_state", None)
 
 
-def left_by(make, models=4):
+def left_by(make, models=2):
     """FuncGraphs and bytes of het_tf that a model leaves, once the first ones have been made."""
     train(make)
     before = graphs(), native.call_int("HetAllocatedBytes")
