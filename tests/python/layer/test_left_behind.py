@@ -49,6 +49,7 @@ def left_by(make, models=2):
     return (graphs() - before[0]) / models, (native.call_int("HetAllocatedBytes") - before[1]) / models
 
 
+@pytest.mark.slow
 def test_a_trained_model_leaves_no_more_than_one_of_keras():
     of_keras, _ = left_by(LAYERS["keras"])
     for kind in ("unnamed", "cached"):
@@ -58,6 +59,7 @@ def test_a_trained_model_leaves_no_more_than_one_of_keras():
     assert het_tf.tables() == []
 
 
+@pytest.mark.slow
 def test_ops_of_one_model_after_the_other_are_the_same_ones():
     """TensorFlow keeps what it knows of an op for ever: the attributes tell ops apart."""
     specs = set()

@@ -51,6 +51,7 @@ def clear():
 # --- layers without a name -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_fold_begins_anew():
     first = []
     for _ in range(3):
@@ -65,6 +66,7 @@ def test_every_fold_begins_anew():
     assert first == [first[0]] * 3, "each fold has the initial rows of the first one"
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_run_again_begins_anew():
     """The model before lives until the new one is there."""
     losses, model = [], None
@@ -77,6 +79,7 @@ def test_a_cell_that_is_run_again_begins_anew():
     assert losses == [losses[0]] * 3
 
 
+@pytest.mark.slow
 def test_a_search_for_hyperparameters_begins_anew(tmp_path):
     """As Keras Tuner does it: build(hp) for each trial and execution, and once more for the best weights."""
     path = str(tmp_path / "best.weights.h5")
@@ -185,6 +188,7 @@ def test_rows_that_nobody_asked_for_are_told_of(living):
         new.fit(IDS, NOISE, verbose=0)  # once
 
 
+@pytest.mark.slow
 def test_rows_that_somebody_asked_for_are_not(tmp_path):
     def learn(model):  # as a graph does it, without what Keras needs to trace one
         model.run_eagerly = True
@@ -223,6 +227,7 @@ def test_layers_that_share_a_table_from_the_start_need_not_ask():
 # --- copies ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "items"])
 def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     path = str(tmp_path / "best.keras")
