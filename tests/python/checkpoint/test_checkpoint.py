@@ -103,6 +103,7 @@ def test_training_goes_on_bit_for_bit(tmp_path):
         np.testing.assert_array_equal(b, a)
 
 
+@pytest.mark.slow
 def test_training_goes_on_with_slots_and_a_schedule(tmp_path):
     """Slots, the dense Adam with its step, and the applies of a schedule that falls fast."""
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)

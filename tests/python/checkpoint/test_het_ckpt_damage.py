@@ -47,6 +47,7 @@ def test_verify_sees_a_flipped_bit_in_every_tensor(chain):
     het_ckpt("verify", chain[2])
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_in_a_file_of_rows_is_seen(chain):
     entry = manifests.read_manifest(chain[0]).files[1]
     path = chain[0] / entry["name"]

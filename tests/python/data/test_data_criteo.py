@@ -183,6 +183,7 @@ def test_rows_keep_the_files_order_whatever_the_workers(
     assert row_numbers(criteo(path).read(17)) == list(range(17))
 
 
+@pytest.mark.slow
 def test_parts_and_shards_are_disjoint_and_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = numbered(tmp_path / "day.tsv", 3000)
     splits = load(f"criteo:{path}")

@@ -92,6 +92,7 @@ def test_another_python_is_refused(machine, tmp_path):
     assert "Python 3.9.2" in error
 
 
+@pytest.mark.slow
 def test_an_environment_has_the_commands(machine, tmp_path):
     done = machine(TOOLS / "make_venv.sh", "python3.11", tmp_path / "venv")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ keras = tf.keras
 # --- the same numbers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["portable", "native"])
 @pytest.mark.parametrize("name", ["WideDeep", "DeepFM", "DCNv2"])
 def test_predictions_are_those_of_the_training_model(name, format, exported):
@@ -45,6 +46,7 @@ def test_the_export_is_a_moment(rng, tmp_path):
     np.testing.assert_array_equal(lib.serve(tmp_path / "1")(ids=np.array([1, 2, 9]))["ids"], before)
 
 
+@pytest.mark.slow
 def test_export_changes_nothing(rng, tmp_path):
     model = lib.trained(DeepFM, rng)
     before = {name: het_tf.table(name).scan() for name in het_tf.tables()}
@@ -59,6 +61,7 @@ def test_export_changes_nothing(rng, tmp_path):
     assert not np.array_equal(changed, before["deepfm/deep"]["rows"])
 
 
+@pytest.mark.slow
 def test_slots_and_optimizers_stay(rng, tmp_path):
     model = lib.trained(WideDeep, rng, table_optimizer=het_tf.optimizers.Adam(0.01))
     het_tf.export(model, tmp_path / "1", verbose=False)
@@ -152,6 +155,7 @@ def test_string_ids(rng, tmp_path):
 # --- signatures ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_default_signature_has_the_names_of_the_inputs(exported):
     path = exported["DeepFM"].paths["portable"]
     function = lib.serve(path).function

@@ -12,7 +12,6 @@ from het_tf.python.data.placement import Placement
 from het_tf.python.horovod import agreement
 from het_tf.python.horovod.agreement import Stream
 
-pytestmark = pytest.mark.tf215
 RANKS, BATCH, SAMPLES = 4, 8, 4 * 8 * 6 + 5
 
 
@@ -47,6 +46,7 @@ def dataset(samples=SAMPLES):
     return tf.data.Dataset.from_tensor_slices((columns(samples), np.arange(samples), np.ones(samples)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["id", "small", "row", "name", "same"])
 def test_ranks_take_what_the_rule_gives_them(four, by):
     expected = Placement(by, RANKS, BATCH).place(columns()[by].reshape(-1))

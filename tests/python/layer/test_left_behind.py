@@ -40,7 +40,7 @@ def train(make):
     return getattr(layer, "_het_state", None)
 
 
-def left_by(make, models=4):
+def left_by(make, models=2):
     """FuncGraphs and bytes of het_tf that a model leaves, once the first ones have been made."""
     train(make)
     before = graphs(), native.call_int("HetAllocatedBytes")
@@ -49,6 +49,7 @@ def left_by(make, models=4):
     return (graphs() - before[0]) / models, (native.call_int("HetAllocatedBytes") - before[1]) / models
 
 
+@pytest.mark.slow
 def test_a_trained_model_leaves_no_more_than_one_of_keras():
     of_keras, _ = left_by(LAYERS["keras"])
     for kind in ("unnamed", "cached"):
@@ -58,6 +59,7 @@ def test_a_trained_model_leaves_no_more_than_one_of_keras():
     assert het_tf.tables() == []
 
 
+@pytest.mark.slow
 def test_ops_of_one_model_after_the_other_are_the_same_ones():
     """TensorFlow keeps what it knows of an op for ever: the attributes tell ops apart."""
     specs = set()

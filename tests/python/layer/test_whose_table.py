@@ -22,6 +22,7 @@ pytestmark = [
 
 IDS = np.arange(64).reshape(-1, 1)
 NOISE = np.random.default_rng(0).integers(0, 2, (64, 1)).astype(np.float32)
+LOSS = keras.losses.BinaryCrossentropy(from_logits=True)
 
 
 def build(dim=8, embed=None, **more):
@@ -30,15 +31,15 @@ def build(dim=8, embed=None, **more):
     layer = embed or het_tf.keras.Embedding(dim, optimizer=het_tf.optimizers.SGD(5.0), **more)
     x = keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Flatten()(layer(ids)))
     model = keras.Model(ids, x)
-    model.compile(keras.optimizers.SGD(0.0), keras.losses.BinaryCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.SGD(0.0), LOSS)
     return model
 
 
 def train(model):
     """Returns the loss before anything of it is learnt, which is ln 2 for a new model, and trains it."""
-    before = model.evaluate(IDS, NOISE, verbose=0)
+    before = float(LOSS(NOISE, model(IDS)))
     model.fit(IDS, NOISE, batch_size=8, epochs=4, verbose=0)
-    assert model.evaluate(IDS, NOISE, verbose=0) < before / 2
+    assert float(LOSS(NOISE, model(IDS))) < before / 2
     return before
 
 
@@ -50,6 +51,7 @@ def clear():
 # --- layers without a name -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_fold_begins_anew():
     first = []
     for _ in range(3):
@@ -64,6 +66,7 @@ def test_every_fold_begins_anew():
     assert first == [first[0]] * 3, "each fold has the initial rows of the first one"
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_run_again_begins_anew():
     """The model before lives until the new one is there."""
     losses, model = [], None
@@ -76,6 +79,7 @@ def test_a_cell_that_is_run_again_begins_anew():
     assert losses == [losses[0]] * 3
 
 
+@pytest.mark.slow
 def test_a_search_for_hyperparameters_begins_anew(tmp_path):
     """As Keras Tuner does it: build(hp) for each trial and execution, and once more for the best weights."""
     path = str(tmp_path / "best.weights.h5")
@@ -87,10 +91,10 @@ def test_a_search_for_hyperparameters_begins_anew(tmp_path):
             losses.append(train(model))
             model.save_weights(path)
     assert losses[0] == losses[1] and losses[2] == losses[3], "each begins anew"
-    want = model.predict(IDS, verbose=0)
+    want = model(IDS)
     best = build(4)
     best.load_weights(path)
-    np.testing.assert_array_equal(best.predict(IDS, verbose=0), want)
+    np.testing.assert_array_equal(best(IDS), want)
 
 
 def test_the_table_of_a_living_layer_is_not_touched():
@@ -184,7 +188,12 @@ def test_rows_that_nobody_asked_for_are_told_of(living):
         new.fit(IDS, NOISE, verbose=0)  # once
 
 
+@pytest.mark.slow
 def test_rows_that_somebody_asked_for_are_not(tmp_path):
+    def learn(model):  # as a graph does it, without what Keras needs to trace one
+        model.run_eagerly = True
+        model.fit(IDS, NOISE, verbose=0)
+
     path = str(tmp_path / "x.weights.h5")
     model = named()
     train(model)
@@ -203,10 +212,10 @@ def test_rows_that_somebody_asked_for_are_not(tmp_path):
         clear()
         new = named()
         ask(new)
-        new.fit(IDS, NOISE, verbose=0)
-    named(reuse=True).fit(IDS, NOISE, verbose=0)
+        learn(new)
+    learn(named(reuse=True))
     het_tf.reset()
-    named().fit(IDS, NOISE, verbose=0)
+    learn(named())
 
 
 def test_layers_that_share_a_table_from_the_start_need_not_ask():
@@ -218,6 +227,7 @@ def test_layers_that_share_a_table_from_the_start_need_not_ask():
 # --- copies ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "items"])
 def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     path = str(tmp_path / "best.keras")
@@ -225,13 +235,13 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     train(model)
     model.save(path)
     new = np.arange(1000, 1020).reshape(-1, 1)  # initial rows are those of the saved model, too
-    want = [model.predict(ids, verbose=0) for ids in (IDS, new)]
+    want = [model(ids) for ids in (IDS, new)]
     model.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
     table = model.layers[1].table_config.name
     rows = het_tf.table(table).to_numpy()[1]
     loaded = keras.models.load_model(path)
     for ids, before in zip((IDS, new), want, strict=True):
-        np.testing.assert_array_equal(loaded.predict(ids, verbose=0), before)
+        np.testing.assert_array_equal(loaded(ids), before)
     loaded.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
     np.testing.assert_array_equal(het_tf.table(table).to_numpy()[1], rows)
     assert sorted(het_tf.tables()) == [table, f"{table}@2"]
@@ -243,7 +253,7 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
         gc.collect()
         assert het_tf.tables() == []
     loaded = keras.models.load_model(path)
-    np.testing.assert_array_equal(loaded.predict(IDS, verbose=0), want[0])
+    np.testing.assert_array_equal(loaded(IDS), want[0])
     assert len(het_tf.tables()) == (1 if name is None else 2)
 
 
@@ -289,7 +299,7 @@ def test_a_checkpoint_knows_no_numbers(tmp_path):
     keras.backend.clear_session()
     model = build()
     train(model)
-    want = model.predict(IDS, verbose=0)
+    want = model(IDS)
     assert model.layers[1].table_config.name == "embedding@2"
     del keep
     gc.collect()
@@ -299,7 +309,7 @@ def test_a_checkpoint_knows_no_numbers(tmp_path):
     new = build()
     assert new.layers[1].table_config.name == "embedding"
     het_tf.checkpoint.restore(path, new)
-    np.testing.assert_array_equal(new.predict(IDS, verbose=0), want)
+    np.testing.assert_array_equal(new(IDS), want)
 
 
 # --- several workers, a server ----------------------------------------------------------------------

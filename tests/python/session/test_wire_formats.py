@@ -58,6 +58,7 @@ def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
     return float(area / (positive * (len(scores) - positive))), counters
 
 
+@pytest.mark.slow
 def test_training_is_as_good_with_fewer_bytes():
     auc, counters = zip(*(train_clicks(wire) for wire in WIRES), strict=True)
     print("AUC", dict(zip(WIRES, auc, strict=True)))
