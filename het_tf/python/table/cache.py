@@ -224,7 +224,7 @@ class LayerCache:
             return derive_bounds(self.given.total_staleness, workers)
         pull, push = self.given.bounds()
         if self.hot_follows and self.given.push_bound == AS_STALENESS:
-            assert pull is not None and push is not None
+            assert pull is not None
             push = hot_rows.push_of_others(pull, push, workers)
         return pull, push
 

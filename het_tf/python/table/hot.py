@@ -58,7 +58,7 @@ class Hot:
         return {"rows": self.rows, "pull_bound": self.pull, "push_bound": self.push}
 
 
-def push_of_others(pull_bound: int, push_bound: int, workers: int) -> int:
+def push_of_others(pull_bound: int, push_bound: int | None, workers: int) -> int | None:
     """The push bound of the rows that are not hot, for "auto"; at most `push_bound`.
 
     A seldom row comes to its push bound late: what N workers hold back of it is missed for long. Of a row
@@ -67,12 +67,13 @@ def push_of_others(pull_bound: int, push_bound: int, workers: int) -> int:
 
     Args:
       pull_bound: Of the table.
-      push_bound: What `staleness` gives.
+      push_bound: What `staleness` gives; None: unbounded.
       workers: N.
     """
     if workers == 1:
         return push_bound
-    return min(push_bound, max(1, int(pull_bound / (0.775 * (workers - 1)))))
+    push = max(1, int(pull_bound / (0.775 * (workers - 1))))
+    return push if push_bound is None else min(push, push_bound)
 
 
 def auto_to_json(pull_bound: int, push_bound: int | None, workers: int) -> dict[str, int]:

@@ -257,14 +257,16 @@ def test_cache_options_reach_the_core():
     het_tf.keras.Embedding(
         4,
         name="t",
-        cache=het_tf.Cache(rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3),
+        cache=het_tf.Cache(
+            rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3, checks="asked", hot=None
+        ),
     )
     options = het_tf.table("t").options["cache"]
     assert options.pop("write_back_rows") > 0
     assert options == {
         "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
     }  # fmt: skip
-    het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5, checks="auto"))
+    het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5))
     assert het_tf.table("auto").options["cache"]["checks"] == "auto"
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.table.hot import push_of_others
 
 
 def test_hot_rows_have_bounds_and_counters_of_their_own(fresh):
@@ -43,3 +44,12 @@ def test_hot_rows_have_bounds_and_counters_of_their_own(fresh):
 def test_by_default_hot_rows_are_fresher_where_rows_have_a_bound(fresh, arguments, classes):
     het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=7, **arguments))
     assert ("hot" in het_tf.table("t").options["cache"]) == classes
+
+
+@pytest.mark.parametrize(
+    ("pull", "push", "workers", "expected"),
+    [(30, 30, 1, 30), (30, 30, 2, 30), (30, 30, 8, 5), (30, 3, 8, 3), (30, None, 8, 5), (30, None, 1, None),
+     (30, 30, 64, 1), (0, 30, 8, 1), (30, 0, 8, 0)],
+)  # fmt: skip
+def test_other_rows_are_pushed_the_more_often_the_more_workers_there_are(pull, push, workers, expected):
+    assert push_of_others(pull, push, workers) == expected
