@@ -16,6 +16,8 @@ T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
 )  # fmt: skip
+OPTIMIZERS = ("Adagrad", "SGD", "FTRL", "Adam")
+"""Parts that are named by the optimizer of their tables."""
 WITHIN, BELOW = 0.0005, 0.0002
 FIGURE = Path(__file__).resolve().parent.parent / "docs/img/accuracy.png"
 NAMES = {"wide_deep": "Wide & Deep", "deepfm": "DeepFM", "dcn": "DCN-v2"}
@@ -193,11 +195,28 @@ def writer(name: str) -> Callable[[Figures], list[str]]:
     return write
 
 
+def optimizers_table(result: Figures) -> list[str]:
+    """Returns the parts that differ in the tables' optimizer, a row each."""
+    parts = [part for name, part in result["parts"].items() if name in OPTIMIZERS]
+    if not parts:
+        return ["Not measured yet."]
+    runs = parts[0]["groups"][0]["runs"]
+    head = ["optimizer", "rate", f"AUC, {name_of(runs[0])}", *(name_of(run) for run in runs[1:])]
+    rows = []
+    for part in parts:
+        settings, groups = part["settings"], part["groups"]
+        mean = math.fsum(group["runs"][0]["auc"] for group in groups) / len(groups)
+        cells = [show(differences(part, number)) for number in range(1, len(runs))]
+        rows.append([settings["optimizer"], f"{settings['learning_rate']:g}", f"{mean:.4f}", *cells])
+    return table(head, rows)
+
+
 WRITERS: dict[str, Callable[[Figures], list[str]]] = {
     "goals": goals_table,
     **{
         name: writer(name)
         for name in ("criteo_like", "long", "census", "movielens", "wire", "classes", "many")
     },
+    "optimizers": optimizers_table,
     "flush": lambda result: flush_table(result["parts"]),
 }

@@ -174,7 +174,7 @@ def of_argument(cache: Any) -> Cache:
         return Cache()
     if not isinstance(cache, Cache):
         raise ValueError(
-            f"cache is {cache!r}; give a het_tf.Cache, such as het_tf.Cache(rows=100_000, staleness=100), or "
+            f"cache is {cache!r}; give a het_tf.Cache, such as het_tf.Cache(rows=100_000), or "
             "None for its defaults"
         )
     return cache
