@@ -212,6 +212,8 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
     **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
     **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
+    "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),
+    "slow_link_four models": ("slow_link_four.json", slow_link_tables.WRITERS["models"]),
     **{f"accuracy {name}": ("accuracy.json", write) for name, write in accuracy_tables.WRITERS.items()},
 }
 
