@@ -52,8 +52,9 @@ def missed_at_most(run: Figures) -> int | None:
     """
     if run["bound"] == "unbounded":
         return None
-    bound, share = int(run["bound"]), int(run["share"])
-    return bound + (int(run["workers"]) // share - 1) * (bound + share)
+    pull, _, push = str(run["bound"]).partition("/")
+    share = int(run["share"])
+    return int(pull) + (int(run["workers"]) // share - 1) * (int(push or pull) + share)
 
 
 def allowed_at_most(run: Figures) -> float:
