@@ -18,7 +18,7 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
     """Draws the differences to s=0 by bound, a panel for each part; returns the file."""
     parts = {name: result["parts"][name] for name in SHOWN if name in result["parts"]}
     figure, panels = plt.subplots(
-        1, len(parts), figsize=(3.4 * len(parts), 3.6), layout="constrained", squeeze=False
+        1, len(parts), figsize=(3.4 * len(parts), 3.8), layout="constrained", squeeze=False
     )
     for axes, (name, part) in zip(panels[0], parts.items(), strict=True):
         runs = part["groups"][0]["runs"]
@@ -33,12 +33,14 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
                 [half for _, half in points],
                 label=f"{NAMES[model]}, {workers}",
                 marker="o",
-                markersize=3,
-                linewidth=1,
+                markersize=4,
+                linestyle="none",
                 capsize=2,
             )
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_xticks(range(1, len(runs)), [name_of(run) for run in runs[1:]], fontsize=8)
+        axes.set_xticks(
+            range(1, len(runs)), [name_of(run).replace(", ", ",\n") for run in runs[1:]], fontsize=8
+        )
         axes.set(title=name, ylabel="AUC less that at s=0")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7)
