@@ -132,7 +132,7 @@ LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of 
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
 test-stages: test-check test-threads test-exact test-python-tf215 test-python
-test: ## every invariant and feature: twenty minutes on two cores
+test: ## every invariant and feature: fifteen minutes on two cores
 	@tools/stages.sh test-stages $(LEFT)
 
 test-fast-stages: build python-libraries
