@@ -70,7 +70,7 @@ class Run:
     placed: str = ""
 
 
-DEFAULT = Run("30", hot="auto")
+DEFAULT = Run("30", "int4", "auto")
 """What `het_tf.Cache()` gives."""
 BOUNDS = (Run("0"), Run("10"), Run("100"), DEFAULT, Run(UNBOUNDED))
 

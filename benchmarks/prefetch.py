@@ -102,7 +102,7 @@ def steps(
     layer = het_tf.keras.Embedding(
         DIM,
         name=name,
-        cache=het_tf.Cache(staleness=staleness, rows=ROWS // 10),
+        cache=het_tf.Cache(staleness=staleness, rows=ROWS // 10, wire="float32"),
         optimizer=het_tf.optimizers.SGD(0.1),
     )
     ids = workload.zipf_ids((WARM + count) * SAMPLES * FEATURES, ROWS, seed=1)

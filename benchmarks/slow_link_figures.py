@@ -22,7 +22,7 @@ LOOKS = {
     "s=10": "tab:orange",
     "s=100": "tab:blue",
     "default": "tab:green",
-    "default, int4": "tab:purple",
+    "default, float32": "tab:purple",
 }
 
 

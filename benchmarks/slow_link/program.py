@@ -145,7 +145,7 @@ class Program:
     def ratios(self) -> Figures:
         """Wide & Deep without cache and with, at rates from fast to slow."""
         say("ratios")
-        names = ["local", "no cache", "s=0", "s=10", "s=100", "default", "default, int4"]
+        names = ["local", "no cache", "s=0", "s=10", "s=100", "default", "default, float32"]
         # Steps at a low rate are long; two turns of them have to do.
         with self.session("wide_deep", rounds=min(2, self.scale.rounds)) as session:
             made = session.make(names)

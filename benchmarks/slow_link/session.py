@@ -15,8 +15,8 @@ Figures = dict[str, Any]
 
 
 def het(staleness: int) -> dict[str, Any]:
-    """HET's own setting: one bound for all rows, whose clocks are asked."""
-    cache = {"policy": "lfu", "staleness": staleness, "checks": "asked", "hot": None}
+    """HET's own setting: one bound for all rows, whose clocks are asked, and which travel as they are."""
+    cache = {"policy": "lfu", "staleness": staleness, "wire": "float32", "checks": "asked", "hot": None}
     return {"kind": "het", "cache": cache}
 
 
@@ -34,8 +34,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "s=10": het(10),
     "s=100": het(100),
     "default": default(),
-    "default, int4": default(wire="int4"),
-    "default, int4, look-ahead": default(prefetch=True, wire="int4"),
+    "default, look-ahead": default(prefetch=True),
+    "default, float32": default(wire="float32"),
 }
 # Steps of one turn. Rows of every batch are pushed every s steps or s + 1: a turn is a whole period or more.
 STEPS = {"s=10": 33, "s=100": 101, **{name: 62 for name in SYSTEMS if name.startswith("default")}}

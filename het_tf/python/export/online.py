@@ -19,6 +19,7 @@ from het_tf.python.layer import ops
 from het_tf.python.ps import address as addresses
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table.cache import SERVER_CACHE_ROWS
 from het_tf.python.table.config import TableConfig
 from het_tf.python.table.layer_state import Call
 
@@ -57,7 +58,7 @@ class Backend(redirect.Backend):
         ps: str | None = None,
         max_age: float | None = None,
         pull_bound: int | None = None,
-        cache_rows: int = settings.SERVER_CACHE_ROWS,
+        cache_rows: int = SERVER_CACHE_ROWS,
         stale_ok: bool = False,
         deadline: float = 2.0,
         connections: int = 4,

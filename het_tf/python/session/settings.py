@@ -9,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# Of a cache without a size, whose tables are at a parameter server or which is on a GPU.
-SERVER_CACHE_ROWS = 1 << 18
-
 
 @dataclass
 class Settings:
@@ -47,15 +44,6 @@ def horovod() -> Any:
 def parameter_server() -> str:
     """Address of the parameter server, with its login; "" when tables live in this process."""
     return current.ps or ""
-
-
-def default_cache_rows(place: str) -> int | None:
-    """Rows of a cache without a size, None: no cache; a table at a parameter server always has one.
-
-    Args:
-      place: Where the cache is: "cpu" or "gpu".
-    """
-    return SERVER_CACHE_ROWS if current.ps or place == "gpu" else None
 
 
 def workers() -> int:

@@ -12,8 +12,11 @@ from het_tf.python.table.hot import AUTO, Hot
 from het_tf.python.table.spec import integer
 
 POLICIES = ("lru", "lfu", "light_lfu")
-WIRES = ("float32", "float16", "int8", "int4")
+WIRES = (AUTO, "float32", "float16", "int8", "int4")
 CHECKS = ("auto", "asked", "told")
+
+SERVER_CACHE_ROWS = 1 << 18
+"""Of a cache without a size, whose tables are at a parameter server or which is on a GPU."""
 
 AS_STALENESS = "staleness"  # of pull_bound and push_bound: the bound that `staleness` gives
 
@@ -50,10 +53,12 @@ class Cache:
       device: Where the cache is, and the lookups run: "cpu" (default), in host memory; "gpu", in
         the memory of TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
         (docs/gpu-cache.md).
-      wire: How rows and updates travel between cache and store: "float32" (default); "float16",
-        half the bytes; "int8", about a quarter; "int4", that for rows and about an eighth for updates.
-        What rounding takes away from an update is sent with the row's next one. For slow networks
-        (docs/concepts.md), and not on a GPU; tables and caches hold float32 always.
+      wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes;
+        "int8", about a quarter; "int4", that for rows and about an eighth for updates. What rounding takes
+        away from an update is sent with the row's next one; tables and caches hold float32 always
+        (docs/concepts.md). "auto" (default): int4 where the table is at a parameter server
+        and cached rows may be stale; float32 at staleness 0, without a cache (rows=0), in this process, and
+        on a GPU, which can do no other.
       checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
         the store. "told": the store remembers what this worker holds and names what has moved past the
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
@@ -81,7 +86,7 @@ class Cache:
     policy: str = "lru"
     admit_after: int = 1
     device: str = "cpu"
-    wire: str = "float32"
+    wire: str = AUTO
     checks: str = "auto"
     hot: Hot | str | None = AUTO
 
@@ -139,6 +144,11 @@ class Cache:
         )
         assert not isinstance(pull, str) and not isinstance(push, str)  # _check_bounds
         return pull, push
+
+    @property
+    def may_be_stale(self) -> bool:
+        """Whether a read may miss an update that another worker has finished."""
+        return self.total_staleness is not None or self.bounds() != (0, 0)
 
     def _check_size(self) -> None:
         if self.rows is not None:
@@ -208,10 +218,10 @@ class LayerCache:
         self.place = device.choose(given.device)
         if self.place == "cpu":
             return
-        if given.wire != "float32":
+        if given.wire not in (AUTO, "float32"):
             raise ValueError(
                 f"cache.wire is {given.wire!r} with device={given.device!r}; rows of a cache on a GPU travel "
-                'as float32: give wire="float32", or device="cpu"'
+                'as float32: give wire="auto" or "float32", or device="cpu"'
             )
         if given.checks == "told":
             raise ValueError(
@@ -233,8 +243,7 @@ class LayerCache:
         """Whether bounds are those of hot="auto"."""
         if self.given.hot != AUTO or self.given.total_staleness is not None:
             return False
-        pull, push = self.given.bounds()
-        return pull is not None and (pull, push) != (0, 0)
+        return self.given.bounds()[0] is not None and self.given.may_be_stale
 
     def follow(self, workers: int) -> bool:
         """Derives the bounds anew for another number of workers. Returns whether they have changed."""
@@ -243,26 +252,39 @@ class LayerCache:
         self.pull_bound, self.push_bound = self._bounds(workers)
         return (self.pull_bound, self.push_bound) != before
 
-    def to_json(self, spec: str, default_rows: int | None = None) -> str:
+    def wire(self, remote: bool) -> str:
+        """How rows travel, never "auto".
+
+        Args:
+          remote: Whether the table is at a parameter server.
+        """
+        if self.given.wire != AUTO:
+            return self.given.wire
+        rounds = remote and self.place == "cpu" and self.given.rows != 0 and self.given.may_be_stale
+        return "int4" if rounds else "float32"
+
+    def to_json(self, spec: str, remote: bool = False) -> str:
         """The table options as the core reads them.
 
         Args:
           spec: Of the table, as the core reads it.
-          default_rows: In place of `rows=None`.
+          remote: Whether the table is at a parameter server.
 
         Raises:
           ValueError: `bytes` are too few for the smallest cache.
         """
         given = self.given
-        rows = default_rows if given.rows is None else given.rows
+        rows = given.rows
+        if rows is None and (remote or self.place == "gpu"):
+            rows = SERVER_CACHE_ROWS
         cache: dict[str, Any] = {
             "policy": given.policy,
             "admit_after": given.admit_after,
             "pull_bound": self.pull_bound,
             "push_bound": self.push_bound,
         }
-        if given.wire != "float32":
-            cache["wire"] = given.wire
+        if (wire := self.wire(remote)) != "float32":
+            cache["wire"] = wire
         if given.checks != "asked" and self.place == "cpu" and given.total_staleness is None:
             cache["checks"] = given.checks
         if isinstance(given.hot, Hot):

@@ -128,12 +128,8 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     connection.connect()
     spec = json.dumps({**config.spec, "limits": config.limits})
     try:
-        native.call(
-            "HetCreateTable",
-            namespace,
-            spec,
-            cache.to_json(spec, settings.default_cache_rows(cache.place)),
-        )
+        remote = bool(settings.parameter_server())
+        native.call("HetCreateTable", namespace, spec, cache.to_json(spec, remote))
     except MemoryError as error:
         if cache.place == "cpu":
             raise

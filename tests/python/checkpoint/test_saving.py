@@ -306,7 +306,7 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
 
 def test_a_table_at_a_parameter_server(tmp_path, server):
     het_tf.init(ps=server.address)
-    model = make_model(cache=het_tf.Cache(staleness=5))
+    model = make_model(cache=het_tf.Cache(staleness=5, wire="float32"))
     train(model)
     way = Checkpoint()
     way.save(model, tmp_path)

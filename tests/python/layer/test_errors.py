@@ -95,7 +95,10 @@ BAD_CACHES = [
     (dict(bytes=2.5), r"cache.bytes is 2.5"),
     (dict(bytes=1 << 20, rows=5), r"cache.bytes is 1048576, and cache.rows is 5;.*one of the two"),
     (dict(admit_after=0), r"cache.admit_after is 0; give an integer from 1 to 255"),
-    (dict(wire="fp16"), r"cache.wire is 'fp16'; give one of \('float32', 'float16', 'int8', 'int4'\)"),
+    (
+        dict(wire="fp16"),
+        r"cache.wire is 'fp16'; give one of \('auto', 'float32', 'float16', 'int8', 'int4'\)",
+    ),
     (dict(checks="told me"), r"cache.checks is 'told me'; give one of \('auto', 'asked', 'told'\)"),
     (
         dict(checks="told", total_staleness=9),

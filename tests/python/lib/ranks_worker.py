@@ -24,7 +24,7 @@ def keras_files(hvd, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
     # push_bound: a rank holds back what it has trained; pull_bound 0: in the end rank 0 reads what there is.
     model = het_tf.horovod.distribute(
-        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50))
+        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50, wire="float32"))
     )
     ids, labels = saving_lib.data(seed=hvd.rank())
     saves = [
@@ -61,7 +61,8 @@ def export(hvd, place):
     assert (path / "saved_model.pb").exists()  # whichever rank returns
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     asked = tf.constant([0, 1, 10, 99], tf.int64)
-    np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), het_tf.table("item").lookup(asked.numpy()))
+    stored = het_tf.table("item").lookup(asked.numpy(), stored=True)
+    np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), stored)
     assert het_tf.table("item").size == 3
     elsewhere = path if hvd.rank() == 0 else place / "elsewhere"
     # Only rank 0 has something in the way, and the other one does not wait for it.

@@ -34,7 +34,7 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
             4,
             name="t",
             optimizer=optimizer,
-            cache=het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None),
+            cache=het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None, wire="float32"),
         )
         redis_lib.train(layer, 25)
         found[ps] = redis_lib.rows_of("t")
@@ -42,6 +42,26 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
     np.testing.assert_array_equal(here["ids"], there["ids"])
     np.testing.assert_array_equal(here["clocks"], there["clocks"])
     np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "cache, there",
+    [
+        ({}, "int4"),
+        ({"total_staleness": 5}, "int4"),
+        ({"pull_bound": 0}, "int4"),
+        ({"staleness": None}, "int4"),
+        ({"staleness": 0}, "float32"),
+        ({"rows": 0}, "float32"),
+        ({"wire": "float16"}, "float16"),
+    ],
+)
+def test_rows_that_may_be_stale_travel_as_integers(server, cache, there):
+    for ps, wire in ((server.address, there), ("", cache.get("wire", "float32"))):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(**{"rows": 10} | cache))
+        assert het_tf.table("t").stats()["cache"]["wire"] == wire
 
 
 def test_lookup_gives_the_rows_of_the_store_where_asked(server):
