@@ -139,7 +139,8 @@ PARTS = {
     ),
     **{
         name: dataclasses.replace(
-            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",), runs=(Run("0"), Run("30"), DEFAULT)
+            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",),
+            runs=(Run("0"), Run("30"), DEFAULT, Run("10", "int4", "auto")),
         )
         for name, rate in (("Adagrad", 0.1), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
     },

@@ -105,6 +105,9 @@ TEST(HotBounds, AreThoseOfTheRateWhereTheLossGoesWithIt) {
   }
   for (const char* optimizer : {"sgd", "adam", "ftrl"}) {
     EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), HotBounds::RateOf(optimizer, 0.001)) << optimizer;
+    const HotBounds bounds = HotBounds::Of(HotBounds::RateOf(optimizer, 0.001), 8);
+    EXPECT_EQ(bounds.push, 0) << optimizer;
+    EXPECT_EQ(bounds.pull, 4) << optimizer;
   }
 }
 
