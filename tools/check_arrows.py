@@ -49,6 +49,7 @@ PYTHON = [
     "het_tf.python.checkpoint.keras",  # how Keras and TensorFlow save tables
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
+    "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
     "het_tf.python.checkpoint.model",  # checkpoints of whole models
     "het_tf.python.export",
     "het_tf.python.models",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.metrics.samples import Samples
+from het_tf.python.metrics import states
 from het_tf.python.session import collective
 
 
@@ -21,14 +21,13 @@ def global_states(metrics: Sequence[Any]) -> Iterator[None]:
     over the ranks, in float64. The state of `het_tf.metrics.GAUC` is its samples: every rank gets those of
     all, 20 bytes each. Results inside are therefore exact, where an average of the ranks' results would be
     wrong: for AUC, precision and recall, and for a mean where ranks have seen different numbers of rows. It
-    holds for every metric whose `merge_state` adds, as those of Keras do. Afterwards each rank has its own
+    holds for every metric whose variables are sums, as those of Keras are. Afterwards each rank has its own
     states again. Every rank must enter it, with the same metrics in the same order.
 
     Args:
       metrics: Keras metrics.
     """
-    variables = [variable for metric in metrics for variable in metric.variables]
-    stores = [one.samples for one in _single(metrics) if isinstance(getattr(one, "samples", None), Samples)]
+    variables, stores = states.variables_of(metrics), states.samples_of(metrics)
     mine = [np.asarray(variable.numpy()) for variable in variables]
     samples = [store.columns() for store in stores]
     flat = np.concatenate([np.zeros(1), *(one.astype(np.float64).ravel() for one in mine)])
@@ -64,13 +63,6 @@ def global_metrics(model: Any) -> dict[str, Any]:
     """
     with global_states(model.metrics):
         return {name: _plain(value) for name, value in model.get_metrics_result().items()}
-
-
-def _single(metrics: Sequence[Any]) -> Iterator[Any]:
-    """The metrics, and those of which Keras 3 has made one (CompileMetrics)."""
-    for metric in metrics:
-        yield metric
-        yield from (one for one in getattr(metric, "metrics", ()) if one is not metric)
 
 
 def _plain(value: Any) -> Any:
