@@ -33,7 +33,7 @@ from typing import Any as _Any
 from het_tf._version import __version__
 
 if _TYPE_CHECKING:
-    from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, models, optimizers
+    from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, metrics, models, optimizers
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
@@ -47,7 +47,9 @@ if _TYPE_CHECKING:
     from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, table, tables
 
-_MODULES = ("callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "models", "optimizers")
+_MODULES = (
+    "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
+)  # fmt: skip
 _HOMES = {
     "checkpoint.keras": ("TablesNotSavedWarning",),
     "export.check": ("serve_check",),
@@ -99,6 +101,7 @@ __all__ = [
     "init",
     "initializers",
     "keras",
+    "metrics",
     "models",
     "namespace",
     "no_update",

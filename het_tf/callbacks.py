@@ -3,5 +3,13 @@
 from het_tf.python.checkpoint.model.callback import Checkpoint
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
 from het_tf.python.layer.cache_stats import CacheStats
+from het_tf.python.monitor.progressive import ProgressiveEvaluation
 
-__all__ = ["Broadcast", "CacheStats", "Checkpoint", "LearningRateScaling", "MetricAverage"]
+__all__ = [
+    "Broadcast",
+    "CacheStats",
+    "Checkpoint",
+    "LearningRateScaling",
+    "MetricAverage",
+    "ProgressiveEvaluation",
+]

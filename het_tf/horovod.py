@@ -26,7 +26,7 @@ from het_tf.python.horovod.callbacks import broadcast, flush_all, on_rank_zero
 from het_tf.python.horovod.data import shard
 from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
-from het_tf.python.horovod.metrics import global_metrics
+from het_tf.python.horovod.metrics import global_metrics, global_states
 from het_tf.python.session.collective import barrier
 
 if _TYPE_CHECKING:
@@ -48,6 +48,7 @@ __all__ = [
     "distribute",
     "flush_all",
     "global_metrics",
+    "global_states",
     "on_rank_zero",
     "reduce_gradients",
     "run_elastic",

@@ -41,6 +41,7 @@ PYTHON = [
     "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
     "het_tf.python.ps",  # servers, without TensorFlow
     "het_tf.python.session",  # the native library, settings, the connection, scopes, collectives
+    "het_tf.python.metrics",  # metrics for Keras, and states that are no sums
     "het_tf.python.table",  # what tables are and how they are cached, without Keras
     "het_tf.python.checkpoint",  # files, and rows between them and tables
     "het_tf.python.checkpoint.cli",  # het-ckpt
@@ -48,6 +49,7 @@ PYTHON = [
     "het_tf.python.checkpoint.keras",  # how Keras and TensorFlow save tables
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
+    "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
     "het_tf.python.checkpoint.model",  # checkpoints of whole models
     "het_tf.python.export",
     "het_tf.python.models",

@@ -1,10 +1,50 @@
-"""Metrics over all ranks, exact: their states are summed, not their results averaged."""
+"""Metrics over all ranks, exact: their states are merged, not their results averaged."""
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from het_tf.python.metrics import states
 from het_tf.python.session import collective
+
+
+@contextlib.contextmanager
+def global_states(metrics: Sequence[Any]) -> Iterator[None]:
+    """Inside, metrics have the states that they would have if one process had seen the batches of all ranks.
+
+        with het_tf.horovod.global_states([gauc]):
+            print(gauc.result(), gauc.left_out)
+
+    A state of a Keras metric is a sum: a mean's total and count, the confusion counts of AUC. Sums are added
+    over the ranks, in float64. The state of `het_tf.metrics.GAUC` is its samples: every rank gets those of
+    all, 20 bytes each. Results inside are therefore exact, where an average of the ranks' results would be
+    wrong: for AUC, precision and recall, and for a mean where ranks have seen different numbers of rows. It
+    holds for every metric whose variables are sums, as those of Keras are. Afterwards each rank has its own
+    states again. Every rank must enter it, with the same metrics in the same order.
+
+    Args:
+      metrics: Keras metrics.
+    """
+    variables, stores = states.variables_of(metrics), states.samples_of(metrics)
+    mine = [np.asarray(variable.numpy()) for variable in variables]
+    samples = [store.columns() for store in stores]
+    flat = np.concatenate([np.zeros(1), *(one.astype(np.float64).ravel() for one in mine)])
+    total = collective.sum_over_ranks(flat, "metrics")[1:]
+    of_all = [[collective.gather_rows(one, "samples") for one in columns] for columns in samples]
+    try:
+        for variable, one in zip(variables, mine, strict=True):
+            values, total = total[: one.size], total[one.size :]
+            variable.assign(values.reshape(one.shape).astype(one.dtype))
+        for store, columns in zip(stores, of_all, strict=True):
+            store.replace(columns)
+        yield
+    finally:
+        for variable, one in zip(variables, mine, strict=True):
+            variable.assign(one)
+        for store, columns in zip(stores, samples, strict=True):
+            store.replace(columns)
 
 
 def global_metrics(model: Any) -> dict[str, Any]:
@@ -13,11 +53,7 @@ def global_metrics(model: Any) -> dict[str, Any]:
         model.evaluate(part_of_this_rank, verbose=0)
         print(het_tf.horovod.global_metrics(model))
 
-    A Keras metric is a function of sums: a mean's total and count, the confusion counts of AUC. The sums are
-    added over the ranks, in float64, and the results computed from them; the metrics of the ranks stay as
-    they are. An average of the ranks' results would be wrong for AUC, precision and recall, and for a mean
-    where ranks have seen different numbers of rows. It holds for every metric whose `merge_state` adds, as
-    those of Keras do. Every rank must call it.
+    Exact, as `global_states` says. Every rank must call it.
 
     Args:
       model: A compiled model that has seen at least one batch, by `evaluate`, `fit` or `test_on_batch`.
@@ -25,19 +61,8 @@ def global_metrics(model: Any) -> dict[str, Any]:
     Returns:
       Name -> float (an array for a metric with one value a class), the loss among them.
     """
-    variables = [variable for metric in model.metrics for variable in metric.variables]
-    mine = [np.asarray(variable.numpy()) for variable in variables]
-    flat = np.concatenate([np.zeros(1), *(one.astype(np.float64).ravel() for one in mine)])
-    total = collective.sum_over_ranks(flat, "metrics")[1:]
-    try:
-        for variable, one in zip(variables, mine, strict=True):
-            values, total = total[: one.size], total[one.size :]
-            variable.assign(values.reshape(one.shape).astype(one.dtype))
-        results = model.get_metrics_result()
-        return {name: _plain(value) for name, value in results.items()}
-    finally:
-        for variable, one in zip(variables, mine, strict=True):
-            variable.assign(one)
+    with global_states(model.metrics):
+        return {name: _plain(value) for name, value in model.get_metrics_result().items()}
 
 
 def _plain(value: Any) -> Any:

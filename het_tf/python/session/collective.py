@@ -83,6 +83,18 @@ def sum_over_ranks(values: Any, label: str) -> Any:
     return tensor.numpy()
 
 
+def gather_rows(values: Any, label: str) -> Any:
+    """Tensors of all ranks one after the other, in their order; the first axes may differ.
+
+    Every rank must call it.
+    """
+    hvd = settings.horovod()
+    tensor = tf.convert_to_tensor(values)
+    if hvd is not None and hvd.size() > 1:
+        tensor = hvd.allgather(tensor, name=f"het_tf.{label}")
+    return tensor
+
+
 def gradient_scale() -> Any:
     """What the gradients of rows are multiplied by: 1 / workers, or 1.
 

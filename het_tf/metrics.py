@@ -1,0 +1,11 @@
+"""Metrics of ranking and click prediction, for Keras: `het_tf.metrics.GAUC(by="user")`.
+
+Each is a Keras metric, and exact over several workers: docs/metrics.md.
+"""
+
+from het_tf.python.metrics.calibration import Calibration, NormalizedEntropy
+from het_tf.python.metrics.gauc import GAUC
+from het_tf.python.metrics.inputs import with_inputs
+from het_tf.python.metrics.lists import MRR, NDCGAtK, RecallAtK
+
+__all__ = ["GAUC", "MRR", "Calibration", "NDCGAtK", "NormalizedEntropy", "RecallAtK", "with_inputs"]

@@ -1,0 +1,85 @@
+"""Metrics that look at a model's inputs: which users, for example, the predictions of a batch are for."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+from het_tf.python.session.native import tf
+
+_current: contextvars.ContextVar[Any] = contextvars.ContextVar("inputs", default=None)
+
+
+def with_inputs(model: Any) -> Any:
+    """Shows the metrics of a model its inputs, in `fit`, `evaluate` and their like.
+
+        model = het_tf.metrics.with_inputs(model)
+        model.compile("adam", "binary_crossentropy", metrics=[het_tf.metrics.GAUC(by="user")])
+
+    The model is changed in place: an attribute is put in front of its method `compute_metrics`. Saved models
+    do not have it: call it again after loading. Call it before or after `compile`; a second call does
+    nothing.
+
+    Args:
+      model: A Keras model whose train_step, Keras' or yours, calls `compute_metrics(x, y, y_pred, ...)`.
+
+    Returns:
+      `model`.
+
+    Raises:
+      TypeError: It is no Keras model.
+    """
+    if not isinstance(model, tf.keras.Model):
+        raise TypeError(f"model is {model!r}; give a Keras model")
+    inner = model.compute_metrics
+    if isinstance(getattr(inner, "__self__", None), _Shown):
+        return model
+    model.compute_metrics = _Shown(inner).compute_metrics
+    # A fit before this call has traced the old method.
+    model.train_function = model.test_function = None
+    return model
+
+
+class _Shown:
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def compute_metrics(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The model's own, while the inputs can be seen."""
+        with showing(x):
+            return self._inner(x, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def showing(x: Any) -> Iterator[None]:
+    """While open, `current` finds these inputs."""
+    token = _current.set((x,))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current(by: str | int, who: str) -> Any:
+    """The input of that name or number in the batch whose metrics are computed.
+
+    Raises:
+      ValueError: No inputs are shown, or there is none of that name or number.
+    """
+    shown = _current.get()
+    if shown is None:
+        raise ValueError(
+            f"{who}(by={by!r}) cannot see the inputs of the model; call het_tf.metrics.with_inputs(model) "
+            "before fit and evaluate, or give update_state groups="
+        )
+    x = shown[0]
+    try:
+        if isinstance(x, dict) == isinstance(by, str):
+            return x[by] if isinstance(x, (dict, list, tuple)) else (x,)[by]  # type: ignore[index]
+    except (KeyError, IndexError):
+        pass
+    if isinstance(x, dict):
+        there = "names " + ", ".join(map(repr, x))
+    else:
+        there = f"numbers below {len(x) if isinstance(x, (list, tuple)) else 1}"
+    raise ValueError(f"{who}(by={by!r}): the inputs of the model have no such one; they have the {there}")

@@ -1,0 +1,34 @@
+"""The states of metrics: variables, which are sums, and samples. Every metric has one kind, or both."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.metrics.samples import Samples
+
+
+def variables_of(metrics: Sequence[Any]) -> list[Any]:
+    """Their sums."""
+    return [variable for metric in metrics for variable in metric.variables]
+
+
+def samples_of(metrics: Sequence[Any]) -> list[Samples]:
+    """Their samples."""
+    stores = (getattr(one, "samples", None) for one in _single(metrics))
+    return [store for store in stores if isinstance(store, Samples)]
+
+
+def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
+    """Adds what metrics have seen to others of the same classes; eagerly."""
+    for total, variable in zip(variables_of(into), variables_of(metrics), strict=True):
+        total.assign(np.asarray(total.numpy()) + np.asarray(variable.numpy()))
+    for all_samples, samples in zip(samples_of(into), samples_of(metrics), strict=True):
+        all_samples.append(*samples.columns())
+
+
+def _single(metrics: Sequence[Any]) -> Iterator[Any]:
+    """The metrics, and those of which Keras 3 has made one (CompileMetrics)."""
+    for metric in metrics:
+        yield metric
+        yield from (one for one in getattr(metric, "metrics", ()) if one is not metric)

@@ -1,0 +1,54 @@
+"""Looking at what the training steps of a Keras model predict, without a second forward pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+from het_tf.python.metrics.inputs import showing
+
+
+class Observer:
+    """Tells a function the labels and predictions of every training step, from inside of the step's graph.
+
+    Keras' steps, and those of users, predict, update, and then call `compute_metrics(x, y, y_pred,
+    sample_weight)`. The observer is in front of that method and of `train_step`, as attributes of the model,
+    until `remove`; steps of evaluation are not told.
+
+    Args:
+      model: A compiled Keras model.
+      tell: Called with y, y_pred and sample_weight (or None); with the inputs of the model to be seen by
+        metrics.
+
+    Attributes:
+      told: Whether a step that was traced since has called `tell`.
+    """
+
+    def __init__(self, model: Any, tell: Callable[[Any, Any, Any], None]) -> None:
+        self._model, self._tell, self.told = model, tell, False
+        self._training = False
+        self._step, self._metrics = model.train_step, model.compute_metrics
+        self._before = {name: vars(model).get(name) for name in ("train_step", "compute_metrics")}
+        model.train_step, model.compute_metrics = self._run, self._compute
+        model.train_function = None  # what was traced before tells nobody
+
+    def remove(self) -> None:
+        """The model is as before."""
+        for name, value in self._before.items():
+            if value is None:
+                vars(self._model).pop(name, None)
+            else:
+                setattr(self._model, name, value)
+        self._model.train_function = None
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        self._training = True
+        try:
+            return self._step(*args, **kwargs)
+        finally:
+            self._training = False
+
+    def _compute(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
+        if self._training:
+            self.told = True
+            with showing(x):
+                self._tell(y, y_pred, sample_weight)
+        return self._metrics(x, y, y_pred, sample_weight, **kwargs)

@@ -1,0 +1,174 @@
+"""ProgressiveEvaluation: what a batch is predicted before it is trained on, in windows."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+
+keras = tf.keras
+differs = pytest.mark.tf215  # Keras
+BATCH, ROWS = 16, 160
+Progressive = het_tf.callbacks.ProgressiveEvaluation
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    x = {"user": rng.integers(0, 7, ROWS), "x": rng.random((ROWS, 2)).astype("float32")}
+    return x, (x["user"] % 2 == rng.integers(0, 2, ROWS)).astype("float32")[:, None]
+
+
+def model(calls=None, **compiled):
+    keras.utils.set_random_seed(3)
+    user, x = keras.Input((), dtype="int64", name="user"), keras.Input((2,), name="x")
+    rows = het_tf.keras.Embedding(3, name="users", optimizer=het_tf.optimizers.SGD(1.0))(user)
+    if calls is not None:
+
+        class Count(keras.layers.Layer):
+            def call(self, inputs):
+                calls.append(1)
+                return inputs
+
+        rows = Count()(rows)
+    out = keras.layers.Dense(1, "sigmoid")(keras.layers.Concatenate()([rows, x]))
+    made = keras.Model({"user": user, "x": x}, out)
+    made.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", **compiled)
+    return made
+
+
+def metrics():
+    m = het_tf.metrics
+    return [m.GAUC(by="user"), m.NormalizedEntropy(), keras.metrics.MeanSquaredError(name="mse")]
+
+
+def results(users, y, p):
+    """Of metrics(), over these samples."""
+    found = metrics()
+    found[0].update_state(y, p, groups=users)
+    for one in found[1:]:
+        one.update_state(y, p)
+    return [float(one.result()) for one in found]
+
+
+def predicted_before(passes=1):
+    """Each batch predicted, then trained on: by hand."""
+    made, (x, y), found = model(), data(), []
+    for _ in range(passes):
+        for i in range(0, ROWS, BATCH):
+            batch = {name: one[i : i + BATCH] for name, one in x.items()}
+            found.append(made.predict_on_batch(batch))
+            made.train_on_batch(batch, y[i : i + BATCH])
+    het_tf.reset()
+    return np.concatenate(found)
+
+
+def fit(made, callback, **options):
+    x, y = data()
+    return made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback], **options).history
+
+
+@differs
+def test_windows_are_of_predictions_before_the_update(fresh, tmp_path):
+    p, (x, y) = predicted_before(passes=2), data()
+    users, labels = np.tile(x["user"], 2), np.tile(y, (2, 1))
+    path = tmp_path / "progressive.csv"
+    made = model(metrics=["mae"])
+    step = made.train_step
+    callback = Progressive(metrics(), window=4, path=str(path))
+    history = fit(made, callback, epochs=2, validation_data=data(1))
+    assert [one["batches"] for one in callback.windows] == [4, 4, 4, 4, 4]
+    assert [one["samples"] for one in callback.windows] == [64] * 5
+    assert [one["epoch"] for one in callback.windows] == [0, 0, 1, 1, 1]
+    names = ["gauc", "normalized_entropy", "mse"]
+    for number, window in enumerate(callback.windows):
+        part = slice(64 * number, 64 * (number + 1))
+        expected = results(users[part], labels[part], p[part])
+        np.testing.assert_allclose([window[name] for name in names], expected, rtol=1e-5)
+    for epoch in (0, 1):  # over all so far, in the middle of a window too
+        part = slice(0, ROWS * (epoch + 1))
+        found = [history[f"progressive_{name}"][epoch] for name in names]
+        np.testing.assert_allclose(found, results(users[part], labels[part], p[part]), rtol=1e-5)
+    lines = list(csv.DictReader(path.open()))
+    assert [line["window"] for line in lines] == ["1", "2", "3", "4", "5", "all"]
+    assert float(lines[1]["gauc"]) == callback.windows[1]["gauc"]
+    assert float(lines[-1]["mse"]) == history["progressive_mse"][-1]
+    assert (lines[-1]["batches"], lines[-1]["samples"]) == ("20", "320")
+    assert made.train_step == step and "mae" in history and "val_mae" in history
+    # Without the callback nothing is told; with it, the next fit begins anew.
+    seen = [dict(one) for one in callback.windows]
+    made.fit(*data(), verbose=0)
+    assert callback.windows == seen
+    fit(made, callback)
+    assert [one["batches"] for one in callback.windows] == [4, 4, 2]
+
+
+def test_there_is_no_second_forward_pass(fresh):
+    calls = []
+    made = model(calls, run_eagerly=True)
+    calls.clear()
+    fit(made, callback := Progressive(metrics(), window=100, overall=False))
+    assert len(calls) == ROWS // BATCH and callback.windows[0]["batches"] == ROWS // BATCH
+
+
+def test_a_window_ends_with_the_execution_in_which_it_is_full(fresh):
+    callback = Progressive([keras.metrics.MeanSquaredError()], window=3, overall=False)
+    history = fit(model(steps_per_execution=2), callback)
+    assert [one["batches"] for one in callback.windows] == [4, 4, 2] and list(history) == ["loss"]
+
+
+def test_windows_of_all_ranks(played, tmp_path):
+    made = het_tf.horovod.distribute(model())
+    path = tmp_path / "x.csv"
+    callback = Progressive([het_tf.metrics.Calibration(), het_tf.metrics.GAUC(by="user")], 5, str(path))
+    fit(made, callback)
+    assert [one["samples"] for one in callback.windows] == [160, 160], "of both ranks"
+    assert played.gathered.count("het_tf.samples") >= 2 * 4 and path.exists()
+    path.unlink()
+    played.me = 1
+    fit(made, callback)
+    assert not path.exists(), "rank 0 writes"
+
+
+def test_several_outputs(fresh):
+    x = keras.Input((2,), name="x")
+    made = keras.Model(x, {"a": keras.layers.Dense(1, name="a")(x), "b": keras.layers.Dense(1, name="b")(x)})
+    made.compile("sgd", {"a": "mse", "b": "mse"}, jit_compile=False)
+    inputs, (_, y) = np.ones((ROWS, 2), "float32"), data()
+    callback = Progressive({"b": [keras.metrics.MeanSquaredError(name="of_b")]}, window=99)
+    made.fit(inputs, {"a": y, "b": 0 * y}, batch_size=ROWS, verbose=0, callbacks=[callback])
+    assert callback.windows[0]["of_b"] >= 0
+    for given, message in (
+        ([keras.metrics.MeanSquaredError()], "the model has several outputs; give .* a dict"),
+        ({"c": [keras.metrics.MeanSquaredError()]}, "metrics of output 'c', and there is no such one"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            made.fit(inputs, {"a": y, "b": y}, verbose=0, callbacks=[Progressive(given)])
+
+
+class Silent(keras.Model):
+    def train_step(self, data):
+        return {"loss": tf.constant(0.0)}
+
+
+@differs
+def test_what_is_refused(fresh, tmp_path):
+    mse = keras.metrics.MeanSquaredError
+    for window in (0, 1.5, True):
+        with pytest.raises(ValueError, match="give a number of batches, an integer of 1 or more"):
+            Progressive([mse()], window)
+    with pytest.raises(ValueError, match="give Keras metrics as objects"):
+        Progressive(["mse"])
+    with pytest.raises(ValueError, match="give each one of its own, name="):
+        Progressive([mse(), mse()])
+    missing = tmp_path / "not" / "there.csv"
+    with pytest.raises(ValueError, match=r"there.csv' of ProgressiveEvaluation cannot be written: No such"):
+        fit(model(), Progressive([mse()], path=str(missing)))
+    x = keras.Input((2,))
+    silent = Silent(x, x)
+    silent.compile("sgd", "mse")
+    with pytest.raises(RuntimeError, match="did not call compute_metrics"):
+        silent.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0, callbacks=[Progressive([mse()])])
