@@ -92,7 +92,7 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
         fail(arguments, found[1] or found[2])
     if options.embedding == "het":
         rich.print(table_statistics(model))
-    print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.label})")
+    print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.labels[0]})")
     if options.checkpoint is not None:
         newest = het_tf.checkpoint.latest(options.checkpoint)
         print(f"checkpoint: {newest} (het-ckpt inspect {options.checkpoint} shows it)")

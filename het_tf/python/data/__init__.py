@@ -1,4 +1,4 @@
-"""Data sets for click-through models, all in one shape (public as `het_tf.data`).
+"""Data sets for ranking and retrieval, all in one shape (public as `het_tf.data`).
 
     splits = load("census")                       # or "movielens", "criteo_like[:ROWS]", "criteo:PATH"
     train, valid, test, description = splits
@@ -14,7 +14,7 @@ them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
 
 `inputs` is a dict: one int64 `[B]` for each categorical field and each cross, one int64 `[B, L]` for each
 sequence field (padded with `PADDING` = -1), and, where there are numeric columns, one float32 `[B, M]` under
-the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1.
+the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where there are T labels.
 
 `description` is a `Description`, enough to build a model without knowing the data set:
 
@@ -23,9 +23,12 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1.
     description.sequences          tuple of Field with .length = L
     description.numeric            names of the M numeric columns, () if there are none
     description.wide               categorical + crosses
+    description.histories          the sequences that share the ids of another field: its history
+    description.labels             what 1 means in each label, in words
+    description.side(item)         the description of the item's fields alone, or of the user's
     description.inputs()           {name: (shape without the batch, dtype)}, to make the keras.Inputs of
 
-    Field(name, size, crossed, length)   ids are in [0, size); size None: 64-bit hashes, any int64
+    Field(name, size, crossed, length, shares)   ids are in [0, size); size None: 64-bit hashes, any int64
 
 Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
 fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,

@@ -33,12 +33,15 @@ class Field:
       size: ids are in `[0, size)`; None if they are 64-bit hashes, where any int64 may occur.
       crossed: the names of the fields (or bucketised columns) that a cross was made of; () if it is none.
       length: the padded length L of a sequence field; None for a field with one id a row.
+      shares: the name of a field of one id a row whose ids, and rows in a model, these are: that of the item
+        for the history of a user's items; None: the ids are the field's own.
     """
 
     name: str
     size: int | None
     crossed: tuple[str, ...] = ()
     length: int | None = None
+    shares: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,12 @@ class Description:
       crosses: crossed features, for the wide part only.
       sequences: fields of up to `length` ids a row.
       numeric: names of the numeric columns, in their order.
-      label: what label 1 means, in words.
+      labels: what 1 means in each column of the label, in words: one for each task of a model.
+      item: the names of the fields that say what is offered (categorical and sequences); the others say to
+        whom. () where a data set has no such sides.
+
+    Raises:
+      ValueError: `item`, or what a field shares, names no field; there are no labels.
     """
 
     name: str
@@ -59,7 +67,23 @@ class Description:
     crosses: tuple[Field, ...] = ()
     sequences: tuple[Field, ...] = ()
     numeric: tuple[str, ...] = ()
-    label: str = "clicked"
+    labels: tuple[str, ...] = ("clicked",)
+    item: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.labels, str) or not self.labels:
+            raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
+        known = {field.name for field in self.categorical + self.sequences}
+        unknown = sorted(set(self.item) - known)
+        if unknown:
+            raise ValueError(f"item names {unknown}; give names of categorical fields or sequences: {known}")
+        sizes = {field.name: field.size for field in self.categorical}
+        for field in self.fields:
+            if field.shares is not None and sizes.get(field.shares, -1) != field.size:
+                raise ValueError(
+                    f"field {field.name!r} shares {field.shares!r}; give the name of a categorical field of "
+                    f"its size, {field.size}"
+                )
 
     @property
     def wide(self) -> tuple[Field, ...]:
@@ -70,6 +94,42 @@ class Description:
     def fields(self) -> tuple[Field, ...]:
         """All fields of ids: categorical, crosses, sequences."""
         return self.categorical + self.crosses + self.sequences
+
+    @property
+    def histories(self) -> tuple[Field, ...]:
+        """The sequences whose ids are those of another field."""
+        return tuple(field for field in self.sequences if field.shares is not None)
+
+    def side(self, item: bool) -> Description:
+        """What says what is offered (`item`), or to whom: without crosses; numeric columns are the user's.
+
+        Raises:
+          ValueError: no field is of this side.
+        """
+        groups = {
+            group: tuple(one for one in getattr(self, group) if (one.name in self.item) == item)
+            for group in ("categorical", "sequences")
+        }
+        if not any(groups.values()):
+            raise ValueError(
+                f"the description of {self.name!r} has no fields of the {'item' if item else 'user'}; give "
+                "Description(item=...) the names of the item's fields, and leave the user's out"
+            )
+        names = {one.name for group in groups.values() for one in group}
+        own = {
+            group: tuple(
+                one if one.shares in names else dataclasses.replace(one, shares=None) for one in fields
+            )
+            for group, fields in groups.items()
+        }
+        return Description(
+            self.name,
+            own["categorical"],
+            sequences=own["sequences"],
+            numeric=() if item else self.numeric,
+            labels=self.labels,
+            item=self.item if item else (),
+        )
 
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """The inputs of a model: `{name: (shape without the batch dimension, dtype)}`."""
@@ -89,7 +149,7 @@ class Examples:
       categorical: int64 `[N]` by name: the categorical fields and the crosses.
       sequences: int64 `[N, L]` by name, padded with `PADDING`.
       numeric: float32 `[N, M]`; M is 0 where there are no numeric columns.
-      label: float32 `[N]`, 0 or 1.
+      label: float32, 0 or 1: `[N]`, or `[N, T]` of T labels.
 
     Raises:
       ValueError: when made of columns of different lengths or of other dtypes.
@@ -104,7 +164,8 @@ class Examples:
         expected: list[tuple[str, np.ndarray, type, int]] = []
         expected += [(name, ids, np.int64, 1) for name, ids in self.categorical.items()]
         expected += [(name, ids, np.int64, 2) for name, ids in self.sequences.items()]
-        expected += [(NUMERIC, self.numeric, np.float32, 2), ("label", self.label, np.float32, 1)]
+        expected += [(NUMERIC, self.numeric, np.float32, 2)]
+        expected += [("label", self.label, np.float32, 2 if self.label.ndim == 2 else 1)]
         for name, column, dtype, rank in expected:
             if column.dtype != dtype or column.ndim != rank or len(column) != len(self.label):
                 raise ValueError(
@@ -250,15 +311,17 @@ def check_shard(index: int, count: int) -> None:
 def offsets(description: Description) -> dict[str, int]:
     """Returns what to add to each field's ids so that all fields share one table.
 
-    Fields with a size follow each other in the order of `description.fields`; hashed fields get 0, for a
-    field's name is part of its hashes already (they meet the sized ids with a probability of about
-    table size / 2^64).
+    Fields with a size follow each other in the order of `description.fields`; one that shares another's ids
+    gets what that one gets. Hashed fields get 0, for a field's name is part of its hashes already (they meet
+    the sized ids with a probability of about table size / 2^64).
     """
     result, total = {}, 0
     for field in description.fields:
+        if field.shares is not None:
+            continue
         result[field.name] = 0 if field.size is None else total
         total += field.size or 0
-    return result
+    return result | {one.name: result[one.shares] for one in description.fields if one.shares is not None}
 
 
 def shared_ids(examples: Examples, description: Description) -> Examples:

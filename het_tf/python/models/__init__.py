@@ -11,20 +11,38 @@ side is pluggable: "het" reads rows from tables of het_tf, which train them by t
 is `keras.layers.Embedding`, trained by the compiled optimizer: the rest of the model is the same.
 """
 
+from het_tf.python.models.autoint import AutoInt, FieldAttention
 from het_tf.python.models.base import ClickModel
-from het_tf.python.models.blocks import Cross, FactorizationMachine
+from het_tf.python.models.blocks import Cross, FactorizationMachine, NumericVectors
 from het_tf.python.models.dcn import DCNv2
 from het_tf.python.models.deepfm import DeepFM
+from het_tf.python.models.din import DIN, TargetAttention
+from het_tf.python.models.dlrm import DLRM, PairwiseDots
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
+from het_tf.python.models.multi_task import PLE, Experts, MMoE, MultiTaskModel
 from het_tf.python.models.wide_deep import WideDeep
+from het_tf.python.models.xdeepfm import CompressedInteraction, XDeepFM
 
 __all__ = [
+    "DIN",
+    "DLRM",
+    "PLE",
+    "AutoInt",
     "ClickModel",
+    "CompressedInteraction",
     "Cross",
     "DCNv2",
     "DeepFM",
     "EmbeddingSide",
+    "Experts",
     "FactorizationMachine",
+    "FieldAttention",
+    "MMoE",
+    "MultiTaskModel",
+    "NumericVectors",
+    "PairwiseDots",
     "Part",
+    "TargetAttention",
     "WideDeep",
+    "XDeepFM",
 ]

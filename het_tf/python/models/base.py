@@ -1,4 +1,4 @@
-"""What all click-through models have in common: embedding side, numeric columns, configuration."""
+"""What all models have in common: embedding side, numeric columns, configuration."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.data.examples import NUMERIC, Description, Field
-from het_tf.python.models.blocks import apply, hidden_layers
+from het_tf.python.models.blocks import apply, check_widths, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
 from het_tf.python.session.native import tf
 from het_tf.python.table import cache as cache_lib
@@ -47,7 +47,8 @@ class ClickModel(keras.Model):
         "numeric". Fields that the model does not use may be missing.
 
     Returns:
-      Logits, float32 `[B, 1]`; `tf.sigmoid` makes them probabilities.
+      Logits, float32 `[B, 1]`, or one for each label where a class says so; `tf.sigmoid` makes them
+      probabilities.
 
     Raises:
       ValueError: An argument is out of range; the message says what is legal.
@@ -78,10 +79,7 @@ class ClickModel(keras.Model):
             raise ValueError(f"hash_buckets is {hash_buckets}; give 1 or more")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}; give a share in [0, 1)")
-        if any(units < 1 for units in hidden_units):
-            raise ValueError(
-                f"hidden_units is {tuple(hidden_units)}; give widths of 1 or more, or () for none"
-            )
+        hidden_units = check_widths("hidden_units", hidden_units)
         self.description = description
         self.embedding_dim = embedding_dim
         self.table_optimizer = optimizers.get(table_optimizer)
@@ -90,7 +88,7 @@ class ClickModel(keras.Model):
         )
         self._arguments: dict[str, Any] = {
             "embedding_dim": embedding_dim,
-            "hidden_units": list(hidden_units),
+            "hidden_units": hidden_units,
             "dropout": dropout,
             "embedding": embedding,
             "cache": cache_lib.of_argument(cache).get_config(),
@@ -104,11 +102,18 @@ class ClickModel(keras.Model):
         if self.scale is not None:
             # Built in the first call, that of a traced function, it would keep tensors of that function.
             self.scale.build((None, len(description.numeric)))
-        self.hidden = hidden_layers(hidden_units, dropout, seed)
+        self.hidden = hidden_layers(hidden_units, dropout, seed) if self.has_perceptron else []
         if hasattr(self, "supports_jit"):
             self.supports_jit = embedding == "keras"
 
     default_name = "click_model"
+    has_perceptron = True
+    """Whether `hidden_units` are those of one perceptron, `run_hidden`."""
+
+    @property
+    def seed(self) -> int:
+        """Of initial rows and weights."""
+        return int(self._arguments["seed"])
 
     def parts(self) -> tuple[Part, ...]:
         """The tables of the model."""
@@ -123,9 +128,19 @@ class ClickModel(keras.Model):
         """The fields that have rows of `embedding_dim` floats: categorical ones and sequences, no crosses."""
         return self.description.categorical + self.description.sequences
 
-    def deep_part(self) -> Part:
-        """The table of the rows of `embedding_dim` floats."""
-        return Part("deep", self.deep_fields, self.embedding_dim, self.table_optimizer)
+    def deep_part(self, apart: Sequence[Field] = ()) -> Part:
+        """The table of the rows of `embedding_dim` floats; the rows of sequences `apart` are not averaged."""
+        names = tuple(field.name for field in apart)
+        return Part("deep", self.deep_fields, self.embedding_dim, self.table_optimizer, apart=names)
+
+    def check_history(self) -> None:
+        """Raises ValueError unless the description has a history of items."""
+        if not self.description.histories:
+            raise ValueError(
+                f"the description of {self.description.name!r} has no history; give it a sequence whose ids "
+                'are those of another field, Field(..., length=20, shares="item"), as '
+                'het_tf.data.load("movielens", history=20) does'
+            )
 
     def linear_part(self, name: str, fields: Sequence[Field]) -> Part:
         """A table of one weight an id; the weights begin at 0."""
@@ -193,4 +208,5 @@ def description_from_config(config: Mapping[str, Any]) -> Description:
         return tuple(Field(**{**item, "crossed": tuple(item["crossed"])}) for item in items)
 
     groups = {name: fields(config[name]) for name in ("categorical", "crosses", "sequences")}
-    return Description(**{**config, **groups, "numeric": tuple(config["numeric"])})
+    texts = {name: tuple(config[name]) for name in ("numeric", "labels", "item")}
+    return Description(**{**config, **groups, **texts})

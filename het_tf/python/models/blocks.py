@@ -84,17 +84,80 @@ class Cross(keras.layers.Layer):
         return {**super().get_config(), "rank": self.rank}
 
 
-def hidden_layers(units: Sequence[int], dropout: float, seed: int) -> list[Any]:
-    """Dense layers with ReLU, each followed by dropout if there is any; none for no units."""
+@keras.utils.register_keras_serializable(package="het_tf")
+class NumericVectors(keras.layers.Layer):
+    """A vector for each numeric column, times the number: how columns take part where fields meet.
+
+    Args:
+      dim: Floats of a vector.
+      seed: Of the initial vectors, uniform in [-0.05, 0.05) as rows of tables are.
+      **kwargs: As of any Keras layer.
+
+    Call arguments:
+      inputs: float `[B, M]`.
+
+    Returns:
+      float `[B, M, dim]`.
+    """
+
+    def __init__(self, dim: int, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dim = dim
+        self.seed = seed
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the vectors."""
+        initializer = keras.initializers.RandomUniform(-0.05, 0.05, seed=self.seed + 100)
+        shape = (int(input_shape[-1]), self.dim)
+        self.vectors = self.add_weight(name="vectors", shape=shape, initializer=initializer)
+        super().build(input_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """See the class."""
+        return inputs[..., None] * self.vectors
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments."""
+        return {**super().get_config(), "dim": self.dim, "seed": self.seed}
+
+
+def hidden_layers(
+    units: Sequence[int], dropout: float, seed: int, name: str = "hidden", activation: str = "relu"
+) -> list[Any]:
+    """Dense layers NAME_1, NAME_2, ..., each followed by dropout if there is any; none for no units."""
     layers: list[Any] = []
     for number, width in enumerate(units):
         initializer = keras.initializers.GlorotUniform(seed=seed + number)
         layers.append(
-            keras.layers.Dense(width, "relu", kernel_initializer=initializer, name=f"hidden_{number + 1}")
+            keras.layers.Dense(width, activation, kernel_initializer=initializer, name=f"{name}_{number + 1}")
         )
         if dropout:
-            layers.append(keras.layers.Dropout(dropout, seed=seed + number, name=f"dropout_{number + 1}"))
+            layers.append(
+                keras.layers.Dropout(dropout, seed=seed + number, name=f"{name}_dropout_{number + 1}")
+            )
     return layers
+
+
+def check_widths(argument: str, units: Sequence[int]) -> list[int]:
+    """Returns the widths of layers as a list.
+
+    Raises:
+      ValueError: One is below 1.
+    """
+    if any(width < 1 for width in units):
+        raise ValueError(f"{argument} is {tuple(units)}; give widths of 1 or more, or () for none")
+    return list(units)
+
+
+def check_count(argument: str, value: int, low: int = 1) -> int:
+    """Returns `value`.
+
+    Raises:
+      ValueError: It is below `low`.
+    """
+    if value < low:
+        raise ValueError(f"{argument} is {value}; give {low} or more")
+    return value
 
 
 def apply(layers: Sequence[Any], x: Any, training: Any) -> Any:

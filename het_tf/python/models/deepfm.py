@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from het_tf.python.models.base import ClickModel
-from het_tf.python.models.blocks import FactorizationMachine
+from het_tf.python.models.blocks import FactorizationMachine, NumericVectors
 from het_tf.python.models.embedding_side import Part
 from het_tf.python.session.native import tf
 
@@ -33,12 +33,8 @@ class DeepFM(ClickModel):
         self.second_order = FactorizationMachine(name="second_order")
         self.output_layer = keras.layers.Dense(1, name="deep_logit")
         if self.scale is not None:
-            columns = len(self.description.numeric)
-            initializer = keras.initializers.RandomUniform(-0.05, 0.05, seed=self._arguments["seed"] + 100)
             self.numeric_linear = keras.layers.Dense(1, use_bias=False, name="numeric_linear")
-            self.numeric_vectors = self.add_weight(
-                name="numeric_vectors", shape=(columns, self.embedding_dim), initializer=initializer
-            )
+            self.numeric_vectors = NumericVectors(self.embedding_dim, self.seed, name="numeric_vectors")
 
     def parts(self) -> tuple[Part, ...]:
         """The tables: deep and linear."""
@@ -52,10 +48,7 @@ class DeepFM(ClickModel):
         numeric = self.numeric(inputs)
         if numeric is not None:
             logit += self.numeric_linear(numeric)
-            columns = tf.cast(numeric, vectors.dtype)[..., None] * tf.cast(
-                self.numeric_vectors, vectors.dtype
-            )
-            vectors = tf.concat([vectors, columns], axis=1)
+            vectors = tf.concat([vectors, self.numeric_vectors(numeric)], axis=1)
         logit += self.second_order(vectors)
         logit += self.output_layer(self.run_hidden(self.deep_input(vectors, None), training))
         return tf.cast(logit, tf.float32)

@@ -30,6 +30,7 @@ class Part:
       dim: floats of a row.
       optimizer: of the table of het_tf; "keras" tables are trained by the compiled optimizer.
       scale: rows begin uniform in `[-scale, scale)`; 0: with zeros.
+      apart: names of the sequences whose rows are not averaged: each is kept, padding gives zeros.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Part:
     dim: int
     optimizer: optimizers.Optimizer | None = None
     scale: float = 0.05
+    apart: tuple[str, ...] = ()
 
     @property
     def single(self) -> tuple[Field, ...]:
@@ -48,12 +50,22 @@ class Part:
         """The fields of several ids a row."""
         return tuple(field for field in self.fields if field.length is not None)
 
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The fields of the outputs' second axis: those of one id a row, then averaged sequences."""
+        return self.single + tuple(field for field in self.sequences if field.name not in self.apart)
+
+    def key(self, field: Field) -> str:
+        """What a sequence is called among the inputs of the tables; apart, also among the outputs."""
+        return f"{self.name}/{field.name}"
+
 
 class IdSpace:
     """Moves the ids of several fields into one space.
 
     Args:
-      fields: Of ids in `[0, size)`, or of 64-bit hashes (size None).
+      fields: Of ids in `[0, size)`, or of 64-bit hashes (size None). One that shares the ids of another of
+        them has its place.
       hash_buckets: None leaves hashes as they are; else each field of hashes gets so many ids of its own, by
         the remainder of the hash.
 
@@ -65,12 +77,20 @@ class IdSpace:
         self._offsets: dict[str, int] = {}
         self._buckets: dict[str, int] = {}
         self.size = 0
+        names = {field.name for field in fields}
+        shared = [field for field in fields if field.shares in names]
         for field in fields:
+            if field in shared:
+                continue
             size = field.size
             if size is None and hash_buckets is not None:
                 size = self._buckets[field.name] = hash_buckets
             self._offsets[field.name] = 0 if size is None else self.size
             self.size += size or 0
+        for field in shared:
+            self._offsets[field.name] = self._offsets[str(field.shares)]
+            if field.shares in self._buckets:
+                self._buckets[field.name] = self._buckets[str(field.shares)]
 
     def __call__(self, field: Field, ids: Any) -> Any:
         """Returns the ids of `field`, int64 of any shape, in the common space; it knows no padding."""
@@ -103,7 +123,8 @@ class EmbeddingSide(keras.layers.Layer):
       inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field.
 
     Returns:
-      For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S sequences.
+      For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S averaged sequences
+      (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
 
     Raises:
       ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows.
@@ -139,7 +160,8 @@ class EmbeddingSide(keras.layers.Layer):
                 if part.single:
                     features[part.name] = FeatureConfig(table)
                 for field in part.sequences:
-                    features[f"{part.name}/{field.name}"] = FeatureConfig(table, "mean", padding_id=PADDING)
+                    combiner = None if field.name in part.apart else "mean"
+                    features[part.key(field)] = FeatureConfig(table, combiner, padding_id=PADDING)
             self.collection = EmbeddingCollection(features, cache=cache, name="tables")
         else:
             self.embeddings = [
@@ -166,9 +188,7 @@ class EmbeddingSide(keras.layers.Layer):
             for field in part.sequences:
                 sequence = tf.cast(inputs[field.name], tf.int64)
                 padding = tf.constant(PADDING, tf.int64)
-                ids[f"{part.name}/{field.name}"] = tf.where(
-                    sequence == padding, padding, space(field, sequence)
-                )
+                ids[part.key(field)] = tf.where(sequence == padding, padding, space(field, sequence))
         return ids
 
     def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,8 +196,14 @@ class EmbeddingSide(keras.layers.Layer):
         outputs: dict[str, Any] = {}
         for part in self.parts:
             blocks = [rows[part.name]] if part.single else []
-            blocks += [rows[f"{part.name}/{field.name}"][:, None, :] for field in part.sequences]
-            outputs[part.name] = tf.concat(blocks, axis=1)
+            for field in part.sequences:
+                of_field = rows[part.key(field)]
+                if field.name in part.apart:
+                    outputs[part.key(field)] = tf.identity(of_field)  # without the mask of Keras
+                else:
+                    blocks.append(of_field[:, None, :])
+            if blocks:
+                outputs[part.name] = tf.concat(blocks, axis=1)
         return outputs
 
     def _from_keras(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,9 +215,13 @@ class EmbeddingSide(keras.layers.Layer):
                 real = sequence != tf.constant(PADDING, tf.int64)
                 rows = embedding(space(field, tf.where(real, sequence, tf.zeros_like(sequence))))
                 weight = tf.cast(real, rows.dtype)[..., None]
-                count = tf.maximum(tf.reduce_sum(weight, axis=1), 1.0)
-                blocks.append((tf.reduce_sum(rows * weight, axis=1) / count)[:, None, :])
-            outputs[part.name] = tf.concat(blocks, axis=1)
+                if field.name in part.apart:
+                    outputs[part.key(field)] = rows * weight
+                else:
+                    count = tf.maximum(tf.reduce_sum(weight, axis=1), 1.0)
+                    blocks.append((tf.reduce_sum(rows * weight, axis=1) / count)[:, None, :])
+            if blocks:
+                outputs[part.name] = tf.concat(blocks, axis=1)
         return outputs
 
 

@@ -209,3 +209,16 @@ def test_shards_are_disjoint_and_equal(splits: Splits) -> None:
     assert shards == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
     with pytest.raises(ValueError, match="shard -1 of 3"):
         part.shard(-1, 3)
+
+
+def test_two_labels_and_no_field_that_tells_the_second() -> None:
+    one, two = census(), census(labels=2)
+    assert two.description.labels == ("income above $50K", "never married")
+    np.testing.assert_array_equal(two.test.label[:, 0], one.test.label)
+    told = {"marital_status", "relationship"}
+    assert {field.name for field in one.description.categorical} - told == {
+        field.name for field in two.description.categorical
+    }
+    assert not any(told & set(cross.crossed) for cross in two.description.crosses)
+    share = np.concatenate([part.label[:, 1] for part in two[:3]]).mean()
+    assert share == pytest.approx(10_683 / 32_561), "people who never married in the whole census"

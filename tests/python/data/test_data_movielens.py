@@ -102,3 +102,68 @@ def test_to_tf_gives_sequences_beside_ids(splits: Splits) -> None:
     np.testing.assert_array_equal(inputs["genres"].numpy(), splits.train.sequences["genres"][:64])
     np.testing.assert_array_equal(inputs["item"].numpy(), splits.train.categorical["item"][:64])
     assert label.shape == (64,)
+
+
+def test_histories_hold_what_was_liked_strictly_before() -> None:
+    """Checked rating by rating from the file: no film of the same second or later, none below 4."""
+    length = 5
+    splits = load("movielens", history=length)
+    history = np.concatenate([part.sequences["history"] for part in splits[:3]])
+    items = np.concatenate([part.categorical["item"] for part in splits[:3]])
+    ratings = sorted(lines(MOVIELENS_RATINGS), key=lambda rating: float(rating[3]))
+    events: dict[str, list[tuple[float, int, bool]]] = {}
+    for (user, _, rating, seconds), item in zip(ratings, items.tolist(), strict=True):
+        events.setdefault(user, []).append((float(seconds), item, float(rating) >= 4))
+    tied = 0
+    for row in range(0, len(ratings), 97):
+        user, _, _, seconds = ratings[row]
+        before = [item for when, item, liked in events[user] if when < float(seconds) and liked]
+        tied += any(when == float(seconds) and item != items[row] for when, item, _ in events[user])
+        wanted = before[-length:]
+        assert history[row].tolist() == wanted + [PADDING] * (length - len(wanted))
+    assert tied > 100, "ratings of one second are what makes this hard"
+    (field,) = splits.description.histories
+    assert (field.name, field.size, field.length, field.shares) == ("history", 1682, length, "item")
+    plain = movielens()
+    assert plain.description.histories == () and "history" not in plain.train.inputs()
+
+
+def test_a_history_lies_in_the_id_space_of_its_items() -> None:
+    splits = load("movielens", history=3)
+    assert offsets(splits.description)["history"] == offsets(splits.description)["item"] == 943
+    moved = shared_ids(splits.test, splits.description).sequences["history"]
+    wanted = splits.test.sequences["history"]
+    np.testing.assert_array_equal(moved, np.where(wanted == PADDING, PADDING, wanted + 943))
+
+
+def test_two_labels(splits: Splits) -> None:
+    two = load("movielens", labels=2)
+    assert two.description.labels == ("rated 4 or 5", "rated 5")
+    assert two.test.label.shape == (20_000, 2)
+    np.testing.assert_array_equal(two.test.label[:, 0], splits.test.label)
+    ratings = sorted(lines(MOVIELENS_RATINGS), key=lambda rating: float(rating[3]))
+    five = np.array([float(rating[2]) == 5 for rating in ratings])
+    np.testing.assert_array_equal(two.test.label[:, 1], five[80_000:])
+
+
+def test_sides_of_user_and_item(splits: Splits) -> None:
+    item, user = splits.description.side(True), splits.description.side(False)
+    assert [field.name for field in item.fields] == ["item", "year", "genres"]
+    assert [field.name for field in user.fields] == ["user", "age", "gender", "occupation", "zip"]
+    history = load("movielens", history=2).description.side(False).sequences
+    assert [(field.name, field.shares) for field in history] == [("history", None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("movielens", {"history": 0}, "history is 0; give"),
+        ("movielens", {"labels": 3}, "labels is 3; movielens has 1 or 2"),
+        ("census", {"labels": 0}, "labels is 0; census has 1 or 2"),
+        ("census", {"history": 5}, "history is 5, and 'census' has no histories"),
+        ("criteo_like", {"labels": 2}, "labels is 2, and 'criteo_like' has 1"),
+    ],
+)
+def test_what_a_data_set_does_not_have(name: str, arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(name, **arguments)
