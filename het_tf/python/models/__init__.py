@@ -1,4 +1,4 @@
-"""Click-through models (public as `het_tf.models`), built from the description of a data set.
+"""Click-through models, and graphs (public as `het_tf.models`), built from the description of a data set.
 
     train, valid, test, description = het_tf.data.load("census")
     model = het_tf.models.WideDeep(description)
@@ -9,13 +9,17 @@
 All are Keras models from the inputs of `description.inputs()` to logits, float32 `[B, 1]`. The embedding
 side is pluggable: "het" reads rows from tables of het_tf, which train them by their own optimizers; "keras"
 is `keras.layers.Embedding`, trained by the compiled optimizer: the rest of the model is the same.
+
+`GraphSAGE` and `LinkGraphSAGE` are models of graphs (`het_tf.data.Graph`), with the same two sides.
 """
 
+from het_tf.python.models.aggregators import SageLayer
 from het_tf.python.models.base import ClickModel
 from het_tf.python.models.blocks import Cross, FactorizationMachine
 from het_tf.python.models.dcn import DCNv2
 from het_tf.python.models.deepfm import DeepFM
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
+from het_tf.python.models.graphsage import GraphSAGE, LinkGraphSAGE, LinkLoss
 from het_tf.python.models.wide_deep import WideDeep
 
 __all__ = [
@@ -25,6 +29,10 @@ __all__ = [
     "DeepFM",
     "EmbeddingSide",
     "FactorizationMachine",
+    "GraphSAGE",
+    "LinkGraphSAGE",
+    "LinkLoss",
     "Part",
+    "SageLayer",
     "WideDeep",
 ]

@@ -72,7 +72,7 @@ def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str]
     except OSError as error:
         raise RuntimeError(
             f"cannot write {file}: {error}. Set HET_DATA_DIR to a directory that you may write to and that "
-            f"has room for {_bytes(nodes) / 1e9:,.1f} GB."
+            f"has room for {_bytes(nodes) / 1e6:,.0f} MB."
         ) from error
     if graph.nodes != nodes:
         raise ValueError(f"{file} has {graph.nodes:,} nodes, and nodes is {nodes:,}; give another path")
