@@ -95,6 +95,11 @@ void ParseCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   for (int i = 0; i < 3 && Ok(status); ++i) TF_ShapeInferenceContextSetOutput(context, i, shapes[i], status);
 }
 
+void VectorShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
+  TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
+}
+
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
 void Register(TF_OpDefinitionBuilder* builder,
@@ -254,9 +259,35 @@ void RegisterParseCriteo() {
   Register(op, &ParseCriteoShape);
 }
 
-const bool registered =
-    (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-     RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(), RegisterParseCriteo(), true);
+// Neighbours of `nodes` in the graph at `path`, hop after hop (core/graph/neighbour_sampler.h). draws
+// [draws, 3]: hop, type (-1: any), count. A function of the file and the inputs.
+void RegisterSampleNeighbours() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNeighbours");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");
+  TF_OpDefinitionBuilderAddInput(op, "nodes: int64");
+  TF_OpDefinitionBuilderAddInput(op, "draws: int64");
+  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
+  TF_OpDefinitionBuilderAddInput(op, "batch: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "hops: H * int64");
+  TF_OpDefinitionBuilderAddAttr(op, "H: int >= 1");
+  Register(op, &UnknownShape);  // [batch, draws] a hop: Python knows the draws
+}
+
+// `count` nodes of the graph at `path`, by degree^0.75 or uniform.
+void RegisterSampleNodes() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNodes");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");
+  TF_OpDefinitionBuilderAddInput(op, "count: int64");
+  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
+  TF_OpDefinitionBuilderAddInput(op, "batch: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "nodes: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "uniform: bool");
+  Register(op, &VectorShape);
+}
+
+const bool registered = (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(),
+                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(),
+                         RegisterParseCriteo(), RegisterSampleNeighbours(), RegisterSampleNodes(), true);
 
 }  // namespace
 }  // namespace het

@@ -1,4 +1,4 @@
-"""Data sets for ranking and retrieval, all in one shape (public as `het_tf.data`).
+"""Data sets for ranking and retrieval, all in one shape, and graphs (public as `het_tf.data`).
 
     splits = load("census")                       # or "movielens", "criteo_like[:ROWS]", "criteo:PATH"
     train, valid, test, description = splits
@@ -33,6 +33,10 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where 
 Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
 fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
 `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`.
+
+Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
+labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its
+`NodeSet.to_tf` and `link_batches` make batches for `het_tf.models.GraphSAGE`.
 """
 
 from het_tf.python.data.census_income import census
@@ -49,6 +53,14 @@ from het_tf.python.data.examples import (
     offsets,
     shared_ids,
 )
+from het_tf.python.data.graph.blogs import blog_catalog
+from het_tf.python.data.graph.citations import pubmed
+from het_tf.python.data.graph.generate import graph_like
+from het_tf.python.data.graph.graph import Graph
+from het_tf.python.data.graph.load import load_graph
+from het_tf.python.data.graph.nodes import NodeSet, NodeTask, link_batches
+from het_tf.python.data.graph.packages import debian_packages
+from het_tf.python.data.graph.writer import GraphWriter
 from het_tf.python.data.load import load
 from het_tf.python.data.movielens_100k import movielens
 
@@ -60,14 +72,24 @@ __all__ = [
     "Description",
     "Examples",
     "Field",
+    "Graph",
+    "GraphWriter",
+    "NodeSet",
+    "NodeTask",
     "Splits",
+    "blog_catalog",
     "census",
     "criteo",
     "criteo_like",
     "criteo_like_description",
+    "debian_packages",
+    "graph_like",
+    "link_batches",
     "load",
+    "load_graph",
     "movielens",
     "offsets",
     "oracle_logit",
+    "pubmed",
     "shared_ids",
 ]

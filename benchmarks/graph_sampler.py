@@ -1,0 +1,154 @@
+"""How many edges does the neighbour sampler draw in a second of one core?
+
+    python benchmarks/graph_sampler.py [--nodes N] [--batches K] [--repeats R] [--out FILE]
+
+A graph of the generator (`het_tf.data.graph_like`, 11 edges a node), batches of 512 random nodes, the paper's
+fan-outs (25, 10): 140,800 draws a batch. Beside it, on the same graph and nodes: numpy, as most samplers are
+written (gather offsets, draw, gather neighbours), and the limit, one `numpy.take` of as many neighbours at
+places that were drawn before. Rates are for a second of processor time. The exit status is 1 if the goal is
+missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from local_step import cpu_name
+
+from het_tf.data import Graph, graph_like
+
+FANOUTS = (25, 10)
+BATCH = 512
+DRAWS = BATCH * (FANOUTS[0] + FANOUTS[0] * FANOUTS[1])
+GOAL = 1e6
+
+
+def best_rate(work: int, repeats: int, run: Callable[[], object]) -> float:
+    """Returns the most units of work in a second of processor time, of all threads, over `repeats` runs."""
+    run()
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.process_time()
+        run()
+        best = min(best, time.process_time() - begin)
+    return work / best
+
+
+def by_numpy(graph: Graph, batches: np.ndarray) -> None:
+    """The same draws by numpy."""
+    rng = np.random.default_rng(0)
+    offsets, neighbours = graph.offsets, graph.edge_ends
+    for batch in batches:
+        parents = batch
+        for fanout in FANOUTS:
+            first = offsets[parents]
+            degree = offsets[parents + 1] - first
+            places = (rng.random((len(parents), fanout)) * degree[:, None]).astype(np.int64) + first[:, None]
+            parents = neighbours[places].astype(np.int64).ravel()
+
+
+def samplers(
+    graph: Graph, weighted: Graph, batches: np.ndarray, places: np.ndarray
+) -> dict[str, Callable[[], object]]:
+    """Returns what is measured; each draws len(batches) * DRAWS edges."""
+
+    def one_pass(of: Graph, fanouts: Any) -> Callable[[], object]:
+        data = tf.data.Dataset.from_tensor_slices(batches).enumerate()
+        data = data.map(lambda number, nodes: of.sample(nodes, fanouts, 1, number)[-1][0, 0])
+        return tf.function(lambda: data.reduce(tf.constant(0, tf.int64), lambda total, one: total + one))
+
+    typed = tuple({0: fanout // 2, 1: fanout - fanout // 2} for fanout in FANOUTS)
+    return {
+        "limit: numpy.take of drawn places": lambda: [np.take(graph.edge_ends, of) for of in places],
+        "numpy": lambda: by_numpy(graph, batches),
+        "het_tf": one_pass(graph, FANOUTS),
+        "het_tf, by weight": one_pass(weighted, FANOUTS),
+        "het_tf, by weight and type": one_pass(weighted, typed),
+    }
+
+
+def negatives(graph: Graph, count: int) -> Callable[[], object]:
+    """Returns a pass that draws `count` negatives, a thousand at a time."""
+    data = tf.data.Dataset.range(count // 1000).map(lambda number: graph.negatives(1000, 1, number)[0])
+    return tf.function(lambda: data.reduce(tf.constant(0, tf.int64), lambda total, one: total + one))
+
+
+def weighted_copy(graph: Graph, path: Path) -> Graph:
+    """The same edges with random weights and two types."""
+    rng = np.random.default_rng(1)
+    edges = np.stack([np.repeat(np.arange(graph.nodes), graph.degrees()), graph.edge_ends], axis=1)
+    return Graph.from_edges(
+        path, edges, graph.nodes, rng.random(len(edges)) + 0.1, rng.integers(0, 2, len(edges)), directed=True
+    )
+
+
+def measure(nodes: int, batches: int, repeats: int, folder: Path) -> dict[str, Any]:
+    """Returns rates and ratios."""
+    begin = time.perf_counter()
+    graph = graph_like(nodes, 0, folder / "plain.graph").graph
+    made = time.perf_counter() - begin
+    weighted = weighted_copy(graph, folder / "weighted.graph")
+    rng = np.random.default_rng(2)
+    starts = rng.integers(0, nodes, (batches, BATCH))
+    places = rng.integers(0, graph.edges, (batches, DRAWS))
+    draws = batches * DRAWS
+    rates = {
+        name: best_rate(draws, repeats, run)
+        for name, run in samplers(graph, weighted, starts, places).items()
+    }
+    rates["het_tf, negatives by degree^0.75"] = best_rate(200_000, repeats, negatives(graph, 200_000))
+    numpy_rate, limit = rates["numpy"], rates["limit: numpy.take of drawn places"]
+    return {
+        "nodes": nodes,
+        "edges": graph.edges,
+        "generated_in_s": made,
+        "draws_per_processor_second": rates,
+        "ratio_to_numpy": {name: rate / numpy_rate for name, rate in rates.items()},
+        "ratio_to_limit": {name: rate / limit for name, rate in rates.items()},
+    }
+
+
+def main() -> None:
+    """Measures, prints the table, writes the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=2_000_000, help="of the graph; 10,000 or more")
+    parser.add_argument("--batches", type=int, default=40, help="of 512 nodes, in a pass")
+    parser.add_argument("--repeats", type=int, default=5, help="passes of each; the best counts")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "results/graph_sampler.json", help="the JSON file"
+    )
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(arguments.nodes, arguments.batches, arguments.repeats, Path(folder))
+    value = figures["draws_per_processor_second"]["het_tf"] / GOAL
+    goal = {"goal": "million edges drawn in a second of one core", "limit": 1.0, "value": value}
+    result = {
+        "command": f"python benchmarks/graph_sampler.py --nodes {arguments.nodes}",
+        "machine": {"processor": cpu_name(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]},
+        "versions": {"tensorflow": tf.__version__, "numpy": np.__version__},
+        **figures,
+        "goals": [{**goal, "met": value >= 1.0}],
+    }
+    print(f"{'a second of processor time':36}{'M draws':>9}{'of numpy':>10}{'of limit':>10}")
+    for name, rate in figures["draws_per_processor_second"].items():
+        ratios = figures["ratio_to_numpy"][name], figures["ratio_to_limit"][name]
+        print(f"{name:36}{rate / 1e6:9.2f}{ratios[0]:10.2f}{ratios[1]:10.2f}")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"written: {arguments.out}")
+    if value < 1.0:
+        sys.exit("error: the goal is missed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+// Graphs for Python (core/graph): a C ABI like the one of management.h, with the same answers.
+#pragma once
+
+#include "het_tf/core/base/c_text.h"
+
+extern "C" {
+
+// Opens the graph at `path`, which maps and checks it. Text: {"nodes": n, "edges": n, "weighted": false,
+// "types": n, "symmetric": true, "self_loops": n, "duplicates": n, "isolated": n, "bytes": n,
+// "neighbour_bytes": n, "offsets_at": n, "neighbours_at": n}.
+HET_EXPORT int HetGraphInspect(const char* path);
+
+}  // extern "C"

@@ -1,0 +1,1 @@
+"""Graphs: the file, the sampler, and data sets (public in `het_tf.data`)."""

@@ -1,0 +1,89 @@
+"""One step of GraphSAGE: a node's vector from its own and those of its neighbours."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from het_tf.python.session.native import tf
+
+keras: Any = tf.keras
+
+AGGREGATORS = ("mean", "pool")
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class SageLayer(keras.layers.Layer):
+    """A layer of GraphSAGE (Hamilton et al., NIPS 2017, algorithm 1, lines 4, 5 and 7).
+
+        mean   n = mean({h_u: u a neighbour of v})                   (section 3.3, element by element)
+        pool   n = max({ReLU(W_pool h_u + b)})                       (equation 3)
+        h_v' = activation(W [h_v; n] + b),  then h_v' / |h_v'|_2 if `normalize`
+
+    Args:
+      units: Floats of h_v'.
+      aggregator: "mean" or "pool"; the hidden width of "pool" is `units`.
+      activation: As of a Dense layer; None: linear.
+      normalize: Whether vectors get the length 1.
+      seed: Of the weights.
+
+    Call arguments:
+      inputs: The pair of h_v, float [N, d], and of the neighbours' h_u, float [N, n, d].
+
+    Returns:
+      float [N, units].
+
+    Raises:
+      ValueError: Unknown aggregator; units < 1.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        aggregator: str = "mean",
+        activation: Any = "relu",
+        normalize: bool = True,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if aggregator not in AGGREGATORS:
+            raise ValueError(f"aggregator is {aggregator!r}; give one of {AGGREGATORS}")
+        if units < 1:
+            raise ValueError(f"units is {units}; give the floats of a vector, 1 or more")
+        self.units, self.aggregator, self.normalize, self.seed = units, aggregator, normalize, seed
+        self.activation = keras.activations.get(activation)
+        self.pool = None
+        if aggregator == "pool":
+            glorot = keras.initializers.GlorotUniform(seed=seed + 1)
+            self.pool = keras.layers.Dense(units, "relu", kernel_initializer=glorot, name="pool")
+        self.dense = keras.layers.Dense(
+            units, activation, kernel_initializer=keras.initializers.GlorotUniform(seed=seed), name="dense"
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights."""
+        width = int(input_shape[0][-1])
+        if self.pool is not None:
+            self.pool.build((None, None, width))
+        self.dense.build((None, width + (self.units if self.pool is not None else width)))
+        super().build(input_shape)
+
+    def call(self, inputs: Sequence[Any]) -> Any:
+        """See the class."""
+        own, neighbours = inputs
+        if self.pool is None:
+            gathered = tf.reduce_mean(neighbours, axis=1)
+        else:
+            gathered = tf.reduce_max(self.pool(neighbours), axis=1)
+        result = self.dense(tf.concat([own, gathered], axis=-1))
+        return tf.math.l2_normalize(result, axis=-1) if self.normalize else result
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments."""
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "aggregator": self.aggregator,
+            "activation": keras.activations.serialize(self.activation),
+            "normalize": self.normalize,
+            "seed": self.seed,
+        }

@@ -1,0 +1,92 @@
+// The bytes of a graph file (het_tf/core/graph/graph_format.h), made here as Python's writer makes them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/graph/graph_format.h"
+
+namespace het::testing {
+
+struct TestEdge {
+  uint64_t to;
+  double weight = 1;
+  uint8_t type = 0;
+};
+
+struct TestGraph {
+  std::vector<std::vector<TestEdge>> nodes;  // of equal types side by side, ascending
+  bool weighted = false;
+  uint32_t types = 0;
+  uint32_t neighbour_bytes = 4;
+};
+
+inline void SealGraph(std::string* bytes) {
+  graph::Header header;
+  if (bytes->size() < sizeof header) return;
+  std::memcpy(&header, bytes->data(), sizeof header);
+  header.checksum = Checksum::Of(&header, offsetof(graph::Header, checksum));
+  std::memcpy(bytes->data(), &header, sizeof header);
+}
+
+template <typename T>
+uint64_t AddSection(const std::vector<T>& values, std::string* bytes) {
+  bytes->resize((bytes->size() + graph::kAlign - 1) / graph::kAlign * graph::kAlign);
+  const uint64_t at = bytes->size();
+  bytes->append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  return at;
+}
+
+inline std::string GraphBytes(const TestGraph& graph) {
+  std::vector<int64_t> offsets = {0};
+  std::vector<double> popularity, weights;
+  std::vector<uint32_t> narrow;
+  std::vector<uint64_t> wide;
+  std::vector<uint8_t> types;
+  for (const auto& edges : graph.nodes) {
+    double sum = 0;
+    for (const TestEdge& edge : edges) {
+      weights.push_back(sum += edge.weight);
+      narrow.push_back(static_cast<uint32_t>(edge.to));
+      wide.push_back(edge.to);
+      types.push_back(edge.type);
+    }
+    offsets.push_back(static_cast<int64_t>(wide.size()));
+    popularity.push_back((popularity.empty() ? 0 : popularity.back()) +
+                         std::pow(static_cast<double>(edges.size()), 0.75));
+  }
+  graph::Header header = {};
+  std::memcpy(header.magic, graph::kMagic, sizeof header.magic);
+  header.version = graph::kVersion;
+  header.header_bytes = sizeof header;
+  header.nodes = graph.nodes.size();
+  header.edges = wide.size();
+  header.neighbour_bytes = graph.neighbour_bytes;
+  header.flags = (graph.weighted ? graph::kWeighted : 0) | (graph.types > 0 ? graph::kTyped : 0);
+  header.types = graph.types;
+  std::string bytes(sizeof header, '\0');
+  header.offsets_at = AddSection(offsets, &bytes);
+  header.popularity_at = AddSection(popularity, &bytes);
+  header.neighbours_at = graph.neighbour_bytes == 4 ? AddSection(narrow, &bytes) : AddSection(wide, &bytes);
+  if (graph.weighted) header.weights_at = AddSection(weights, &bytes);
+  if (graph.types > 0) header.types_at = AddSection(types, &bytes);
+  header.file_bytes = bytes.size();
+  std::memcpy(bytes.data(), &header, sizeof header);
+  SealGraph(&bytes);
+  return bytes;
+}
+
+// A new file each time: what is mapped must not change.
+inline void PutFile(const std::string& path, const std::string& bytes) {
+  (void)std::remove(path.c_str());
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace het::testing
