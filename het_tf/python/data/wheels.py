@@ -78,7 +78,7 @@ def fetch(file: WheelFile) -> Path:
     """
     cached = _cached(file)
     for candidate in (_installed(file), cached):
-        if candidate is not None and _is(candidate, file.sha256):
+        if candidate is not None and has_sha256(candidate, file.sha256):
             return candidate
     content = _download(file)
     if _sha256(content) != file.sha256:
@@ -137,7 +137,7 @@ def _download(file: WheelFile) -> bytes:
                 ) from None
 
 
-def _is(path: Path, sha256: str) -> bool:
+def has_sha256(path: Path, sha256: str) -> bool:
     """Whether a file is there, and the right one."""
     running = hashlib.sha256()
     try:
