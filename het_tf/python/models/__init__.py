@@ -1,4 +1,6 @@
-"""Models for ranking, retrieval and graphs (public as `het_tf.models`), built from the description of a data set.
+"""Models for ranking, retrieval and graphs (public as `het_tf.models`).
+
+They are built from the description of a data set:
 
     train, valid, test, description = het_tf.data.load("census")
     model = het_tf.models.WideDeep(description)
