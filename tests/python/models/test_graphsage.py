@@ -154,9 +154,9 @@ def test_links_between_near_nodes(fresh: np.random.Generator, graph: Graph) -> N
         LinkLoss(-1)
     # A classifier of the rows that links have trained, which it leaves as they are.
     before = het_tf.Table("links/nodes").lookup(np.arange(NODES))
-    classifier = GraphSAGE(NODES, 2, FANOUTS, 16, embedding_dim=16, name="classifier")
-    classifier.rows = model.rows
-    classifier.rows.trainable = False
+    model.rows.trainable = False
+    classifier = GraphSAGE(NODES, 2, FANOUTS, 16, rows=model.rows, name="classifier")
+    assert classifier.get_config()["rows"]["prefix"] == "links"
     classifier.compile(
         keras.optimizers.Adam(0.05),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
