@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.layer.prefetch import prefetch
+    from het_tf.python.monitor.projector import projector
     from het_tf.python.session.connection import init
     from het_tf.python.session.native import build_info
     from het_tf.python.session.scopes import namespace, no_update
@@ -57,6 +58,7 @@ _HOMES = {
     "export.check": ("serve_check",),
     "export.front": ("export",),
     "layer.prefetch": ("prefetch",),
+    "monitor.projector": ("projector",),
     "session.connection": ("init",),
     "session.native": ("build_info",),
     "session.scopes": ("namespace", "no_update"),
@@ -111,6 +113,7 @@ __all__ = [
     "no_update",
     "optimizers",
     "prefetch",
+    "projector",
     "reset",
     "serve_check",
     "table",
