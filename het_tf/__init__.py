@@ -35,6 +35,7 @@ from het_tf._version import __version__
 if _TYPE_CHECKING:
     from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, metrics, models, optimizers
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
+    from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
@@ -54,6 +55,7 @@ _MODULES = (
 )  # fmt: skip
 _HOMES = {
     "checkpoint.keras": ("TablesNotSavedWarning",),
+    "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("serve_check",),
     "export.front": ("export",),
@@ -107,6 +109,7 @@ __all__ = [
     "init",
     "initializers",
     "keras",
+    "load_rows",
     "metrics",
     "models",
     "namespace",

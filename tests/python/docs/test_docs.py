@@ -19,7 +19,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ["README.md", "docs/quickstart.md", "docs/migrate/keras.md"]
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/tables-from-files.md",
+    "docs/migrate/keras.md",
+    "docs/migrate/tfra.md",
+    "docs/migrate/torchrec.md",
+    "docs/migrate/parameter-server-strategy.md",
+]
 # Pages whose `console` blocks run, and what their Python takes for granted.
 CONSOLE_PAGES = {
     "docs/checkpoints.md": "",
