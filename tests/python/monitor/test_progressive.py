@@ -60,7 +60,7 @@ def predicted_before(passes=1):
     for _ in range(passes):
         for i in range(0, ROWS, BATCH):
             batch = {name: one[i : i + BATCH] for name, one in x.items()}
-            found.append(made.predict_on_batch(batch))
+            found.append(np.asarray(made(batch, training=False)))
             made.train_on_batch(batch, y[i : i + BATCH])
     het_tf.reset()
     return np.concatenate(found)
