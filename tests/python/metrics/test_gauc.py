@@ -100,13 +100,9 @@ def test_in_compile_it_finds_the_groups_in_an_input(fresh):
     scores = made.predict(x, verbose=0)
     expected = metrics_lib.gauc(group, label, scores[:, 0], np.ones(len(group)))[0]
     assert logs["gauc"] == pytest.approx(expected, abs=1e-6) and set(logs) >= {"loss", "gauc"}
-    history = made.fit(x, y, batch_size=32, epochs=2, verbose=0, validation_data=(x, y)).history
-    scores = made.predict(x, verbose=0)
-    expected = metrics_lib.gauc(group, label, scores[:, 0], np.ones(len(group)))[0]
-    assert history["val_gauc"][-1] == pytest.approx(expected, abs=1e-6)
 
 
-@differs
+@pytest.mark.long
 def test_in_a_graph_it_is_computed_anew_when_samples_have_grown_by_a_quarter():
     group, label, score, _ = samples(400)
     gauc = GAUC()
