@@ -35,6 +35,7 @@ from het_tf._version import __version__
 if _TYPE_CHECKING:
     from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, metrics, models, optimizers
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
+    from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.layer.prefetch import prefetch
@@ -52,6 +53,7 @@ _MODULES = (
 )  # fmt: skip
 _HOMES = {
     "checkpoint.keras": ("TablesNotSavedWarning",),
+    "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("serve_check",),
     "export.front": ("export",),
     "layer.prefetch": ("prefetch",),
@@ -84,6 +86,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Cache",
+    "ConversionWarning",
     "FeatureConfig",
     "Hot",
     "OldRowsWarning",
@@ -94,6 +97,7 @@ __all__ = [
     "build_info",
     "callbacks",
     "checkpoint",
+    "convert",
     "data",
     "export",
     "flush",

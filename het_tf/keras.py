@@ -2,5 +2,6 @@
 
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.layers import EmbeddingCollection
+from het_tf.python.layer.masked import MaskedEmbedding
 
-__all__ = ["Embedding", "EmbeddingCollection"]
+__all__ = ["Embedding", "EmbeddingCollection", "MaskedEmbedding"]

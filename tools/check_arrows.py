@@ -52,6 +52,7 @@ PYTHON = [
     "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
     "het_tf.python.checkpoint.model",  # checkpoints of whole models
     "het_tf.python.export",
+    "het_tf.python.convert",  # models of Keras, and rows in files of others
     "het_tf.python.models",
     "het_tf",  # the public names
 ]

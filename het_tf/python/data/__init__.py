@@ -1,11 +1,11 @@
 """Data sets for ranking and retrieval, all in one shape, and graphs (public as `het_tf.data`).
 
-    splits = load("census")                       # or "movielens", "criteo_like[:ROWS]", "criteo:PATH"
+    splits = load("census")       # or "movielens", "gene_papers", "criteo_like[:ROWS]", "criteo:PATH"
     train, valid, test, description = splits
     for inputs, label in train.to_tf(batch_size=128, shuffle=True, seed=0): ...
 
-Every part (`train`, `valid`, `test`) is an `Examples` (arrays in memory: census, movielens) or a stream of
-them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
+Every part (`train`, `valid`, `test`) is an `Examples` (arrays in memory: census, movielens, gene_papers) or a
+stream of them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
 
     part.to_tf(batch_size, shuffle=False, seed=0, drop_remainder=False) -> tf.data.Dataset of (inputs, label)
     part.shard(index, count)       the index-th of `count` disjoint parts (one a worker)
@@ -32,7 +32,7 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where 
 
 Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
 fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
-`criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`.
+`gene_papers()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`.
 
 Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
 labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its
@@ -53,6 +53,7 @@ from het_tf.python.data.examples import (
     offsets,
     shared_ids,
 )
+from het_tf.python.data.gene_papers import gene_papers
 from het_tf.python.data.graph.blogs import blog_catalog
 from het_tf.python.data.graph.citations import pubmed
 from het_tf.python.data.graph.generate import graph_like
@@ -83,6 +84,7 @@ __all__ = [
     "criteo_like",
     "criteo_like_description",
     "debian_packages",
+    "gene_papers",
     "graph_like",
     "link_batches",
     "load",

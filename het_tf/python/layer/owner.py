@@ -7,7 +7,7 @@ from typing import Any
 from het_tf.python.layer import reduction
 from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
-from het_tf.python.table import layer_state
+from het_tf.python.table import layer_state, optimizers
 
 
 def note(layer: Any) -> None:
@@ -129,4 +129,8 @@ def learning_rate(layer: Any, table: str) -> Any:
             "trained by a compiled model; call model.compile(optimizer=...), or give a number, a schedule or "
             "a tf.Variable"
         )
+    inner = _inner(optimizer)
+    rate: Any = getattr(inner, "_learning_rate", None)
+    if optimizers.is_schedule(rate):  # what Keras 2 gives as learning_rate is then that of the step before
+        return tf.convert_to_tensor(rate(inner.iterations))
     return tf.convert_to_tensor(optimizer.learning_rate)

@@ -23,6 +23,7 @@ class SageLayer(keras.layers.Layer):
       aggregator: "mean" or "pool"; the hidden width of "pool" is `units`.
       activation: As of a Dense layer; None: linear.
       normalize: Whether vectors get the length 1.
+      l2: The layer adds l2 times the sum of the squares of W (and W_pool) to the loss.
       seed: Of the weights.
 
     Call arguments:
@@ -41,6 +42,7 @@ class SageLayer(keras.layers.Layer):
         aggregator: str = "mean",
         activation: Any = "relu",
         normalize: bool = True,
+        l2: float = 0.0,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
@@ -49,14 +51,26 @@ class SageLayer(keras.layers.Layer):
             raise ValueError(f"aggregator is {aggregator!r}; give one of {AGGREGATORS}")
         if units < 1:
             raise ValueError(f"units is {units}; give the floats of a vector, 1 or more")
-        self.units, self.aggregator, self.normalize, self.seed = units, aggregator, normalize, seed
+        self.units, self.aggregator, self.normalize, self.l2, self.seed = (
+            units,
+            aggregator,
+            normalize,
+            l2,
+            seed,
+        )
         self.activation = keras.activations.get(activation)
         self.pool = None
         if aggregator == "pool":
-            glorot = keras.initializers.GlorotUniform(seed=seed + 1)
-            self.pool = keras.layers.Dense(units, "relu", kernel_initializer=glorot, name="pool")
-        self.dense = keras.layers.Dense(
-            units, activation, kernel_initializer=keras.initializers.GlorotUniform(seed=seed), name="dense"
+            self.pool = self._matrix("relu", seed + 1, "pool")
+        self.dense = self._matrix(activation, seed, "dense")
+
+    def _matrix(self, activation: Any, seed: int, name: str) -> Any:
+        return keras.layers.Dense(
+            self.units,
+            activation,
+            kernel_initializer=keras.initializers.GlorotUniform(seed=seed),
+            kernel_regularizer=keras.regularizers.L2(self.l2) if self.l2 else None,
+            name=name,
         )
 
     def build(self, input_shape: Any) -> None:
@@ -85,5 +99,6 @@ class SageLayer(keras.layers.Layer):
             "aggregator": self.aggregator,
             "activation": keras.activations.serialize(self.activation),
             "normalize": self.normalize,
+            "l2": self.l2,
             "seed": self.seed,
         }

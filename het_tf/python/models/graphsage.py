@@ -33,6 +33,9 @@ class GraphSAGE(keras.Model):
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(task.train.to_tf(task.graph, 512, model.fanouts, shuffle=True), epochs=10)
 
+    Two models can share rows: `model.rows = links.rows` before the first call reads those that a
+    `LinkGraphSAGE` has trained, and `model.rows.trainable = False` leaves them as they are.
+
     Args:
       nodes: Of the graph; ids are in [0, nodes).
       classes: Floats of the output, the logits of as many classes; None: the output is z.
@@ -43,6 +46,7 @@ class GraphSAGE(keras.Model):
       embedding_dim: Floats of a row; 0: no rows.
       features: float32 [nodes, F], kept as a weight that is not trained; None: none.
       dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
+      l2: Of the layers' weights, as of `SageLayer`; rows have none.
       normalize: Whether the vectors of every layer get the length 1 (algorithm 1, line 7).
       embedding: "het": a table of het_tf named `NAME/nodes`. "keras": `keras.layers.Embedding`, trained by
         the compiled optimizer.
@@ -75,6 +79,7 @@ class GraphSAGE(keras.Model):
         embedding_dim: int = 0,
         features: Any = None,
         dropout: float = 0.0,
+        l2: float = 0.0,
         normalize: bool = True,
         embedding: str = "het",
         table_optimizer: Any = None,
@@ -89,6 +94,8 @@ class GraphSAGE(keras.Model):
         widths = (units,) * len(self.fanouts) if isinstance(units, int) else tuple(units)
         shape = None if features is None else tuple(np.shape(features))
         _check(nodes, classes, self.fanouts, widths, embedding_dim, shape, dropout)
+        if l2 < 0:
+            raise ValueError(f"l2 is {l2}; give 0 or more")
         self.table_optimizer = optimizers.get("adagrad" if table_optimizer is None else table_optimizer)
         self._arguments: dict[str, Any] = {
             "nodes": nodes,
@@ -98,6 +105,7 @@ class GraphSAGE(keras.Model):
             "aggregator": aggregator,
             "embedding_dim": embedding_dim,
             "dropout": dropout,
+            "l2": l2,
             "normalize": normalize,
             "embedding": embedding,
             "cache": cache_lib.of_argument(cache).get_config(),
@@ -119,14 +127,9 @@ class GraphSAGE(keras.Model):
                 name="rows",
             )
         self.drop = keras.layers.Dropout(dropout, seed=seed) if dropout else None
-        last = len(widths) - 1
         self.steps = [
             SageLayer(
-                width,
-                aggregator,
-                None if k == last else "relu",
-                normalize,
-                seed + 10 * k,
+                *(width, aggregator, None if k + 1 == len(widths) else "relu", normalize, l2, seed + 10 * k),
                 name=f"sage_{k + 1}",
             )
             for k, width in enumerate(widths)
@@ -249,9 +252,11 @@ class LinkGraphSAGE(GraphSAGE):
 class LinkLoss(keras.losses.Loss):
     """The unsupervised loss of GraphSAGE (Hamilton et al. 2017, equation 1), a mean over pairs.
 
-        -log sigmoid(z_u . z_v) - sum_q log sigmoid(-z_u . z_nq)
+        -log sigmoid(z_u . z_v) - weight * mean_q log sigmoid(-z_u . z_nq)
 
     Args:
+      weight: Of the negatives; None: as many as there are, the paper's sum over them. Where partners are few
+        beside negatives, vectors keep away from all others more than they come near; 1 balances the two.
       **kwargs: As of any Keras loss.
 
     Call arguments:
@@ -259,13 +264,23 @@ class LinkLoss(keras.losses.Loss):
       y_pred: float [B, 1 + Q], the output of `LinkGraphSAGE`.
     """
 
-    def __init__(self, name: str = "link_loss", **kwargs: Any) -> None:
+    def __init__(self, weight: float | None = None, name: str = "link_loss", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
+        if weight is not None and weight < 0:
+            raise ValueError(f"weight is {weight}; give 0 or more, or None for the number of negatives")
+        self.weight = weight
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of each pair, float [B]."""
         labels = tf.cast(y_true, y_pred.dtype)
-        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels, y_pred), axis=-1)
+        terms = tf.nn.sigmoid_cross_entropy_with_logits(labels, y_pred)
+        if self.weight is None:
+            return tf.reduce_sum(terms, axis=-1)
+        return terms[:, 0] + self.weight * tf.reduce_mean(terms[:, 1:], axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """The loss's arguments."""
+        return {**super().get_config(), "weight": self.weight}
 
 
 def _check(

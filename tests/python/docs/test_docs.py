@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ["README.md", "docs/quickstart.md"]
+PAGES = ["README.md", "docs/quickstart.md", "docs/migrate/keras.md"]
 # Pages whose `console` blocks run, and what their Python takes for granted.
 CONSOLE_PAGES = {
     "docs/checkpoints.md": "",
@@ -83,7 +83,9 @@ def run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/quickstart.md", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(pytest.param(page, marks=pytest.mark.long) for page in PAGES[1:])]
+)
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")))

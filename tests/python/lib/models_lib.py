@@ -63,7 +63,12 @@ def pairs_of(het: Any, other: Any) -> list[tuple[het_tf.Table, Any]]:
 def dense_of(model: Any, embeddings: list[Any]) -> list[Any]:
     """All weights that are no rows."""
     rows = [embedding.embeddings for embedding in embeddings]
-    return [w for w in model.weights if "anchor" not in w.name and not any(w is one for one in rows)]
+    return [
+        w
+        for w in model.weights
+        if w.name.split(":")[0].split("/")[-1] not in ("anchor", "counts")
+        and not any(w is one for one in rows)
+    ]
 
 
 def twins(cls: Any, description: Description, examples: Examples, **arguments: Any) -> tuple[Any, Any]:

@@ -139,13 +139,33 @@ def test_links_between_near_nodes(fresh: np.random.Generator, graph: Graph) -> N
     assert batches.element_spec[0]["hop_0"].shape == (68,)
     model.compile(keras.optimizers.Adam(0.02), LinkLoss())
     losses = model.fit(batches, epochs=25, verbose=0, shuffle=False).history["loss"]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.85 * losses[0]
     z = model.embed(hops_of(graph.sample(np.arange(NODES), FANOUTS))).numpy()
     near = z @ z.T
     same = np.add.outer(np.arange(NODES), np.arange(NODES)) % 2 == 0
     assert near[same].mean() > near[~same].mean() + 0.3
     loss = LinkLoss()(np.array([[1.0, 0.0]], np.float32), np.array([[2.0, -1.0]], np.float32))
     assert float(loss) == pytest.approx(np.log1p(np.exp(-2.0)) + np.log1p(np.exp(-1.0)), rel=1e-5)
+    labels, products = np.array([[1.0, 0, 0]], np.float32), np.array([[2.0, -1.0, 1.0]], np.float32)
+    weighted = LinkLoss(weight=3.0)(labels, products)
+    negative = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(1.0))) / 2
+    assert float(weighted) == pytest.approx(np.log1p(np.exp(-2.0)) + 3 * negative, rel=1e-5)
+    with pytest.raises(ValueError, match="weight is -1"):
+        LinkLoss(-1)
+    # A classifier of the rows that links have trained, which it leaves as they are.
+    before = het_tf.Table("links/nodes").lookup(np.arange(NODES))
+    classifier = GraphSAGE(NODES, 2, FANOUTS, 16, embedding_dim=16, name="classifier")
+    classifier.rows = model.rows
+    classifier.rows.trainable = False
+    classifier.compile(
+        keras.optimizers.Adam(0.05),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    few = labelled().take(slice(0, 20)).to_tf(graph, 20, FANOUTS, shuffle=True)
+    classifier.fit(few, epochs=10, verbose=0, shuffle=False)
+    assert classifier.evaluate(labelled().to_tf(graph, 60, FANOUTS), verbose=0)[1] > 0.9
+    np.testing.assert_array_equal(het_tf.Table("links/nodes").lookup(np.arange(NODES)), before)
 
 
 def test_bad_arguments() -> None:
@@ -160,6 +180,7 @@ def test_bad_arguments() -> None:
         ({"embedding_dim": 4, "units": 0}, "units is 0"),
         ({"embedding_dim": 4, "classes": 0}, "classes is 0"),
         ({"embedding_dim": 4, "dropout": 1.0}, "dropout is 1.0"),
+        ({"embedding_dim": 4, "l2": -1.0}, "l2 is -1.0"),
         ({"embedding_dim": 4, "aggregator": "sum"}, "aggregator is 'sum'"),
         ({"embedding_dim": 4, "embedding": "numpy"}, "embedding is 'numpy'"),
     ):

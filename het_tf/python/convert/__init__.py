@@ -1,0 +1,1 @@
+"""From models of Keras to models with tables."""

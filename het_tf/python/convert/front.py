@@ -1,0 +1,336 @@
+"""The function `het_tf.convert`: checks what it is asked for, copies the model, fills its tables."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.convert import find, formulas, graph, initializers, state
+from het_tf.python.convert.clone import Cloner
+from het_tf.python.convert.find import Found
+from het_tf.python.layer import masked
+from het_tf.python.layer.embedding import Embedding
+from het_tf.python.layer.masked import MaskedEmbedding
+from het_tf.python.session import collective, scopes, settings
+from het_tf.python.session.native import tf
+from het_tf.python.table import optimizers, registry
+from het_tf.python.table.cache import Cache
+from het_tf.python.table.config import TableConfig
+from het_tf.python.table.table import Table, tables
+
+keras: Any = tf.keras
+_CHUNK = 1 << 24  # floats that are assigned at a time
+
+
+class ConversionWarning(UserWarning):
+    """A converted model predicts as before, and is trained in another way than before."""
+
+
+@dataclass
+class Planned:
+    """A layer, and the table that it becomes.
+
+    Attributes:
+      found: The layer.
+      table: The table.
+      slots: Its slots in the order of a row, float32 [N, ...] each; None: new ones.
+      new: The layer of het_tf, once it is made.
+    """
+
+    found: Found
+    table: TableConfig
+    slots: formulas.Parts | None = None
+    new: Any = field(default=None, repr=False)
+
+
+def convert(
+    model: Any,
+    tables: Mapping[str, TableConfig | str] | None = None,
+    *,
+    layers: Sequence[str] | None = None,
+    optimizer: str | optimizers.Optimizer | None = None,
+    cache: Cache | None = None,
+    open_vocabulary: bool = False,
+    verbose: bool = True,
+) -> Any:
+    """Makes of a Keras model one whose `keras.layers.Embedding` are tables of het_tf.
+
+        model = het_tf.convert(tf.keras.models.load_model("clicks.keras"))
+        model.fit(dataset)
+
+    Every row of a layer is in its table, and the other weights are copied, so the new model predicts what the
+    old one does. It is compiled as the old one was, with the state of the optimizer: that of the other
+    weights as it is, that of the rows in the slots of the tables where the formulas are the same (SGD,
+    momentum, RMSprop, Adagrad, Adam, AdamW, Ftrl). What is trained in another way from then on gives a
+    `ConversionWarning`. The old model does not change.
+
+    **Ids.** A row's number is its id. Behind a StringLookup or IntegerLookup that stays so, and so does what
+    the model predicts of tokens that the vocabulary lacks. With open_vocabulary the lookup goes, and the
+    tokens are the ids: every token has a row of its own, also one that appears later. The row of a lookup's
+    single bucket is then that of the token "[UNK]" (-1 of an IntegerLookup), rows of several buckets are left
+    out, and a token that the vocabulary lacks begins with an initial row of the table.
+
+    **Masks.** A layer with mask_zero becomes a `het_tf.keras.MaskedEmbedding`.
+
+    Args:
+      model: A functional or Sequential model, built; models in it are converted, too. Inputs of floats that
+        are read as ids become int64.
+      tables: For layers, by name ("item"; "towers/item" in a model "towers"): the table, or its name.
+        Default: a table of the layer's name ("towers_item" if another layer is called so), with `optimizer`,
+        and with the layer's initializer where het_tf has it.
+      layers: Names of the layers to convert; None: all.
+      optimizer: Of the tables that are not given. None: that of the compiled model, with its learning rate,
+        where het_tf has the formula, else the default of tables.
+      cache: Of the layers, see `het_tf.Cache`.
+      open_vocabulary: Whether tokens become ids.
+      verbose: Whether to print what has become of the layers.
+
+    Returns:
+      The new model, of the class of the old one where Keras can make it.
+
+    Raises:
+      TypeError: model is no Keras model.
+      ValueError: A layer cannot be converted, a model is subclassed, a table of the name has rows: the
+        message names all layers and says what to do. No table has changed.
+    """
+    _check_model(model)
+    declared = _declared(tables)
+    search = find.search(model, layers, declared, open_vocabulary)
+    _refuse(model, search)
+    compiled = _formula(model)
+    plan = [_plan(one, declared.get(one.path), optimizer, compiled, model) for one in search.found.values()]
+    _check_tables(plan)
+    made, notes = _make(model, plan, cache, open_vocabulary)
+    for note in notes + _differences(compiled, plan):
+        warnings.warn(f"model {model.name!r}: {note}", ConversionWarning, stacklevel=2)
+    if verbose and settings.is_first_worker():
+        print(_summary(model, plan))
+    return made
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model is {type(model).__name__}; give a Keras model")
+    if not graph.is_graph(model):
+        raise ValueError(
+            f"model {model.name!r} is a subclass of keras.Model ({type(model).__name__}), whose calls Keras "
+            "does not know. In its code put het_tf.keras.Embedding(dim, name=...) in place of "
+            "keras.layers.Embedding(n, dim), and give the table the rows: "
+            "het_tf.table(name).assign(range(n), old_layer.get_weights()[0])"
+        )
+    if not model.built or not model.inputs:
+        raise ValueError(
+            f"model {model.name!r} has no weights yet; call it, or give it an Input, before convert"
+        )
+
+
+def _declared(given: Any) -> dict[str, TableConfig | str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"tables is {given!r}; give a dict from names of layers to het_tf.TableConfig or names"
+        )
+    for name, table in given.items():
+        if not isinstance(table, (TableConfig, str)):
+            raise ValueError(
+                f"tables[{name!r}] is {table!r}; give a het_tf.TableConfig, or the name of a table"
+            )
+    return dict(given)
+
+
+def _refuse(model: Any, search: find.Search) -> None:
+    if search.faults:
+        lines = "\n  ".join(search.faults)
+        raise ValueError(
+            f"model {model.name!r} cannot be converted:\n  {lines}\nlayers=[...] names the layers to "
+            "convert, where others are to stay as they are"
+        )
+    if not search.found:
+        raise ValueError(f"model {model.name!r} has no layer keras.layers.Embedding to convert")
+
+
+def _check_tables(plan: list[Planned]) -> None:
+    names: dict[str, str] = {}
+    for each in plan:
+        if (other := names.setdefault(each.table.name, each.found.path)) != each.found.path:
+            raise ValueError(
+                f"{other!r} and {each.found.path!r} both become the table {each.table.name!r}; give them "
+                "tables of different names by tables={...}"
+            )
+        _refuse_rows(each.table.name, in_use=True)
+
+
+def _refuse_rows(name: str, in_use: bool = False) -> None:
+    """ValueError: the table is there, and has rows, or layers of its own."""
+    namespace = scopes.current_namespace()
+    if name not in tables():
+        return
+    rows = Table(name).size
+    entry = registry.find(namespace, name)
+    if rows or (in_use and entry is not None and entry.layers()):
+        has = f"{rows} rows" if rows else "a layer that reads it"
+        raise ValueError(
+            f"there is a table {name!r} already, with {has}; give another name by tables={{layer: name}}, or "
+            f"remove it before: het_tf.table({name!r}).drop()"
+        )
+
+
+# --- what becomes of a layer --------------------------------------------------------------------------------
+
+
+def _formula(model: Any) -> formulas.Formula | None:
+    compiled = getattr(model, "optimizer", None)
+    return None if compiled is None else formulas.formula_of(state.inner(compiled))
+
+
+def _plan(
+    one: Found,
+    declared: TableConfig | str | None,
+    optimizer: Any,
+    compiled: formulas.Formula | None,
+    model: Any,
+) -> Planned:
+    layer = one.layer
+    if isinstance(declared, TableConfig):
+        table = declared
+        if table.dim != layer.output_dim:
+            raise ValueError(
+                f"tables[{one.path!r}] has dim {table.dim}, and the rows of the layer have "
+                f"{layer.output_dim} floats; give dim={layer.output_dim}"
+            )
+    else:
+        like = None if compiled is None else compiled.optimizer
+        chosen = optimizers.get(optimizer or like)
+        initializer = initializers.of_keras(layer.embeddings_initializer)
+        table = TableConfig(declared or one.name, layer.output_dim, chosen, initializer)
+    slots = None
+    if compiled is not None and compiled.slots is not None and compiled.optimizer is not None:
+        index = state.index_of(state.inner(model.optimizer), layer.embeddings)
+        if index is not None and formulas.same_slots(table.optimizer, compiled.optimizer):
+            slots = compiled.slots(index)
+    return Planned(one, table, slots)
+
+
+def _differences(compiled: formulas.Formula | None, plan: list[Planned]) -> list[str]:
+    """What is trained in another way than by the compiled optimizer."""
+    if compiled is None:
+        return []
+    trained = [each for each in plan if each.found.layer.trainable]
+    like = compiled.optimizer
+    follow = [
+        each for each in trained if like is not None and formulas.same_slots(each.table.optimizer, like)
+    ]
+    others = [each.found.path for each in trained if each not in follow]
+    notes = list(compiled.notes) if follow or like is None else []
+    if others and like is not None:
+        notes.append(f"slots of {', '.join(others)} begin anew: their tables have another optimizer")
+    return notes
+
+
+# --- making it ----------------------------------------------------------------------------------------------
+
+
+def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) -> tuple[Any, list[str]]:
+    """The new model with its rows, and what there is to say of it."""
+    instead = {id(each.found.layer): each for each in plan}
+    gone: set[int] = set()
+    masks: dict[int, int] = {}
+    for each in plan:
+        if vocabulary := each.found.vocabulary:
+            gone |= {id(call.sources[0]) for call in each.found.calls}
+            if vocabulary.mask_token is not None:
+                masks |= {id(one): vocabulary.mask_id() for one in each.found.masks}
+    before = set(tables())
+
+    def replace(layer: Any) -> Any:
+        if id(layer) in gone:
+            return keras.layers.Identity(name=layer.name, dtype="string" if _reads_text(layer) else "int64")
+        if id(layer) in masks:
+            return masked.IsNotMasked(masks[id(layer)])
+        if id(layer) in instead:
+            each = instead[id(layer)]
+            each.new = _layer(each, cache)
+            return each.new
+        return None
+
+    cloner = Cloner(replace)
+    try:
+        made = cloner.model(model)
+        cloner.copy_weights()
+        with collective.together("convert", "convert the model"):
+            if not settings.parameter_server() or settings.is_first_worker():
+                for each in plan:
+                    _refuse_rows(each.table.name)
+                for each in plan:
+                    _fill(each)
+    except BaseException:
+        for each in plan:
+            if each.new is not None and each.table.name not in before and not Table(each.table.name).size:
+                Table(each.table.name).drop()
+        raise
+    notes = []
+    if state.compile_like(made, model):
+        if not state.carry(made, model, cloner.variables()) and state.is_legacy(state.inner(model.optimizer)):
+            notes.append("the slots of a legacy optimizer are left behind: all begin anew")
+        if getattr(model, "jit_compile", None) is True:
+            notes.append("jit_compile is False now: XLA has no lookup of tables")
+    elif getattr(model, "optimizer", None) is not None:
+        notes.append(f"{type(model).__name__} has a compile() of its own: compile the new model yourself")
+    return made, notes
+
+
+def _reads_text(lookup: Any) -> bool:
+    return type(lookup) is keras.layers.StringLookup
+
+
+def _layer(each: Planned, cache: Any) -> Any:
+    layer, vocabulary = each.found.layer, each.found.vocabulary
+    options: dict[str, Any] = {
+        "name": layer.name,
+        "cache": cache,
+        "trainable": layer.trainable,
+        "dtype": layer.get_config()["dtype"],
+    }
+    if not layer.mask_zero:
+        return Embedding(each.table, **options)
+    return MaskedEmbedding(each.table, mask_id=vocabulary.mask_id() if vocabulary else 0, **options)
+
+
+def _fill(each: Planned) -> None:
+    """Puts the rows of a layer into its table."""
+    rows, vocabulary = np.asarray(each.found.layer.embeddings), each.found.vocabulary
+    numbers: Any
+    if vocabulary is None:
+        ids = numbers = np.arange(len(rows), dtype=np.int64)
+    else:
+        ids, numbers = vocabulary.ids(len(rows))
+    table = Table(each.table.name)
+    parts = [rows, *(each.slots or [])]
+    step = max(1, _CHUNK // sum(part.shape[1] for part in parts))
+    for begin in range(0, len(ids), step):
+        some = numbers[begin : begin + step]
+        values = np.concatenate([part[some] for part in parts], 1, dtype=np.float32, casting="unsafe")
+        table.assign(ids[begin : begin + step], values, with_slots=each.slots is not None)
+
+
+def _summary(model: Any, plan: list[Planned]) -> str:
+    lines = [
+        f"{model.name}: {len(plan)} keras.layers.Embedding {'is a table' if len(plan) == 1 else 'are tables'}"
+    ]
+    for each in plan:
+        vocabulary = each.found.vocabulary
+        ids = f"0 to {each.found.layer.input_dim - 1}"
+        if vocabulary is not None:
+            ids = f"the tokens of {vocabulary.lookup.name!r}"
+        slots = "" if each.slots is None else ", slots carried over"
+        lines.append(
+            f"  {each.found.path}: table {each.table.name!r}, {Table(each.table.name).size:,} rows of "
+            f"{each.table.dim}, ids {ids}; {each.table.optimizer!r}{slots}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""What is called with what in a Keras model, in the one form for functional and Sequential models.
+
+Keras keeps the calls of a functional model as nodes, whose fields differ between Keras 2.15 and Keras 3; a
+Sequential model is its list of layers. Here both are calls: a layer, and where its inputs come from.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from het_tf.python.session.native import KERAS_3, tf
+
+keras: Any = tf.keras
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer in a model.
+
+    Attributes:
+      layer: What is called: a layer, a model, or an operation.
+      sources: The layers that its input tensors come from, in their order; an InputLayer for inputs.
+      dtypes: Of these tensors.
+      arguments: All arguments of the call, flattened.
+    """
+
+    layer: Any
+    sources: list[Any]
+    dtypes: list[str]
+    arguments: list[Any]
+
+
+def is_sequential(model: Any) -> bool:
+    """Whether a model is its list of layers."""
+    return isinstance(model, keras.Sequential)
+
+
+def is_graph(model: Any) -> bool:
+    """Whether Keras knows what a model calls: not if it is subclassed."""
+    if not isinstance(model, keras.Model):
+        return False
+    return (
+        is_sequential(model) or hasattr(model, "_nodes_by_depth")
+        if KERAS_3
+        else bool(model._is_graph_network or is_sequential(model))
+    )
+
+
+def inputs(model: Any) -> list[Any]:
+    """The input tensors of a built model."""
+    return list(model.inputs)
+
+
+def input_layer(tensor: Any) -> Any:
+    """The layer that a symbolic tensor comes from."""
+    history = tensor._keras_history
+    return history.operation if KERAS_3 else history.layer
+
+
+def calls(model: Any) -> Iterator[Call]:
+    """The calls in a built model, those inside of models that it calls left out."""
+    if is_sequential(model):
+        source, tensor = input_layer(model.inputs[0]), model.inputs[0]
+        for layer in model.layers:
+            yield Call(layer, [source], [_dtype(tensor)], [tensor])
+            source, tensor = layer, _output(layer, tensor)
+        return
+    for nodes in model._nodes_by_depth.values():
+        for node in nodes:
+            tensors = node.input_tensors if KERAS_3 else _flat(node.keras_inputs)
+            if not tensors:  # of an input layer
+                continue
+            layer = node.operation if KERAS_3 else node.layer
+            arguments = (
+                [node.arguments.args, node.arguments.kwargs]
+                if KERAS_3
+                else [node.call_args, node.call_kwargs]
+            )
+            yield Call(
+                layer,
+                [input_layer(tensor) for tensor in tensors],
+                [_dtype(tensor) for tensor in tensors],
+                _flat(arguments),
+            )
+
+
+def _output(layer: Any, fallback: Any) -> Any:
+    """What a layer of a Sequential model gives; `fallback` where Keras does not say."""
+    try:
+        return layer.output
+    except (AttributeError, ValueError, RuntimeError):
+        return fallback
+
+
+def _flat(structure: Any) -> list[Any]:
+    return list((keras.tree if KERAS_3 else tf.nest).flatten(structure))
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tf.as_dtype(tensor.dtype).name)
+
+
+def is_mask(layer: Any) -> bool:
+    """Whether it says which ids are masked: with Keras 3 that is a call beside the Embedding's."""
+    return KERAS_3 and type(layer).__name__ == "NotEqual" and not isinstance(layer, keras.layers.Layer)
+
+
+def inner_layers(layer: Any) -> list[Any]:
+    """All layers inside of a layer, however deep, without itself."""
+    if not hasattr(layer, "_flatten_layers"):  # an operation of Keras 3
+        return []
+    return list(layer._flatten_layers(include_self=False))

@@ -1,0 +1,77 @@
+"""A layer whose masked id has a row (public as `het_tf.keras.MaskedEmbedding`)."""
+
+from typing import Any
+
+from het_tf.python.layer.embedding import Embedding
+from het_tf.python.layer.inputs import as_int64
+from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table.spec import integer
+
+keras: Any = tf.keras
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class MaskedEmbedding(Embedding):
+    """What `keras.layers.Embedding(mask_zero=True)` is: one id is masked, and has a row like any other.
+
+        ids            [[3, 5, 0, 0]]
+        rows           [[row 3, row 5, row 0, row 0]]
+        mask           [[True, True, False, False]]
+
+    Layers behind it that heed masks leave the masked places out; the others see the row, and train it. In a
+    new model `Embedding(padding_id=0)` says more: padding reads zeros, whoever looks. `het_tf.convert` makes
+    this one, so that predictions stay what they were.
+
+    Args:
+      dim: As of `Embedding`.
+      mask_id: The id that is masked, an int64.
+      **kwargs: Those of `Embedding`, without combiner and padding_id.
+
+    Call arguments and returns: as of `Embedding`.
+
+    Raises:
+      ValueError: mask_id is no int64, or something that `Embedding` refuses.
+    """
+
+    def __init__(self, dim: Any = None, mask_id: int = 0, **kwargs: Any) -> None:
+        self._mask_id = integer("mask_id", mask_id, -(2**63), 2**63 - 1)
+        super().__init__(dim, **kwargs)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """True where the id is another one than the masked one, bools of the shape of the ids."""
+        del previous_mask  # as Keras: the ids say it
+        return self._not_equal(inputs, self._mask_id)
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments."""
+        return {**super().get_config(), "mask_id": self._mask_id}
+
+
+if KERAS_3:  # where a mask is a call of its own in a functional model, of an operation
+
+    @keras.utils.register_keras_serializable(package="het_tf")
+    class IsNotMasked(keras.Operation):
+        """The mask of a `MaskedEmbedding`: what stands in place of `keras.ops.not_equal(numbers, 0)`.
+
+        Args:
+          mask_id: The id that is masked.
+          name: Of the operation.
+        """
+
+        def __init__(self, mask_id: int = 0, name: str | None = None) -> None:
+            super().__init__(name=name)
+            self.mask_id = mask_id
+
+        def call(self, ids: Any, zero: Any = 0) -> Any:
+            """Bools of the shape of the ids; `zero` is what numbers were compared with."""
+            del zero
+            return tf.not_equal(as_int64(ids), self.mask_id)
+
+        def compute_output_spec(self, ids: Any, zero: Any = 0) -> Any:
+            """Bools of the shape of the ids."""
+            del zero
+            return keras.KerasTensor(ids.shape, dtype="bool")
+
+        def get_config(self) -> dict[str, Any]:
+            """The operation's arguments."""
+            return {"mask_id": self.mask_id, "name": self.name}

@@ -1,0 +1,94 @@
+"""How often each id has occurred, counted by a table."""
+
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.layer.embedding import Embedding
+from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table import initializers, optimizers
+from het_tf.python.table.cache import Cache
+from het_tf.python.table.config import TableConfig
+
+keras: Any = tf.keras
+
+TOTAL = np.iinfo(np.int64).min + 1
+"""The id whose row counts all occurrences."""
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class Occurrences(keras.layers.Layer):
+    """Counts the occurrences of ids in training batches: row i of a table of one float is how many.
+
+    The table learns them as it learns any row. Its optimizer is SGD of rate 1, and the term that the layer
+    returns for the loss is 0 with a gradient of -1 for each occurrence, so each adds 1. So ids may be any
+    int64, the counts go with the table to the parameter server and into checkpoints, all workers add to the
+    same ones, and whatever scales all gradients (an average over workers) scales all counts: ratios hold.
+
+    (The clock of an item's row would count batches that have the item, without its repetitions, and those
+    where it stands in a history that shares its row.) A float32 counts to 2^24.
+
+    Args:
+      table: Its name.
+      side: "het"; or "keras": a weight of `size` floats that is added to, for ids in [0, size).
+      size: Of the "keras" side.
+      cache: Of the table.
+      named: Whether somebody has chosen the name of the table.
+      **kwargs: As of any Keras layer.
+
+    Call arguments:
+      ids: int64 `[N]`, whose counts are read.
+      occurred: How many of them, from the first on, occur; none unless training.
+      training: As in Keras.
+
+    Returns:
+      Counts before this call, float32 `[N]`; of all ids together, float32 `[]`; and the term to add to the
+      loss, a 0 of float32 `[]`.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        side: str = "het",
+        size: int = 0,
+        cache: Cache | None = None,
+        named: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs, dtype="float32")
+        self.side = side
+        self.size = size
+        if side == "het":
+            config = TableConfig(table, 1, optimizers.SGD(1.0), initializers.Zeros())
+            config.unnamed = not named
+            self.embedding = Embedding(config, cache=cache, name="counts", dtype="float32")
+        if hasattr(self, "supports_jit"):
+            self.supports_jit = False
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weight of the "keras" side; its last float counts all."""
+        if self.side == "keras":
+            self.counts = self.add_weight(
+                name="counts", shape=(self.size + 1,), initializer="zeros", trainable=False
+            )
+        super().build(input_shape)
+
+    def call(self, ids: Any, occurred: Any = 0, training: Any = None) -> tuple[Any, Any, Any]:
+        """See the class."""
+        if self.side == "keras":
+            return self._from_weight(ids, occurred, training)
+        rows = self.embedding(tf.concat([ids, tf.constant([TOTAL], tf.int64)], axis=0), training=training)
+        counts, total = rows[:-1, 0], rows[-1, 0]
+        present, number = counts[:occurred], tf.cast(occurred, tf.float32)
+        term = tf.reduce_sum(tf.stop_gradient(present) - present)
+        term += number * (tf.stop_gradient(total) - total)
+        return tf.stop_gradient(counts), tf.stop_gradient(total), term
+
+    def _from_weight(self, ids: Any, occurred: Any, training: Any) -> tuple[Any, Any, Any]:
+        variable = self.counts.value if KERAS_3 else self.counts
+        counts, total = tf.gather(variable, ids), tf.convert_to_tensor(variable)[-1]
+        if training and hasattr(variable, "scatter_nd_add"):  # Keras has none while it infers shapes
+            present = tf.concat([ids[:occurred], tf.fill([occurred], tf.constant(self.size, tf.int64))], 0)
+            with tf.control_dependencies([counts, total]):
+                variable.scatter_nd_add(present[:, None], tf.ones_like(present, tf.float32))
+        return counts, total, tf.constant(0.0)
