@@ -34,15 +34,17 @@ class Defaults:
     units: int
     dropout: float
     l2: float
+    normalize: bool
+    optimizer: str
     learning_rate: float
     dense_learning_rate: float
 
 
 DEFAULTS = {
-    "pubmed": Defaults(40, 30, 60, (10, 5), (5,), 64, 64, 0.5, 5e-4, 0.05, 0.03),
-    "blogcatalog": Defaults(240, 12, 128, (40,), (5,), 128, 128, 0.3, 0.0, 0.05, 0.03),
-    "debian": Defaults(0, 3, 256, (10, 5), (5,), 64, 128, 0.0, 0.0, 0.03, 0.03),
-    "graph_like": Defaults(0, 1, 256, (10, 5), (5,), 32, 64, 0.0, 0.0, 0.03, 0.03),
+    "pubmed": Defaults(0, 40, 60, (10, 5), (5,), 16, 64, 0.7, 3e-3, False, "adagrad", 0.01, 0.01),
+    "blogcatalog": Defaults(240, 12, 128, (40,), (5,), 128, 128, 0.3, 0.0, False, "adam", 0.01, 0.01),
+    "debian": Defaults(0, 3, 256, (10, 5), (5,), 64, 128, 0.0, 0.0, True, "adagrad", 0.03, 0.005),
+    "graph_like": Defaults(0, 1, 256, (10, 5), (5,), 32, 64, 0.0, 0.0, True, "adagrad", 0.03, 0.005),
 }
 LINK_BATCH, LINK_NEGATIVES = 512, 100
 ACCUMULATOR = 1e-8
@@ -73,8 +75,9 @@ def parser() -> arguments.Parser:
         help="passes by links before, after which rows stay; 0: rows learn by classes; default by data set",
     )  # fmt: skip
     add("--batch-size", type=whole, metavar="N", help="nodes of a batch; default by data set")
-    add("--learning-rate", type=positive, metavar="X", help="AdaGrad's, of rows; default by data set")
-    add("--dense-learning-rate", type=positive, metavar="X", help="AdaGrad's, of layers; default by data set")
+    add("--optimizer", choices=("adagrad", "adam"), help="of the table; default by data set")
+    add("--learning-rate", type=positive, metavar="X", help="of the table; default by data set")
+    add("--dense-learning-rate", type=positive, metavar="X", help="Adam's, of layers; default by data set")
     add(
         "--staleness", type=arguments.number_or_none("unbounded"), default=30, metavar="S",
         help="how many updates by others a cached row may miss, or 'unbounded'; default 30",
@@ -116,24 +119,45 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "aggregator": options.aggregator,
         "embedding_dim": options.embedding_dim,
         "embedding": options.embedding,
-        "table_optimizer": het_tf.optimizers.Adagrad(options.learning_rate, ACCUMULATOR),
+        "table_optimizer": row_optimizer(options),
         "cache": het_tf.Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
     }
 
 
-def adagrad(options: argparse.Namespace) -> Any:
-    """Keras' AdaGrad, which is given the sum of an id's gradients, as tables of het_tf apply it."""
+def row_optimizer(options: argparse.Namespace) -> Any:
+    """The optimizer of the table."""
+    from het_tf import optimizers
+
+    if options.optimizer == "adam":
+        return optimizers.Adam(options.learning_rate)
+    return optimizers.Adagrad(options.learning_rate, ACCUMULATOR)
+
+
+def optimizer(options: argparse.Namespace) -> Any:
+    """Adam for the layers; and for Keras' rows AdaGrad, with the formula and the sums of tables of het_tf.
+
+    Keras 3 would accumulate the squares of an id's gradients one by one.
+    """
     import tensorflow as tf
 
-    class Summed(tf.keras.optimizers.Adagrad):
-        """Keras 3 accumulates the squares of an id's gradients one by one."""
+    class AdamAndRows(tf.keras.optimizers.Adam):
+        """Adam, and AdaGrad for what is called embeddings."""
 
         def update_step(self, gradient: Any, variable: Any, *rest: Any) -> None:
-            super().update_step(tf.convert_to_tensor(gradient), variable, *rest)
+            if "embeddings" not in variable.name:
+                super().update_step(gradient, variable, *rest)
+                return
+            summed = tf.convert_to_tensor(gradient)
+            if not hasattr(self, "squares"):
+                with tf.init_scope():
+                    self.squares = tf.Variable(tf.fill(variable.shape, ACCUMULATOR), trainable=False)
+            squares = self.squares.assign_add(tf.square(summed))
+            variable.assign_sub(options.learning_rate * summed / tf.sqrt(squares + 1e-7))
 
-    rate = options.dense_learning_rate if options.embedding == "het" else options.learning_rate
-    return Summed(rate, initial_accumulator_value=ACCUMULATOR)
+    split = options.embedding == "keras" and options.optimizer == "adagrad"
+    kind = AdamAndRows if split else tf.keras.optimizers.Adam
+    return kind(options.dense_learning_rate)
 
 
 class Run:
@@ -154,15 +178,19 @@ class Run:
         import het_tf
 
         options, task = self.options, self.task
-        return het_tf.models.GraphSAGE(
+        model = het_tf.models.GraphSAGE(
             *(task.graph.nodes, task.classes, options.fanouts),
             features=task.features,
             dropout=options.dropout,
             l2=options.l2,
+            normalize=options.normalize,
             rows=rows,
             name="graphsage",
             **model_arguments(options),
         )
+        if rows is None:
+            begin_with_rows_of_het(model)
+        return model
 
     def learn_links(self) -> Any:
         """Trains rows to be near where nodes are; returns the layer that has them, which stay from now on."""
@@ -177,6 +205,7 @@ class Run:
             name="links",
             **model_arguments(options),
         )
+        begin_with_rows_of_het(model)
         nodes = self._shard(np.arange(graph.nodes))
         batches = het_tf.data.link_batches(
             *(graph, nodes, min(LINK_BATCH, len(nodes)), options.link_fanouts, LINK_NEGATIVES, 1),
@@ -202,11 +231,9 @@ class Run:
 
         if self.options.embedding == "het" and model.rows.trainable:
             batches = het_tf.prefetch(batches, model)
-        else:
-            begin_with_rows_of_het(model, batches)
         if self.hvd is not None:
             model = het_tf.horovod.distribute(model)
-        model.compile(adagrad(self.options), loss)
+        model.compile(optimizer(self.options), loss)
         callbacks = [] if self.hvd is None else [het_tf.callbacks.Broadcast()]
         began = time.monotonic()
         model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0, shuffle=False)
@@ -242,13 +269,12 @@ class Run:
         return self.options.seed + (0 if self.hvd is None else 1000 * self.hvd.rank())
 
 
-def begin_with_rows_of_het(model: Any, batches: Any) -> None:
+def begin_with_rows_of_het(model: Any) -> None:
     """Gives Keras' rows the values with which a table of het_tf of the same seed begins."""
     import het_tf
 
-    if model.rows.side != "keras" or model.rows.built:
+    if model.rows.side != "keras":
         return
-    model(next(iter(batches))[0], training=False)  # makes the weights
     twin = type(model).from_config({**model.get_config(), "embedding": "het", "name": f"{model.name}_twin"})
     rows = het_tf.Table(f"{twin.name}/nodes").lookup(np.arange(model.get_config()["nodes"]))
     model.rows.embedding.embeddings.assign(rows)

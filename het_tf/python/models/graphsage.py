@@ -146,6 +146,7 @@ class GraphSAGE(keras.Model):
             self.head = keras.layers.Dense(classes, kernel_initializer=glorot, name="logits")
         if hasattr(self, "supports_jit"):
             self.supports_jit = not embedding_dim or embedding == "keras"
+        self.build()  # all shapes are known: nobody has to call it before weights are broadcast
 
     @property
     def hops(self) -> tuple[str, ...]:
@@ -153,7 +154,7 @@ class GraphSAGE(keras.Model):
         return tuple(hop_name(number) for number in range(len(self.fanouts) + 1))
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights."""
+        """Makes the weights; nothing of their shapes depends on the inputs."""
         width = self._arguments["embedding_dim"] + (
             0 if self.features is None else int(self.features.shape[1])
         )
