@@ -70,8 +70,8 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     examples = Examples(categorical, sequences, np.zeros((len(label), 0), np.float32), label)
     learning = len(label) * 8 // 10
     training = learning - learning // 10
-    parts = (slice(0, training), slice(training, learning), slice(learning, None))
-    train, valid, test = (examples.take(part) for part in parts)
+    slices = (slice(0, training), slice(training, learning), slice(learning, None))
+    train, valid, test = (examples.take(part) for part in slices)
     item_side = ("item", "year", "genres")
     description = Description(
         "movielens", fields, tuple(crosses), tuple(sequence_fields), (), _LABELS[:labels], item_side
