@@ -45,11 +45,11 @@ RATE = 0.1
 TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
     "DLRM": ("census", {}, 4, 128, {}),
     "XDeepFM": ("census", {}, 4, 128, {}),
-    "AutoInt": ("census", {}, 4, 128, {}),
-    "DIN": ("movielens", {"history": 20}, 4, 256, {"dropout": 0.2}),
-    "MMoE": ("census", {"labels": 2}, 4, 128, {}),
-    "PLE": ("movielens", {"labels": 2}, 3, 256, {"dropout": 0.2}),
-    "SASRec": ("movielens", {"history": 20}, 2, 256, {"embedding_dim": 32, "negatives": 4}),
+    "AutoInt": ("census", {}, 2, 128, {}),
+    "DIN": ("movielens", {"history": 20}, 2, 256, {"dropout": 0.2}),
+    "MMoE": ("census", {"labels": 2}, 2, 256, {}),
+    "PLE": ("census", {"labels": 2}, 2, 256, {}),
+    "SASRec": ("movielens", {"history": 20}, 1, 256, {"embedding_dim": 32, "negatives": 4}),
 }
 SIDES = ("het", "keras")
 HUGE = 10_000_000
