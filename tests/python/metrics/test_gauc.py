@@ -81,7 +81,7 @@ def model(metrics, **compiled):
     }
     made = keras.Model(inputs, keras.layers.Dense(1)(inputs["x"]))
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    made.compile("sgd", loss, metrics=metrics, jit_compile=False, **compiled)
+    made.compile("sgd", loss, metrics=metrics, **{"jit_compile": False, **compiled})
     return made
 
 
@@ -164,5 +164,8 @@ def test_inputs_that_are_not_there_are_named(fresh):
         made = het_tf.metrics.with_inputs(model([GAUC(by=by)]))
         with pytest.raises(ValueError, match="have no such one; they have the names 'user', 'x'"):
             made.evaluate(x, y, verbose=0)
+    made = het_tf.metrics.with_inputs(model([GAUC(by="user")], jit_compile=True))
+    with pytest.raises(ValueError, match=r"is compiled by XLA, which .* give compile jit_compile=False"):
+        made.evaluate(x, y, verbose=0)
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.metrics.with_inputs("model")
