@@ -4,6 +4,7 @@
 VENV       ?= .venv
 VENV215    ?= .venv-tf215
 VENV220    ?= .venv-tf220
+VENVDOCS   ?= .venv-docs
 TENSORFLOW ?= tensorflow-cpu
 PYTHON     ?= $(shell command -v python3.11 || echo python3)
 DATA       ?= census
@@ -29,6 +30,7 @@ REQUIREMENTS := requirements/build.txt requirements/tensorflow.txt requirements/
 hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
 STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
+STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
 
 .PHONY: help
@@ -62,6 +64,11 @@ $(STAMP215): | system
 $(STAMP220): | system
 	@$(STAGE) venv220 "$(VENV220): TensorFlow 2.20 (loads exports)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENV220)" requirements/tf220.txt
+	@touch $@
+
+$(STAMPDOCS):
+	@$(STAGE) venv-docs "$(VENVDOCS): mkdocs (the site of the documents)" \
+	  tools/make_venv.sh "$(PYTHON)" "$(VENVDOCS)" requirements/docs.txt
 	@touch $@
 
 # --- build ----------------------------------------------------------------------------------------
@@ -171,7 +178,7 @@ test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on T
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
 	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
-test-all-python-long: python-libraries ## Python tests that take minutes
+test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
 	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
 
@@ -189,7 +196,7 @@ test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 
 # --- the rest -------------------------------------------------------------------------------------
-.PHONY: format lint docs-check mutants wheel wheel-gpu doctor clean distclean
+.PHONY: docs format lint docs-check mutants wheel wheel-gpu doctor clean distclean
 CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
@@ -220,6 +227,11 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)
 	@$(PY) tools/mutants.py -j $(JOBS)
 
+docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages
+	@$(STAGE) docs "site/ (mkdocs; a warning is an error)" \
+	  env NO_MKDOCS_2_WARNING=1 $(VENVDOCS)/bin/mkdocs build --strict
+	@echo "open site/index.html"
+
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
@@ -239,7 +251,7 @@ doctor: ## what was built, against what, and what is missing
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor
 
 clean: ## remove builds, keep environments
-	rm -rf build dist het_tf/lib *.egg-info
+	rm -rf build dist site het_tf/lib *.egg-info
 
 distclean: clean ## remove environments too
-	rm -rf .venv .venv-tf215 .peers
+	rm -rf .venv .venv-tf215 .venv-docs .peers

@@ -81,7 +81,7 @@ def test_safetensors(tmp_path):
 
 def test_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    import pyarrow.parquet
+    import pyarrow.parquet  # noqa: F401
 
     lists = pa.FixedSizeListArray.from_arrays(pa.array(VALUES.reshape(-1)), 2)
     columns = {"sku": IDS, "vector": VALUES.tolist(), "fixed": lists, "x": VALUES[:, 0], "y": VALUES[:, 1]}
@@ -104,7 +104,7 @@ def test_checkpoint_of_a_variable_with_its_slots(tmp_path):
         assert one == number
         assert row == [*VALUES[number], *(VALUES[number] + 1), *(VALUES[number] + 2), 7]
     assert het_tf.load_rows("item", tmp_path / "model", rows=names[0]) == 4
-    with pytest.raises(ValueError, match="has no array .*name one by rows="):
+    with pytest.raises(ValueError, match=r"has no array .*name one by rows="):
         het_tf.load_rows("item", path)
 
 
@@ -281,7 +281,7 @@ def test_a_table_that_nobody_has_made(tmp_path):
 
 def test_bad_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    import pyarrow.parquet
+    import pyarrow.parquet  # noqa: F401
 
     into = table()
     for values, words in (
