@@ -42,7 +42,7 @@ class GraphSAGE(keras.Model):
       fanouts: Neighbours of each node and hop, as sampled: of `Graph.sample` whole numbers, or for a dict of
         types the sum of its counts.
       units: Widths of the layers, one a hop; an int: the same for all.
-      aggregator: "mean" or "pool" (`SageLayer`).
+      aggregator: "mean", "gcn" or "pool" (`SageLayer`).
       embedding_dim: Floats of a row; 0: no rows.
       features: float32 [nodes, F], kept as a weight that is not trained; None: none.
       dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
