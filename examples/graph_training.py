@@ -42,7 +42,7 @@ class Defaults:
 
 
 DEFAULTS = {
-    "pubmed": Defaults(0, 60, 60, (10, 5), (5,), 16, 64, 0.5, 1e-3, False, "gcn", "adagrad", 0.003, 0.01),
+    "pubmed": Defaults(0, 60, 60, (10, 5), (5,), 16, 32, 0.6, 3e-3, False, "mean", "adagrad", 0.01, 0.01),
     "blogcatalog": Defaults(240, 12, 128, (40,), (5,), 128, 128, 0.3, 0.0, False, "mean", "adam", 0.01, 0.01),
     "debian": Defaults(0, 3, 256, (10, 5), (5,), 64, 128, 0.0, 0.0, True, "mean", "adagrad", 0.03, 0.005),
     "graph_like": Defaults(0, 1, 64, (10, 5), (5,), 32, 64, 0.0, 0.0, True, "mean", "adagrad", 0.03, 0.005),
