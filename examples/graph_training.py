@@ -35,16 +35,17 @@ class Defaults:
     dropout: float
     l2: float
     normalize: bool
+    aggregator: str
     optimizer: str
     learning_rate: float
     dense_learning_rate: float
 
 
 DEFAULTS = {
-    "pubmed": Defaults(0, 40, 60, (10, 5), (5,), 16, 64, 0.7, 3e-3, False, "adagrad", 0.01, 0.01),
-    "blogcatalog": Defaults(240, 12, 128, (40,), (5,), 128, 128, 0.3, 0.0, False, "adam", 0.01, 0.01),
-    "debian": Defaults(0, 3, 256, (10, 5), (5,), 64, 128, 0.0, 0.0, True, "adagrad", 0.03, 0.005),
-    "graph_like": Defaults(0, 1, 256, (10, 5), (5,), 32, 64, 0.0, 0.0, True, "adagrad", 0.03, 0.005),
+    "pubmed": Defaults(0, 60, 60, (10, 5), (5,), 16, 32, 0.6, 3e-3, False, "mean", "adagrad", 0.01, 0.01),
+    "blogcatalog": Defaults(240, 12, 128, (40,), (5,), 128, 128, 0.3, 0.0, False, "mean", "adam", 0.01, 0.01),
+    "debian": Defaults(0, 3, 256, (10, 5), (5,), 64, 128, 0.0, 0.0, True, "mean", "adagrad", 0.03, 0.005),
+    "graph_like": Defaults(0, 1, 64, (10, 5), (5,), 32, 64, 0.0, 0.0, True, "mean", "adagrad", 0.03, 0.005),
 }
 LINK_BATCH, LINK_NEGATIVES = 512, 100
 ACCUMULATOR = 1e-8
@@ -62,7 +63,7 @@ def parser() -> arguments.Parser:
     add = result.add_argument
     add("--data", type=_data_name, default="pubmed", metavar="NAME", help=f"{DATA}; default pubmed")
     add("--seed", type=arguments.number(int, 0, 2**31), default=1, metavar="N", help="default 1")
-    add("--aggregator", choices=("mean", "pool"), default="mean", help="default mean")
+    add("--aggregator", choices=("mean", "gcn", "pool"), help="default by data set")
     add("--fanouts", type=arguments.widths, metavar="N,N", help="neighbours a hop; default by data set")
     add("--embedding", choices=("het", "keras"), default="het", help="whose rows; default het")
     add("--embedding-dim", type=whole, metavar="D", help="floats of a row; default by data set")

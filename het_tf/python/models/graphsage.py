@@ -42,7 +42,7 @@ class GraphSAGE(keras.Model):
       fanouts: Neighbours of each node and hop, as sampled: of `Graph.sample` whole numbers, or for a dict of
         types the sum of its counts.
       units: Widths of the layers, one a hop; an int: the same for all.
-      aggregator: "mean" or "pool" (`SageLayer`).
+      aggregator: "mean", "gcn" or "pool" (`SageLayer`).
       embedding_dim: Floats of a row; 0: no rows.
       features: float32 [nodes, F], kept as a weight that is not trained; None: none.
       dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
@@ -116,37 +116,38 @@ class GraphSAGE(keras.Model):
             "cache": cache_lib.of_argument(cache).get_config(),
             "seed": seed,
         }
-        self.features = None
-        if shape is not None:
-            given = np.asarray(features, np.float32)
-            self.features = self.add_weight(
-                name="features", shape=shape, initializer="zeros", trainable=False
-            )
-            self.features.assign(given)
+        self.features = self._make_features(features)
         self.rows = rows
         self._shares = rows is not None
         if embedding_dim and rows is None:
-            self.rows = NodeRows(
-                *(nodes, embedding_dim, embedding, self.name, self.table_optimizer, cache),
-                seed=seed,
-                named=self._is_named,
-                name="rows",
-            )
+            made = (nodes, embedding_dim, embedding, self.name, self.table_optimizer, cache)
+            self.rows = NodeRows(*made, seed=seed, named=self._is_named, name="rows")
+        self._make_layers(widths)
+        if hasattr(self, "supports_jit"):
+            self.supports_jit = not embedding_dim or embedding == "keras"
+        self.build()  # all shapes are known: nobody has to call it before weights are broadcast
+
+    def _make_features(self, features: Any) -> Any:
+        if features is None:
+            return None
+        shape = np.shape(features)
+        made = self.add_weight(name="features", shape=shape, initializer="zeros", trainable=False)
+        made.assign(np.asarray(features, np.float32))
+        return made
+
+    def _make_layers(self, widths: tuple[int, ...]) -> None:
+        of = self._arguments
+        seed, dropout, classes = of["seed"], of["dropout"], of["classes"]
         self.drop = keras.layers.Dropout(dropout, seed=seed) if dropout else None
-        self.steps = [
-            SageLayer(
-                *(width, aggregator, None if k + 1 == len(widths) else "relu", normalize, l2, seed + 10 * k),
-                name=f"sage_{k + 1}",
-            )
-            for k, width in enumerate(widths)
-        ]
+        self.steps = []
+        for k, width in enumerate(widths):
+            activation = None if k + 1 == len(widths) else "relu"
+            options = (of["aggregator"], activation, of["normalize"], of["l2"], seed + 10 * k)
+            self.steps.append(SageLayer(width, *options, name=f"sage_{k + 1}"))
         self.head = None
         if classes is not None:
             glorot = keras.initializers.GlorotUniform(seed=seed + 7)
             self.head = keras.layers.Dense(classes, kernel_initializer=glorot, name="logits")
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = not embedding_dim or embedding == "keras"
-        self.build()  # all shapes are known: nobody has to call it before weights are broadcast
 
     @property
     def hops(self) -> tuple[str, ...]:

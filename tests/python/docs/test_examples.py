@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
-SCRIPTS = ["wide_deep", "train", "two_tower", "compare_with_keras"]
+SCRIPTS = ["wide_deep", "train", "two_tower", "graphsage", "compare_with_keras"]
 
 
 def run(script: str, *arguments: object, tree: bool = True) -> subprocess.CompletedProcess[str]:
@@ -106,6 +106,9 @@ def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
         ("train", ["--structure", "serial"], "invalid choice: 'serial'"),
         ("wide_deep", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("wide_deep", ["--cross-rank", "1"], "unrecognized arguments: --cross-rank 1"),
+        ("graphsage", ["--data", "cora"], "there is no graph 'cora'; give pubmed, blogcatalog, debian"),
+        ("graphsage", ["--fanouts", "25,0"], "'0' is not a whole number of 1 or more"),
+        ("graphsage", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("compare_with_keras", ["--optimizer", "adam"], "invalid choice: 'adam'"),
         ("compare_with_keras", ["--data", "criteo_like"], "invalid choice: 'criteo_like'"),
     ],
@@ -277,3 +280,25 @@ def test_compare_with_keras(tmp_path: Path) -> None:
     assert abs(document["summary"]["dcn"]["het_minus"]["keras"]) < 1e-4
     assert abs(document["summary"]["dcn"]["het_minus"]["keras, own rows"]) < 0.01
     assert all(one["test_auc"] > 0.85 for one in document["runs"])
+
+
+@pytest.mark.long
+def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    data = ["--data", "graph_like:10000", "--embedding-dim", 16, "--units", 16, "--batch-size", 128]
+
+    def accuracy(*more: object) -> float:
+        output = succeed("graphsage", *data, *more)
+        found = re.search(
+            r"^test accuracy (0\.\d{4}) \(1,000 nodes; class: community\)", output, re.MULTILINE
+        )
+        assert found, output
+        return float(found[1])
+
+    place = tmp_path / "graphsage"
+    het, keras = accuracy("--export", place), accuracy("--embedding", "keras")
+    assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
+    assert "serving_default" in tf.saved_model.load(str(place)).signatures
+    assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16
+    assert "NODES is 'many'" in fails("graphsage", "--data", "graph_like:many")

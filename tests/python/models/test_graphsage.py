@@ -44,7 +44,7 @@ def rows_of(model: Any, ids: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1).reshape(*ids.shape, -1)
 
 
-@pytest.mark.parametrize("aggregator", ["mean", "pool"])
+@pytest.mark.parametrize("aggregator", ["mean", "gcn", "pool"])
 def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> None:
     features = fresh.normal(size=(NODES, 5)).astype(np.float32)
     model = GraphSAGE(
@@ -66,7 +66,10 @@ def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> N
             gathered = others.mean(axis=0)
         else:
             gathered = np.maximum(others @ pool[0] + pool[1], 0).max(axis=0)
-        result = np.concatenate([own, gathered]) @ kernel + bias
+        both = np.concatenate([own, gathered])
+        if aggregator == "gcn":
+            both = np.concatenate([own[None], others]).mean(axis=0)
+        result = both @ kernel + bias
         return normal(np.maximum(result, 0) if k == 0 else result)
 
     zero, one, two = (rows_of(model, hop.numpy()) for hop in hops)
