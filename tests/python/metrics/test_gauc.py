@@ -85,7 +85,6 @@ def model(metrics, **compiled):
     return made
 
 
-@differs
 def test_in_compile_it_finds_the_groups_in_an_input(fresh):
     group, label, _, _ = samples()
     x = {"user": group, "x": fresh.random((len(group), 3)).astype("float32")}
