@@ -230,7 +230,7 @@ mutants: setup ## breaks the code in every way of tests/mutants.toml: which test
 docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages
 	@$(STAGE) docs "site/ (mkdocs; a warning is an error)" \
 	  env NO_MKDOCS_2_WARNING=1 $(VENVDOCS)/bin/mkdocs build --strict
-	@echo "open site/index.html"
+	@echo "python3 -m http.server -d site    # then open http://localhost:8000; search needs a server"
 
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py

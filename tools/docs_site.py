@@ -140,7 +140,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return words
         return f"[{words}]({os.path.relpath(in_site, posixpath.dirname(here) or '.')}{hash}{anchor})"
 
-    return _outside_of_code(markdown, link)
+    return _bars(_outside_of_code(markdown, link))
+
+
+def _bars(markdown: str) -> str:
+    """In code of a table GitHub wants `\\|` for a bar; here it would be two characters."""
+    lines = markdown.split("\n")
+    return "\n".join(
+        re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+        for line in lines
+    )
 
 
 def _outside_of_code(markdown: str, link: Any) -> str:
