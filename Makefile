@@ -29,6 +29,7 @@ PY220 := $(VENV220)/bin/python
 REQUIREMENTS := requirements/build.txt requirements/tensorflow.txt requirements/dev.txt
 hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
+STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
 STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
@@ -69,6 +70,11 @@ $(STAMP220): | system
 $(STAMPDOCS):
 	@$(STAGE) venv-docs "$(VENVDOCS): mkdocs (the site of the documents)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENVDOCS)" requirements/docs.txt
+	@touch $@
+
+$(STAMP_NOTEBOOKS): $(STAMP)
+	@$(STAGE) notebooks-venv "what executes notebooks (requirements/notebooks.txt)" \
+	  $(PY) -m pip install --disable-pip-version-check -r requirements/notebooks.txt
 	@touch $@
 
 # --- build ----------------------------------------------------------------------------------------
@@ -135,7 +141,8 @@ LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of 
   "test-all-python-long=Python tests that take minutes" \
   "test-all-tf215=those of them for TensorFlow 2.15" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
-  "test-all-benchmarks=tests of the benchmarks' programs"
+  "test-all-benchmarks=tests of the benchmarks' programs" \
+  "test-all-notebooks=the tutorials, executed"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
 test-stages: test-check test-threads test-exact test-python-tf215 test-python
@@ -190,8 +197,15 @@ test-all-tf220: python-libraries $(STAMP220) ## exports in TensorFlow 2.20; symb
 test-all-benchmarks: python-libraries benchmark-tools ## tests of the benchmarks' programs
 	@$(STAGE) --show benchmarks "tests of the benchmarks" $(PY) $(PYTEST) $(BENCHMARK_TESTS)
 
+.PHONY: notebooks test-all-notebooks
+notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials and store their outputs; NOTEBOOKS= for some of them
+	@$(STAGE) --show notebooks "tutorials, executed and stored" $(PY) tools/notebooks.py --write $(NOTEBOOKS)
+
+test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tutorials (five minutes)
+	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
+
 test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-tf220 \
-  test-all-python-long test-all-benchmarks
+  test-all-python-long test-all-benchmarks test-all-notebooks
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 

@@ -63,7 +63,6 @@ def environment(home: Path) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "2",
         # Keras 3.12 and newer warn of the default of `fit`.
         "PYTHONWARNINGS": "ignore:`shuffle=True` was passed",
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
 
 
