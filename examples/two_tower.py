@@ -14,7 +14,7 @@ from typing import Any
 import arguments
 import common
 
-DATA = {"movielens": (3, 256, 0.1), "gene_papers": (1, 2048, 0.1)}  # epochs, batch size, learning rate
+DATA = {"movielens": (3, 256, 0.1), "gene_papers": (2, 2048, 0.1)}  # epochs, batch size, learning rate
 
 
 def parser() -> arguments.Parser:
@@ -28,12 +28,12 @@ def parser() -> arguments.Parser:
     add("--data", choices=DATA, default="movielens", help="default movielens")
     add("--epochs", type=whole, metavar="N", help="passes over the training part; default by data set")
     add("--batch-size", type=whole, metavar="N", help="rows of a batch; default by data set")
-    add("--learning-rate", type=positive, metavar="X", help="of tables and towers; default 0.1")
+    add("--learning-rate", type=positive, metavar="X", help="of the tables, by AdaGrad; default 0.1")
     add("--embedding", choices=("het", "keras"), default="het", help="default het")
     add("--no-logq", action="store_true", help="do not correct for how often items are met")
     add("--negatives", type=arguments.number(int, 0), default=0, metavar="K",
         help="items that each batch is given beside its own, drawn evenly; default 0")  # fmt: skip
-    add("--temperature", type=positive, default=0.1, metavar="T", help="of the softmax; default 0.1")
+    add("--temperature", type=positive, default=0.05, metavar="T", help="of the softmax; default 0.05")
     add("--k", type=whole, default=100, metavar="K", help="items that are found; default 100")
     add("--seed", type=arguments.number(int, 0, 2**31), default=1, metavar="N", help="default 1")
     add("--export", type=Path, metavar="DIR", help="write the user's tower there, as a SavedModel")
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         table_optimizer=het_tf.optimizers.Adagrad(rate),
         seed=options.seed,
     )
-    model.compile(tf.keras.optimizers.Adagrad(rate))
+    model.compile(tf.keras.optimizers.Adam(1e-3))
     data = train.to_tf(options.batch_size or batch_size, shuffle=True, seed=options.seed, drop_remainder=True)
     if options.negatives:
         data = het_tf.models.mixed_negatives(data, items, options.negatives, options.seed)
