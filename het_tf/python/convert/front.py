@@ -1,5 +1,6 @@
 """The function `het_tf.convert`: checks what it is asked for, copies the model, fills its tables."""
 
+import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -259,7 +260,7 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
             return each.new
         return None
 
-    cloner = Cloner(replace)
+    cloner, filled = Cloner(replace), set[str]()
     try:
         made = cloner.model(model)
         cloner.copy_weights()
@@ -268,11 +269,13 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
                 for each in plan:
                     _refuse_rows(each.table.name)
                 for each in plan:
+                    filled.add(each.table.name)
                     _fill(each)
     except BaseException:
-        for each in plan:
-            if each.new is not None and each.table.name not in before and not Table(each.table.name).size:
-                Table(each.table.name).drop()
+        for name in (each.table.name for each in plan if each.new is not None):
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                if name not in before and (name in filled or not Table(name).size):  # rows of a server stay
+                    Table(name).drop()
         raise
     notes = []
     if state.compile_like(made, model):

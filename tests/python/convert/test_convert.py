@@ -332,3 +332,38 @@ def test_ids_that_repeat_in_a_batch_are_where_keras_3_differs():
     accumulator = het_tf.table("t").to_numpy(with_slots=True)[1][0, 1]
     assert accumulator == (1 + 1) ** 2
     assert np.asarray(optimizer._accumulators[0])[0, 0] == 1**2 + 1**2
+
+
+def test_xla_is_switched_off(fresh):
+    old = clicks("sgd")
+    old.compile("sgd", "mse", jit_compile=True)
+    with pytest.warns(het_tf.ConversionWarning, match="jit_compile is False now"):
+        new = het_tf.convert(old, verbose=False)
+    new.train_on_batch(*next(batches(fresh, 1)))
+
+
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
+def test_legacy_optimizers_have_another_epsilon(fresh):
+    old = clicks(keras.optimizers.legacy.Adagrad(0.1))
+    x, y = next(batches(fresh, 1))
+    old.train_on_batch(x, y)
+    with pytest.warns(het_tf.ConversionWarning, match="no formula of legacy optimizers"):
+        new = het_tf.convert(old, verbose=False)
+    equal(old, new, x)
+    new.train_on_batch(x, y)
+
+
+@pytest.mark.long
+def test_what_is_saved_and_exported_predicts_the_same(fresh, tmp_path):
+    old = clicks("sgd")
+    new = het_tf.convert(old, verbose=False)
+    x, _ = next(batches(fresh, 1))
+    het_tf.export(new, tmp_path / "export", verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
+    (answer,) = served(**{name: tf.constant(value) for name, value in x.items()}).values()
+    np.testing.assert_allclose(answer, predictions(old, x), atol=1e-6)
+    het_tf.checkpoint.save(tmp_path / "saved", new)
+    before = predictions(new, x)
+    het_tf.table("item_rows").clear()
+    het_tf.checkpoint.restore(tmp_path / "saved", new)
+    np.testing.assert_array_equal(predictions(new, x), before)

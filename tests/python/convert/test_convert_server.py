@@ -42,3 +42,13 @@ def test_a_file_goes_to_the_server(server, tmp_path):
     assert het_tf.load_rows("a", tmp_path / "x.npz") == 5
     read = layer(tf.constant([4, 1], tf.int64), training=False)
     np.testing.assert_array_equal(read, [[8, 9], [2, 3]])
+
+
+def test_an_error_of_another_rank_leaves_nothing(played):
+    played.others = lambda value: [value]
+    het_tf.convert(two_tables(), {"a": "c", "b": "d"}, verbose=False)
+    assert het_tf.table("c").size == 9
+    played.others = lambda value: ["the disk is full"]
+    with pytest.raises(RuntimeError, match="rank 1 could not convert the model: the disk is full"):
+        het_tf.convert(two_tables(), verbose=False)
+    assert het_tf.tables() == ["c", "d"]
