@@ -4,6 +4,7 @@
 VENV       ?= .venv
 VENV215    ?= .venv-tf215
 VENV220    ?= .venv-tf220
+VENVDOCS   ?= .venv-docs
 TENSORFLOW ?= tensorflow-cpu
 PYTHON     ?= $(shell command -v python3.11 || echo python3)
 DATA       ?= census
@@ -30,6 +31,7 @@ hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
 STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
+STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
 
 .PHONY: help
@@ -63,6 +65,11 @@ $(STAMP215): | system
 $(STAMP220): | system
 	@$(STAGE) venv220 "$(VENV220): TensorFlow 2.20 (loads exports)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENV220)" requirements/tf220.txt
+	@touch $@
+
+$(STAMPDOCS):
+	@$(STAGE) venv-docs "$(VENVDOCS): mkdocs (the site of the documents)" \
+	  tools/make_venv.sh "$(PYTHON)" "$(VENVDOCS)" requirements/docs.txt
 	@touch $@
 
 $(STAMP_NOTEBOOKS): $(STAMP)
@@ -178,7 +185,7 @@ test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on T
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
 	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
-test-all-python-long: python-libraries ## Python tests that take minutes
+test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
 	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
 
@@ -203,7 +210,7 @@ test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 
 # --- the rest -------------------------------------------------------------------------------------
-.PHONY: format lint docs-check mutants wheel wheel-gpu doctor clean distclean
+.PHONY: docs format lint docs-check mutants wheel wheel-gpu doctor clean distclean
 CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
@@ -234,6 +241,11 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)
 	@$(PY) tools/mutants.py -j $(JOBS)
 
+docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages
+	@$(STAGE) docs "site/ (mkdocs; a warning is an error)" \
+	  env NO_MKDOCS_2_WARNING=1 $(VENVDOCS)/bin/mkdocs build --strict
+	@echo "python3 -m http.server -d site    # then open http://localhost:8000; search needs a server"
+
 docs-check: ## links and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
@@ -253,7 +265,7 @@ doctor: ## what was built, against what, and what is missing
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor
 
 clean: ## remove builds, keep environments
-	rm -rf build dist het_tf/lib *.egg-info
+	rm -rf build dist site het_tf/lib *.egg-info
 
 distclean: clean ## remove environments too
-	rm -rf .venv .venv-tf215 .peers
+	rm -rf .venv .venv-tf215 .venv-docs .peers

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import accuracy_tables
+import models_tables
 import slow_link_tables
 import traffic_tables
 
@@ -169,6 +170,37 @@ def serving(result: dict) -> list[str]:
     return [*lines, *footer({**result, "versions": {"het_tf": versions}})]
 
 
+def graph_sampler(result: dict) -> list[str]:
+    lines = [f"{result['nodes']:,} nodes, {result['edges']:,} edges:", ""]
+    lines += ["| a second of processor time | M draws | of numpy | of the limit |", "|---|--:|--:|--:|"]
+    for name, rate in result["draws_per_processor_second"].items():
+        ratios = result["ratio_to_numpy"][name], result["ratio_to_limit"][name]
+        lines.append(f"| {name} | {rate / 1e6:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+    lines += ["", "| | goal | measured |", "|---|---|--:|"]
+    for goal in result["goals"]:
+        mark = "met" if goal["met"] else "**missed**"
+        lines.append(f"| {mark} | {goal['goal']}: at least {goal['limit']} | {goal['value']:.1f} |")
+    return [*lines, *footer({**result, "versions": {}})]
+
+
+def graph_accuracy(result: dict) -> list[str]:
+    sides = list(next(iter(result["summary"].values()))["minus_keras"])
+    lines = ["| | | keras | " + " | ".join(sides) + " |", "|---|---|--:|" + "--:|" * len(sides)]
+    for data, of in result["summary"].items():
+        cells = [f"{of['mean']['keras']:.4f}"]
+        for side in sides:
+            error = of["standard_error"][side]
+            spread = f" ± {error:.4f}" if error is not None else ", one seed"
+            cells.append(f"{of['mean'][side]:.4f} ({of['minus_keras'][side]:+.4f}{spread})")
+        lines.append(f"| {data} | {of['metric']} | " + " | ".join(cells) + " |")
+    lines += ["", "| | goal | measured |", "|---|---|--:|"]
+    for goal in result["goals"]:
+        mark = "met" if goal["met"] else "**missed**"
+        words = "at most" if goal["sign"] == "<=" else "at least"
+        lines.append(f"| {mark} | {goal['goal']}: {words} {goal['limit']} | {goal['value']:.4f} |")
+    return [*lines, *footer(result)]
+
+
 def draw_figures(wanted: Callable[[str], bool]) -> None:
     """Draws the figures of traffic, accuracy and slow links, where matplotlib is there."""
     try:
@@ -202,6 +234,8 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "small_step": ("small_step.json", small_step),
     "criteo_like": ("criteo_like.json", criteo_like),
     "criteo_like excerpt": ("criteo_like.json", criteo_excerpt),
+    "graph_sampler": ("graph_sampler.json", graph_sampler),
+    "graph_accuracy": ("graph_accuracy.json", graph_accuracy),
     "prefetch": ("prefetch.json", prefetch),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", table_and_goals),
@@ -210,6 +244,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "serving": ("serving.json", serving),
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
+    **{f"models {name}": ("models.json", write) for name, write in models_tables.WRITERS.items()},
     **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
     **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
     "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),

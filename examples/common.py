@@ -35,13 +35,19 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | None = None) -> None:
+def main(
+    arguments: Parser,
+    build: Callable[..., Any],
+    argv: Sequence[str] | None = None,
+    load: Callable[..., Any] | None = None,
+) -> None:
     """Trains and tests a model, from the command line to the table at the end.
 
     Args:
       arguments: From `parser`, with the example's own arguments.
       build: Called with a data description, the options and the arguments for the model; returns the model.
       argv: The command line; None for the process's own.
+      load: Called with the name of a data set and the options; returns its splits. None: `het_tf.data.load`.
     """
     options = parse(arguments, argv)
     try:
@@ -58,7 +64,10 @@ def main(arguments: Parser, build: Callable[..., Any], argv: Sequence[str] | Non
         hvd = horovod()
         het_tf.init(hvd=hvd)
         first = hvd is None or hvd.rank() == 0
-        splits = het_tf.data.load(options.data, errors=options.errors)
+        if load is None:
+            splits = het_tf.data.load(options.data, errors=options.errors)
+        else:
+            splits = load(options.data, options)
         tf.keras.utils.set_random_seed(options.seed)
         model = build(splits.description, options, model_arguments(options))
         model.adapt(splits.train)

@@ -35,10 +35,12 @@ from het_tf._version import __version__
 if _TYPE_CHECKING:
     from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, metrics, models, optimizers
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
+    from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.layer.prefetch import prefetch
+    from het_tf.python.monitor.projector import projector
     from het_tf.python.session.connection import init
     from het_tf.python.session.native import build_info
     from het_tf.python.session.scopes import namespace, no_update
@@ -53,10 +55,12 @@ _MODULES = (
 )  # fmt: skip
 _HOMES = {
     "checkpoint.keras": ("TablesNotSavedWarning",),
+    "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("serve_check",),
     "export.front": ("export",),
     "layer.prefetch": ("prefetch",),
+    "monitor.projector": ("projector",),
     "session.connection": ("init",),
     "session.native": ("build_info",),
     "session.scopes": ("namespace", "no_update"),
@@ -105,12 +109,14 @@ __all__ = [
     "init",
     "initializers",
     "keras",
+    "load_rows",
     "metrics",
     "models",
     "namespace",
     "no_update",
     "optimizers",
     "prefetch",
+    "projector",
     "reset",
     "serve_check",
     "table",

@@ -76,18 +76,7 @@ def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
     columns = _read()
     rows = len(columns["income"])
     hidden = _TELL_OF_MARRIAGE if labels == 2 else ()
-    categorical: dict[str, Int64Array] = {}
-    fields = []
-    for name in _CATEGORICAL:
-        if name in hidden:
-            continue
-        vocabulary, ids = np.unique(columns[name], return_inverse=True)
-        categorical[name] = ids.astype(np.int64)
-        fields.append(Field(name, len(vocabulary)))
-    for name, (source, boundaries) in _BUCKETS.items():
-        categorical[name] = np.digitize(columns[source].astype(np.int64), boundaries).astype(np.int64)
-        fields.append(Field(name, len(boundaries) + 1))
-
+    categorical, fields = _categorical(columns, hidden)
     crosses = []
     for parts in _CROSSES:
         if set(parts) & set(hidden):
@@ -116,6 +105,24 @@ def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
         examples.take(order[learning:]),
         Description("census", tuple(fields), tuple(crosses), (), NUMERIC_NAMES, _LABELS[:labels]),
     )
+
+
+def _categorical(
+    columns: dict[str, npt.NDArray[np.str_]], hidden: Sequence[str]
+) -> tuple[dict[str, Int64Array], list[Field]]:
+    """The categorical columns but for the hidden ones, the bucketised numbers, and their fields."""
+    categorical: dict[str, Int64Array] = {}
+    fields = []
+    for name in _CATEGORICAL:
+        if name in hidden:
+            continue
+        vocabulary, ids = np.unique(columns[name], return_inverse=True)
+        categorical[name] = ids.astype(np.int64)
+        fields.append(Field(name, len(vocabulary)))
+    for name, (source, boundaries) in _BUCKETS.items():
+        categorical[name] = np.digitize(columns[source].astype(np.int64), boundaries).astype(np.int64)
+        fields.append(Field(name, len(boundaries) + 1))
+    return categorical, fields
 
 
 @functools.cache

@@ -49,23 +49,8 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     ratings, users, items = (_read(file) for file in (MOVIELENS_RATINGS, MOVIELENS_USERS, MOVIELENS_ITEMS))
     order = np.argsort(ratings["timestamp"].astype(np.float64), kind="stable")
     ratings = {name: column[order] for name, column in ratings.items()}
-    user = _position(ratings["user_id"], users["user_id"])
-    item = _position(ratings["item_id"], items["item_id"])
-
-    year = np.array([int(text) if text.isdigit() else 0 for text in items["release_year"]])
-    by_user = {
-        "age": np.digitize(users["age"].astype(np.int64), _AGE_BOUNDARIES),
-        "gender": _vocabulary(users["gender"]),
-        "occupation": _vocabulary(users["occupation"]),
-        "zip": _vocabulary(users["zip_code"].astype("<U3")),
-    }
-    by_item = {"year": _vocabulary(np.where(year < 1980, year // 10 * 10, year))}
-    categorical: dict[str, Int64Array] = {"user": user, "item": item}
-    categorical |= {name: column[user].astype(np.int64) for name, column in by_user.items()}
-    categorical |= {name: column[item].astype(np.int64) for name, column in by_item.items()}
-    sizes = {"user": len(users["user_id"]), "item": len(items["item_id"]), "age": len(_AGE_BOUNDARIES) + 1}
-    fields = tuple(Field(name, sizes.get(name, int(ids.max()) + 1)) for name, ids in categorical.items())
-
+    categorical, fields = _categorical(ratings, users, items)
+    user, item = categorical["user"], categorical["item"]
     crosses = []
     for parts in _CROSSES:
         name = "_x_".join(parts)
@@ -79,25 +64,44 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     if history is not None:
         seconds = ratings["timestamp"].astype(np.float64)
         sequences["history"] = histories(user, seconds, item, rating >= 4, history)
-        sequence_fields.append(Field("history", sizes["item"], length=history, shares="item"))
+        sequence_fields.append(Field("history", len(items["item_id"]), length=history, shares="item"))
     label = np.stack([rating >= least for least in (4, 5)[:labels]], axis=1).astype(np.float32)
     label = label[:, 0] if labels == 1 else label
     examples = Examples(categorical, sequences, np.zeros((len(label), 0), np.float32), label)
-    rows = len(label)
-    learning = rows * 8 // 10
+    learning = len(label) * 8 // 10
     training = learning - learning // 10
-    return Splits(
-        examples.take(slice(0, training)),
-        examples.take(slice(training, learning)),
-        examples.take(slice(learning, rows)),
-        Description(
-            "movielens",
-            fields,
-            tuple(crosses),
-            tuple(sequence_fields),
-            labels=_LABELS[:labels],
-            item=("item", "year", "genres"),
-        ),
+    slices = (slice(0, training), slice(training, learning), slice(learning, None))
+    train, valid, test = (examples.take(part) for part in slices)
+    item_side = ("item", "year", "genres")
+    description = Description(
+        "movielens", fields, tuple(crosses), tuple(sequence_fields), (), _LABELS[:labels], item_side
+    )
+    return Splits(train, valid, test, description)
+
+
+_Columns = dict[str, npt.NDArray[np.str_]]
+
+
+def _categorical(
+    ratings: _Columns, users: _Columns, items: _Columns
+) -> tuple[dict[str, Int64Array], tuple[Field, ...]]:
+    """The categorical columns, int64 of one id a rating, and their fields."""
+    user = _position(ratings["user_id"], users["user_id"])
+    item = _position(ratings["item_id"], items["item_id"])
+    year = np.array([int(text) if text.isdigit() else 0 for text in items["release_year"]])
+    by_user = {
+        "age": np.digitize(users["age"].astype(np.int64), _AGE_BOUNDARIES),
+        "gender": _vocabulary(users["gender"]),
+        "occupation": _vocabulary(users["occupation"]),
+        "zip": _vocabulary(users["zip_code"].astype("<U3")),
+    }
+    by_item = {"year": _vocabulary(np.where(year < 1980, year // 10 * 10, year))}
+    categorical: dict[str, Int64Array] = {"user": user, "item": item}
+    categorical |= {name: column[user].astype(np.int64) for name, column in by_user.items()}
+    categorical |= {name: column[item].astype(np.int64) for name, column in by_item.items()}
+    sizes = {"user": len(users["user_id"]), "item": len(items["item_id"]), "age": len(_AGE_BOUNDARIES) + 1}
+    return categorical, tuple(
+        Field(name, sizes.get(name, int(ids.max()) + 1)) for name, ids in categorical.items()
     )
 
 

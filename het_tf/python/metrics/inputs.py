@@ -34,26 +34,26 @@ def with_inputs(model: Any) -> Any:
     inner = model.compute_metrics
     if isinstance(getattr(inner, "__self__", None), _Shown):
         return model
-    model.compute_metrics = _Shown(inner).compute_metrics
+    model.compute_metrics = _Shown(model, inner).compute_metrics
     # A fit before this call has traced the old method.
     model.train_function = model.test_function = None
     return model
 
 
 class _Shown:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, model: Any, inner: Any) -> None:
+        self._model, self._inner = model, inner
 
     def compute_metrics(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's own, while the inputs can be seen."""
-        with showing(x):
+        with showing(self._model, x):
             return self._inner(x, *args, **kwargs)
 
 
 @contextlib.contextmanager
-def showing(x: Any) -> Iterator[None]:
-    """While open, `current` finds these inputs."""
-    token = _current.set((x,))
+def showing(model: Any, x: Any) -> Iterator[None]:
+    """While open, `current` finds these inputs of this model."""
+    token = _current.set((model, x))
     try:
         yield
     finally:
@@ -64,7 +64,7 @@ def current(by: str | int, who: str) -> Any:
     """The input of that name or number in the batch whose metrics are computed.
 
     Raises:
-      ValueError: No inputs are shown, or there is none of that name or number.
+      ValueError: No inputs are shown, there is none of that name or number, or the model is compiled by XLA.
     """
     shown = _current.get()
     if shown is None:
@@ -72,7 +72,12 @@ def current(by: str | int, who: str) -> Any:
             f"{who}(by={by!r}) cannot see the inputs of the model; call het_tf.metrics.with_inputs(model) "
             "before fit and evaluate, or give update_state groups="
         )
-    x = shown[0]
+    model, x = shown
+    if getattr(model, "jit_compile", False) and not model.run_eagerly:
+        raise ValueError(
+            f"model {model.name!r} is compiled by XLA, which cannot keep the samples of {who}; give compile "
+            "jit_compile=False"
+        )
     try:
         if isinstance(x, dict) == isinstance(by, str):
             return x[by] if isinstance(x, (dict, list, tuple)) else (x,)[by]  # type: ignore[index]

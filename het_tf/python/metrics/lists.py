@@ -114,7 +114,7 @@ class _OfLists(keras.metrics.Metric):
         if scores.shape.rank is not None and scores.shape.rank != 2:
             raise ValueError(f"y_pred has shape {scores.shape}; give scores [batch, items]")
         arguments.no_nan(scores)
-        scores = self._with_k(scores)
+        scores, labels = self._with_k(scores, labels)
         if self.sparse:
             labels = _of_index(labels, scores)
         elif not labels.shape.is_compatible_with(scores.shape):
@@ -136,17 +136,17 @@ class _OfLists(keras.metrics.Metric):
             tf.where(there, tf.cast(labels, tf.float64), 0.0),
         )
 
-    def _with_k(self, scores: Any) -> Any:
-        """The scores, which are at least k a list."""
+    def _with_k(self, scores: Any, labels: Any) -> tuple[Any, Any]:
+        """Both, once it is known that lists have k items."""
         if self.k is None:
-            return scores
+            return scores, labels
         items = scores.shape[-1]
         if items is not None and self.k > items:
             raise ValueError(f"k is {self.k}, and the lists have {items} items; give a k of at most {items}")
         found = tf.shape(scores)[-1]
         words = [f"k is {self.k}, and the lists have", found, "items; give a smaller k"]
         with tf.control_dependencies([tf.debugging.Assert(self.k <= found, words)]):
-            return tf.identity(scores)
+            return tf.identity(scores), tf.identity(labels)
 
     def result(self) -> Any:
         """The mean over all lists so far, a scalar."""

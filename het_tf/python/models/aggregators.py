@@ -7,7 +7,7 @@ from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 
-AGGREGATORS = ("mean", "pool")
+AGGREGATORS = ("mean", "gcn", "pool")
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -16,11 +16,13 @@ class SageLayer(keras.layers.Layer):
 
         mean   n = mean({h_u: u a neighbour of v})                   (section 3.3, element by element)
         pool   n = max({ReLU(W_pool h_u + b)})                       (equation 3)
+        gcn    n = mean({h_v} and {h_u}), and h_v is left out below          (equation 2)
         h_v' = activation(W [h_v; n] + b),  then h_v' / |h_v'|_2 if `normalize`
 
     Args:
       units: Floats of h_v'.
-      aggregator: "mean" or "pool"; the hidden width of "pool" is `units`.
+      aggregator: "mean", "gcn" or "pool"; the hidden width of "pool" is `units`. "gcn" has half the weights
+        of "mean", for where few nodes have a class.
       activation: As of a Dense layer; None: linear.
       normalize: Whether vectors get the length 1.
       l2: The layer adds l2 times the sum of the squares of W (and W_pool) to the loss.
@@ -78,17 +80,20 @@ class SageLayer(keras.layers.Layer):
         width = int(input_shape[0][-1])
         if self.pool is not None:
             self.pool.build((None, None, width))
-        self.dense.build((None, width + (self.units if self.pool is not None else width)))
+        gathered = {"mean": 2 * width, "gcn": width, "pool": width + self.units}
+        self.dense.build((None, gathered[self.aggregator]))
         super().build(input_shape)
 
     def call(self, inputs: Sequence[Any]) -> Any:
         """See the class."""
         own, neighbours = inputs
-        if self.pool is None:
-            gathered = tf.reduce_mean(neighbours, axis=1)
+        if self.aggregator == "gcn":
+            together = tf.reduce_mean(tf.concat([own[:, None], neighbours], axis=1), axis=1)
+        elif self.pool is None:
+            together = tf.concat([own, tf.reduce_mean(neighbours, axis=1)], axis=-1)
         else:
-            gathered = tf.reduce_max(self.pool(neighbours), axis=1)
-        result = self.dense(tf.concat([own, gathered], axis=-1))
+            together = tf.concat([own, tf.reduce_max(self.pool(neighbours), axis=1)], axis=-1)
+        result = self.dense(together)
         return tf.math.l2_normalize(result, axis=-1) if self.normalize else result
 
     def get_config(self) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class GraphSAGE(keras.Model):
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(task.train.to_tf(task.graph, 512, model.fanouts, shuffle=True), epochs=10)
 
-    Two models can share rows: `model.rows = links.rows` before the first call reads those that a
-    `LinkGraphSAGE` has trained, and `model.rows.trainable = False` leaves them as they are.
+    Two models can share rows: `rows=links.rows` reads those that a `LinkGraphSAGE` has trained, and
+    `links.rows.trainable = False` leaves them as they are.
 
     Args:
       nodes: Of the graph; ids are in [0, nodes).
@@ -42,7 +42,7 @@ class GraphSAGE(keras.Model):
       fanouts: Neighbours of each node and hop, as sampled: of `Graph.sample` whole numbers, or for a dict of
         types the sum of its counts.
       units: Widths of the layers, one a hop; an int: the same for all.
-      aggregator: "mean" or "pool" (`SageLayer`).
+      aggregator: "mean", "gcn" or "pool" (`SageLayer`).
       embedding_dim: Floats of a row; 0: no rows.
       features: float32 [nodes, F], kept as a weight that is not trained; None: none.
       dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
@@ -50,6 +50,8 @@ class GraphSAGE(keras.Model):
       normalize: Whether the vectors of every layer get the length 1 (algorithm 1, line 7).
       embedding: "het": a table of het_tf named `NAME/nodes`. "keras": `keras.layers.Embedding`, trained by
         the compiled optimizer.
+      rows: Those of another model, which `embedding_dim`, `embedding`, `table_optimizer` and `cache` then
+        say nothing of.
       table_optimizer: Of the table, one of `het_tf.optimizers` or its name; None: `Adagrad(0.05)`.
       cache: Of the table; None: `het_tf.Cache()`.
       seed: Of initial rows and weights.
@@ -82,6 +84,7 @@ class GraphSAGE(keras.Model):
         l2: float = 0.0,
         normalize: bool = True,
         embedding: str = "het",
+        rows: NodeRows | None = None,
         table_optimizer: Any = None,
         cache: Cache | None = None,
         seed: int = 0,
@@ -93,6 +96,8 @@ class GraphSAGE(keras.Model):
         self.fanouts = tuple(fanouts)
         widths = (units,) * len(self.fanouts) if isinstance(units, int) else tuple(units)
         shape = None if features is None else tuple(np.shape(features))
+        if rows is not None:
+            embedding_dim, embedding = rows.dim, rows.side
         _check(nodes, classes, self.fanouts, widths, embedding_dim, shape, dropout)
         if l2 < 0:
             raise ValueError(f"l2 is {l2}; give 0 or more")
@@ -111,40 +116,57 @@ class GraphSAGE(keras.Model):
             "cache": cache_lib.of_argument(cache).get_config(),
             "seed": seed,
         }
-        self.features = None
-        if shape is not None:
-            given = np.asarray(features, np.float32)
-            self.features = self.add_weight(
-                name="features", shape=shape, initializer="zeros", trainable=False
-            )
-            self.features.assign(given)
-        self.rows = None
-        if embedding_dim:
-            self.rows = NodeRows(
-                *(nodes, embedding_dim, embedding, self.name, self.table_optimizer, cache),
-                seed=seed,
-                named=self._is_named,
-                name="rows",
-            )
+        self.features = self._make_features(features)
+        self.rows = rows
+        self._shares = rows is not None
+        if embedding_dim and rows is None:
+            made = (nodes, embedding_dim, embedding, self.name, self.table_optimizer, cache)
+            self.rows = NodeRows(*made, seed=seed, named=self._is_named, name="rows")
+        self._make_layers(widths)
+        if hasattr(self, "supports_jit"):
+            self.supports_jit = not embedding_dim or embedding == "keras"
+        self.build()  # all shapes are known: nobody has to call it before weights are broadcast
+
+    def _make_features(self, features: Any) -> Any:
+        if features is None:
+            return None
+        shape = np.shape(features)
+        made = self.add_weight(name="features", shape=shape, initializer="zeros", trainable=False)
+        made.assign(np.asarray(features, np.float32))
+        return made
+
+    def _make_layers(self, widths: tuple[int, ...]) -> None:
+        of = self._arguments
+        seed, dropout, classes = of["seed"], of["dropout"], of["classes"]
         self.drop = keras.layers.Dropout(dropout, seed=seed) if dropout else None
-        self.steps = [
-            SageLayer(
-                *(width, aggregator, None if k + 1 == len(widths) else "relu", normalize, l2, seed + 10 * k),
-                name=f"sage_{k + 1}",
-            )
-            for k, width in enumerate(widths)
-        ]
+        self.steps = []
+        for k, width in enumerate(widths):
+            activation = None if k + 1 == len(widths) else "relu"
+            options = (of["aggregator"], activation, of["normalize"], of["l2"], seed + 10 * k)
+            self.steps.append(SageLayer(width, *options, name=f"sage_{k + 1}"))
         self.head = None
         if classes is not None:
             glorot = keras.initializers.GlorotUniform(seed=seed + 7)
             self.head = keras.layers.Dense(classes, kernel_initializer=glorot, name="logits")
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = not embedding_dim or embedding == "keras"
 
     @property
     def hops(self) -> tuple[str, ...]:
         """The names of the inputs."""
         return tuple(hop_name(number) for number in range(len(self.fanouts) + 1))
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights; nothing of their shapes depends on the inputs."""
+        width = self._arguments["embedding_dim"] + (
+            0 if self.features is None else int(self.features.shape[1])
+        )
+        if self.rows is not None and not self.rows.built:
+            self.rows.build(None)
+        for step in self.steps:
+            step.build([(None, width), (None, None, width)])
+            width = step.units
+        if self.head is not None:
+            self.head.build((None, width))
+        self.built = True
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""
@@ -194,6 +216,7 @@ class GraphSAGE(keras.Model):
             "name": self.name if self._is_named else None,
             **self._arguments,
             "features": None if self.features is None else list(self.features.shape),
+            "rows": self.rows.get_config() if self.rows is not None and self._shares else None,
             "table_optimizer": self.table_optimizer.get_config(),
         }
 
@@ -203,7 +226,10 @@ class GraphSAGE(keras.Model):
         del custom_objects
         shape = config["features"]
         features = None if shape is None else np.zeros(shape, np.float32)
-        return cls(**{**config, "features": features, "cache": Cache.from_config(config["cache"])})
+        rows = config.get("rows") and NodeRows.from_config(config["rows"])
+        return cls(
+            **{**config, "features": features, "rows": rows, "cache": Cache.from_config(config["cache"])}
+        )
 
 
 @keras.utils.register_keras_serializable(package="het_tf")

@@ -58,7 +58,18 @@ class NodeRows(keras.layers.Layer):
             raise ValueError(f"embedding is {side!r}; give one of {SIDES}")
         if hasattr(self, "supports_jit"):
             self.supports_jit = side == "keras"
-        self.side = side
+        self.side, self.dim = side, dim
+        self._arguments: dict[str, Any] = {
+            "nodes": nodes,
+            "dim": dim,
+            "side": side,
+            "prefix": prefix,
+            "optimizer": optimizer and optimizer.get_config(),
+            "cache": cache and cache.get_config(),
+            "scale": scale,
+            "seed": seed,
+            "named": named,
+        }
         if side == "het":
             initializer = initializers.Uniform(-scale, scale)
             table = TableConfig(f"{prefix}/{FEATURE}", dim, optimizer, initializer, seed=seed)
@@ -91,3 +102,17 @@ class NodeRows(keras.layers.Layer):
             tf.reshape(part, tf.concat([tf.shape(hop), [rows.shape[-1]]], axis=0))
             for part, hop in zip(parts, hops, strict=True)
         ]
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments. The table is named, not contained."""
+        return {**super().get_config(), **self._arguments}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The inverse of `get_config`."""
+        optimizer, cache = config["optimizer"], config["cache"]
+        made = {
+            "optimizer": optimizer and optimizers.get(optimizer),
+            "cache": cache and Cache.from_config(cache),
+        }
+        return cls(**{**config, **made})

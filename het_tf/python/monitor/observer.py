@@ -49,6 +49,6 @@ class Observer:
     def _compute(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
         if self._training:
             self.told = True
-            with showing(x):
+            with showing(self._model, x):
                 self._tell(y, y_pred, sample_weight)
         return self._metrics(x, y, y_pred, sample_weight, **kwargs)

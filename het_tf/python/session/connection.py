@@ -38,7 +38,7 @@ def init(
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
         rank must call `init`, with the same arguments: the ranks compare them.
-      ps: Address of the parameter server: "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]" (one
+      ps: Address of the parameter server: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one
         server, or nodes of a cluster), "rediss://...?ca=FILE" for TLS, or "unix://PATH". Tables then live
         there, shared by everyone who names the same namespace, and each worker caches rows of them
         (`het_tf.Cache`; 262,144 of a table where a layer does not say). "": the store inside this process.

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
-SCRIPTS = ["wide_deep", "deepfm", "dcn", "compare_with_keras"]
+SCRIPTS = ["wide_deep", "train", "two_tower", "graphsage", "compare_with_keras"]
 
 
 def run(script: str, *arguments: object, tree: bool = True) -> subprocess.CompletedProcess[str]:
@@ -89,19 +89,26 @@ def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
         ("wide_deep", ["--data", "censos"], "there is no data set 'censos'; give census, movielens"),
         ("wide_deep", ["--epochs", "0"], "--epochs: '0' is not a whole number of 1 or more"),
         ("wide_deep", ["--epochs", "2.5"], "'2.5' is not a whole number"),
-        ("deepfm", ["--batch-size", "-1"], "--batch-size: '-1' is not a whole number of 1 or more"),
-        ("deepfm", ["--embedding-dim", "70000"], "from 1 to 65536"),
-        ("deepfm", ["--learning-rate", "nan"], "'nan' is not a number of 0 or more"),
-        ("deepfm", ["--learning-rate", "inf"], "'inf' is not a number of 0 or more"),
+        ("train", ["--batch-size", "-1"], "--batch-size: '-1' is not a whole number of 1 or more"),
+        ("train", ["--embedding-dim", "70000"], "from 1 to 65536"),
+        ("train", ["--learning-rate", "nan"], "'nan' is not a number of 0 or more"),
+        ("train", ["--learning-rate", "inf"], "'inf' is not a number of 0 or more"),
         ("wide_deep", ["--optimizer", "lion"], "invalid choice: 'lion'"),
         ("wide_deep", ["--staleness", "-1"], "'-1' is not a whole number of 0 or more, or 'unbounded'"),
         ("wide_deep", ["--cache-rows", "many"], "'many' is not a whole number of 0 or more, or 'none'"),
         ("wide_deep", ["--hidden", "64,x"], "(as in 128,64)"),
         ("wide_deep", ["--dropout", "1"], "from 0 to 0.99"),
-        ("dcn", ["--cross-rank", "0"], "--cross-rank: '0'"),
-        ("dcn", ["--structure", "serial"], "invalid choice: 'serial'"),
+        ("train", ["--cross-rank", "0"], "--cross-rank: '0'"),
+        ("train", ["--model", "bst"], "invalid choice: 'bst'"),
+        ("train", ["--model", "din"], "history is 20, and 'census' has no histories"),
+        ("two_tower", ["--k", "0"], "--k: '0' is not a whole number of 1 or more"),
+        ("two_tower", ["--data", "census"], "invalid choice: 'census'"),
+        ("train", ["--structure", "serial"], "invalid choice: 'serial'"),
         ("wide_deep", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("wide_deep", ["--cross-rank", "1"], "unrecognized arguments: --cross-rank 1"),
+        ("graphsage", ["--data", "cora"], "there is no graph 'cora'; give pubmed, blogcatalog, debian"),
+        ("graphsage", ["--fanouts", "25,0"], "'0' is not a whole number of 1 or more"),
+        ("graphsage", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("compare_with_keras", ["--optimizer", "adam"], "invalid choice: 'adam'"),
         ("compare_with_keras", ["--data", "criteo_like"], "invalid choice: 'criteo_like'"),
     ],
@@ -137,7 +144,7 @@ def test_exact_auc(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_data_that_is_not_there() -> None:
     message = "/there/is/none does not exist; give the path"  # the others: test_data_*.py
-    assert message in fails("deepfm", "--data", "criteo:/there/is/none")
+    assert message in fails("train", "--data", "criteo:/there/is/none")
 
 
 @pytest.mark.long
@@ -146,8 +153,9 @@ def test_a_bad_line_is_named(tsv: Path, tmp_path: Path) -> None:
     for name, at in (("early.txt", 20), ("late.txt", len(lines))):
         path = tmp_path / name
         path.write_text("".join([*lines[:at], "1\t2\t3\n", *lines[at:]]))
-        assert f"{name}, line {at + 1}: " in fails("dcn", "--data", f"criteo:{path}", "--hidden", "8")
-    assert test_auc(succeed("dcn", "--data", f"criteo:{path}", "--hidden", "8", "--errors", "skip")) > 0.3
+        arguments = ["--model", "dcn", "--data", f"criteo:{path}", "--hidden", "8"]
+        assert f"{name}, line {at + 1}: " in fails("train", *arguments)
+    assert test_auc(succeed("train", *arguments, "--errors", "skip")) > 0.3
 
 
 # --- good runs --------------------------------------------------------------------------------------------
@@ -164,7 +172,7 @@ def test_wide_deep_on_census_without_an_installed_package() -> None:
 @pytest.mark.long
 def test_deepfm_on_movielens_without_a_cache() -> None:
     output = succeed(
-        "deepfm", "--data", "movielens", "--epochs", 1, "--cache-rows", "none", "--optimizer", "adam"
+        "train", "--data", "movielens", "--epochs", 1, "--cache-rows", "none", "--optimizer", "adam"
     )
     assert test_auc(output) > 0.6
     assert "deepfm/linear" in output and "found in the cache" not in output
@@ -176,7 +184,8 @@ def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
     import tensorflow as tf
 
     arguments = ["--cross-rank", 4, "--structure", "stacked", "--staleness", "unbounded", "--cache-rows", 500]
-    output = succeed("dcn", "--data", "criteo_like:5000", *arguments, "--log-dir", tmp_path / "runs" / "dcn")
+    arguments += ["--log-dir", tmp_path / "runs" / "dcn"]
+    output = succeed("train", "--model", "dcn", "--data", "criteo_like:5000", *arguments)
     assert test_auc(output) > 0.45
     tags = {}
     for run_dir in ("train", "validation", "tables"):
@@ -187,6 +196,26 @@ def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
         }
     assert {"epoch/loss", "epoch/auc"} <= set(tags["train"]) and "epoch/auc" in tags["validation"]
     assert tags["tables"]["dcn/deep/hit_rate"] > 0 and tags["tables"]["dcn/deep/rows"] > 1000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["dlrm", "xdeepfm", "autoint", "din"])
+def test_other_rankers(model: str) -> None:
+    data = "movielens" if model == "din" else "census"
+    output = succeed("train", "--model", model, "--data", data, "--epochs", 1)
+    assert test_auc(output) > (0.6 if model == "din" else 0.88)
+    assert f"{model}/deep" in output
+
+
+@pytest.mark.long
+def test_two_towers_find_what_was_left_out(tmp_path: Path) -> None:
+    arguments = ["--epochs", 1, "--negatives", 64, "--export", tmp_path / "1"]
+    output = succeed("two_tower", *arguments)
+    recall, by_chance = re.search(r"^recall@100 (\S+) .*; (\S+) by chance", output, re.MULTILINE).groups()
+    assert float(recall) > 3 * float(by_chance)
+    assert (tmp_path / "1" / "saved_model.pb").exists()
+    output = succeed("two_tower", *arguments[:2], "--embedding", "keras", "--no-logq", "--k", 5)
+    assert "recall@5 " in output and "SavedModel" not in output
 
 
 @pytest.mark.long
@@ -209,7 +238,7 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     assert "serving_default" in tf.saved_model.load(str(place)).signatures
 
     assert f"--export: {place} exists" in fails("wide_deep", *arguments, "--export", place)
-    assert "give the arguments with which it was saved" in fails("deepfm", *arguments)
+    assert "give the arguments with which it was saved" in fails("train", *arguments)
     assert "cannot be made" in fails("wide_deep", *arguments[:-1], place / "saved_model.pb")
 
 
@@ -231,7 +260,7 @@ def test_the_keras_side() -> None:
 @pytest.mark.long
 def test_seeds_repeat() -> None:
     first, again, other = (
-        test_auc(succeed("deepfm", "--epochs", 1, "--batch-size", 512, "--seed", seed)) for seed in (1, 1, 2)
+        test_auc(succeed("train", "--epochs", 1, "--batch-size", 512, "--seed", seed)) for seed in (1, 1, 2)
     )
     assert first == pytest.approx(again, abs=2e-4)
     assert other > 0.8
@@ -251,3 +280,25 @@ def test_compare_with_keras(tmp_path: Path) -> None:
     assert abs(document["summary"]["dcn"]["het_minus"]["keras"]) < 1e-4
     assert abs(document["summary"]["dcn"]["het_minus"]["keras, own rows"]) < 0.01
     assert all(one["test_auc"] > 0.85 for one in document["runs"])
+
+
+@pytest.mark.long
+def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    data = ["--data", "graph_like:10000", "--embedding-dim", 16, "--units", 16, "--batch-size", 128]
+
+    def accuracy(*more: object) -> float:
+        output = succeed("graphsage", *data, *more)
+        found = re.search(
+            r"^test accuracy (0\.\d{4}) \(1,000 nodes; class: community\)", output, re.MULTILINE
+        )
+        assert found, output
+        return float(found[1])
+
+    place = tmp_path / "graphsage"
+    het, keras = accuracy("--export", place), accuracy("--embedding", "keras")
+    assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
+    assert "serving_default" in tf.saved_model.load(str(place)).signatures
+    assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16
+    assert "NODES is 'many'" in fails("graphsage", "--data", "graph_like:many")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -271,7 +272,7 @@ def orders(hvd):
     refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
 
 
-def metrics(hvd):
+def metrics(hvd, place):
     """Metrics over ranks with unequal rows are those of one process with all rows."""
     model = functional("metrics", normalize=False)
     auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
@@ -295,10 +296,15 @@ def metrics(hvd):
     het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
     model.compile(keras.optimizers.SGD(0.0), keras.losses.BinaryCrossentropy(from_logits=True), metrics=[auc])
     ids_, x_, y_ = part(2, hvd.rank())
+    trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
         [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
-        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage()],
+        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage(), trace],
     ).history  # fmt: skip
+    assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
+    events = json.loads((place / f"trace-rank-{hvd.rank()}.json").read_text())["traceEvents"]
+    of_workers = [one["name"] for one in events if one.get("cat") == "workers"]
+    assert len(of_workers) >= 3 and all("het_tf." in one for one in of_workers), of_workers
     same(hvd, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
     model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
     assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6

@@ -88,7 +88,7 @@ def leave_nothing(hvd):
 CASES = {
     "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
     "more_ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd, more=True),
-    "metrics": lambda hvd, place: horovod_worker.metrics(hvd),
+    "metrics": horovod_worker.metrics,
     "loops": horovod_worker.loops,
     "orders": lambda hvd, place: horovod_worker.orders(hvd),
     "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),

@@ -81,11 +81,10 @@ def model(metrics, **compiled):
     }
     made = keras.Model(inputs, keras.layers.Dense(1)(inputs["x"]))
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    made.compile("sgd", loss, metrics=metrics, jit_compile=False, **compiled)
+    made.compile("sgd", loss, metrics=metrics, **{"jit_compile": False, **compiled})
     return made
 
 
-@differs
 def test_in_compile_it_finds_the_groups_in_an_input(fresh):
     group, label, _, _ = samples()
     x = {"user": group, "x": fresh.random((len(group), 3)).astype("float32")}
@@ -100,13 +99,9 @@ def test_in_compile_it_finds_the_groups_in_an_input(fresh):
     scores = made.predict(x, verbose=0)
     expected = metrics_lib.gauc(group, label, scores[:, 0], np.ones(len(group)))[0]
     assert logs["gauc"] == pytest.approx(expected, abs=1e-6) and set(logs) >= {"loss", "gauc"}
-    history = made.fit(x, y, batch_size=32, epochs=2, verbose=0, validation_data=(x, y)).history
-    scores = made.predict(x, verbose=0)
-    expected = metrics_lib.gauc(group, label, scores[:, 0], np.ones(len(group)))[0]
-    assert history["val_gauc"][-1] == pytest.approx(expected, abs=1e-6)
 
 
-@differs
+@pytest.mark.long
 def test_in_a_graph_it_is_computed_anew_when_samples_have_grown_by_a_quarter():
     group, label, score, _ = samples(400)
     gauc = GAUC()
@@ -168,5 +163,8 @@ def test_inputs_that_are_not_there_are_named(fresh):
         made = het_tf.metrics.with_inputs(model([GAUC(by=by)]))
         with pytest.raises(ValueError, match="have no such one; they have the names 'user', 'x'"):
             made.evaluate(x, y, verbose=0)
+    made = het_tf.metrics.with_inputs(model([GAUC(by="user")], jit_compile=True))
+    with pytest.raises(ValueError, match=r"is compiled by XLA, which .* give compile jit_compile=False"):
+        made.evaluate(x, y, verbose=0)
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.metrics.with_inputs("model")

@@ -9,7 +9,7 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-pytestmark = pytest.mark.tf215
+differs = pytest.mark.tf215  # Keras
 
 
 def make():
@@ -57,6 +57,7 @@ def test_states_return_after_an_error(played, fresh):
     np.testing.assert_array_equal([float(one.result()) for one in mine], before)
 
 
+@differs
 def test_logs_of_fit_are_those_of_all_ranks(played, fresh):
     """Both ranks have the same batches: of twice the samples GAUC and its like are the same, sums double."""
     inputs = {
@@ -64,12 +65,12 @@ def test_logs_of_fit_are_those_of_all_ranks(played, fresh):
     }  # fmt: skip
     model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(inputs["x"]))
     model = het_tf.metrics.with_inputs(het_tf.horovod.distribute(model))
-    model.compile("sgd", "binary_crossentropy", metrics=make()[:3], jit_compile=False)
+    model.compile("sgd", "binary_crossentropy", metrics=[make()[0], make()[2]], jit_compile=False)
     x = {"user": fresh.integers(0, 9, 64), "x": fresh.random((64, 3)).astype("float32")}
     y = fresh.integers(0, 2, (64, 1)).astype("float32")
     callbacks = [het_tf.callbacks.MetricAverage()]
     history = model.fit(x, y, batch_size=32, verbose=0, callbacks=callbacks, validation_data=(x, y)).history
     assert played.gathered.count("het_tf.samples") == 2 * 4, "the columns of GAUC, in training and validation"
     expected = model.evaluate(x, y, verbose=0, return_dict=True)
-    for name in ("gauc", "normalized_entropy", "calibration"):
+    for name in ("gauc", "calibration"):
         assert history[f"val_{name}"][0] == pytest.approx(expected[name], abs=1e-6)

@@ -44,7 +44,7 @@ def rows_of(model: Any, ids: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1).reshape(*ids.shape, -1)
 
 
-@pytest.mark.parametrize("aggregator", ["mean", "pool"])
+@pytest.mark.parametrize("aggregator", ["mean", "gcn", "pool"])
 def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> None:
     features = fresh.normal(size=(NODES, 5)).astype(np.float32)
     model = GraphSAGE(
@@ -66,7 +66,10 @@ def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> N
             gathered = others.mean(axis=0)
         else:
             gathered = np.maximum(others @ pool[0] + pool[1], 0).max(axis=0)
-        result = np.concatenate([own, gathered]) @ kernel + bias
+        both = np.concatenate([own, gathered])
+        if aggregator == "gcn":
+            both = np.concatenate([own[None], others]).mean(axis=0)
+        result = both @ kernel + bias
         return normal(np.maximum(result, 0) if k == 0 else result)
 
     zero, one, two = (rows_of(model, hop.numpy()) for hop in hops)
@@ -154,9 +157,9 @@ def test_links_between_near_nodes(fresh: np.random.Generator, graph: Graph) -> N
         LinkLoss(-1)
     # A classifier of the rows that links have trained, which it leaves as they are.
     before = het_tf.Table("links/nodes").lookup(np.arange(NODES))
-    classifier = GraphSAGE(NODES, 2, FANOUTS, 16, embedding_dim=16, name="classifier")
-    classifier.rows = model.rows
-    classifier.rows.trainable = False
+    model.rows.trainable = False
+    classifier = GraphSAGE(NODES, 2, FANOUTS, 16, rows=model.rows, name="classifier")
+    assert classifier.get_config()["rows"]["prefix"] == "links"
     classifier.compile(
         keras.optimizers.Adam(0.05),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -140,7 +140,7 @@ class Graph:
         return np.asarray(np.diff(self.offsets), np.int64)
 
     def neighbours(self, node: int) -> Int64Array:
-        """All neighbours of a node, by type and ascending, int64 [degree].
+        """All neighbours of a node in the order of the file, int64 [degree].
 
         Raises:
           ValueError: There is no such node.

@@ -107,7 +107,7 @@ class GraphWriter:
         Args:
           degrees: int64 [n], of each of the next n nodes.
           neighbours: int64 [sum(degrees)], their edges' other ends, one node after the other; of equal types
-            side by side and ascending within a node.
+            side by side, types ascending, within a node.
           weights: float64 [sum(degrees)], above 0; where edges have weights.
           types: uint8 [sum(degrees)]; where edges have types.
 

@@ -1,0 +1,335 @@
+"""Do the models of het_tf.models learn what their Keras twins learn, and what does a step cost beside theirs?
+
+    python benchmarks/models.py [quality] [cpu] [retrieval] [--seeds 1 2 3] [--models NAME ...] [--out FILE]
+
+quality     Each model is trained twice on real data: with tables of het_tf, and with keras.layers.Embedding.
+            Both begin with the same rows and weights, see the same batches, and AdaGrad of one rate trains
+            all of either. (Keras 3 gives AdaGrad the occurrences of an id one by one; the twin is given
+            their sum, as Keras 2 does and het_tf. What Keras ships is another optimizer.)
+cpu         CPU time of a training step, of all threads, in turns: tables of MovieLens' size, and of 1e7 rows.
+            The twin is what Keras ships.
+retrieval   Two towers on pairs of papers and genes: recall@100 among 46,898 genes with the logQ correction
+            and without, its twin, and how long the index and a search take.
+
+A run replaces the same one in the file of results (of its model, side and seed); the others stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from compare_with_keras import keras_optimizer  # noqa: E402
+from models_lib import twins  # noqa: E402
+from report import exact_auc  # noqa: E402
+
+import het_tf  # noqa: E402
+from het_tf.data import Description, Field  # noqa: E402
+
+RATE = 0.1
+# model: data set, arguments of load, passes, rows of a batch, arguments of the model
+TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
+    "DLRM": ("census", {}, 4, 128, {}),
+    "XDeepFM": ("census", {}, 4, 128, {}),
+    "AutoInt": ("census", {}, 2, 128, {}),
+    "DIN": ("movielens", {"history": 20}, 2, 256, {"dropout": 0.2}),
+    "MMoE": ("census", {"labels": 2}, 2, 256, {}),
+    "PLE": ("census", {"labels": 2}, 2, 256, {}),
+    "SASRec": ("movielens", {"history": 20}, 1, 256, {"embedding_dim": 32, "negatives": 4}),
+}
+SIDES = ("het", "keras")
+HUGE = 10_000_000
+GOALS = {"quality": 0.003, "movielens": 1.1, "huge": 0.1}
+
+
+def positives(part: Any) -> Any:
+    return part.take(part.label > 0)
+
+
+def pair(name: str, description: Description, examples: Any, seed: int, **arguments: Any) -> dict[str, Any]:
+    """The model and its twin, compiled."""
+    tf.keras.backend.clear_session()
+    het_tf.reset()
+    tf.keras.utils.set_random_seed(seed)
+    adagrad = het_tf.optimizers.Adagrad(RATE)
+    optimizers = {"table_optimizer": adagrad}
+    if name != "TwoTower":
+        optimizers["linear_optimizer"] = adagrad
+    made = twins(getattr(het_tf.models, name), description, examples, seed=seed, **optimizers, **arguments)
+    own_loss = name in ("SASRec", "TwoTower")
+    loss = None if own_loss else tf.keras.losses.BinaryCrossentropy(from_logits=True)
+    for model in made:
+        model.compile(keras_optimizer("adagrad", RATE, True), loss)
+    return dict(zip(SIDES, made, strict=True))
+
+
+def fit(model: Any, train: Any, batch: int, epochs: int, seed: int) -> float:
+    """Trains a model; returns seconds."""
+    tf.keras.utils.set_random_seed(seed)
+    began = time.perf_counter()
+    data = train.to_tf(batch, shuffle=True, seed=seed, drop_remainder=True)
+    model.fit(data, epochs=epochs, shuffle=False, verbose=0)
+    return time.perf_counter() - began
+
+
+def predicted(function: Any, part: Any) -> np.ndarray:
+    run = tf.function(function, reduce_retracing=True)
+    return np.concatenate([run(inputs).numpy() for inputs, _ in part.to_tf(2048)])
+
+
+def measured(model: Any, test: Any) -> float:
+    """Test AUC (the mean over labels), or of SASRec recall@10 among all items."""
+    if not hasattr(model, "index"):
+        logits = predicted(lambda x: model(x, training=False), test)
+        label = test.label.reshape(len(test), -1)
+        return float(np.mean([exact_auc(label[:, t], logits[:, t]) for t in range(label.shape[1])]))
+    users = predicted(lambda x: model(x, training=False)["user"], test)
+    found = model.index(np.arange(model.past.size)).search(users, 10)[1]
+    return float((found == test.categorical[model.past.shares][:, None]).any(axis=1).mean())
+
+
+def quality(options: argparse.Namespace, save: Any) -> None:
+    runs: list[dict[str, Any]] = []
+    for name in options.models:
+        data, arguments, epochs, batch, of_model = TASKS[name]
+        train, _, test, description = het_tf.data.load(data, cross_buckets=1 << 12, **arguments)
+        if name == "SASRec":
+            train, test = positives(train), positives(test)
+        for seed in options.seeds:
+            models = pair(name, description, train.take(slice(0, 64)), seed, **of_model)
+            for side in SIDES:
+                seconds = fit(models[side], train, batch, epochs, seed)
+                value = measured(models[side], test)
+                runs.append(
+                    {
+                        "model": name,
+                        "data": data,
+                        "side": side,
+                        "seed": seed,
+                        "value": value,
+                        "seconds": seconds,
+                    }
+                )
+                print(f"{name}, {side}, seed {seed}: {value:.4f} ({seconds:.0f} s)", flush=True)
+            save("quality", runs)
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each model means and the mean difference of the seeds."""
+    result: dict[str, Any] = {}
+    for name in dict.fromkeys(run["model"] for run in runs):
+        values = {
+            side: np.array([one["value"] for one in runs if (one["model"], one["side"]) == (name, side)])
+            for side in SIDES
+        }
+        gap = values["het"] - values["keras"]
+        result[name] = {
+            "data": next(run["data"] for run in runs if run["model"] == name),
+            "metric": "recall@10" if name == "SASRec" else "AUC",
+            "het": float(values["het"].mean()),
+            "keras": float(values["keras"].mean()),
+            "difference": float(gap.mean()),
+            "largest": float(np.abs(gap).max()),
+            "met": bool(abs(gap.mean()) <= GOALS["quality"]),
+        }
+    return result
+
+
+# --- CPU of a step ------------------------------------------------------------------------------------------
+
+
+def synthetic(rows: int, labels: int) -> Description:
+    """Users, items and a history of them, `rows` rows in all."""
+    fields = (Field("user", rows // 2), Field("item", rows - rows // 2))
+    history = Field("history", fields[1].size, length=20, shares="item")
+    return Description("huge", fields, (), (history,), labels=("a", "b")[:labels], item=("item",))
+
+
+def inputs_of(description: Description, rng: np.random.Generator, rows: int) -> dict[str, Any]:
+    """Zipf's ids for all fields: few are met often."""
+    inputs = {}
+    for name, (shape, dtype) in description.inputs().items():
+        if dtype != "int64":
+            inputs[name] = tf.constant(rng.normal(size=(rows, *shape)).astype(np.float32))
+            continue
+        size = next(field.size or 1 << 12 for field in description.fields if field.name == name)
+        inputs[name] = tf.constant((rng.zipf(1.2, (rows, *shape)) * 2654435761) % size)
+    return inputs
+
+
+def stepper(model: Any, optimizer: Any, own_loss: bool) -> Any:
+    binary = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+
+    @tf.function
+    def step(inputs: Any, label: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = model(inputs, training=True)
+            loss = model.own_loss(inputs, outputs, None) if own_loss else binary(label, outputs)
+        variables = model.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(
+            [one for one in zip(gradients, variables, strict=True) if one[0] is not None]
+        )
+        return loss
+
+    return step
+
+
+def step_cost(name: str, description: Description, dim: int, batch: int, steps: int) -> dict[str, float]:
+    """CPU milliseconds of a step of either side: medians over turns."""
+    rng = np.random.default_rng(0)
+    batches = [inputs_of(description, rng, batch) for _ in range(8)]
+    label = tf.constant(rng.integers(0, 2, (batch, len(description.labels))).astype(np.float32))
+    own_loss = name in ("SASRec", "TwoTower")
+    made, turns = {}, {side: [] for side in SIDES}
+    for side in SIDES:
+        tf.keras.utils.set_random_seed(1)
+        arguments = {"embedding_dim": dim, "embedding": side, "hash_buckets": 1 << 12}
+        arguments["table_optimizer"] = het_tf.optimizers.Adagrad(RATE)
+        model = getattr(het_tf.models, name)(description, **arguments)
+        model(batches[0], training=False)
+        made[side] = stepper(model, tf.keras.optimizers.Adagrad(RATE), own_loss)
+        for inputs in batches[:3]:
+            made[side](inputs, label)
+    for turn in range(5):
+        for side in SIDES:
+            began = time.process_time()
+            for number in range(steps):
+                loss = made[side](batches[(turn + number) % 8], label)
+            float(loss)
+            turns[side].append((time.process_time() - began) / steps * 1e3)
+    return {side: statistics.median(each) for side, each in turns.items()}
+
+
+def cpu(options: argparse.Namespace, save: Any) -> None:
+    runs: list[dict[str, Any]] = []
+    for name in [*options.models, *(["TwoTower"] if len(options.models) > 1 else [])]:
+        labels = 2 if name in ("MMoE", "PLE") else 1
+        small = het_tf.data.load("movielens", history=20, labels=labels, cross_buckets=1 << 12).description
+        cases = {
+            "movielens": step_cost(name, small, 16, 256, 40),
+            "huge": step_cost(name, synthetic(HUGE, labels), 8, 256, 2),
+        }
+        for size, of in cases.items():
+            of["ratio"] = of["het"] / of["keras"]
+            of["met"] = of["ratio"] <= GOALS[size]
+            runs.append({"model": name, "size": size, **of})
+            print(
+                f"{name}, {size}: het {of['het']:.1f} ms, keras {of['keras']:.1f}, {of['ratio']:.3f}",
+                flush=True,
+            )
+        tf.keras.backend.clear_session()
+        het_tf.reset()
+        gc.collect()
+        save("cpu", runs)
+
+
+# --- retrieval ----------------------------------------------------------------------------------------------
+
+
+def retrieval(options: argparse.Namespace, save: Any) -> None:
+    train, _, test, description = het_tf.data.load("gene_papers")
+    runs: list[dict[str, Any]] = []
+    for seed in options.seeds:
+        for logq in (True, False):
+            arguments = {"logq": logq, "embedding_dim": 16, "hidden_units": (64,), "temperature": 0.1}
+            models = pair("TwoTower", description, train.take(slice(0, 64)), seed, **arguments)
+            for side in SIDES if logq else SIDES[:1]:
+                model = models.pop(side)
+                seconds = fit(model, train, 2048, 1, seed)
+                began = time.perf_counter()
+                index = model.index(np.arange(46_898))
+                indexed = time.perf_counter()
+                users = predicted(lambda x, model=model: model.user_tower(x, training=False), test)
+                asked = time.perf_counter()
+                found = index.search(users, 100)[1]
+                one = {
+                    "model": "TwoTower",
+                    "side": side,
+                    "logq": logq,
+                    "seed": seed,
+                    "recall": float((found == test.categorical["gene"][:, None]).any(axis=1).mean()),
+                    "seconds": seconds,
+                    "index_seconds": indexed - began,
+                    "search_seconds": time.perf_counter() - asked,
+                    "queries": len(users),
+                }
+                runs.append(one)
+                print(
+                    f"TwoTower, {side}, logq {logq}, seed {seed}: recall@100 {one['recall']:.4f} "
+                    f"({seconds:.0f} s; index {one['index_seconds']:.2f} s)",
+                    flush=True,
+                )
+                save("retrieval", runs)
+                del model
+            models.clear()
+            gc.collect()
+
+
+def key(run: dict[str, Any]) -> tuple[str, ...]:
+    """What a run is of."""
+    return tuple(str(run.get(name)) for name in ("model", "logq", "side", "size", "seed"))
+
+
+def main() -> None:
+    """Runs the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = {"quality": quality, "cpu": cpu, "retrieval": retrieval}
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; default all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--models", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/models.json")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(parts):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; give some of {', '.join(parts)}")
+
+    def save(part: str, runs: list[dict[str, Any]]) -> None:
+        document = json.loads(options.out.read_text()) if options.out.exists() else {}
+        document["command"] = "python benchmarks/models.py"
+        document["goals"] = GOALS
+        document["machine"] = {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "load_after": os.getloadavg()[0],
+        }
+        document["versions"] = {
+            "tensorflow": tf.__version__,
+            "keras": getattr(tf.keras, "__version__", ""),
+            "python": platform.python_version(),
+        }
+        made = {key(run) for run in runs}
+        kept = [run for run in document.get(part, {}).get("runs", []) if key(run) not in made]
+        document[part] = {"runs": sorted([*kept, *runs], key=key)}
+        if part == "quality":
+            document[part]["summary"] = summary(document[part]["runs"])
+        options.out.write_text(json.dumps(document, indent=1) + "\n")
+
+    for name, run in parts.items():
+        if not options.parts or name in options.parts:
+            run(options, save)
+
+
+def processor() -> str:
+    """The model of the CPU."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The tables of benchmarks/models.py in docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import statistics
+
+NAMES = {"XDeepFM": "xDeepFM", "TwoTower": "two towers"}
+
+
+def name_of(model: str) -> str:
+    return NAMES.get(model, model)
+
+
+def mark(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def footer(result: dict) -> list[str]:
+    machine = result["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return [
+        "",
+        f"`{result['command']}` on {machine['processor']}, {machine['cores']} cores that others used, too. "
+        f"{versions}.",
+    ]
+
+
+def quality(result: dict) -> list[str]:
+    part = result["quality"]
+    seeds = sorted({run["seed"] for run in part["runs"]})
+    lines = [
+        f"Means over {len(seeds)} seeds; goal: {result['goals']['quality']} at most between the means.",
+        "",
+    ]
+    lines += ["| model | data | metric | het | keras | difference | largest of a seed | |"]
+    lines += ["|---|---|---|--:|--:|--:|--:|---|"]
+    for name, of in part["summary"].items():
+        lines.append(
+            f"| {name_of(name)} | {of['data']} | {of['metric']} | {of['het']:.4f} | {of['keras']:.4f} | "
+            f"{of['difference']:+.4f} | {of['largest']:.4f} | {mark(of['met'])} |"
+        )
+    return lines
+
+
+def cpu(result: dict) -> list[str]:
+    goals = result["goals"]
+    lines = [
+        "CPU milliseconds of a step of 256 samples; goals: at most "
+        f"{goals['movielens']} of the twin's on tables "
+        f"of MovieLens' size, {goals['huge']} at 1e7 rows.",
+        "",
+        "| model | MovieLens: het | keras | ratio | | 1e7 rows: het | keras | ratio | |",
+        "|---|--:|--:|--:|---|--:|--:|--:|---|",
+    ]
+    runs = {(run["model"], run["size"]): run for run in result["cpu"]["runs"]}
+    for name in dict.fromkeys(run["model"] for run in result["cpu"]["runs"]):
+        cells = []
+        for size in ("movielens", "huge"):
+            of = runs[name, size]
+            cells += [f"{of['het']:.1f}", f"{of['keras']:.1f}", f"{of['ratio']:.3f}", mark(of["met"])]
+        lines.append(f"| {name_of(name)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def retrieval(result: dict) -> list[str]:
+    runs = result["retrieval"]["runs"]
+    lines = ["| tables | logQ | seeds | recall@100 | seconds to train |", "|---|---|--:|--:|--:|"]
+    for side, logq in (("het", True), ("keras", True), ("het", False)):
+        own = [run for run in runs if (run["side"], run["logq"]) == (side, logq)]
+        if own:
+            recall = statistics.mean(run["recall"] for run in own)
+            seconds = statistics.mean(run["seconds"] for run in own)
+            said = "with" if logq else "without"
+            lines.append(f"| {side} | {said} | {len(own)} | {recall:.4f} | {seconds:,.0f} |")
+    index = max(run["index_seconds"] for run in runs)
+    search = max(run["search_seconds"] for run in runs)
+    lines += [
+        "",
+        f"The index of 46,898 genes took {index:.1f} s at most, and 100 genes for each of "
+        f"{runs[0]['queries']:,} papers {search:.1f} s.",
+    ]
+    return [*lines, *footer(result)]
+
+
+WRITERS = {"quality": quality, "cpu": cpu, "retrieval": retrieval}

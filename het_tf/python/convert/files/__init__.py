@@ -1,0 +1,1 @@
+"""Rows in files of others, and how they come into tables."""

@@ -1,0 +1,52 @@
+"""TensorBoard's directory, and figures in it. Nothing here needs the package tensorboard."""
+
+from typing import Any
+
+from het_tf.python.session.native import tf
+
+
+def made(log_dir: Any, who: str) -> str:
+    """The directory, which is there and can be written.
+
+    Raises:
+      ValueError: It cannot be made, or nothing can be written there.
+    """
+    path = str(log_dir)
+    try:
+        tf.io.gfile.makedirs(path)
+        probe = tf.io.gfile.join(path, ".het_tf_probe")
+        with tf.io.gfile.GFile(probe, "w") as file:
+            file.write("")
+        tf.io.gfile.remove(probe)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"log_dir {path!r} of {who} cannot be written: {error.message}; give a directory that is there, "
+            "or that can be made"
+        ) from error
+    return path
+
+
+class Scalars:
+    """Writes numbers over steps, as `tf.summary.scalar` does where tensorboard is installed.
+
+    Args:
+      path: The run's directory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._writer = tf.summary.create_file_writer(path)
+        metadata = tf.compat.v1.SummaryMetadata()
+        metadata.plugin_data.plugin_name = "scalars"
+        metadata.data_class = 1  # DATA_CLASS_SCALAR of summary.proto
+        self._metadata = metadata
+
+    def write(self, step: int, figures: dict[str, float]) -> None:
+        """Adds a point to the line of each tag, and flushes."""
+        with self._writer.as_default():
+            for tag, value in figures.items():
+                tf.summary.write(tag, tf.constant(value, tf.float32), step, metadata=self._metadata)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Ends the file; later points would go to a new one."""
+        self._writer.close()

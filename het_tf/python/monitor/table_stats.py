@@ -1,0 +1,198 @@
+"""`het_tf.callbacks.TableStats`: what tables and caches do, as lines in TensorBoard."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.monitor import log_dir as directory
+from het_tf.python.session import settings
+from het_tf.python.session.native import tf
+from het_tf.python.table.layer_state import layers_of
+from het_tf.python.table.table import Table
+
+# What a cache holds, as it stands.
+_LEVELS = ("rows", "bytes", "unsent_rows", "hot_rows")
+# Growth over the steps since the last point: tag -> counters whose sum it is (core/cache/counters.h).
+_PER_STEP = {
+    "traffic/bytes_in": ("row_bytes_in", "metadata_bytes_in"),
+    "traffic/bytes_out": ("row_bytes_out", "metadata_bytes_out"),
+    "traffic/row_bytes_in": ("row_bytes_in",),
+    "traffic/row_bytes_out": ("row_bytes_out",),
+    "traffic/requests": ("requests",),
+    "pulled_rows/missing": ("miss_pull",),
+    "pulled_rows/stale": ("update_pull",),
+    "pulled_rows/prefetched": ("prefetched",),
+    "pushed_rows/bound": ("bound_push",),
+    "pushed_rows/evicted": ("evict_push",),
+    "reads/all": ("reads",),
+    "reads/hot": ("hot_reads",),
+    "ticks/all": ("ticks",),
+    "ticks/hot": ("hot_ticks",),
+}
+
+
+class TableStats(tf.keras.callbacks.Callback):
+    """Writes figures of every table of the model to TensorBoard, every so many steps.
+
+        model.fit(..., callbacks=[het_tf.callbacks.TableStats("logs", every=200)])
+
+    and `tensorboard --logdir logs`. Tags begin with the name of the table:
+
+    * `rows`, `bytes`, `updates`: of the store. Of a shared server rank 0 writes them.
+    * `cache/rows`, `bytes`, `unsent_rows`, `hot_rows`: what the cache holds at that moment.
+    * `cache/hit_rate`, `cache/hot_hits`: hits / reads since the last point, and how many of the hits were of
+      rows with the tighter bounds.
+    * `traffic/*` (bytes, requests), `pulled_rows/*`, `pushed_rows/*`, `reads/*`, `ticks/*`: a step, since the
+      last point, by class; hot ones are among all.
+    * `lag/mean`: ticks that the rows checked since the last point lacked; `lag/p99_so_far` and
+      `lag/max_so_far`: since the cache was made, as the cache keeps no others. `hot_lag/*`: of hot rows. All
+      are upper bounds within a factor of two, as in `Table.stats()`.
+    * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names.
+
+    A table without a cache has the first group and the last. Under Horovod each rank writes a run of its own,
+    `tables-rank-R`, since each has its own caches; TensorBoard shows them as lines of one figure. Nothing is
+    exchanged, so a single rank may have the callback. One process writes the run `tables`.
+
+    Args:
+      log_dir: TensorBoard's directory; it is made if it is not there.
+      every: Steps from one point to the next, >= 1; or "epoch".
+      norms: Table -> ids whose rows are read for norms at every point. There is no way to draw rows of a
+        table that does not read all of it, so you say which: `ids[:1000]`. None: no norms.
+
+    Raises:
+      ValueError: An argument is out of range, or nothing can be written to log_dir. When training begins:
+        `norms` names a table that the model has not.
+    """
+
+    def __init__(
+        self,
+        log_dir: Any,
+        every: int | str = 100,
+        norms: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> None:
+        super().__init__()
+        number = isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every >= 1
+        if every != "epoch" and not number:
+            raise ValueError(
+                f"every is {every!r}; give a number of steps, an integer of 1 or more, or 'epoch'"
+            )
+        self.every = every
+        self._log_dir = directory.made(log_dir, "TableStats")
+        self._norms = {name: np.asarray(ids).ravel() for name, ids in (norms or {}).items()}
+        for name, ids in self._norms.items():
+            if not ids.size or ids.dtype.kind not in "iu":
+                raise ValueError(f"norms[{name!r}] is {ids!r}; give integers, the ids of some rows")
+        self._batch = -1  # the last one of the epoch
+        self._step = 0  # of all fits: points of a second one come after those of the first
+        self._point = 0  # the step of the last point
+        self._before: dict[tuple[str, str], dict[str, float]] = {}
+        self._scalars: directory.Scalars | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Remembers where the counters stand."""
+        hvd = settings.horovod()
+        run = "tables" if hvd is None or hvd.size() == 1 else f"tables-rank-{hvd.rank()}"
+        self._first = hvd is None or hvd.rank() == 0
+        self._tables = {
+            (layer.namespace, table.name): Table(table.name, layer.namespace)
+            for layer in layers_of(self.model)
+            for table in layer.tables
+        }
+        unknown = sorted(set(self._norms) - {name for _, name in self._tables})
+        if unknown:
+            known = ", ".join(repr(name) for _, name in self._tables) or "none"
+            raise ValueError(f"norms names {unknown}, and the tables of the model are {known}")
+        self._before = {key: _flat(table.stats()) for key, table in self._tables.items()}
+        self._point = self._step
+        self._scalars = directory.Scalars(tf.io.gfile.join(self._log_dir, run))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Counts the step, and writes if it is time."""
+        # Keras counts from 0 in every epoch; with steps_per_execution it leaves numbers out.
+        self._step += batch - self._batch
+        self._batch = batch
+        if self.every != "epoch" and self._step - self._point >= self.every:  # type: ignore[operator]
+            self._write()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Batches are counted anew."""
+        self._batch = -1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Writes, if a point is an epoch."""
+        if self.every == "epoch":
+            self._write()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Writes what came after the last point, and ends the file."""
+        if self._step > self._point:
+            self._write()
+        if self._scalars is not None:
+            self._scalars.close()
+            self._scalars = None
+
+    def _write(self) -> None:
+        figures: dict[str, float] = {}
+        steps = max(self._step - self._point, 1)
+        for key, table in self._tables.items():
+            stats = table.stats()
+            now, before = _flat(stats), self._before[key]
+            found = {"rows": stats["rows"], "bytes": stats["bytes"], "updates": stats["applies"]}
+            found = found if self._first else {}
+            if "cache" in stats:
+                found |= _of_cache(now, before, steps)
+            if table.name in self._norms:
+                found |= _norms(table.lookup(self._norms[table.name]))
+                now = _flat(table.stats())  # what this lookup has moved is no traffic of the training
+            prefix = f"{key[0]}/{table.name}" if key[0] else table.name
+            figures |= {f"{prefix}/{tag}": float(value) for tag, value in found.items()}
+            self._before[key] = now
+        if self._scalars is not None:
+            self._scalars.write(self._step, figures)
+        self._point = self._step
+
+
+def _flat(stats: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a cache; lags as lag/..., with the sum of those that were observed."""
+    found: dict[str, float] = {}
+    for name, value in stats.get("cache", {}).items():
+        if isinstance(value, dict):
+            kind = {"staleness": "lag", "hot_staleness": "hot_lag"}.get(name, name)
+            found[f"{kind}/observed"] = value["observed"]
+            found[f"{kind}/sum"] = value["observed"] * value["mean_at_most"]
+            found[f"{kind}/p99_so_far"] = value["p99_at_most"]
+            found[f"{kind}/max_so_far"] = value["max_at_most"]
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[name] = value
+    return found
+
+
+def _of_cache(now: dict[str, float], before: dict[str, float], steps: int) -> dict[str, float]:
+    def grown(name: str) -> float:
+        return now[name] - before.get(name, 0)
+
+    found = {f"cache/{name}": now[name] for name in _LEVELS if name in now}
+    if grown("reads"):
+        found["cache/hit_rate"] = grown("hits") / grown("reads")
+    if grown("hits"):
+        found["cache/hot_hits"] = grown("hot_reads") / grown("hits")
+    for tag, names in _PER_STEP.items():
+        found[tag] = sum(grown(name) for name in names) / steps
+    for kind in ("lag", "hot_lag"):
+        if grown(f"{kind}/observed"):
+            found[f"{kind}/mean"] = grown(f"{kind}/sum") / grown(f"{kind}/observed")
+        if now[f"{kind}/observed"]:
+            found |= {name: now[name] for name in (f"{kind}/p99_so_far", f"{kind}/max_so_far")}
+    return found
+
+
+def _norms(rows: npt.NDArray[np.float32]) -> dict[str, float]:
+    norms = np.linalg.norm(rows.astype(np.float64), axis=-1)
+    return {
+        "norm/mean": norms.mean(),
+        "norm/median": np.median(norms),
+        "norm/p99": np.quantile(norms, 0.99),
+        "norm/max": norms.max(),
+    }

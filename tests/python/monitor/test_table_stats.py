@@ -1,0 +1,188 @@
+"""TableStats and projector: what TensorBoard reads is what tables say."""
+
+from __future__ import annotations
+
+import events_lib
+import numpy as np
+import pytest
+import rules_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.python.monitor import table_stats
+
+keras = tf.keras
+differs = pytest.mark.tf215  # TensorFlow brings tensorboard there
+TableStats = het_tf.callbacks.TableStats
+
+
+def model(cache=None):
+    ids = keras.Input((3,), dtype="int64")
+    x = rules_lib.embedding(cache=cache)(ids)
+    plain = rules_lib.embedding(name="plain", dim=2)(ids)
+    x = keras.layers.Concatenate()([x, plain])
+    made = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    made.compile("sgd", "mse")
+    return made
+
+
+def fit(made, *callbacks, **options):
+    ids, y = rules_lib.data(64)
+    made.fit(ids, y, batch_size=8, verbose=0, callbacks=list(callbacks), **options)
+
+
+def bytes_in():
+    cache = het_tf.table("t").stats()["cache"]
+    return cache["row_bytes_in"] + cache["metadata_bytes_in"]
+
+
+@differs
+def test_points_are_what_the_tables_say(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    callback = TableStats(tmp_path / "new" / "logs", every=3)
+    fit(made, callback)  # 8 steps
+    table = het_tf.table("t")
+    stats, cache = table.stats(), table.stats()["cache"]
+    found = events_lib.scalars(tmp_path / "new" / "logs" / "tables")
+    assert all(list(points) == [3, 6, 8] for tag, points in found.items()), "and what is left at the end"
+    last = {tag: points[8] for tag, points in found.items()}
+    assert last["t/rows"] == stats["rows"] == 10 and last["t/bytes"] == stats["bytes"]
+    assert last["t/updates"] == 8 and last["t/cache/rows"] == cache["rows"]
+    steps = {3: 3, 6: 3, 8: 2}
+    for tag, names in table_stats._PER_STEP.items():
+        total = sum(value * steps[step] for step, value in found[f"t/{tag}"].items())
+        assert total == pytest.approx(sum(cache[name] for name in names), rel=1e-6), tag
+    assert all(0 < value < 1 for value in found["t/cache/hit_rate"].values())
+    assert {tag for tag in found if tag.startswith("plain/")} == {
+        "plain/rows",
+        "plain/bytes",
+        "plain/updates",
+    }
+
+    fit(made, callback)  # a second fit goes on
+    assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
+
+
+def test_norms_are_of_the_rows_that_were_named_and_their_reading_is_no_traffic(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    callback = TableStats(tmp_path, every=4, norms={"t": np.arange(5)})
+    before, after = [], []
+    looks = [
+        keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs, to=to: to.append(bytes_in()))
+        for to in (before, after)
+    ]
+    fit(made, looks[0], callback, looks[1])
+    found = events_lib.scalars(tmp_path / "tables")
+    norms = np.linalg.norm(het_tf.table("t").lookup(np.arange(5)), axis=1)
+    for name, value in (("mean", norms.mean()), ("median", np.median(norms)), ("max", norms.max())):
+        assert found[f"t/norm/{name}"][8] == pytest.approx(value)
+    assert not any(tag.startswith("plain/norm") for tag in found)
+    assert found["t/traffic/bytes_in"][8] * 4 == pytest.approx(before[7] - after[3])
+    assert after[3] > before[3], "reading them takes a fetch"
+
+
+def test_points_of_epochs(fresh, tmp_path):
+    fit(model(), TableStats(tmp_path, every="epoch"), epochs=3)
+    assert list(events_lib.scalars(tmp_path / "tables")["t/rows"]) == [8, 16, 24]
+
+
+def test_lags_and_rates_are_those_since_the_last_point():
+    def stats(reads, hits, observed, mean, p99):
+        lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
+        no_lag = dict(observed=0, mean_at_most=0.0, p99_at_most=0.0, max_at_most=0.0)
+        names = {name for names in table_stats._PER_STEP.values() for name in names}
+        counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits, hot_reads=hits // 2)
+        return table_stats._flat({"cache": {**counters, "staleness": lag, "hot_staleness": no_lag}})
+
+    found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
+    assert found["cache/hit_rate"] == 0.5 and found["cache/hot_hits"] == 0.5 and found["reads/all"] == 20
+    assert found["lag/mean"] == 5, "(30 * 4 - 10 * 2) / 20"
+    assert found["lag/p99_so_far"] == 8 and not any(name.startswith("hot_lag") for name in found)
+
+
+def test_each_rank_writes_a_run_and_rank_0_the_store(played, tmp_path):
+    made = het_tf.horovod.distribute(model(het_tf.Cache(rows=4)))
+    for me in (0, 1):
+        played.me = me
+        fit(made, TableStats(tmp_path, every="epoch"))
+        found = events_lib.scalars(tmp_path / f"tables-rank-{me}")
+        assert ("t/rows" in found) == (me == 0) and "t/cache/rows" in found
+    assert "het_tf.cache_stats" not in played.gathered
+
+
+def test_what_is_refused(fresh, tmp_path):
+    for every in (0, True, 2.5, "batch"):
+        with pytest.raises(ValueError, match="give a number of steps, an integer of 1 or more, or 'epoch'"):
+            TableStats(tmp_path, every=every)
+    (tmp_path / "file").write_text("")
+    for call in (TableStats, lambda path: het_tf.projector(rules_lib.embedding() and "t", path, ids=[1])):
+        het_tf.reset()
+        with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
+            call(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"norms\['t'\] is .*give integers"):
+        TableStats(tmp_path, norms={"t": [0.5]})
+    with pytest.raises(
+        ValueError, match=r"norms names \['u'\], and the tables of the model are 't', 'plain'"
+    ):
+        fit(model(), TableStats(tmp_path, norms={"u": [1]}))
+
+
+# --- projector ---------------------------------------------------------------------------------------------
+
+
+def read(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+@differs
+def test_the_projector_shows_the_rows_with_the_most_updates(fresh, tmp_path):
+    for name in ("t", 'a "b" c'):
+        rules_lib.embedding(name=name, dim=3)
+        table = het_tf.table(name)
+        table.assign(np.arange(20), fresh.random((20, 3)))
+        for _ in range(3):
+            table.assign([7, 5], fresh.random((2, 3)))
+        table.assign([5], fresh.random((1, 3)))
+        labels = {5: "five\tby\nfive", 7: "sieben"}
+        assert het_tf.projector(name, tmp_path, labels=labels, rows=8) == 8
+        stem = {"t": "t"}.get(name, "a__b__c")
+        metadata, tensors = read(tmp_path / f"{stem}_metadata.tsv"), read(tmp_path / f"{stem}_tensors.tsv")
+        assert metadata[0] == ["id", "updates", "label"] and metadata[1] == ["5", "5", "five by five"]
+        assert metadata[2] == ["7", "4", "sieben"] and metadata[3][2] == "" and len(metadata) == 9
+        ids = [int(line[0]) for line in metadata[1:]]
+        np.testing.assert_array_equal(np.array(tensors, np.float32), table.lookup(ids))
+    # Again, of one of them: its entry is replaced, and the other one's stays.
+    columns = {"name": {1: "one"}, "kind": {1: "odd", 2: "even"}}
+    assert het_tf.projector(het_tf.table("t"), tmp_path, labels=columns, ids=[2, 1, 99]) == 3
+    assert read(tmp_path / "t_metadata.tsv") == [
+        ["id", "name", "kind"], ["2", "", "even"], ["1", "one", "odd"], ["99", "", ""],
+    ]  # fmt: skip
+    text = (tmp_path / "projector_config.pbtxt").read_text()
+    assert text.count("embeddings {") == 2
+    if events_lib.TENSORBOARD:
+        from google.protobuf import text_format
+        from tensorboard.plugins.projector import projector_config_pb2
+
+        config = text_format.Parse(text, projector_config_pb2.ProjectorConfig())
+        names = {one.tensor_name: (one.tensor_path, one.metadata_path) for one in config.embeddings}
+        assert names == {
+            "t": ("t_tensors.tsv", "t_metadata.tsv"),
+            'a "b" c': ("a__b__c_tensors.tsv", "a__b__c_metadata.tsv"),
+        }
+
+
+def test_the_projector_refuses(fresh, tmp_path):
+    rules_lib.embedding()
+    for change, message in (
+        (dict(), "table 't' has no rows yet; train it first, or give ids="),
+        (dict(rows=0), "rows is 0; give an integer of 1 or more"),
+        (dict(ids=[[1]]), r"ids are int64 of shape \(1, 1\)"),
+        (dict(ids=[1], labels=["a"]), "labels are list; give a dict: id -> text"),
+        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which is there already"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            het_tf.projector("t", tmp_path, **change)
+    with pytest.raises(LookupError):
+        het_tf.projector("nothing", tmp_path)
+    with pytest.raises(ValueError, match=r"table is 3; give a het_tf\.Table, or the name of one"):
+        het_tf.projector(3, tmp_path)
