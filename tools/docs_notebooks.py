@@ -1,8 +1,7 @@
-"""Notebooks as pages of Markdown, for the site: their text, their code, and the outputs that they have stored."""
+"""Notebooks as pages of Markdown, for the site: text, code, and the outputs that they have stored."""
 
 from __future__ import annotations
 
-import html
 import json
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ def output(of_cell: dict[str, Any]) -> str:
     """What a cell has printed, or drawn."""
     data = of_cell.get("data", {})
     if "image/png" in data:
-        words = html.escape("".join(data.get("text/plain", "")), quote=True)
-        return f'<img alt="{words}" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">'
+        picture = "".join(data["image/png"]).strip()
+        return f'<img alt="What the code above draws" src="data:image/png;base64,{picture}">'
     text = "".join(of_cell.get("text", data.get("text/plain", ""))).rstrip()
     return fenced(text, "text") if text else ""
 
