@@ -1,6 +1,7 @@
 """What mkdocs (mkdocs.yml, `make docs`) builds beside the files of docs/: a hook, of which it calls `on_*`.
 
 * README.md, CHANGELOG.md and examples/README.md are pages, written once.
+* A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module, with every public name.
 * The navigation: tutorials, concepts and decisions by their files, all other pages of docs/ as how-to.
 * Links to files that are no page lead nowhere in a site: their words stay.
@@ -12,8 +13,12 @@ import ast
 import os
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parent))
+import docs_notebooks
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -76,6 +81,12 @@ def reference() -> dict[str, str]:
     return pages
 
 
+def notebooks() -> dict[str, Path]:
+    """The pages that are notebooks, and their files."""
+    docs = ROOT / "docs"
+    return {path.relative_to(docs).with_suffix(".md").as_posix(): path for path in docs.rglob("*.ipynb")}
+
+
 # --- what mkdocs calls ----------------------------------------------------------------------------
 
 
@@ -83,6 +94,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation."""
     docs = Path(config.docs_dir)
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
     taken = {"index.md", "changelog.md", "errors.md", "benchmarks.md"}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
@@ -97,7 +109,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     decisions = [page for page in pages if page.startswith("adr/")]
     migrate = [page for page in pages if page.startswith("migrate/")]
     taken.update(decisions)
-    group("Tutorials", ["quickstart.md", *tutorials, "examples.md"])
+    group("Tutorials", ["quickstart.md", "tutorials/README.md", *tutorials, "examples.md"])
     group("Concepts", CONCEPTS)
     group("Coming from", ["migrate/keras.md", *migrate])
     group("How to", [page for page in pages if page not in taken])
@@ -118,6 +130,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {
         page: (ROOT / source).read_text() for page, source in ELSEWHERE.items() if (ROOT / source).exists()
     }
+    made |= {page: docs_notebooks.page(path) for page, path in notebooks().items()}
+    for path in notebooks().values():
+        files.remove(files.get_file_from_path(path.relative_to(config.docs_dir).as_posix()))
     for page, text in {**made, **reference()}.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -135,6 +150,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return match[0]
         in_tree = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         pages = {tree: site for site, tree in ELSEWHERE.items()}
+        pages |= {path.relative_to(ROOT).as_posix(): page for page, path in notebooks().items()}
         in_site = pages.get(in_tree, in_tree.removeprefix("docs/") if in_tree.startswith("docs/") else "")
         if not files.get_file_from_path(in_site):
             return words

@@ -28,6 +28,7 @@ CELL_SECONDS = 300
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = (  # of TensorFlow, once a process, whatever is run
     "oneDNN custom operations are on",
+    "oneDNN supports DT_HALF only on",
     "All log messages before absl::InitializeLog()",
     "INFO:tensorflow:Assets written to",
 )
@@ -61,6 +62,7 @@ def environment(home: Path) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_CONFIG_DIR": str(home / "jupyter"),
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        "NO_COLOR": "1",
         # Keras 3.12 and newer warn of the default of `fit`.
         "PYTHONWARNINGS": "ignore:`shuffle=True` was passed",
     }
