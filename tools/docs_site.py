@@ -93,7 +93,8 @@ def notebooks() -> dict[str, Path]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation."""
     docs = Path(config.docs_dir)
-    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    files = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
+    pages = sorted(path.relative_to(docs).as_posix() for path in files)
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
     taken = {"index.md", "changelog.md", "errors.md", "benchmarks.md"}
