@@ -14,7 +14,7 @@ from het_tf.python.data.graph.graph import Graph
 from het_tf.python.data.graph.nodes import NodeSet, hops_of, link_batches
 from het_tf.python.models import GraphSAGE, LinkGraphSAGE, LinkLoss
 
-pytestmark = [pytest.mark.slow, pytest.mark.tf215]
+pytestmark = pytest.mark.slow
 
 keras = tf.keras
 NODES, FANOUTS = 60, (4, 3)
@@ -44,6 +44,7 @@ def rows_of(model: Any, ids: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1).reshape(*ids.shape, -1)
 
 
+@pytest.mark.tf215
 @pytest.mark.parametrize("aggregator", ["mean", "gcn", "pool"])
 def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> None:
     features = fresh.normal(size=(NODES, 5)).astype(np.float32)
@@ -82,6 +83,7 @@ def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> N
         np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.tf215
 def test_sides_learn_the_same(fresh: np.random.Generator, graph: Graph) -> None:
     """One optimizer, the same rows to begin with and the same draws: the same logits after some steps."""
     logits = []
