@@ -62,7 +62,7 @@ class Run:
     """The settings of one run.
 
     Attributes:
-      stream: criteo_scaled, criteo_like, changed, census or movielens (traffic_streams.py).
+      stream: criteo_scaled, criteo_like, changed, graph, census or movielens (traffic_streams.py).
       samples: how many, of all workers together; the first quarter warms up and is not counted (of "changed"
         all are).
       workers: N.
@@ -129,6 +129,7 @@ class Run:
 def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     """Returns the runs of every sweep; several sweeps may have a run in common."""
     base = Run("criteo_scaled", samples)
+    graph = Run("graph", samples // 4)
     change = dataclasses.replace
     bounds = ("0", "10", "100", "unbounded") if quick else BOUNDS
     counts = (2, 8) if quick else (1, 2, 4, 8, 16, 32)
@@ -195,6 +196,14 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     if quick:
         return {name: runs for name, runs in result.items() if name not in ("admission", "partitions")}
     result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
+    result["graph"] = [
+        *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10", "100")),
+        *(
+            change(graph, workers=n, bound=AUTO[n][0], checks="told", wire="int4", hot=AUTO[n][1], dim=dim)
+            for dim in (16, 128)
+            for n in (2, 8)
+        ),
+    ]
     for name, size in REAL.items():
         real = Run(name, size)
         result[name] = [change(real, bound=bound) for bound in bounds]

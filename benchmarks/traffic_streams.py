@@ -20,6 +20,9 @@ MAGIC = 0x31534D4152545348
 FORMAT = 4
 """Part of the file's name: another generator, another name."""
 
+GRAPH_NODES, GRAPH_FANOUTS = 1_000_000, (10, 5)
+GRAPH_PIECE = 1 << 14
+
 HEAD = 256
 JOIN = 64
 
@@ -127,12 +130,31 @@ def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     return keys[order]
 
 
+def graph_keys(samples: int, seed: int) -> Int64Array:
+    """Returns the nodes that GraphSAGE reads for `samples` nodes of `graph_like`, with two hops of draws.
+
+    A sample is a node, its 10 neighbours and 5 of each of these: 61 ids.
+    """
+    from het_tf.python.data import graph_like
+
+    graph = graph_like(GRAPH_NODES, seed).graph
+    rng = np.random.default_rng(seed)
+    keys = np.empty((samples, 1 + sum(np.cumprod(GRAPH_FANOUTS).tolist())), np.int64)
+    for begin in range(0, samples, GRAPH_PIECE):
+        nodes = rng.integers(GRAPH_NODES, size=min(GRAPH_PIECE, samples - begin))
+        hops = graph.sample(nodes, GRAPH_FANOUTS, seed=seed, batch=begin)
+        keys[begin : begin + len(nodes)] = np.concatenate(
+            [np.reshape(hop, [len(nodes), -1]) for hop in hops], 1
+        )
+    return keys
+
+
 def make_stream(place: Path, name: str, samples: int, seed: int, placement: Placement | None = None) -> Path:
     """Returns the file of a stream, made if it is not there.
 
     Args:
       place: the folder of such files.
-      name: "criteo_scaled", "criteo_like", "changed", "census" or "movielens".
+      name: "criteo_scaled", "criteo_like", "changed", "graph", "census" or "movielens".
       samples: rows of it.
       seed: of the generator, or of the order of real rows.
       placement: of the samples of each step on the workers, by a field of a Criteo-like stream; the last,
@@ -145,6 +167,8 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
             keys = criteo_scaled_keys(samples, seed)
         elif name == "criteo_like":
             keys = criteo_like_keys(samples, seed)
+        elif name == "graph":
+            keys = graph_keys(samples, seed)
         elif name == "changed":
             keys = changed_keys(samples // 2, seed)
         else:

@@ -343,6 +343,28 @@ def real(result: Figures) -> list[str]:
     return table(head, lines)
 
 
+def graph(result: Figures) -> list[str]:
+    lines = []
+    for run in result["sweeps"].get("graph", []):
+        lines.append(
+            [
+                str(run["workers"]),
+                str(run["dim"]),
+                run["bound"],
+                run["hot"] or "-",
+                run["wire"],
+                percent(run["rows_saved"]),
+                percent(run["bytes_saved"]),
+                f"{run['unique_ids']:,.0f}",
+                *(f"{run['rows_by_class'][name]:,.0f}" for name in ("miss_pull", "update_pull")),
+                *(f"{run['rows_by_class'][name]:,.0f}" for name in ("bound_push", "evict_push")),
+            ]
+        )
+    head = ["workers", "floats", "s", "hot: rows, push, pull", "rows", "rows saved", "bytes saved"]
+    head += ["unique ids", "miss pull", "update pull", "bound push", "evict push"]
+    return table(head, lines, words=5)
+
+
 def changed(result: Figures) -> list[str]:
     lines = []
     for run in result["sweeps"].get("changed", []):
@@ -381,6 +403,7 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "placed": (placed, "placed", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),
+    "graph": (graph, "graph", {}),
     "real": (real, "movielens", {"real": "rows and bytes saved on real streams, by bound"}),
     "changed": (changed, "changed", {"changed": "hit rate around a change of all ids"}),
 }
