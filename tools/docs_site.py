@@ -93,8 +93,7 @@ def notebooks() -> dict[str, Path]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation."""
     docs = Path(config.docs_dir)
-    files = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
-    pages = sorted(path.relative_to(docs).as_posix() for path in files)
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
     taken = {"index.md", "changelog.md", "errors.md", "benchmarks.md"}
