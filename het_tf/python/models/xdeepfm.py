@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from het_tf.python.models.base import ClickModel
-from het_tf.python.models.blocks import NumericVectors, check_widths
-from het_tf.python.models.embedding_side import Part
+from het_tf.python.models.blocks import check_widths
+from het_tf.python.models.field_vectors import FieldVectorModel
 from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
@@ -70,7 +69,7 @@ class CompressedInteraction(keras.layers.Layer):
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class XDeepFM(ClickModel):
+class XDeepFM(FieldVectorModel):
     """xDeepFM (Lian et al., KDD 2018, equation 9).
 
         logit = sum_i w_i x_i + w_cin^T CIN(v) + w_dnn^T MLP([v_1 x_1; v_2 x_2; ...]) + b
@@ -98,23 +97,10 @@ class XDeepFM(ClickModel):
         self.interaction = CompressedInteraction(cin_units, name="cin")
         self._arguments |= {"cin_units": list(cin_units)}
         self.output_layer = keras.layers.Dense(1, name="logit")
-        if self.scale is not None:
-            self.numeric_linear = keras.layers.Dense(1, use_bias=False, name="numeric_linear")
-            self.numeric_vectors = NumericVectors(self.embedding_dim, self.seed, name="numeric_vectors")
-
-    def parts(self) -> tuple[Part, ...]:
-        """The tables: deep and linear."""
-        return self.deep_part(), self.linear_part("linear", self.deep_fields)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""
-        rows = self.rows(inputs)
-        vectors = rows["deep"]
-        logit = tf.reduce_sum(rows["linear"], axis=1)
-        numeric = self.numeric(inputs)
-        if numeric is not None:
-            logit += self.numeric_linear(numeric)
-            vectors = tf.concat([vectors, self.numeric_vectors(numeric)], axis=1)
+        logit, vectors = self.first_order(inputs)
         hidden = self.run_hidden(self.deep_input(vectors, None), training)
         logit += self.output_layer(tf.concat([self.interaction(vectors), hidden], axis=1))
         return tf.cast(logit, tf.float32)
