@@ -18,7 +18,7 @@ DATA = "pubmed, blogcatalog, debian, graph_like or graph_like:NODES"
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """Hyper-parameters: of pubmed chosen on its validation part, of blogcatalog by a few trials, else untuned.
+    """Hyper-parameters: of pubmed chosen on its validation part, of blogcatalog by a few trials.
 
     Attributes:
       link_epochs: Passes in which rows learn who is near whom, before classes; 0: rows learn by classes.
