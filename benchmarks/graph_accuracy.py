@@ -1,6 +1,6 @@
 """Does GraphSAGE learn as well from a table of het_tf as from keras.layers.Embedding?
 
-    python benchmarks/graph_accuracy.py [--data NAME ...] [--seeds K] [--out FILE]
+    python benchmarks/graph_accuracy.py [--data NAME ...] [--seeds K ...] [--out FILE]
     python benchmarks/update_docs.py graph_accuracy
 
 Two workers under horovodrun train `examples/graphsage.py`; rank 0 tests. The same graph, draws, initial rows,
@@ -84,6 +84,7 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
         gaps = {side: of[side] - of["keras"] for side in SIDES if side != "keras"}
         result[data] = {
             "metric": mine[0]["metric"],
+            "seeds": len(of["keras"]),
             "mean": {side: float(values.mean()) for side, values in of.items()},
             "minus_keras": {side: float(gap.mean()) for side, gap in gaps.items()},
             "standard_error": {
@@ -114,7 +115,13 @@ def main() -> None:
     """Measures, prints the table, writes the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=list(DATA), help=f"default {' '.join(DATA)}")
-    parser.add_argument("--seeds", type=int, default=3, help="of each; default 3")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[3],
+        help="of each data set, in their order; one number: of all; default 3",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -122,9 +129,12 @@ def main() -> None:
         help="the JSON file",
     )
     arguments = parser.parse_args()
+    seeds = arguments.seeds if len(arguments.seeds) > 1 else arguments.seeds * len(arguments.data)
+    if len(seeds) != len(arguments.data) or min(seeds) < 1:
+        parser.error(f"--seeds has {seeds} for {arguments.data}; give one number, or one a data set, from 1")
     runs = []
-    for data in arguments.data:
-        for seed in range(1, arguments.seeds + 1):
+    for data, count in zip(arguments.data, seeds, strict=True):
+        for seed in range(1, count + 1):
             for side in SIDES:
                 runs.append(score(data, side, seed))
                 print(f"{data:18} seed {seed} {side:18} {runs[-1]['test']:.4f}", flush=True)

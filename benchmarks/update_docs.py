@@ -185,12 +185,12 @@ def graph_sampler(result: dict) -> list[str]:
 
 def graph_accuracy(result: dict) -> list[str]:
     sides = list(next(iter(result["summary"].values()))["minus_keras"])
-    lines = ["| | | keras | " + " | ".join(sides) + " |", "|---|---|--:|" + "--:|" * len(sides)]
+    lines = ["| | | seeds | keras | " + " | ".join(sides) + " |", "|---|---|--:|--:|" + "--:|" * len(sides)]
     for data, of in result["summary"].items():
-        cells = [f"{of['mean']['keras']:.4f}"]
+        cells = [str(of["seeds"]), f"{of['mean']['keras']:.4f}"]
         for side in sides:
             error = of["standard_error"][side]
-            spread = f" ± {error:.4f}" if error is not None else ", one seed"
+            spread = f" ± {error:.4f}" if error is not None else ""
             cells.append(f"{of['mean'][side]:.4f} ({of['minus_keras'][side]:+.4f}{spread})")
         lines.append(f"| {data} | {of['metric']} | " + " | ".join(cells) + " |")
     lines += ["", "| | goal | measured |", "|---|---|--:|"]

@@ -47,6 +47,37 @@ def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
         het_tf.horovod.broadcast(model)
 
 
+class Late(keras.Model):
+    """Has no weights before its first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = rules_lib.embedding()
+        self.out = keras.layers.Dense(1)
+
+    def call(self, ids):
+        return self.out(tf.reshape(self.rows(ids), [-1, 12]))
+
+
+class BuildsItself(Late):
+    """Makes its weights in a `build` of its own, which Keras calls while it traces the first step."""
+
+    def build(self, input_shape):
+        self.out.build((None, 12))
+        self.built = True
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("kind", [Late, BuildsItself])
+def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
+    model = het_tf.horovod.distribute(kind())
+    model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
+    played.me = 1  # the played rank 0 has zeros everywhere
+    model.fit(*data(64), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])
+    kernel, bias = (weight.numpy() for weight in model.out.weights)
+    assert kernel.shape == (12, 1) and np.abs(kernel).max() < 1e-6 and np.abs(bias).max() < 1e-6
+
+
 def test_the_learning_rate_grows_with_the_ranks_once(played):
     model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(0.1)))
     rates = []
