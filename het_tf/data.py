@@ -1,4 +1,43 @@
-"""Data sets for click-through models; `het_tf.python.data` describes their common shape."""
+"""Data sets for ranking and retrieval, all in one shape, and graphs.
+
+    splits = load("census")       # or "movielens", "gene_papers", "criteo_like[:ROWS]", "criteo:PATH"
+    train, valid, test, description = splits
+    for inputs, label in train.to_tf(batch_size=128, shuffle=True, seed=0): ...
+
+Every part (`train`, `valid`, `test`) is an `Examples` (arrays in memory: census, movielens, gene_papers) or a
+stream of them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
+
+    part.to_tf(batch_size, shuffle=False, seed=0, drop_remainder=False) -> tf.data.Dataset of (inputs, label)
+    part.shard(index, count)       the index-th of `count` disjoint parts (one a worker)
+    part.read(rows=None)           -> Examples: the first `rows` rows in memory (None: all)
+    part.rows                      number of rows, or None where only a full pass would tell
+
+`inputs` is a dict: one int64 `[B]` for each categorical field and each cross, one int64 `[B, L]` for each
+sequence field (padded with `PADDING` = -1), and, where there are numeric columns, one float32 `[B, M]` under
+the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where there are T labels.
+
+`description` is a `Description`, enough to build a model without knowing the data set:
+
+    description.categorical        tuple of Field: the deep part's inputs (and the first-order terms)
+    description.crosses            tuple of Field: crossed features, for the wide part only
+    description.sequences          tuple of Field with .length = L
+    description.numeric            names of the M numeric columns, () if there are none
+    description.wide               categorical + crosses
+    description.histories          the sequences that share the ids of another field: its history
+    description.labels             what 1 means in each label, in words
+    description.side(item)         the description of the item's fields alone, or of the user's
+    description.inputs()           {name: (shape without the batch, dtype)}, to make the keras.Inputs of
+
+    Field(name, size, crossed, length, shares)   ids are in [0, size); size None: 64-bit hashes, any int64
+
+Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
+fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
+`gene_papers()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`.
+
+Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
+labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its
+`NodeSet.to_tf` and `link_batches` make batches for `het_tf.models.GraphSAGE`.
+"""
 
 from het_tf.python.data import *  # noqa: F403
 from het_tf.python.data import __all__ as __all__

@@ -1,23 +1,4 @@
-"""Models for ranking, retrieval and graphs (public as `het_tf.models`).
-
-They are built from the description of a data set:
-
-    train, valid, test, description = het_tf.data.load("census")
-    model = het_tf.models.WideDeep(description)
-    model.adapt(train)                                  # the scale of the numeric columns
-    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
-    model.fit(train.to_tf(128, shuffle=True), epochs=4)
-
-All are Keras models from the inputs of `description.inputs()`. Rankers give logits, float32 `[B, 1]`, or one
-for each label (MMoE, PLE); TwoTower and SASRec give vectors, and make an `Index` that is searched. Their
-docstrings have papers and equations, docs/models.md an example of each.
-
-The embedding side is pluggable: "het" reads rows from tables of het_tf, which train them by their own
-optimizers; "keras" is `keras.layers.Embedding`, trained by the compiled optimizer: the rest of the model is
-the same.
-
-`GraphSAGE` and `LinkGraphSAGE` are models of graphs (`het_tf.data.Graph`), with the same two sides.
-"""
+"""The models that `het_tf.models` describes."""
 
 from het_tf.python.models.aggregators import SageLayer
 from het_tf.python.models.autoint import AutoInt, FieldAttention
