@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
+from het_tf.python import show
 from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.publish import publish, staging_of
@@ -47,7 +48,7 @@ class TableSummary:
     bytes: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Export:
     """What was exported. Printed, it is a table.
 
@@ -73,13 +74,16 @@ class Export:
             if table.rows is None:
                 text = "read where it is"
             else:
-                text = f"{table.rows:,} rows of {table.dim}, {(table.bytes or 0) / 1e6:,.1f} MB"
+                text = f"{table.rows:,} rows of {table.dim}, {show.size(table.bytes or 0)}"
                 if table.dropped:
                     text += f"; {table.dropped:,} rows left out"
             lines.append(f"  {table.name}: {text}")
         if self.evaluation:
             lines += ["", evaluate_lib.text(self.evaluation)]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Export({str(self.path)!r}, format={self.format!r}, {len(self.tables)} tables)"
 
 
 def export(
