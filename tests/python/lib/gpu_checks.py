@@ -126,7 +126,7 @@ def several_features_and_tables():
                     "history": het_tf.FeatureConfig(item, combiner="mean"),
                     "words": het_tf.FeatureConfig(item, combiner="sum", padding_id=-1),
                 },
-                cache=het_tf.Cache(rows=256, device=place),
+                cache=het_tf.Cache(rows=256, wire="float32", device=place),
             )
     inputs = {
         "user": tf.constant(["ann", "bob", "ann"]),  # strings are hashed

@@ -27,7 +27,7 @@ def elsewhere():
 
 def embedding(place, dim=8, cache=None, **options):
     with het_tf.namespace(place):
-        cache = het_tf.Cache(**{"rows": 512, **(cache or {}), "device": place})
+        cache = het_tf.Cache(**{"rows": 512, "wire": "float32", **(cache or {}), "device": place})
         return het_tf.keras.Embedding(dim, table="t", cache=cache, **options)
 
 

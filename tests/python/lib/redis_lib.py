@@ -210,7 +210,11 @@ def rows_of(name: str) -> dict[str, np.ndarray]:
 def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
     """A layer whose rows begin at zero and whose gradients are taken as they are, with a het_tf.Cache."""
     return het_tf.keras.Embedding(
-        dim, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros", cache=het_tf.Cache(**cache)
+        dim,
+        name=name,
+        optimizer=het_tf.optimizers.SGD(1.0),
+        initializer="zeros",
+        cache=het_tf.Cache(**{"wire": "float32"} | cache),
     )
 
 
