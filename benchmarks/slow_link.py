@@ -3,13 +3,13 @@
     make benchmark-tools
     python benchmarks/slow_link.py [--quick] [--only PART ...] [--workers N]
 
-Real workers under horovodrun train Wide & Deep, DeepFM and DCN at a real shard. The program makes network
-namespaces of its own, whose links the kernel limits (`tc tbf`) and counts; docs/benchmarks.md says what is
-measured and how. That needs root, or a kernel that lets everyone make namespaces; else a relay limits what
-passes between workers and server, and the peers, whose bytes do not pass there, are left out.
+Real workers under horovodrun train Wide & Deep, DeepFM, DCN and GraphSAGE at a real shard. The program makes
+network namespaces of its own, whose links the kernel limits (`tc tbf`) and counts; docs/benchmarks.md says
+what is measured and how. That needs root, or a kernel that lets everyone make namespaces; else a relay limits
+what passes between workers and server, and the peers, whose bytes do not pass there, are left out.
 
-Parts: wide_deep, deepfm, dcn (every system, two rates), ratios (Wide & Deep, rates from fast to slow),
-latency (a relay holds everything back), strategy (ParameterServerStrategy at the rates of the others).
+Parts: wide_deep, deepfm, dcn, graphsage (every system, two rates), ratios (Wide & Deep, rates from fast to
+slow), latency (a relay holds everything back), strategy (ParameterServerStrategy at the rates of the others).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "benchmarks/slow
 
 import network  # noqa: E402
 
-PARTS = ("wide_deep", "deepfm", "dcn", "ratios", "latency", "strategy")
+PARTS = ("wide_deep", "deepfm", "dcn", "graphsage", "ratios", "latency", "strategy")
 STREAMS = ROOT / "build/traffic"
 
 

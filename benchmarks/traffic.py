@@ -129,7 +129,7 @@ class Run:
 def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     """Returns the runs of every sweep; several sweeps may have a run in common."""
     base = Run("criteo_scaled", samples)
-    graph = Run("graph", samples // 4)
+    graph = Run("graph", samples)
     change = dataclasses.replace
     bounds = ("0", "10", "100", "unbounded") if quick else BOUNDS
     counts = (2, 8) if quick else (1, 2, 4, 8, 16, 32)

@@ -17,10 +17,10 @@ from het_tf.python.data.criteo_tsv import CATEGORICAL_NAMES
 from het_tf.python.data.placement import RULE, Placement
 
 MAGIC = 0x31534D4152545348
-FORMAT = 4
+FORMAT = 5
 """Part of the file's name: another generator, another name."""
 
-GRAPH_NODES, GRAPH_FANOUTS = 1_000_000, (10, 5)
+GRAPH_FANOUTS = (10, 5)
 GRAPH_PIECE = 1 << 14
 
 HEAD = 256
@@ -131,17 +131,17 @@ def real_keys(name: str, samples: int, seed: int) -> Int64Array:
 
 
 def graph_keys(samples: int, seed: int) -> Int64Array:
-    """Returns the nodes that GraphSAGE reads for `samples` nodes of `graph_like`, with two hops of draws.
+    """Returns the nodes that GraphSAGE reads in an epoch of a `graph_like` of `samples` nodes, with two hops.
 
     A sample is a node, its 10 neighbours and 5 of each of these: 61 ids.
     """
     from het_tf.python.data import graph_like
 
-    graph = graph_like(GRAPH_NODES, seed).graph
-    rng = np.random.default_rng(seed)
+    graph = graph_like(samples, seed).graph
+    order = np.random.default_rng(seed).permutation(samples)
     keys = np.empty((samples, 1 + sum(np.cumprod(GRAPH_FANOUTS).tolist())), np.int64)
     for begin in range(0, samples, GRAPH_PIECE):
-        nodes = rng.integers(GRAPH_NODES, size=min(GRAPH_PIECE, samples - begin))
+        nodes = order[begin : begin + GRAPH_PIECE]
         hops = graph.sample(nodes, GRAPH_FANOUTS, seed=seed, batch=begin)
         keys[begin : begin + len(nodes)] = np.concatenate(
             [np.reshape(hop, [len(nodes), -1]) for hop in hops], 1

@@ -12,14 +12,14 @@ class Job:
     """What the processes of one launch share; `Job.parse(job.text())` is the job again.
 
     Attributes:
-      model: wide_deep, deepfm or dcn.
+      model: of tasks.TASKS.
       control: path of the Unix socket from which commands come.
       stream: file of ids, of benchmarks/traffic_streams.py.
       ps: address of the parameter server.
       workers: N.
       systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `rows`.
       dim: floats of a row.
-      hidden: widths of the perceptron.
+      hidden: widths of the perceptron, or of the layers of GraphSAGE.
       cross_rank: of the matrices of dcn.
       batch: samples of a worker's step.
       addresses: of a tf.distribute job: {"ps": [HOST:PORT], "worker": [...], "chief": [...]}.

@@ -30,12 +30,14 @@ from session import (
     shown,
     summary,
 )
-from traffic_streams import make_stream, read_stream
+from traffic import distinct_rows
+from traffic_streams import make_stream
 
 from het_tf._version import __version__
 from het_tf.python.ps.programs import find_server
 
-MODELS = ("wide_deep", "deepfm", "dcn")
+STREAMS = {**dict.fromkeys(("wide_deep", "deepfm", "dcn"), "criteo_scaled"), "graphsage": "graph"}
+"""Of each model: its ids."""
 EPOCH = 524_288
 SEED = 1
 BATCH = 128
@@ -69,16 +71,21 @@ class Program:
     def __init__(self, workers: int, scale: Scale, streams: Path, network: bool) -> None:
         self.scale = scale
         self.place = jobs.Place(networks.Network(workers) if network else None, workers)
-        self.stream = make_stream(streams, "criteo_scaled", scale.samples, SEED)
-        self.distinct = len(read_stream(self.stream)[0])
+        self.streams = streams
+
+    def stream(self, model: str) -> tuple[Path, int]:
+        """The file of a model's ids, and how many distinct ones it has."""
+        path = make_stream(self.streams, STREAMS[model], self.scale.samples, SEED)
+        return path, distinct_rows(path)
 
     def job(self, model: str, ps: str, addresses: dict[str, list[str]] | None = None) -> Job:
         """The launch of a model at a server."""
-        rows = round(0.1 * self.distinct)
+        stream, distinct = self.stream(model)
+        rows = round(0.1 * distinct)
         return Job(
             model=model,
             control=str(self.place.folder / "control"),
-            stream=str(self.stream),
+            stream=str(stream),
             ps=ps,
             workers=self.place.workers,
             systems={
@@ -112,7 +119,7 @@ class Program:
     def model(self, model: str) -> Figures:
         """Every system at RATIO : 1 and at ten times that rate, with the dense part apart and not."""
         say(f"{model}: every system")
-        rounds = self.scale.rounds if model == MODELS[0] else min(2, self.scale.rounds)
+        rounds = self.scale.rounds if model == "wide_deep" else min(2, self.scale.rounds)
         with self.session(model, rounds=rounds) as session:
             # Without a network of its own nobody limits what workers send to each other.
             apart = () if self.place.network else ("allgather",)
@@ -127,6 +134,7 @@ class Program:
                 )
             say(f"  the rate is {shown(found['rate'])}")
             result: Figures = {
+                "distinct": self.stream(model)[1],
                 "dense_bytes": session.dense_bytes,
                 "missing": session.missing,
                 "calibration": found,
@@ -232,10 +240,9 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
             "hidden": list(HIDDEN),
             "batch": BATCH,
             "epoch": EPOCH,
-            "distinct": program.distinct,
             "relay": relay,
         }
-        every = {*MODELS, "ratios", "latency", "strategy"}
+        every = {*STREAMS, "ratios", "latency", "strategy"}
         kept = out.exists() and set(parts) != every
         result: Figures = json.loads(out.read_text()) if kept else {}
         others = [name for name, value in settings.items() if result.get(name, value) != value]
@@ -245,7 +252,7 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
         result |= {**settings, "machine": machine()}
         models = result.setdefault("models", {})
         for part in parts:
-            if part in MODELS:
+            if part in STREAMS:
                 models[part] = program.model(part)
             elif part == "strategy":
                 result["strategy"] = program.strategy(models)

@@ -11,12 +11,15 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import control
 import tensorflow as tf
 import training
 from job import Job
+from tasks import TASKS
+from traffic import distinct_rows
 
 
 def serve(job: Job, role: str, number: int) -> None:
@@ -31,12 +34,13 @@ def lead(job: Job) -> None:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     # Every worker draws the batches of worker 0, from its own place on: a worker does not learn its number.
-    feed = iter(coordinator.create_per_worker_dataset(lambda: training.batches(job, 0)))
+    task = TASKS[job.model](job)
+    feed = iter(coordinator.create_per_worker_dataset(lambda: task.batches(0)))
     with strategy.scope():
-        rows = training.row_count(job)
-        model = training.make_model(job, lambda parts: training.PlainSide(parts, rows))
-        model(next(iter(training.batches(job, 0)))[0], training=False)
-    variables = [weight.value for weight in model.trainable_variables] + model.rows.table_variables
+        rows = distinct_rows(Path(job.stream))
+        model, side = task.model(lambda parts: training.PlainSide(parts, rows))
+        model(next(iter(task.batches(0)))[0], training=False)
+    variables = [weight.value for weight in model.trainable_variables] + side.table_variables
     elsewhere = [variable.name for variable in variables if "/job:ps" not in variable.device]
     if elsewhere:
         raise RuntimeError(f"{elsewhere} are not on the parameter server")
@@ -45,7 +49,7 @@ def lead(job: Job) -> None:
     def step(batches: Any) -> Any:
         inputs, label = next(batches)
         with tf.GradientTape() as tape:
-            loss = training.loss_of(model(inputs, training=True), label)
+            loss = task.loss(model(inputs, training=True), label)
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
             training.descend(variable, gradient)
         return loss

@@ -16,7 +16,7 @@ Figures = dict[str, Any]
 
 def het(staleness: int) -> dict[str, Any]:
     """HET's own setting: one bound for all rows, whose clocks are asked, and which travel as they are."""
-    cache = {"policy": "lfu", "staleness": staleness, "wire": "float32", "checks": "asked", "hot": None}
+    cache = {"staleness": staleness, "wire": "float32", "checks": "asked", "hot": None}
     return {"kind": "het", "cache": cache}
 
 

@@ -1,14 +1,14 @@
-"""What every system of slow_link trains: the models, their batches, and one step.
+"""How every system of slow_link looks up rows and takes a step; what it trains is in tasks.py.
 
-The models are those of het_tf.models; only the side that looks up rows differs from system to system. All
-weights learn by SGD, as in HET's own runs: rows then travel without optimizer slots.
+Only the side that looks up rows differs from system to system. All weights learn by SGD, as in HET's own
+runs: rows then travel without optimizer slots.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from job import Job  # noqa: E402
+from tasks import IDS, TASKS  # noqa: E402
+from traffic import distinct_rows  # noqa: E402
 
 import het_tf  # noqa: E402
 from het_tf.python.models.embedding_side import Part  # noqa: E402
 
 RATE = 0.01
-IDS = "ids"
-NUMERIC = "numeric"
 
 
 def one_thread() -> None:
     """Gives TensorFlow one thread: N workers and a server share the cores of one machine."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(2)
-
-
-def batches(job: Job, worker: int, same: bool = False) -> tf.data.Dataset:
-    """One worker's batches, without end: ({"ids": int64 [B, 26], "numeric": float32 [B, 13]}, label [B, 1]).
-
-    Args:
-      job: whose stream, batch and number of workers.
-      worker: which; step by step the workers take batches that follow each other in the stream.
-      same: the first batch again and again.
-    """
-    from traffic_streams import read_stream
-
-    _, ids = read_stream(Path(job.stream))
-    steps = len(ids) // (job.batch * job.workers)
-    own = ids[: steps * job.workers * job.batch].reshape(steps, job.workers, job.batch, -1)[:, worker]
-    rng = np.random.default_rng(worker)
-    numeric = rng.standard_normal((64, job.batch, 13)).astype(np.float32)
-    label = (rng.random((64, job.batch, 1)) < 0.25).astype(np.float32)
-
-    def sample(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        taken = tf.numpy_function(lambda at: own[at].astype(np.int64), [step], tf.int64)
-        taken.set_shape([job.batch, own.shape[-1]])
-        return {IDS: taken, NUMERIC: tf.gather(numeric, step % 64)}, tf.gather(label, step % 64)
-
-    data = tf.data.Dataset.range(1 if same else steps).repeat()
-    return data.map(sample, num_parallel_calls=1).prefetch(2)
 
 
 class PlainSide(tf.keras.layers.Layer):
@@ -101,21 +75,6 @@ class HetSide(tf.keras.layers.Layer):
         return dict(self.collection(self.ids(inputs)))
 
 
-def make_model(job: Job, side: Callable[[tuple[Part, ...]], Any]) -> Any:
-    """Returns a model of het_tf.models whose rows come from the layer that `side` makes of its parts."""
-    from het_tf.python.data import criteo_like_description
-
-    arguments: dict[str, Any] = {"embedding_dim": job.dim, "hidden_units": job.hidden, "embedding": "keras"}
-    if job.model == "dcn":
-        arguments["cross_rank"] = job.cross_rank
-    made = {"wide_deep": het_tf.models.WideDeep, "deepfm": het_tf.models.DeepFM, "dcn": het_tf.models.DCNv2}
-    model = made[job.model](criteo_like_description(), **arguments)
-    model.rows = side(
-        model.rows.parts
-    )  # the side that it has made itself has no weights before its first call
-    return model
-
-
 def missing_option(options: dict[str, Any]) -> str:
     """Why the installed het_tf cannot run a system with these options; "" if it can."""
     if options.get("prefetch"):
@@ -147,17 +106,16 @@ class Trainer:
         self.job, self.worker = job, worker
         self.kind = options["kind"]
         self.ahead = options.get("prefetch", False)
+        self.task = TASKS[job.model](job)
         if self.kind == "het":
-            self.model = make_model(
-                job, lambda parts: HetSide(f"{job.model}_{name}", parts, options["cache"])
-            )
+            made = self.task.model(lambda parts: HetSide(f"{job.model}_{name}", parts, options["cache"]))
         else:
-            rows = row_count(job)
-            self.model = make_model(job, lambda parts: PlainSide(parts, rows))
+            made = self.task.model(lambda parts: PlainSide(parts, distinct_rows(Path(job.stream))))
+        self.model, self.side = made
         self.feeds: dict[bool, Iterator[Any]] = {}
         self.model(next(self.feed())[0], training=False)  # makes the weights
         dense = [weight.value for weight in self.model.trainable_variables]
-        tables = getattr(self.model.rows, "table_variables", [])
+        tables = getattr(self.side, "table_variables", [])
         for variable in dense:
             variable.assign(hvd.broadcast(variable, 0))
         self.dense_bytes = 4 * sum(int(np.prod(variable.shape)) for variable in dense)
@@ -165,7 +123,7 @@ class Trainer:
         @tf.function
         def step(inputs: Any, label: Any) -> Any:
             with tf.GradientTape() as tape:
-                loss = loss_of(self.model(inputs, training=True), label)
+                loss = self.task.loss(self.model(inputs, training=True), label)
             gradients = tape.gradient(loss, [*dense, *tables])
             for variable, gradient in zip(dense, hvd.grouped_allreduce(gradients[: len(dense)]), strict=True):
                 variable.assign_sub(RATE * gradient)
@@ -180,17 +138,11 @@ class Trainer:
     def feed(self, same: bool = False) -> Iterator[Any]:
         """The system's own batches; they go on where they stopped."""
         if same not in self.feeds:
-            data = batches(self.job, self.worker, same)
+            data = self.task.batches(self.worker, same)
             if self.ahead:
-                data = het_tf.prefetch(
-                    data, self.model.rows.collection, inputs=self.model.rows.ids, check_ahead=True
-                )
+                data = het_tf.prefetch(data, self.side.collection, inputs=self.side.ids, check_ahead=True)
             self.feeds[same] = iter(data)
         return self.feeds[same]
-
-
-def loss_of(logits: Any, label: Any) -> Any:
-    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(label, logits))
 
 
 def descend(variable: tf.Variable, gradient: Any) -> None:
@@ -199,8 +151,3 @@ def descend(variable: tf.Variable, gradient: Any) -> None:
         variable.scatter_sub(tf.IndexedSlices(RATE * gradient.values, gradient.indices))
     else:
         variable.assign_sub(RATE * gradient)
-
-
-def row_count(job: Job) -> int:
-    """Distinct ids of the stream."""
-    return int(np.fromfile(job.stream, np.uint64, 4)[3])

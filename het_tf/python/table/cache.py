@@ -25,7 +25,7 @@ AS_STALENESS = "staleness"  # of pull_bound and push_bound: the bound that `stal
 class Cache:
     """How a worker caches the rows of a layer's tables, and how stale they may be.
 
-        cache = het_tf.Cache(rows=100_000, staleness=10, policy="lfu")
+        cache = het_tf.Cache(rows=100_000, staleness=10, policy="lru")
         item = het_tf.keras.Embedding(16, name="item", cache=cache)
 
     Every table of the layer has a cache of its own, of this kind. A cache without a size is one of
@@ -46,8 +46,8 @@ class Cache:
         may miss. Both bounds are derived from it and the number of workers N, which
         `het_tf.init(hvd=hvd)` has told before; at least N - 1. One worker: unbounded, since its
         reads miss nothing.
-      policy: What leaves a full cache: "lru" (default), "lfu" or "light_lfu"
-        (docs/concepts.md).
+      policy: What leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu", the same
+        with counts up to 8; "lru", the row that was not used for the longest time (docs/concepts.md).
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
         (default) to 255.
       device: Where the cache is, and the lookups run: "cpu" (default), in host memory; "gpu", in
@@ -83,7 +83,7 @@ class Cache:
     pull_bound: int | str | None = AS_STALENESS
     push_bound: int | str | None = AS_STALENESS
     total_staleness: int | None = None
-    policy: str = "lru"
+    policy: str = "lfu"
     admit_after: int = 1
     device: str = "cpu"
     wire: str = AUTO

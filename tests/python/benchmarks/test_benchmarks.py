@@ -50,15 +50,15 @@ def test_traffic(tmp_path: Path) -> None:
 
 
 @horovod_lib.RANKS
-@pytest.mark.parametrize("how", ["namespaces", "relay"])
-def test_slow_link(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "model"), [("namespaces", "graphsage"), ("relay", "wide_deep")])
+def test_slow_link(how: str, model: str, tmp_path: Path) -> None:
     tables = benchmark("slow_link_tables")
     missing = benchmark("network", BENCHMARKS / "slow_link").missing()
     if how == "namespaces" and missing:
         pytest.skip(missing)
     words = ["--relay"] if how == "relay" else []
-    result = run("slow_link", tmp_path / "slow_link.json", "--only", "wide_deep", *words)
-    entry = tables.setting(result["models"]["wide_deep"], 1, dense=False)
+    result = run("slow_link", tmp_path / "slow_link.json", "--only", model, *words)
+    entry = tables.setting(result["models"][model], 1, dense=False)
     assert entry is not None and set(entry["systems"]) == {"no cache", "s=100"}
     assert all({"step", "bytes", "server_bytes"} <= set(figures) for figures in entry["systems"].values())
     for name in ("goals", "models"):

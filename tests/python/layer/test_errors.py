@@ -141,8 +141,8 @@ def test_a_cache_is_a_value():
     hot = het_tf.Cache(staleness=30, hot=het_tf.Hot(rows=np.int64(5)))
     assert het_tf.Cache.from_config(json.loads(json.dumps(hot.get_config()))) == hot
     assert hot != het_tf.Cache(staleness=30)
-    cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lfu")
-    assert cache == het_tf.Cache(policy="lfu", staleness=3, rows=7) and cache != het_tf.Cache(rows=7)
+    cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lru")
+    assert cache == het_tf.Cache(policy="lru", staleness=3, rows=7) and cache != het_tf.Cache(rows=7)
     assert het_tf.Cache.from_config(cache.get_config()) == cache
     assert len({cache, het_tf.Cache.from_config(cache.get_config())}) == 1
     with pytest.raises(AttributeError):

@@ -192,7 +192,7 @@ def roundtrip(layer):
 
 def test_config_of_a_collection():
     layer = collection(
-        cache=het_tf.Cache(staleness=None, pull_bound=3, rows=100, policy="lfu", admit_after=2), name="c"
+        cache=het_tf.Cache(staleness=None, pull_bound=3, rows=100, policy="lru", admit_after=2), name="c"
     )
     copy = roundtrip(layer)
     assert copy.get_config() == layer.get_config()

@@ -46,7 +46,7 @@ MODES = {
     "direct": {},
     "strict": {"cache": het_tf.Cache(rows=1000, staleness=0)},
     "stale": {"cache": het_tf.Cache(rows=1000, staleness=7)},
-    "evicting": {"cache": het_tf.Cache(rows=5, staleness=3, policy="lfu")},
+    "evicting": {"cache": het_tf.Cache(rows=5, staleness=3, policy="lru")},
     "unbounded": {"cache": het_tf.Cache(rows=8, staleness=None, policy="light_lfu", admit_after=2)},
     "none": {"cache": het_tf.Cache(rows=0)},
 }

@@ -1,0 +1,147 @@
+"""What slow_link trains: models of het_tf.models, their batches and losses, whichever side looks up the rows.
+
+A task's batch has all ids of a step in one tensor, int64 `[B, width]`, which the sides of training.py read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from job import Job
+from traffic_streams import GRAPH_FANOUTS, read_stream
+
+import het_tf
+from het_tf.python.models.embedding_side import Part
+
+IDS = "ids"
+NUMERIC = "numeric"
+DRAWN = 64
+"""Batches of drawn inputs and labels, which come again and again."""
+
+CLICK_MODELS = {
+    "wide_deep": het_tf.models.WideDeep,
+    "deepfm": het_tf.models.DeepFM,
+    "dcn": het_tf.models.DCNv2,
+}
+
+Side = Callable[[tuple[Part, ...]], Any]
+
+
+def id_batches(job: Job, worker: int, same: bool, drawn: Any) -> tf.data.Dataset:
+    """One worker's batches, without end: ids of the stream, and what is drawn for each step.
+
+    Args:
+      job: whose stream, batch and number of workers.
+      worker: which; step by step the workers take batches that follow each other in the stream.
+      same: the first batch again and again.
+      drawn: a function from a step and its ids, int64 `[B, width]`, to the batch.
+    """
+    _, ids = read_stream(Path(job.stream))
+    steps = len(ids) // (job.batch * job.workers)
+    own = ids[: steps * job.workers * job.batch].reshape(steps, job.workers, job.batch, -1)[:, worker]
+
+    def sample(step: tf.Tensor) -> Any:
+        taken = tf.numpy_function(lambda at: own[at].astype(np.int64), [step], tf.int64)
+        taken.set_shape([job.batch, own.shape[-1]])
+        return drawn(step, taken)
+
+    data = tf.data.Dataset.range(1 if same else steps).repeat()
+    return data.map(sample, num_parallel_calls=1).prefetch(2)
+
+
+class Clicks:
+    """Wide & Deep, DeepFM and DCN on the scaled Criteo-like stream: 26 ids and 13 numbers a sample."""
+
+    stream = "criteo_scaled"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def model(self, side: Side) -> tuple[Any, Any]:
+        """Returns the model, and the layer that `side` makes of its parts, whose rows the model takes."""
+        from het_tf.python.data import criteo_like_description
+
+        job = self.job
+        arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden, "embedding": "keras"}
+        if job.model == "dcn":
+            arguments["cross_rank"] = job.cross_rank
+        model = CLICK_MODELS[job.model](criteo_like_description(), **arguments)
+        # The side that it has made itself has no weights before its first call.
+        model.rows = side(model.rows.parts)
+        return model, model.rows
+
+    def batches(self, worker: int, same: bool = False) -> tf.data.Dataset:
+        """({"ids": int64 [B, 26], "numeric": float32 [B, 13]}, label [B, 1]); see `id_batches`."""
+        rng = np.random.default_rng(worker)
+        numeric = rng.standard_normal((DRAWN, self.job.batch, 13)).astype(np.float32)
+        label = (rng.random((DRAWN, self.job.batch, 1)) < 0.25).astype(np.float32)
+
+        def drawn(step: tf.Tensor, ids: tf.Tensor) -> Any:
+            at = step % DRAWN
+            return {IDS: ids, NUMERIC: tf.gather(numeric, at)}, tf.gather(label, at)
+
+        return id_batches(self.job, worker, same, drawn)
+
+    def loss(self, logits: Any, label: Any) -> Any:
+        """The mean over the batch."""
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(label, logits))
+
+
+class HopRows(tf.keras.layers.Layer):
+    """The rows of the nodes of all hops, looked up by a side; what `GraphSAGE(rows=...)` takes."""
+
+    side = "keras"
+
+    def __init__(self, looks_up: Any, dim: int) -> None:
+        super().__init__(name="hop_rows")
+        self.looks_up, self.dim = looks_up, dim
+
+    def call(self, hops: dict[str, Any]) -> list[Any]:
+        nodes = [tf.reshape(hops[name], [tf.shape(hops["hop_0"])[0], -1]) for name in sorted(hops)]
+        (rows,) = self.looks_up({IDS: tf.concat(nodes, axis=1)}).values()
+        return tf.split(rows, [1, *np.cumprod(GRAPH_FANOUTS).tolist()], axis=1)
+
+
+class Nodes:
+    """GraphSAGE on an epoch of `graph_like`: a node and its drawn neighbours of two hops, 61 ids a sample."""
+
+    stream = "graph"
+    classes = 16
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def model(self, side: Side) -> tuple[Any, Any]:
+        """As of `Clicks`."""
+        looks_up = side((Part("nodes", (), self.job.dim),))
+        model = het_tf.models.GraphSAGE(
+            len(read_stream(Path(self.job.stream))[0]),
+            self.classes,
+            GRAPH_FANOUTS,
+            units=self.job.hidden,
+            rows=HopRows(looks_up, self.job.dim),
+        )
+        return model, looks_up
+
+    def batches(self, worker: int, same: bool = False) -> tf.data.Dataset:
+        """({"ids": int64 [B, 61], "hop_0": [B], "hop_1": [B, 10], "hop_2": [B, 50]}, class [B])."""
+        rng = np.random.default_rng(worker)
+        label = rng.integers(self.classes, size=(DRAWN, self.job.batch))
+
+        def drawn(step: tf.Tensor, ids: tf.Tensor) -> Any:
+            hops = tf.split(ids, [1, *np.cumprod(GRAPH_FANOUTS).tolist()], axis=1)
+            inputs = {IDS: ids, "hop_0": hops[0][:, 0], "hop_1": hops[1], "hop_2": hops[2]}
+            return inputs, tf.gather(label, step % DRAWN)
+
+        return id_batches(self.job, worker, same, drawn)
+
+    def loss(self, logits: Any, label: Any) -> Any:
+        """The mean over the batch."""
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits))
+
+
+TASKS: dict[str, type[Clicks] | type[Nodes]] = {**dict.fromkeys(CLICK_MODELS, Clicks), "graphsage": Nodes}
