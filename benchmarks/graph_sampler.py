@@ -1,23 +1,27 @@
 """How many edges does the neighbour sampler draw in a second of one core?
 
-    python benchmarks/graph_sampler.py [--nodes N] [--batches K] [--repeats R] [--out FILE]
+    python benchmarks/graph_sampler.py [--nodes N] [--batches K] [--repeats R] [--sizes N ...] [--out FILE]
 
 A graph of the generator (`het_tf.data.graph_like`, 11 edges a node), batches of 512 random nodes, the paper's
 fan-outs (25, 10): 140,800 draws a batch. Beside it, on the same graph and nodes: numpy, as most samplers are
 written (gather offsets, draw, gather neighbours), and the limit, one `numpy.take` of as many neighbours at
-places that were drawn before. Rates are for a second of processor time. The exit status is 1 if the goal is
-missed.
+places that were drawn before. Rates are for a second of processor time. Then the generator by itself, at
+sizes up to a hundred million nodes (6.2 GB of disk): time, memory and draws. The exit status is 1 if the goal
+is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +30,13 @@ import tensorflow as tf
 from local_step import cpu_name
 
 from het_tf.data import Graph, graph_like
+from het_tf.python.data.graph.generate import write_graph_like
 
 FANOUTS = (25, 10)
 BATCH = 512
 DRAWS = BATCH * (FANOUTS[0] + FANOUTS[0] * FANOUTS[1])
 GOAL = 1e6
+SIZES = (1_000_000, 10_000_000, 100_000_000)
 
 
 def best_rate(work: int, repeats: int, run: Callable[[], object]) -> float:
@@ -57,23 +63,24 @@ def by_numpy(graph: Graph, batches: np.ndarray) -> None:
             parents = neighbours[places].astype(np.int64).ravel()
 
 
+def one_pass(graph: Graph, batches: np.ndarray, fanouts: Any = FANOUTS) -> Callable[[], object]:
+    """Returns a pass of tf.data that draws len(batches) * DRAWS edges."""
+    data = tf.data.Dataset.from_tensor_slices(batches).enumerate()
+    data = data.map(lambda number, nodes: graph.sample(nodes, fanouts, 1, number)[-1][0, 0])
+    return tf.function(lambda: data.reduce(tf.constant(0, tf.int64), lambda total, one: total + one))
+
+
 def samplers(
     graph: Graph, weighted: Graph, batches: np.ndarray, places: np.ndarray
 ) -> dict[str, Callable[[], object]]:
     """Returns what is measured; each draws len(batches) * DRAWS edges."""
-
-    def one_pass(of: Graph, fanouts: Any) -> Callable[[], object]:
-        data = tf.data.Dataset.from_tensor_slices(batches).enumerate()
-        data = data.map(lambda number, nodes: of.sample(nodes, fanouts, 1, number)[-1][0, 0])
-        return tf.function(lambda: data.reduce(tf.constant(0, tf.int64), lambda total, one: total + one))
-
     typed = tuple({0: fanout // 2, 1: fanout - fanout // 2} for fanout in FANOUTS)
     return {
         "limit: numpy.take of drawn places": lambda: [np.take(graph.edge_ends, of) for of in places],
         "numpy": lambda: by_numpy(graph, batches),
-        "het_tf": one_pass(graph, FANOUTS),
-        "het_tf, by weight": one_pass(weighted, FANOUTS),
-        "het_tf, by weight and type": one_pass(weighted, typed),
+        "het_tf": one_pass(graph, batches),
+        "het_tf, by weight": one_pass(weighted, batches),
+        "het_tf, by weight and type": one_pass(weighted, batches, typed),
     }
 
 
@@ -118,6 +125,41 @@ def measure(nodes: int, batches: int, repeats: int, folder: Path) -> dict[str, A
     }
 
 
+def memory(name: str) -> int:
+    """Returns a figure of this process, in bytes, as Linux names it."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def size(nodes: int, batches: int, repeats: int) -> dict[str, Any]:
+    """Returns what it takes to make a graph of so many nodes, and how fast it is drawn from."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = memory("VmRSS")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.graph"
+        begin = time.process_time()
+        write_graph_like(path, nodes, 0)
+        made = time.process_time() - begin
+        peak = memory("VmHWM") - before
+        graph = Graph.open(path)
+        starts = np.random.default_rng(2).integers(0, nodes, (batches, BATCH))
+        return {
+            "nodes": nodes,
+            "edges": graph.edges,
+            "file_bytes": path.stat().st_size,
+            "made_processor_s": made,
+            "made_memory_bytes": peak,
+            "draws_per_processor_second": best_rate(batches * DRAWS, repeats, one_pass(graph, starts)),
+        }
+
+
+def apart(*of: int) -> dict[str, Any]:
+    """Returns `size` of a process of its own, whose memory is counted."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(size, *of).result()
+
+
 def main() -> None:
     """Measures, prints the table, writes the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -125,11 +167,19 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40, help="of 512 nodes, in a pass")
     parser.add_argument("--repeats", type=int, default=5, help="passes of each; the best counts")
     parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="*",
+        default=list(SIZES),
+        help="graphs to make, in nodes; default up to 1e8",
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path(__file__).parent / "results/graph_sampler.json", help="the JSON file"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(arguments.nodes, arguments.batches, arguments.repeats, Path(folder))
+    sizes = [apart(nodes, arguments.batches, arguments.repeats) for nodes in arguments.sizes]
     value = figures["draws_per_processor_second"]["het_tf"] / GOAL
     goal = {"goal": "million edges drawn in a second of one core", "limit": 1.0, "value": value}
     result = {
@@ -137,12 +187,18 @@ def main() -> None:
         "machine": {"processor": cpu_name(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]},
         "versions": {"tensorflow": tf.__version__, "numpy": np.__version__},
         **figures,
+        "sizes": sizes,
         "goals": [{**goal, "met": value >= 1.0}],
     }
     print(f"{'a second of processor time':36}{'M draws':>9}{'of numpy':>10}{'of limit':>10}")
     for name, rate in figures["draws_per_processor_second"].items():
         ratios = figures["ratio_to_numpy"][name], figures["ratio_to_limit"][name]
         print(f"{name:36}{rate / 1e6:9.2f}{ratios[0]:10.2f}{ratios[1]:10.2f}")
+    print(f"\n{'nodes':>12}{'M edges':>9}{'MB':>7}{'made in s':>11}{'MB of memory':>14}{'M draws':>9}")
+    for of in sizes:
+        made = f"{of['made_processor_s']:11.1f}{of['made_memory_bytes'] / 1e6:14,.0f}"
+        rate = of["draws_per_processor_second"] / 1e6
+        print(f"{of['nodes']:12,}{of['edges'] / 1e6:9,.0f}{of['file_bytes'] / 1e6:7,.0f}{made}{rate:9.1f}")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
     print(f"written: {arguments.out}")

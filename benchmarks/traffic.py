@@ -198,6 +198,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10", "100")),
+        change(graph, bound="100", dim=128, cache=1),
         *(
             change(graph, workers=n, bound=AUTO[n][0], checks="told", wire="int4", hot=AUTO[n][1], dim=dim)
             for dim in (16, 128)

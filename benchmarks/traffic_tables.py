@@ -350,6 +350,7 @@ def graph(result: Figures) -> list[str]:
             [
                 str(run["workers"]),
                 str(run["dim"]),
+                f"{100 * run['cache']:.0f} %",
                 run["bound"],
                 run["hot"] or "-",
                 run["wire"],
@@ -360,9 +361,9 @@ def graph(result: Figures) -> list[str]:
                 *(f"{run['rows_by_class'][name]:,.0f}" for name in ("bound_push", "evict_push")),
             ]
         )
-    head = ["workers", "floats", "s", "hot: rows, push, pull", "rows", "rows saved", "bytes saved"]
-    head += ["unique ids", "miss pull", "update pull", "bound push", "evict push"]
-    return table(head, lines, words=5)
+    head = ["workers", "floats", "cache", "s", "hot: rows, push, pull", "rows", "rows saved"]
+    head += ["bytes saved", "unique ids", "miss pull", "update pull", "bound push", "evict push"]
+    return table(head, lines, words=6)
 
 
 def changed(result: Figures) -> list[str]:

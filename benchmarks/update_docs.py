@@ -180,6 +180,13 @@ def graph_sampler(result: dict) -> list[str]:
     for goal in result["goals"]:
         mark = "met" if goal["met"] else "**missed**"
         lines.append(f"| {mark} | {goal['goal']}: at least {goal['limit']} | {goal['value']:.1f} |")
+    lines += ["", "The generator, seconds of processor time, and draws from what it has made:", ""]
+    lines += ["| nodes | M edges | file, MB | made in, s | memory, MB | M draws a second |"]
+    lines += ["|--:|--:|--:|--:|--:|--:|"]
+    for of in result["sizes"]:
+        cells = [f"{of['nodes']:,}", f"{of['edges'] / 1e6:,.0f}", f"{of['file_bytes'] / 1e6:,.0f}"]
+        cells += [f"{of['made_processor_s']:.1f}", f"{of['made_memory_bytes'] / 1e6:,.0f}"]
+        lines.append(f"| {' | '.join(cells)} | {of['draws_per_processor_second'] / 1e6:.1f} |")
     return [*lines, *footer({**result, "versions": {}})]
 
 
