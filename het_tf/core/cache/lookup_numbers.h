@@ -4,9 +4,11 @@
 // of several layers, may make one step of a model, so a table counts those that name it: the next training
 // lookup of the table has the next number. Two facts about a line are such numbers:
 //
-//   held until   the line is no victim until a lookup with a higher number has begun
+//   held until   the line is no victim until a lookup with a higher number has begun. It says, too, which
+//                lookup was the newest to use the line: while that one, or one before it, waits for rows,
+//                the line is no victim either, whatever else has ended
 //   fresh until  lookups up to this number need not check it: a prefetch has asked about it, and the
-//                answer has come
+//                answer has come; or it is subscribed, and the prefetch has trusted the last answer
 //
 // And one about a partition:
 //
@@ -66,13 +68,26 @@ class LookupNumbers {
   // While a read without training is on its way every line is held.
   void BeginReading() { ++readings_; }
   void EndReading() { --readings_; }
+  // The lookup of a step waits for rows; returns its number, for EndWaiting. Throws std::bad_alloc.
+  uint32_t BeginWaiting(uint64_t step) {
+    const uint32_t held_by = HeldBy(step);
+    const uint32_t number = held_by == passed() ? newest_ : held_by - (kSteps - 1);
+    waiting_.push_back(number);
+    return number;
+  }
+  void EndWaiting(uint32_t number) { waiting_.erase(std::find(waiting_.begin(), waiting_.end(), number)); }
 
   // Whether a line that is held until this number is held now. A lookup holds until kSteps - 1 behind its
   // own.
   bool Holds(uint32_t until) const {
     const uint32_t left = Left(until);
-    return readings_ > 0 || left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]);
+    return readings_ > 0 || left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]) ||
+           std::any_of(waiting_.begin(), waiting_.end(), [used = until - (kSteps - 1)](uint32_t number) {
+             return static_cast<int32_t>(used - number) >= 0;
+           });
   }
+  // Until when what the newest lookup may use is held.
+  uint32_t HeldByNewest() const { return newest_ + kSteps - 1; }
 
   bool fresh(uint32_t line) const { return line < fresh_.size() && Left(fresh_[line]) > 0; }
   // `lines`: the least number of lines to make room for. Throws std::bad_alloc.
@@ -100,7 +115,8 @@ class LookupNumbers {
   uint32_t newest_ = 0;
   uint32_t readings_ = 0;
   std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
-  std::array<bool, kSteps> ended_ = {};
+  std::array<bool, kSteps> ended_ = {true, true, true, true, true, true, true, true};
+  Vector<uint32_t> waiting_;   // lookups, by number
   Vector<uint32_t> fresh_;     // by line; empty until a prefetch has checked one
   Vector<uint32_t> answered_;  // by partition; empty until one was asked what has moved
 };

@@ -23,13 +23,13 @@ struct SyncPolicy {
   bool subscribes = false;
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
-  // What a read asks about a cached row. `old`: it is invalid, or has moved. `trusted`: the
-  // partition did not name it when it last said what had moved; kNotified: it is to say so again.
-  // `fresh`: a prefetch has asked, and not too many lookups ago (lookup_numbers.h).
-  Pull OnRead(bool old, bool trusted, bool fresh) const {
-    if (old) return Pull::kFetch;
-    if (fresh && ChecksAhead()) return Pull::kNothing;
+  // What a read asks about a cached row that is valid. `moved`: the partition has named it. `trusted`:
+  // it did not when it last said what had moved; kNotified: it is to say so again. `fresh`: a prefetch
+  // has asked, or trusted it, not too many lookups ago (lookup_numbers.h); it may have moved since.
+  Pull OnRead(bool moved, bool trusted, bool fresh) const {
     if (subscribes && trusted) return Pull::kNotified;
+    if (fresh && ChecksAhead()) return Pull::kNothing;
+    if (moved) return Pull::kFetch;
     return pull_bound == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }
   // Whether a check that a prefetch has made counts for the lookup. At a bound of 0 the lookup

@@ -107,7 +107,8 @@ void TableCache::TakeWanted(uint32_t line) {
   if (state.wanted == 0) return;
   --state.wanted;
   if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
-  if (state.wanted == 0) state.held_until = numbers_.passed();
+  // Lookups that use it have left no other trace.
+  if (state.wanted == 0) state.held_until = numbers_.HeldByNewest();
 }
 
 size_t TableCache::Tight() const {

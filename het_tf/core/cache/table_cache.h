@@ -16,7 +16,7 @@
 //   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
 //               not be checked. When it leaves, the server is to hear of it: by its push, or
 //               left_subscribed()
-//   moved       it was named: whoever reads it fetches it
+//   moved       it was named: whoever reads it fetches it, unless a prefetch has found it fresh
 //   tight       the server said that its row is hot, or not judged yet (store/row_classes.h)
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
 //               number has passed (lookup_numbers.h)
@@ -151,6 +151,8 @@ class TableCache {
   void TakeWanted(uint32_t line);
   void BeginReading() { numbers_.BeginReading(); }
   void EndReading() { numbers_.EndReading(); }
+  uint32_t BeginWaiting(uint64_t step) { return numbers_.BeginWaiting(step); }
+  void EndWaiting(uint32_t number) { numbers_.EndWaiting(number); }
   bool fresh(uint32_t line) const { return numbers_.fresh(line); }
   // Throws std::bad_alloc.
   void SetFresh(uint32_t line, uint32_t until) { numbers_.SetFresh(line, until, state_.size()); }

@@ -26,7 +26,8 @@ SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
   const SyncPolicy& sync = sync_[cache->tight(line)];
   if (op_->ahead && (op_->check_ahead == 0 || !sync.ChecksAhead())) return SyncPolicy::Pull::kNothing;
   const bool fresh = op_->training() && !op_->ahead && cache->fresh(line);
-  return sync.OnRead(cache->invalid(line) || cache->moved(line), trusts_ && cache->subscribed(line), fresh);
+  if (cache->invalid(line)) return SyncPolicy::Pull::kFetch;
+  return sync.OnRead(cache->moved(line), trusts_ && cache->subscribed(line), fresh);
 }
 
 void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line) {
@@ -47,7 +48,13 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:
-      if (op_->ahead) return;  // the lookup will see
+      if (op_->ahead) {
+        // I2 counts from what the partition has said last. It may name the row before its lookup comes.
+        if (asked->fresh_until && cache->numbers().answered(partition)) {
+          cache->SetFresh(line, *asked->fresh_until);
+        }
+        return;
+      }
       asked->trusts = true;
       ++cache->counters().trusted;
       cache->choice().Trusted();

@@ -34,6 +34,9 @@ void CacheReader::Classify(ReadOp* op) {
     TableCache& cache = tables_->at(part.table);
     if (op->training()) {
       if (op->step != ReadOp::kNoLookup) cache.BeginLookup(op->step);
+      if (op->waiting.empty() || op->waiting.back().first != &cache) {
+        op->waiting.emplace_back(&cache, cache.BeginWaiting(op->step));
+      }
     } else {
       op->reading.push_back(&cache);
       cache.BeginReading();

@@ -12,9 +12,10 @@
 // With check_ahead (CachedRead) the rows that are in the cache are asked about here, like those of
 // a lookup. A row whose answer has come is fresh for the next lookup of its table and check_ahead
 // more, and they do not check it: I2 counts from here. A lookup that finds the question on its way
-// waits for the answer. A subscribed row (subscriptions.h) is left to its lookup, which can do
-// without the network anyway. That is what bounds I3: each of the others has made at most so many steps
-// more, where workers go in step. Reads without training check, always: nothing counts them.
+// waits for the answer. A subscribed row (subscriptions.h) is fresh at once, by the last answer of its
+// partition: one that is named before its lookup comes is read all the same, and fetched by the next
+// read ahead. That is what bounds I3: each of the others has made at most so many steps more, where
+// workers go in step. Reads without training check, always: nothing counts them.
 //
 // A batch has no name. What is known of it is known by row: lines are held, and fresh, until a
 // number of a lookup (cache/lookup_numbers.h). Rows of a batch that is never looked up (an iterator

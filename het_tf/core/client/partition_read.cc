@@ -62,6 +62,8 @@ void ReadOp::Detach() {
 void ReadOp::LetGo() {
   for (TableCache* cache : reading) cache->EndReading();
   reading.clear();
+  for (const auto& [cache, number] : waiting) cache->EndWaiting(number);
+  waiting.clear();
 }
 
 }  // namespace het

@@ -84,7 +84,8 @@ struct ReadOp {
   size_t open_parts = 0;
   Status error;
   std::vector<PartitionReadPtr> parts;
-  Vector<TableCache*> reading;  // caches that hold their lines for it (BeginReading)
+  Vector<TableCache*> reading;                       // caches that hold their lines for it (BeginReading)
+  Vector<std::pair<TableCache*, uint32_t>> waiting;  // and those that hold its own (BeginWaiting)
   PrivateRows fetched;
   std::unique_ptr<RowSink> sink;
 

@@ -13,10 +13,10 @@ namespace {
 
 using Pull = SyncPolicy::Pull;
 
-TEST(SyncPolicy, AnInvalidRowIsFetchedWhateverTheBound) {
+TEST(SyncPolicy, ANamedRowIsFetchedWhateverTheBound) {
   for (int64_t bound : {int64_t{0}, int64_t{5}, kUnbounded}) {
     for (bool subscribes : {false, true}) {
-      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*old=*/true, /*trusted=*/false, false),
+      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*moved=*/true, /*trusted=*/false, false),
                 Pull::kFetch);
     }
   }
@@ -30,9 +30,10 @@ TEST(SyncPolicy, ARowIsCheckedAtEveryReadWhereThereIsABound) {
 
 TEST(SyncPolicy, AFreshRowIsLeftAloneWhereTheBoundIsAboveZero) {
   EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false, true), Pull::kNothing);
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, true), Pull::kNothing);
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, true), Pull::kNotified) << "asks what has moved";
   EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false, true), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(true, false, true), Pull::kFetch);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(true, false, true), Pull::kNothing) << "named since then";
+  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(true, false, true), Pull::kFetch);
 }
 
 TEST(SyncPolicy, ATrustedRowIsNotChecked) {

@@ -77,8 +77,34 @@ TEST_F(CheckingAhead, ARowPastTheBoundIsReplacedAhead) {
     EXPECT_LT(cache()->lines().data(cache()->lines().Find(1))[1], before) << checks;
     net().record = true;
     Train(0, {1});
-    EXPECT_EQ(WhatWasAsked().requests, 0u) << checks;
+    const Asked asked = WhatWasAsked();
+    EXPECT_TRUE(asked.checks.empty() && asked.fetches.empty()) << checks;
+    EXPECT_EQ(asked.requests, checks == std::string("asked") ? 0u : 1u) << "told: what has moved";
   }
+}
+
+// It was within the bound when the batch was read ahead, as far as the partition had said.
+TEST_F(CheckingAhead, ARowThatIsNamedAfterwardsIsReadAllTheSame) {
+  WorldConfig config = Bounded(4);
+  config.workers = 2;
+  config.check_ahead = 1;
+  config.cache.checks = "told";
+  Make(config);
+  Train(0, {1, 2});
+  Train(0, {2});
+  Settle();
+  Prefetch({1});
+  for (int i = 0; i < 8; ++i) Train(1, {1});
+  Train(0, {2});
+  Settle();
+  const uint32_t line = cache()->lines().Find(1);
+  ASSERT_TRUE(cache()->moved(line));
+  const float before = cache()->lines().data(line)[1];
+  net().record = true;
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[1], before);
+  EXPECT_TRUE(WhatWasAsked().fetches.empty());
+  Prefetch({1});
+  EXPECT_EQ(WhatWasAsked().fetches, Vector<Key>({1})) << "the next batch has it anew";
 }
 
 TEST_F(CheckingAhead, AtBoundZeroTheLookupChecks) {

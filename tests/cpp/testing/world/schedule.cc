@@ -96,6 +96,11 @@ void Schedule::Overlap(size_t w) {
       const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
       world_.transport(w).HoldRepliesFor(p, r.Unit());
     }
+    if (r.Chance(0.2)) {  // a step that is over before the others have their rows
+      auto step = world_.NewStep(Keys(w));
+      Expect(world_.Read(w, step.get()));
+      Expect(world_.Write(w, step.get()));
+    }
     for (uint64_t writes = r.Below(3); writes > 0 && !open_[w].empty(); --writes) {
       Expect(world_.Write(w, open_[w].back().get()));
       open_[w].pop_back();

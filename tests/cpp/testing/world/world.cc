@@ -54,7 +54,11 @@ void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tabl
   NoteBegin(step.get());
   for (auto& [key, begin] : step->begin) {
     const TableOfWorker table{w, key.first};
-    checked_[table][key.second].push_back({lookups_[table], begin});
+    const TableCache* cache = device(w) == nullptr ? client(w).cache(key.first) : nullptr;
+    const uint32_t line = cache == nullptr ? kNoRow : cache->lines().Find(key.second);
+    const bool trusted = line != kNoRow && cache->subscribed(line);
+    if (trusted) begin = Before(table, key.second, /*earlier=*/true);
+    checked_[table][key.second].push_back({lookups_[table], begin, trusted});
   }
   client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
 }

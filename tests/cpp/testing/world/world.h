@@ -121,7 +121,7 @@ class World {
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
   // As it stood when the training read before the newest one of the table began.
-  TestStep::Begin Before(const TableOfWorker& table, Key key);
+  TestStep::Begin Before(const TableOfWorker& table, Key key, bool earlier = false);
   void NoteBegin(TestStep* step);
   // Where I2 and I3 of a training read count from earlier than from itself: with "told" from when the
   // training read before it began; of rows that were checked ahead from there, unless too many others of
@@ -141,11 +141,13 @@ class World {
   struct Ahead {
     uint64_t number;        // of the newest training read of the table
     TestStep::Begin begin;  // how things stood
+    bool trusted;           // it counts from what the partition had said
   };
   std::map<TableOfWorker, uint64_t> lookups_;                          // training reads
   std::map<TableOfWorker, std::map<Key, std::deque<Ahead>>> checked_;  // checks ahead, oldest first
-  // Rows with ticks, as they stood when the newest of the training reads began.
-  std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
+  // Rows with ticks, as they stood when the newest of the training reads began, and the one before it.
+  using Standing = std::map<TableOfWorker, std::map<Key, TestStep::Begin>>;
+  Standing before_, earlier_;
   uint64_t last_token_ = 0;
   uint64_t restarts_ = 0;                             // of partitions
   bool lossy_ = false;                                // a failover lost acknowledged frames

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cpp/testing/world/world.h"
@@ -149,7 +150,7 @@ void World::BeginEarlier(size_t w, TestStep* step) {
       while (!checks.empty() && number - checks.front().number > config_.check_ahead + 1) checks.pop_front();
       const bool ahead = config_.check_ahead > 0 && !checks.empty();
       const bool earlier = told && number > 1;
-      if (ahead && !(earlier && checks.front().number + 1 >= number)) {
+      if (ahead && (checks.front().trusted || !(earlier && checks.front().number + 1 >= number))) {
         step->begin[{p.table, key}] = checks.front().begin;
       } else if (earlier) {
         step->begin[{p.table, key}] = Before(table, key);
@@ -158,16 +159,17 @@ void World::BeginEarlier(size_t w, TestStep* step) {
   }
   if (!told) return;
   for (const TableOfWorker& table : tables) {
-    before_[table].clear();
+    earlier_[table] = std::exchange(before_[table], {});
     for (auto& [key, issued] : issued_) {
       if (key.first == table.second) before_[table].emplace(key.second, Now(key));
     }
   }
 }
 
-TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
-  const auto known = before_[table].find(key);
-  if (known != before_[table].end()) return known->second;
+TestStep::Begin World::Before(const TableOfWorker& table, Key key, bool earlier) {
+  std::map<Key, TestStep::Begin>& rows = (earlier ? earlier_ : before_)[table];
+  const auto known = rows.find(key);
+  if (known != rows.end()) return known->second;
   TestStep::Begin none;
   none.server = 0;
   none.row.resize(SchemaOf(table.second)->row_floats());
