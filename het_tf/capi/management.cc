@@ -152,6 +152,25 @@ int HetStats(const char* name_space, const char* table) {
   });
 }
 
+int HetTraceBegin(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) {
+    engine.trace()->Begin();
+    return Status();
+  });
+}
+
+int HetTraceEnd(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) {
+    const het::TraceLog::Entries all = engine.trace()->End();
+    auto entries = nlohmann::json::array();
+    for (const auto& entry : all.kept) {
+      entries.push_back({het::TraceKindName(entry.kind), entry.thread, entry.begin, entry.end});
+    }
+    Text() = nlohmann::json({{"left_out", all.left_out}, {"entries", std::move(entries)}}).dump();
+    return Status();
+  });
+}
+
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
