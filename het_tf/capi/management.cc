@@ -171,6 +171,20 @@ int HetTraceEnd(const char* name_space) {
   });
 }
 
+int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
+              float* values, int64_t* rows) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    const size_t dim = found->schema->dim();
+    het::RowBatch batch(dim, found->schema->row_floats() - dim, count);
+    HET_RETURN_IF_ERROR(engine.Sample(table, seed, &batch));
+    std::copy_n(batch.keys(), batch.size(), ids);
+    std::copy_n(batch.values(), batch.size() * dim, values);
+    *rows = static_cast<int64_t>(batch.size());
+    return Status();
+  });
+}
+
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));

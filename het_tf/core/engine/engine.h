@@ -191,6 +191,9 @@ class Engine {
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);
   Result<TableRows> Scan(const std::string& table);
+  // Fills the batch with rows of the store: with all of them where they fit, else with runs of rows from
+  // random places, in which one may occur twice. What caches have not sent is not in them.
+  Status Sample(const std::string& table, uint64_t seed, RowBatch* rows);
   Result<TableStats> Stats(const std::string& table);
 
   // --- checkpoints (checkpoint/)
