@@ -11,6 +11,7 @@
 #include <string>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/base/mapped_file.h"
 #include "het_tf/core/base/status.h"
 
 namespace het::traffic {
@@ -19,26 +20,22 @@ class Stream {
  public:
   // InvalidArgument names what is wrong with the file.
   static Result<std::unique_ptr<Stream>> Open(const std::string& path);
-  ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   size_t samples() const { return samples_; }
   size_t fields() const { return fields_; }
-  size_t distinct() const { return distinct_; }
+  size_t distinct() const { return keys_.size(); }
   Key key(uint32_t id) const { return keys_[id]; }
-  const uint32_t* sample(size_t i) const { return ids_ + i * fields_; }
+  const uint32_t* sample(size_t i) const { return ids_.data() + i * fields_; }
 
  private:
-  Stream() = default;
+  explicit Stream(MappedFile file) : file_(std::move(file)) {}
+  Status Read();
 
-  void* mapped_ = nullptr;
-  size_t size_ = 0;
+  MappedFile file_;
   size_t samples_ = 0;
   size_t fields_ = 0;
-  size_t distinct_ = 0;
-  const Key* keys_ = nullptr;
-  const uint32_t* ids_ = nullptr;
+  Span<const Key> keys_;
+  Span<const uint32_t> ids_;
 };
 
 }  // namespace het::traffic

@@ -152,6 +152,39 @@ int HetStats(const char* name_space, const char* table) {
   });
 }
 
+int HetTraceBegin(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) {
+    engine.trace()->Begin();
+    return Status();
+  });
+}
+
+int HetTraceEnd(const char* name_space) {
+  return WithEngine(name_space, [](Engine& engine) {
+    const het::TraceLog::Entries all = engine.trace()->End();
+    auto entries = nlohmann::json::array();
+    for (const auto& entry : all.kept) {
+      entries.push_back({het::TraceKindName(entry.kind), entry.thread, entry.begin, entry.end});
+    }
+    Text() = nlohmann::json({{"left_out", all.left_out}, {"entries", std::move(entries)}}).dump();
+    return Status();
+  });
+}
+
+int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
+              float* values, int64_t* rows) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    const size_t dim = found->schema->dim();
+    het::RowBatch batch(dim, found->schema->row_floats() - dim, count);
+    HET_RETURN_IF_ERROR(engine.Sample(table, seed, &batch));
+    std::copy_n(batch.keys(), batch.size(), ids);
+    std::copy_n(batch.values(), batch.size() * dim, values);
+    *rows = static_cast<int64_t>(batch.size());
+    return Status();
+  });
+}
+
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));

@@ -49,6 +49,16 @@ HET_EXPORT int HetClear(const char* name_space, const char* table);
 // Text: a JSON object of counters.
 HET_EXPORT int HetStats(const char* name_space, const char* table);
 
+// What calls of steps spend their time on (core/base/trace_log.h), between the two. Text of the second:
+// {"left_out": n, "entries": [[kind, thread, begin, end], ...]}, nanoseconds since 1970.
+HET_EXPORT int HetTraceBegin(const char* name_space);
+HET_EXPORT int HetTraceEnd(const char* name_space);
+
+// Rows of the store: all of them where there are at most `count`, else so many, or a few less, from random
+// places. ids: count; values: count * dim; *rows: how many there are.
+HET_EXPORT int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
+                         float* values, int64_t* rows);
+
 // All rows at one moment; *scan is to be freed.
 HET_EXPORT int HetScan(const char* name_space, const char* table, void** scan, int64_t* count,
                        int64_t* row_floats);

@@ -9,6 +9,26 @@ import pytest
 
 
 def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # processes of a run inherit the environment
+        use_own_cache_of_data()
+    use_test_server(config)
+
+
+def use_own_cache_of_data():
+    """Tests write to build/test-data, with links to what the user's cache of data sets has downloaded."""
+    users = Path(os.environ.get("HET_DATA_DIR") or "~/.cache/het_tf").expanduser().absolute()
+    own = Path(__file__).parents[2] / "build" / "test-data"
+    own.mkdir(parents=True, exist_ok=True)
+    for file in users.glob("*-*/*"):  # downloads; graphs, which het_tf makes, are made again
+        link = own / file.relative_to(users)
+        if file.is_file() and not link.exists():
+            link.parent.mkdir(exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(file)
+    os.environ["HET_DATA_DIR"] = str(own)
+
+
+def use_test_server(config):
     """HET_TEST_SERVER is the server of all tests: the first that het-ps and ranks find on PATH, too."""
     program = shutil.which(os.environ.get("HET_TEST_SERVER", ""))
     if program and Path(shutil.which("valkey-server") or "").resolve() != Path(program).resolve():

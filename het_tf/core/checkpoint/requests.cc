@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/row/schema_json.h"
 #include "het_tf/core/store/shard.h"
 

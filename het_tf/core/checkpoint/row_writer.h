@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/checkpoint/row_file.h"
 #include "het_tf/core/row/row_batch.h"

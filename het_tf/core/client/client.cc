@@ -168,6 +168,7 @@ Status Client::FetchMissing(CachedWrite* write) {
 // Nothing in here fails: there are updates for all rows. Rows of different parts are different
 // rows.
 void Client::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
+  const TraceScope ticking(config_.trace, TraceKind::kTick);
   size_t keys = 0;
   for (const CachedWrite::Part& part : write->parts) {
     keys += part.uniques;

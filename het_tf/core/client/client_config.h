@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/wire/reply.h"
 
 namespace het {
@@ -37,6 +38,8 @@ struct ClientConfig {
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
   // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
   std::function<void(const std::string&)> notice;
+  // Gets what calls spend their time on, while it is on; it outlives the client. Null: nothing does.
+  TraceLog* trace = nullptr;
 };
 
 }  // namespace het

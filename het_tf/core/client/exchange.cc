@@ -16,6 +16,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
                    Subscriptions* subscriptions, Listener* listener)
     : transport_(transport),
       request_timeout_(config.request_timeout),
+      trace_(config.trace),
       tables_(tables),
       subscriptions_(subscriptions),
       listener_(listener),
@@ -72,6 +73,7 @@ void Exchange::Receive(double wait, bool expects) {
       if (session.waits() || session.log().unapplied())
         pause = std::min(pause, std::max(1e-4, session.backoff().not_before() - now));
     }
+    const TraceScope waiting(trace_, TraceKind::kWait);
     // Nothing is on its way: the wait is for a backoff to end.
     if (expects) {
       transport_->Poll(wait, &events_);
@@ -79,8 +81,11 @@ void Exchange::Receive(double wait, bool expects) {
       transport_->Sleep(pause);
     }
   }
-  for (Transport::Event& event : events_) OnEvent(&event);
-  events_.clear();
+  if (!events_.empty()) {
+    const TraceScope handling(trace_, TraceKind::kAnswers);
+    for (Transport::Event& event : events_) OnEvent(&event);
+    events_.clear();
+  }
   CheckTimeouts();
 }
 

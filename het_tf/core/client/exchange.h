@@ -114,6 +114,7 @@ class Exchange {
 
   Transport* const transport_;
   const double request_timeout_;
+  TraceLog* const trace_;
   const CachedTables* const tables_;
   Subscriptions* const subscriptions_;
   Listener* const listener_;

@@ -39,7 +39,10 @@ Vector<const BatchPlan::Group*> CachedBackend::GroupsOf(const StepCall& call) co
 Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   Step* const step = call->step;
   const Vector<const BatchPlan::Group*> groups = GroupsOf(*call);
-  step->ForTasks(call->pool, groups.size(), [&](size_t i) { step->plan.Unique(*groups[i]); });
+  {
+    const TraceScope planning(driver_->trace(), TraceKind::kPlan);
+    step->ForTasks(call->pool, groups.size(), [&](size_t i) { step->plan.Unique(*groups[i]); });
+  }
   const ClientDriver::Call client(driver_);
   CachedRead read;
   for (const BatchPlan::Group* group : groups) {
@@ -50,6 +53,7 @@ Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   }
   HET_RETURN_IF_ERROR(client->Read(&read, call->number));
   if (out.empty()) return Status();
+  const TraceScope copying(driver_->trace(), TraceKind::kCopy);
   step->ForTasks(call->pool, groups.size(), [&](size_t i) {
     const size_t dim = call->call.tables[groups[i]->table]->schema->dim();
     CopyToFeatures(step->plan, *groups[i], step->rows(*groups[i]), dim, out);

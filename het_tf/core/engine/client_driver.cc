@@ -18,6 +18,7 @@ constexpr int kRounds = 4;
 ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, bool remote)
     : transport_(transport),
       remote_(remote),
+      trace_(config.trace),
       client_(std::make_unique<Client>(transport, config)),
       background_(std::make_unique<Background>([this] {
         Background::Pause pause = LookAfterPushes();
@@ -31,6 +32,14 @@ void ClientDriver::Stop() {
   std::unique_ptr<Background> ends;  // without the lock, which the thread may take
   const std::lock_guard<std::mutex> lock(mutex_);
   ends = std::move(background_);
+}
+
+std::unique_lock<std::mutex> ClientDriver::TakeClient() {
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) return lock;
+  const TraceScope locking(trace_, TraceKind::kLock);
+  lock.lock();
+  return lock;
 }
 
 ClientDriver::Call::~Call() {

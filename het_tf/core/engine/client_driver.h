@@ -40,7 +40,7 @@ class ClientDriver {
   // The client for as long as it lives, and no more than that.
   class Lock {
    public:
-    explicit Lock(ClientDriver* driver) : driver_(driver), lock_(driver->mutex_) {}
+    explicit Lock(ClientDriver* driver) : driver_(driver), lock_(driver->TakeClient()) {}
     Client* operator->() const { return driver_->client_.get(); }
 
    protected:
@@ -55,6 +55,7 @@ class ClientDriver {
   };
 
   bool remote() const { return remote_; }
+  TraceLog* trace() const { return trace_; }
   // For what is made with the client and lives as long; used while a Lock is held.
   Client* client() { return client_.get(); }
   // Ends the thread for good: what the client calls back is about to go.
@@ -63,6 +64,7 @@ class ClientDriver {
   void Prefetch(std::unique_ptr<ComingBatch> batch);
 
  private:
+  std::unique_lock<std::mutex> TakeClient();
   Background::Pause LookAfterPushes();
   void StartPrefetches();
   void LeaveToThread();
@@ -71,6 +73,7 @@ class ClientDriver {
 
   Transport* const transport_;
   const bool remote_;
+  TraceLog* const trace_;
   PrefetchQueue prefetches_;
   std::mutex mutex_;  // guards the client, the transport, and what follows
   std::unique_ptr<Client> client_;

@@ -19,6 +19,11 @@ ClientConfig EmbeddedConfig() {
   return config;
 }
 
+ClientConfig Traced(ClientConfig config, TraceLog* trace) {
+  config.trace = trace;
+  return config;
+}
+
 EngineStore EmbeddedStore(TimeFn time) {
   EngineStore store;
   store.service = std::make_unique<LocalService>(LocalService::kDefaultPartitions, 0, std::move(time));
@@ -83,7 +88,7 @@ Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> sto
 Engine::Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config)
     : name_(std::move(name)),
       store_(std::move(store)),
-      driver_(store_.transport.get(), config, remote()),
+      driver_(store_.transport.get(), Traced(config, &trace_), remote()),
       catalog_(name_),
       loader_(name_, store_.tables.get(), remote(),
               [this](const std::function<void()>& fn) {
@@ -140,6 +145,7 @@ Status Engine::LookupOnDevice(const BatchCall& call, Span<float* const> out, voi
 
 Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out,
                       uint64_t* token) {
+  const TraceScope whole(&trace_, TraceKind::kLookup);
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call, memory));
   StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : steps_.New();
@@ -148,6 +154,7 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
   StepCall step{call, memory, token == nullptr ? 0 : steps_.Reserve(), pool_.get(), plan.get()};
   Releaser releaser(this, step.number);
   if (plan != nullptr) {
+    const TraceScope planning(&trace_, TraceKind::kPlan);
     plan->Scatter(call, store_.transport->id(0), pool_.get());
     plan->PrepareRows();
     plan->PrepareValues(call);
@@ -174,6 +181,7 @@ Status Engine::ApplyOnDevice(const BatchCall& call, const ApplyArgs& args, void*
 }
 
 Status Engine::Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped) {
+  const TraceScope whole(&trace_, TraceKind::kUpdate);
   *skipped = false;
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, steps_.Consume(args.token));
   Releaser releaser(this, args.token);
@@ -184,7 +192,10 @@ Status Engine::Apply(const BatchCall& call, const CallMemory& memory, const Appl
   if (!on_device) {
     step.step = BuildPlan(call, &plan);
     if (!step.step->FindActive(call, args)) return Status();
-    HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get(), &step.skipped));
+    {
+      const TraceScope summing(&trace_, TraceKind::kSum);
+      HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get(), &step.skipped));
+    }
     *skipped = step.skipped;
     if (step.skipped) return Status();
     HET_RETURN_IF_ERROR(Prepare(&step));
@@ -229,6 +240,7 @@ Step* Engine::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
 }
 
 Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums) {
+  const TraceScope whole(&trace_, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, steps_.Consume(args.token));
   const Releaser releaser(this, args.token);
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);

@@ -52,6 +52,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/engine/client_driver.h"
 #include "het_tf/core/engine/loader.h"
@@ -157,6 +158,8 @@ class Engine {
   // So many workers train a table from the next call on; nothing to do unless its hot rows' bounds follow
   // that.
   Status SetWorkers(const std::string& table, uint32_t workers);
+  // What the steps of cached tables spend their time on, and those of others as a whole.
+  TraceLog* trace() { return &trace_; }
   // For tests.
   DeviceTables* device();
 
@@ -188,6 +191,9 @@ class Engine {
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);
   Result<TableRows> Scan(const std::string& table);
+  // Fills the batch with rows of the store: with all of them where they fit, else with runs of rows from
+  // random places, in which one may occur twice. What caches have not sent is not in them.
+  Status Sample(const std::string& table, uint64_t seed, RowBatch* rows);
   Result<TableStats> Stats(const std::string& table);
 
   // --- checkpoints (checkpoint/)
@@ -230,6 +236,7 @@ class Engine {
 
   const std::string name_;
   const EngineStore store_;
+  TraceLog trace_;
   ClientDriver driver_;
   std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
   DeviceBackend* device_;                                // one of them

@@ -1,4 +1,8 @@
 // Engine: tables as objects, created, looked at and changed outside of a step.
+#include <algorithm>
+#include <numeric>
+
+#include "het_tf/core/base/hash.h"
 #include "het_tf/core/engine/engine.h"
 
 namespace het {
@@ -127,6 +131,37 @@ Status Engine::Clear(const std::string& name) {
 Result<TableRows> Engine::Scan(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   return store_.tables->Scan(*table->schema);
+}
+
+Status Engine::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
+  constexpr size_t kRun = 64;
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  HET_ASSIGN_OR_RETURN(const TableState state, store_.tables->State(*table->schema));
+  const uint64_t total = std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0});
+  // From a place on, one partition after the other in a ring, until the batch is full.
+  const auto read = [&](uint32_t partition, uint64_t cursor, RowBatch* to) {
+    for (size_t ended = 0; ended < state.rows.size() && to->left() > 0;) {
+      HET_RETURN_IF_ERROR(store_.tables->ScanSome(*table->schema, partition, &cursor, to));
+      if (cursor != TableStore::kScanned) continue;
+      partition = (partition + 1) % static_cast<uint32_t>(state.rows.size());
+      cursor = 0;
+      ++ended;
+    }
+    return Status();
+  };
+  if (total <= rows->capacity()) return read(0, 0, rows);
+  RowBatch run(rows->dim(), rows->slot_floats(), std::min(kRun, rows->capacity()));
+  // A run is short where rows were removed meanwhile; so many are enough, whatever goes.
+  const size_t most = 2 * (rows->capacity() / run.capacity() + 1);
+  for (size_t i = 0; i < most && rows->left() > 0; ++i) {
+    uint64_t place = Mix64(Mix64(seed) + i) % total;
+    uint32_t partition = 0;
+    while (place >= state.rows[partition]) place -= state.rows[partition++];
+    run.Clear();
+    HET_RETURN_IF_ERROR(read(partition, place, &run));
+    for (size_t row = 0; row < run.size() && rows->left() > 0; ++row) rows->Add(run, row);
+  }
+  return Status();
 }
 
 Result<TableStats> Engine::Stats(const std::string& name) {

@@ -6,8 +6,7 @@
 // neighbour that it draws with the number of nodes. So no bytes, whatever they are, make a reader leave the
 // file.
 //
-// What is mapped must not change: replace a file by renaming another one over it (Python's writer does). One
-// that is truncated in place kills its readers (SIGBUS).
+// What is mapped must not change (mapped_file.h); Python's writer replaces a file by renaming.
 //
 // Thread-safe; nothing in it changes after Open.
 #pragma once
@@ -15,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "het_tf/core/base/mapped_file.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/graph/graph_format.h"
@@ -33,16 +33,13 @@ class GraphFile {
   // is no file. InvalidArgument: it is damaged, cut off, nobody's, or of another version. Each message names
   // the file and the remedy.
   static Result<std::shared_ptr<const GraphFile>> Open(const std::string& path);
-  ~GraphFile();
-  GraphFile(const GraphFile&) = delete;
-  GraphFile& operator=(const GraphFile&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const Header& header() const { return header_; }
   uint64_t nodes() const { return header_.nodes; }
   uint64_t edges() const { return header_.edges; }
-  bool weighted() const { return weights_ != nullptr; }
-  bool typed() const { return types_ != nullptr; }
+  bool weighted() const { return (header_.flags & kWeighted) != 0; }
+  bool typed() const { return (header_.flags & kTyped) != 0; }
 
   // --- edges of one node, node < nodes()
   void PrefetchNode(uint64_t node) const { __builtin_prefetch(&offsets_[node]); }
@@ -54,11 +51,11 @@ class GraphFile {
   EdgeRange EdgesOfType(uint64_t node, uint8_t type) const;
 
   // --- one edge, edge < edges()
-  void PrefetchEdge(uint64_t edge) const { __builtin_prefetch(neighbours_ + edge * header_.neighbour_bytes); }
+  void PrefetchEdge(uint64_t edge) const { __builtin_prefetch(&neighbours_[edge * header_.neighbour_bytes]); }
   // The other end. It may be >= nodes() in a damaged file.
   uint64_t Neighbour(uint64_t edge) const {
-    return header_.neighbour_bytes == 4 ? reinterpret_cast<const uint32_t*>(neighbours_)[edge]
-                                        : reinterpret_cast<const uint64_t*>(neighbours_)[edge];
+    return header_.neighbour_bytes == 4 ? reinterpret_cast<const uint32_t*>(neighbours_.data())[edge]
+                                        : reinterpret_cast<const uint64_t*>(neighbours_.data())[edge];
   }
   // The edge of a range that `unit`, in [0, 1), stands for, by weight; weighted() alone, and no empty range.
   uint64_t EdgeByWeight(const EdgeRange& range, double unit) const;
@@ -66,24 +63,21 @@ class GraphFile {
   uint64_t NodeByPopularity(double unit) const;
 
   // What a reader says that met a neighbour >= nodes().
-  Status Damaged(const std::string& what) const;
+  Status Damaged(const std::string& what) const { return file_.Damaged(what); }
 
  private:
-  explicit GraphFile(std::string path) : path_(std::move(path)) {}
-  Status Map(int descriptor, uint64_t size);
-  Status Check(uint64_t file_bytes);
-  Status CheckSections() const;
+  explicit GraphFile(MappedFile file) : file_(std::move(file)) {}
+  Status Read();
   Status CheckOffsets() const;
 
-  const std::string path_;
-  const uint8_t* map_ = nullptr;
-  size_t map_bytes_ = 0;
+  MappedFile file_;
   Header header_ = {};
-  const int64_t* offsets_ = nullptr;
-  const double* popularity_ = nullptr;
-  const uint8_t* neighbours_ = nullptr;
-  const double* weights_ = nullptr;
-  const uint8_t* types_ = nullptr;
+  // Sections; empty where the edges have no such.
+  Span<const int64_t> offsets_;
+  Span<const double> popularity_;
+  Span<const uint8_t> neighbours_;  // of header_.neighbour_bytes each
+  Span<const double> weights_;
+  Span<const uint8_t> types_;
 };
 
 }  // namespace het::graph

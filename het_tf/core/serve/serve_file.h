@@ -1,13 +1,10 @@
 // A serving file (serve_format.h), mapped: the rows of one table, for reading.
 //
-// The mapping is shared and read-only: all processes that serve the same file use one copy of it in memory,
-// and pages that nobody reads take none. Open looks at everything that a lookup relies on (header, sections,
-// spec) except for the rows and the index themselves: those would all have to be read. So a lookup checks the
-// row numbers that it finds, and Verify, which reads everything, compares checksums. Whatever bytes a file
-// has, no lookup reads outside of it.
-//
-// What is mapped must not change: replace a file by renaming another one over it, which leaves the old one to
-// those who have it. One that is truncated in place kills its readers (SIGBUS).
+// All processes that serve the same file use one copy of it in memory, and it must not change while they do
+// (mapped_file.h). Open looks at everything that a lookup relies on (header, sections, spec) except for the
+// rows and the index themselves: those would all have to be read. So a lookup checks the row numbers that it
+// finds, and Verify, which reads everything, compares checksums. Whatever bytes a file has, no lookup reads
+// outside of it.
 //
 // Thread-safe; nothing in it changes after Open.
 #pragma once
@@ -15,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "het_tf/core/base/mapped_file.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/serve_format.h"
 
@@ -26,11 +24,8 @@ class ServeFile {
   // version wrote it. Each message names the file and the remedy. A file that this process has open already
   // (the same inode, size and time of last change) is not mapped again.
   static Result<std::shared_ptr<const ServeFile>> Open(const std::string& path);
-  ~ServeFile();
-  ServeFile(const ServeFile&) = delete;
-  ServeFile& operator=(const ServeFile&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const TableSchema& schema() const { return *schema_; }
   uint32_t dim() const { return header_.dim; }
   uint64_t size() const { return header_.rows; }
@@ -53,7 +48,7 @@ class ServeFile {
       const uint32_t count = bucket.count < kBucketKeys ? bucket.count : kBucketKeys;
       for (uint32_t i = 0; i < count; ++i) {
         if (bucket.key[i] != key) continue;
-        *row = rows_ + static_cast<uint64_t>(bucket.row[i]) * header_.row_bytes;
+        *row = rows_.data() + static_cast<uint64_t>(bucket.row[i]) * header_.row_bytes;
         return bucket.row[i] < header_.rows;
       }
       if (bucket.more == 0) break;
@@ -65,20 +60,18 @@ class ServeFile {
   // What is read where there is no row.
   void FillUnknown(Key key, float* values) const;
   // What a lookup says that met a damaged index.
-  Status Damaged(const std::string& what) const;
+  Status Damaged(const std::string& what) const { return file_.Damaged(what); }
 
  private:
-  explicit ServeFile(std::string path) : path_(std::move(path)) {}
-  Status Map(int descriptor, uint64_t size);
-  Status Check(uint64_t file_bytes);
+  explicit ServeFile(MappedFile file) : file_(std::move(file)) {}
+  Status Read();
+  Status ReadSpec();
 
-  const std::string path_;
-  const uint8_t* map_ = nullptr;
-  size_t map_bytes_ = 0;
+  MappedFile file_;
   Header header_ = {};
   Schema schema_;
-  const uint8_t* rows_ = nullptr;
-  const Bucket* buckets_ = nullptr;
+  Span<const uint8_t> rows_;  // of header_.row_bytes each
+  Span<const Bucket> buckets_;
 };
 
 // Files that Open has open in this process.

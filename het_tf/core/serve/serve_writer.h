@@ -16,8 +16,8 @@
 #include <string>
 
 #include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/checkpoint/checksum.h"
 #include "het_tf/core/checkpoint/file.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/serve_format.h"

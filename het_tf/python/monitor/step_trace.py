@@ -2,11 +2,13 @@
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from het_tf.python.monitor import calls
 from het_tf.python.monitor import spans as measured
 from het_tf.python.monitor.spans import Span
 from het_tf.python.session import settings
@@ -43,10 +45,13 @@ class StepTrace(tf.keras.callbacks.Callback):
     others included), the next batch of the input, all other ops, and tf.data's own threads. Counters beside
     them say, for each step and table with a cache, which rows, bytes and requests travelled.
 
-    Nothing in it is estimated. A lookup is one span: how much of it was planning, reading the cache, and
-    waiting for the server is not measured. The profiler itself slows steps down, and first steps (tracing,
-    first rows) cost more than later ones. Kernels on a GPU are not in it: for these use TensorFlow's
-    profiler.
+    Under each lookup and update are its parts, as het_tf's core has measured them: "plan", "wait" (for the
+    store: server and wire together), "answers" (rows of answers go to the cache), "copy" (rows go to the
+    model); "sum" and "tick" (the optimizer) of an update; "lock", where another call of this process went
+    first. What lies between them is the cache's own work, or the table's where there is no cache.
+
+    Nothing in it is estimated. The profiler itself slows steps down, and first steps (tracing, first rows)
+    cost more than later ones. Kernels on a GPU are not in it: for these use TensorFlow's profiler.
 
     Args:
       path: The file; it is replaced. With several ranks `trace.json` is `trace-rank-R.json`, one for each.
@@ -56,7 +61,8 @@ class StepTrace(tf.keras.callbacks.Callback):
     Attributes:
       steps_traced: For each traced step a dict of milliseconds: "step" (from begin to end), each kind of op
         ("lookup", "update", "workers", "input", "compute": in which at least one of that kind was running;
-        kinds overlap), and "no_op", in which none was.
+        kinds overlap), "no_op", in which none was, and "lookup_wait" and "update_wait", in which one of them
+        waited for the store.
 
     Raises:
       ValueError: An argument is out of range. When training begins: the file cannot be written.
@@ -97,6 +103,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         if self._directory is not None:  # a fit that has failed left the profiler running
             tf.profiler.experimental.stop(save=False)
             self._directory = None
+            calls.end(self._namespaces())
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begins to trace, if it is time."""
@@ -111,10 +118,14 @@ class StepTrace(tf.keras.callbacks.Callback):
                     "keras.callbacks.TensorBoard profile_batch=0, or leave StepTrace out"
                 ) from error
             self._directory = directory
+            self._stamps: list[tuple[int, int]] = []
+            calls.begin(self._namespaces())
             self._count()
         if self._directory is not None:
+            before = time.time_ns()
             self._step = tf.profiler.experimental.Trace(_STEP, step_num=self._seen, _r=1)
             self._step.__enter__()
+            self._stamps.append((before, time.time_ns()))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Ends a step, and after the last one the trace."""
@@ -130,6 +141,9 @@ class StepTrace(tf.keras.callbacks.Callback):
         if self._directory is not None:
             self._end()
 
+    def _namespaces(self) -> list[str]:
+        return sorted({table.namespace for table in self._tables.values()})
+
     def _count(self) -> None:
         """What caches have counted so far, outside of any step."""
         of_tables = {name: table.stats().get("cache", {}) for name, table in self._tables.items()}
@@ -137,12 +151,14 @@ class StepTrace(tf.keras.callbacks.Callback):
 
     def _end(self) -> None:
         assert self._directory is not None
+        entries, left_out = calls.end(self._namespaces())
         tf.profiler.experimental.stop()
         with self._directory as directory:
             spans = measured.read(Path(directory), _STEP)
         self._directory = None
         steps = [span for span in spans if span.kind == "step"]
-        self.steps_traced = [_times(spans, step) for step in steps]
+        parts = calls.parts(spans, entries, calls.origin(self._stamps, steps))
+        self.steps_traced = [_times(spans, parts, step) for step in steps]
         begin = min((span.begin for span in spans), default=0.0)
         process = {
             "ph": "M",
@@ -150,18 +166,21 @@ class StepTrace(tf.keras.callbacks.Callback):
             "name": "process_name",
             "args": {"name": f"rank {self._rank}"},
         }
-        events = [process, *self._events(spans, begin), *self._counters(steps, begin)]
+        events = [process, *self._events(spans, parts, begin), *self._counters(steps, begin)]
+        trace = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"parts_left_out": left_out}}
         with self._file.open("w") as file:
-            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+            json.dump(trace, file)
 
-    def _events(self, spans: list[Span], begin: float) -> list[dict[str, Any]]:
+    def _events(self, spans: list[Span], parts: dict[Span, list[Span]], begin: float) -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = []
         for row, (kind, title) in enumerate(_ROWS.items()):
             used = set()
             for lane, span in measured.lanes(one for one in spans if one.kind == kind):
                 where = {"pid": self._rank, "tid": 1000 * row + lane}
-                times = {"ts": span.begin - begin, "dur": span.end - span.begin}
-                events.append({"ph": "X", "name": span.name, "cat": kind, **where, **times})
+                # Viewers draw what lies in an op of the same row under it.
+                for cat, one in ((kind, span), *(("part", part) for part in parts.get(span, ()))):
+                    times = {"ts": one.begin - begin, "dur": one.end - one.begin}
+                    events.append({"ph": "X", "name": one.name, "cat": cat, **where, **times})
                 used.add(lane)
             for lane in sorted(used):
                 where = {"pid": self._rank, "tid": 1000 * row + lane}
@@ -183,7 +202,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         return events
 
 
-def _times(spans: list[Span], step: Span) -> dict[str, float]:
+def _times(spans: list[Span], parts: dict[Span, list[Span]], step: Span) -> dict[str, float]:
     """Milliseconds of one step."""
     ops = [span for span in spans if span.kind not in ("step", "pipeline")]
     inside = [span for span in ops if span.end > step.begin and span.begin < step.end]
@@ -192,4 +211,10 @@ def _times(spans: list[Span], step: Span) -> dict[str, float]:
         of_kind = [span for span in inside if span.kind == kind]
         found[kind] = measured.covered(of_kind, step.begin, step.end)
     found["no_op"] = found["step"] - measured.covered(inside, step.begin, step.end)
+    for kind in calls.CALLS:
+        waits = [
+            part for op, of_op in parts.items() for part in of_op if op.kind == kind and part.kind == "wait"
+        ]
+        waits.sort(key=lambda span: span.begin)
+        found[f"{kind}_wait"] = measured.covered(waits, step.begin, step.end)
     return {name: microseconds / 1e3 for name, microseconds in found.items()}

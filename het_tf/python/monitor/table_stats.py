@@ -49,7 +49,8 @@ class TableStats(tf.keras.callbacks.Callback):
     * `lag/mean`: ticks that the rows checked since the last point lacked; `lag/p99_so_far` and
       `lag/max_so_far`: since the cache was made, as the cache keeps no others. `hot_lag/*`: of hot rows. All
       are upper bounds within a factor of two, as in `Table.stats()`.
-    * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names.
+    * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names. Of those that it draws at
+      the store rank 0 writes them.
 
     A table without a cache has the first group and the last. Under Horovod each rank writes a run of its own,
     `tables-rank-R`, since each has its own caches; TensorBoard shows them as lines of one figure. Nothing is
@@ -58,8 +59,8 @@ class TableStats(tf.keras.callbacks.Callback):
     Args:
       log_dir: TensorBoard's directory; it is made if it is not there.
       every: Steps from one point to the next, >= 1; or "epoch".
-      norms: Table -> ids whose rows are read for norms at every point. There is no way to draw rows of a
-        table that does not read all of it, so you say which: `ids[:1000]`. None: no norms.
+      norms: Table -> what is read for norms at every point: a number of rows, drawn by `Table.sample` as the
+        store has them, or ids, whose rows are read as the model reads them. None: no norms.
 
     Raises:
       ValueError: An argument is out of range, or nothing can be written to log_dir. When training begins:
@@ -70,7 +71,7 @@ class TableStats(tf.keras.callbacks.Callback):
         self,
         log_dir: Any,
         every: int | str = 100,
-        norms: Mapping[str, npt.ArrayLike] | None = None,
+        norms: Mapping[str, int | npt.ArrayLike] | None = None,
     ) -> None:
         super().__init__()
         number = isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every >= 1
@@ -80,10 +81,13 @@ class TableStats(tf.keras.callbacks.Callback):
             )
         self.every = every
         self._log_dir = directory.made(log_dir, "TableStats")
-        self._norms = {name: np.asarray(ids).ravel() for name, ids in (norms or {}).items()}
-        for name, ids in self._norms.items():
-            if not ids.size or ids.dtype.kind not in "iu":
-                raise ValueError(f"norms[{name!r}] is {ids!r}; give integers, the ids of some rows")
+        self._norms = {name: np.asarray(rows) for name, rows in (norms or {}).items()}
+        for name, rows in self._norms.items():
+            if not rows.size or rows.dtype.kind not in "iu" or (rows.ndim == 0 and rows < 1):
+                raise ValueError(
+                    f"norms[{name!r}] is {rows!r}; give a number of rows, an integer of 1 or more, or "
+                    "integers, the ids of some rows"
+                )
         self._batch = -1  # the last one of the epoch
         self._step = 0  # of all fits: points of a second one come after those of the first
         self._point = 0  # the step of the last point
@@ -144,7 +148,7 @@ class TableStats(tf.keras.callbacks.Callback):
             if "cache" in stats:
                 found |= _of_cache(now, before, steps)
             if table.name in self._norms:
-                found |= _norms(table.lookup(self._norms[table.name]))
+                found |= _norms(self._rows(table, self._norms[table.name]))
                 now = _flat(table.stats())  # what this lookup has moved is no traffic of the training
             prefix = f"{key[0]}/{table.name}" if key[0] else table.name
             figures |= {f"{prefix}/{tag}": float(value) for tag, value in found.items()}
@@ -152,6 +156,12 @@ class TableStats(tf.keras.callbacks.Callback):
         if self._scalars is not None:
             self._scalars.write(self._step, figures)
         self._point = self._step
+
+    def _rows(self, table: Table, wanted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        if wanted.ndim:
+            return table.lookup(wanted.ravel())
+        # From the same places at each point: a line moves with the rows rather than with the draw.
+        return table.sample(int(wanted))[1] if self._first else np.zeros((0, table.dim), np.float32)
 
 
 def _flat(stats: dict[str, Any]) -> dict[str, float]:
@@ -190,6 +200,8 @@ def _of_cache(now: dict[str, float], before: dict[str, float], steps: int) -> di
 
 def _norms(rows: npt.NDArray[np.float32]) -> dict[str, float]:
     norms = np.linalg.norm(rows.astype(np.float64), axis=-1)
+    if not norms.size:
+        return {}
     return {
         "norm/mean": norms.mean(),
         "norm/median": np.median(norms),

@@ -130,6 +130,30 @@ class Table:
         rows = self.scan()
         return rows["ids"], rows["rows"] if with_slots else rows["rows"][:, : self.dim].copy()
 
+    def sample(self, count: int, seed: int = 0) -> tuple[native.Int64Array, native.FloatArray]:
+        """Some rows as the store has them, without a pass over all of it; of small tables all rows.
+
+        Rows come in runs of 64, from random places in the order in which the store keeps them. So rows that
+        were made one after the other come together, and one may come twice.
+
+        Args:
+          count: Rows, >= 1.
+          seed: Of the places.
+
+        Returns:
+          int64 ids [n], and float32 values [n, dim], with n <= count: of a table with more rows n = count,
+          or a few less where rows were removed meanwhile. What caches hold back is not in them: `flush`.
+
+        Raises:
+          ValueError: count is no integer of 1 or more.
+        """
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise ValueError(f"count is {count!r}; give a number of rows, an integer of 1 or more")
+        count = int(min(count, max(self.stats()["rows"], 1)))
+        ids, values = np.empty(count, np.int64), np.empty((count, self.dim), np.float32)
+        found = native.call_int("HetSample", self.namespace, self.name, count, int(seed), ids, values)
+        return ids[:found], values[:found]
+
     def scan(self) -> dict[str, npt.NDArray[Any]]:
         """Everything about all rows, ordered by id.
 

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <random>
 
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/checkpoint/row_reader.h"
 #include "het_tf/core/checkpoint/row_writer.h"

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/serve/serve_lookup.h"
 #include "het_tf/core/serve/serve_writer.h"
 #include "tests/cpp/fuzz/target.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "het_tf/core/graph/neighbour_sampler.h"
 #include "tests/cpp/testing/graph_bytes.h"
@@ -109,13 +110,25 @@ TEST_F(GraphTest, DrawsDependOnTheirPlaceAlone) {
     });
     EXPECT_TRUE(is_neighbour || (edges.empty() && some[i] == parents[i / 7]));
   }
-  // Another seed, batch or hop: about one draw in twenty is the same by chance.
-  for (const auto& other : {Sample(*file, {10, 2}, hop, parents), Sample(*file, {9, 3}, hop, parents),
-                            Sample(*file, {9, 2}, hop, parents, 1)}) {
-    size_t same = 0;
-    for (size_t i = 0; i < other.size(); ++i) same += other[i] == some[i];
-    EXPECT_LT(same, other.size() / 4);
+  // Another seed, batch or hop, and a seed that makes up for another batch: about one draw in twenty is the
+  // same by chance.
+  const std::vector<std::vector<int64_t>> drawn = {
+      some, Sample(*file, {10, 2}, hop, parents), Sample(*file, {9, 3}, hop, parents),
+      Sample(*file, {10, 1}, hop, parents), Sample(*file, {9, 2}, hop, parents, 1)};
+  for (size_t a = 0; a < drawn.size(); ++a) {
+    for (size_t b = a + 1; b < drawn.size(); ++b) {
+      size_t same = 0;
+      for (size_t i = 0; i < some.size(); ++i) same += drawn[a][i] == drawn[b][i];
+      EXPECT_LT(same, some.size() / 4) << a << " " << b;
+    }
   }
+  // A node draws anew at every place of a batch, in other blocks, too.
+  TestGraph star{std::vector<std::vector<het::testing::TestEdge>>(101)};
+  for (uint64_t node = 1; node <= 100; ++node) star.nodes[0].push_back({node});
+  const auto draws = Sample(*Open(star), {9, 2}, hop, std::vector<int64_t>(3000, 0));
+  std::set<std::vector<int64_t>> rows;
+  for (size_t i = 0; i < draws.size(); i += 7) rows.insert(std::vector<int64_t>(&draws[i], &draws[i] + 7));
+  EXPECT_EQ(rows.size(), 3000u);  // of 100^7
 }
 
 TEST_F(GraphTest, NegativesFollowTheDegree) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 #include "het_tf/core/graph/graph_format.h"
 
 namespace het::testing {

@@ -90,6 +90,9 @@ def test_walks_and_negatives(tmp_path: Path) -> None:
     assert graph.walk([0, 1, 3], 4).numpy().tolist() == [[1, 2, 0, 1], [2, 0, 1, 2], [3, 3, 3, 3]]
     assert set(graph.negatives(200, seed=1).numpy()) == {0, 1, 2}
     assert set(graph.negatives(200, seed=1, uniform=True).numpy()) == {0, 1, 2, 3}
+    star = make(tmp_path, [(0, node) for node in range(2, 18)] + [(1, 2)], directed=True)
+    drawn = star.negatives(20_000, seed=1).numpy()
+    assert (drawn == 0).mean() == pytest.approx(8 / 9, abs=0.02)  # degrees 16 and 1, 16^0.75 = 8
     empty = make(tmp_path, [], nodes=2)
     assert empty.sample([0, 1], (2,))[1].numpy().tolist() == [[0, 0], [1, 1]]
     for bad in (lambda: empty.negatives(3), lambda: graph.negatives(0), lambda: graph.walk([0], 0)):

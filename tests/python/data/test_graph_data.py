@@ -79,6 +79,32 @@ def test_packages_by_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert all(b"unknown" not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
+def test_cache_has_one_file_of_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HET_DATA_DIR", str(tmp_path))
+    read, lists = packages._parse, STANZAS
+
+    def load_with(key: Any) -> Path:
+        """With sets of names in another order, as in a process whose hashes have another seed."""
+
+        def parse(text: bytes) -> Any:
+            requirements, section_of = read(text)
+            return {name: sorted(names, key=key) for name, names in requirements.items()}, section_of
+
+        monkeypatch.setattr(packages, "_available", lambda: lists)
+        monkeypatch.setattr(packages, "_parse", parse)
+        return Path(load_graph("debian").graph.path)
+
+    first = load_with(lambda name: name)
+    written = first.stat().st_ino
+    assert load_with(lambda name: name[::-1] + b"z" if name > b"b" else b"~") == first
+    assert first.stat().st_ino == written
+    (first.parent / "debian-of-mine.graph").write_bytes(b"")
+    lists = STANZAS + b"\nPackage: e\n"  # which nobody requires: the same edges, one more node
+    second = load_with(lambda name: name)
+    assert second != first
+    assert {path.name for path in first.parent.iterdir()} == {second.name, "debian-of-mine.graph"}
+
+
 def test_what_is_missing_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(packages.shutil, "which", lambda name: None)
     with pytest.raises(RuntimeError, match=r"needs apt.*run: apt-get update"):

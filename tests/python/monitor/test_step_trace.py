@@ -11,6 +11,7 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.monitor import calls
 from het_tf.python.monitor.spans import Span, covered, kind_of, lanes
 
 keras = tf.keras
@@ -50,9 +51,19 @@ def test_a_trace_has_the_steps_their_ops_and_what_travelled(fresh, tmp_path):
     assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in spans)
     assert sum("MatMul" in one["name"] and one["cat"] == "compute" for one in spans) >= 4
     assert not any(one["cat"] == "workers" for one in spans), "there is one process"
+    waits = {"lookup_wait", "update_wait"}
     for times in trace.steps_traced:
-        assert set(times) == {"step", "lookup", "update", "workers", "input", "compute", "no_op"}
+        assert set(times) == {"step", "lookup", "update", "workers", "input", "compute", "no_op"} | waits
         assert all(0 <= times[name] <= times["step"] for name in times) and times["lookup"] > 0
+    # Each lookup and update has its parts in the same row, and nothing is logged any more.
+    for kind, names in (("lookup", {"plan", "answers", "copy"}), ("update", {"sum", "tick"})):
+        for op in (one for one in spans if one["cat"] == kind):
+            end = op["ts"] + op["dur"]
+            inside = [one for one in spans if one["cat"] == "part" and op["ts"] <= one["ts"] <= end]
+            assert {one["name"] for one in inside} >= names
+            assert all(one["tid"] == op["tid"] and one["ts"] + one["dur"] <= end + 1e-6 for one in inside)
+    assert calls.end([""]) == ([], 0)
+    spans = [one for one in spans if one["cat"] != "part"]
     # In a row nothing overlaps: viewers would draw one over the other.
     rows = defaultdict(list)
     for one in spans:
@@ -89,6 +100,44 @@ def test_what_is_refused(fresh, tmp_path):
             fit([StepTrace(tmp_path / "x.json", first=1)])
     finally:
         tf.profiler.experimental.stop(save=False)
+
+
+def test_parts_belong_to_the_op_that_made_their_call():
+    # The profiler began at 1,000,000 ns, which is known to 200 ns; two lookups run side by side.
+    steps = [Span("step", "s", 0, 90), Span("step", "s", 100, 190)]
+    since = calls.origin([(999_900, 1_000_400), (1_099_500, 1_100_100)], steps)
+    assert since == 1_000_000
+    ops = [Span("lookup", "a", 10, 60), Span("lookup", "b", 20, 50), Span("compute", "c", 0, 90)]
+    entries = [
+        ("plan", 1, 1_012_000, 1_014_000),
+        ("wait", 2, 1_025_000, 1_030_000),
+        ("wait", 1, 1_026_000, 1_059_900),
+        ("lookup", 2, 1_020_100, 1_050_300),  # past the end of its op: the clocks differ a little
+        ("copy", 2, 1_040_000, 1_050_200),
+        ("lookup", 1, 1_010_100, 1_059_950),
+        ("wait", 3, 1_030_000, 1_031_000),  # of no lookup, such as a flush
+        ("update", 3, 1_200_000, 1_210_000),  # of no op that was measured
+        ("sum", 3, 1_201_000, 1_202_000),
+    ]
+    found = calls.parts(ops, entries, since)
+    assert found == {
+        ops[0]: [Span("plan", "plan", 12, 14), Span("wait", "wait", 26, 59.9)],
+        ops[1]: [Span("wait", "wait", 25, 30), Span("copy", "copy", 40, 50)],
+    }
+
+
+def test_what_a_fit_has_left_running_ends_with_the_next_one(fresh, tmp_path):
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise KeyError("over")
+
+    trace = StepTrace(tmp_path / "trace.json", first=1)
+    with pytest.raises(KeyError, match="over"):
+        fit([trace, Fails()])
+    het_tf.reset()
+    trace._first = 99
+    fit([trace])
+    assert calls.end([""]) == ([], 0)
 
 
 def test_spans_are_covered_once_and_lie_in_lanes():

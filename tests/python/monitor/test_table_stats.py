@@ -63,6 +63,15 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
     assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
 
 
+def test_norms_of_a_number_of_rows_are_of_stored_ones(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    fit(made, TableStats(tmp_path, every=4, norms={"t": 1000}))
+    het_tf.table("t").flush()
+    found = events_lib.scalars(tmp_path / "tables")
+    norms = np.linalg.norm(het_tf.table("t").to_numpy()[1], axis=1)
+    assert 0 < found["t/norm/mean"][8] <= found["t/norm/max"][8] == pytest.approx(norms.max(), rel=0.5)
+
+
 def test_norms_are_of_the_rows_that_were_named_and_their_reading_is_no_traffic(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     callback = TableStats(tmp_path, every=4, norms={"t": np.arange(5)})
@@ -119,8 +128,11 @@ def test_what_is_refused(fresh, tmp_path):
         het_tf.reset()
         with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
             call(tmp_path / "file")
-    with pytest.raises(ValueError, match=r"norms\['t'\] is .*give integers"):
+    with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows, .*ids of some rows"):
         TableStats(tmp_path, norms={"t": [0.5]})
+    for rows in (0, True, 1.5):
+        with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows"):
+            TableStats(tmp_path, norms={"t": rows})
     with pytest.raises(
         ValueError, match=r"norms names \['u'\], and the tables of the model are 't', 'plain'"
     ):

@@ -44,6 +44,33 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
     np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
 
 
+def test_a_sample_is_of_rows_of_the_whole_table(server):
+    ids = np.arange(0, 9000, 3)
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        het_tf.keras.Embedding(4, name="t")
+        table = het_tf.table("t")
+        assert table.sample(5)[1].shape == (0, 4)
+        table.assign(ids, np.repeat(ids[:, None], 4, axis=1).astype(np.float32))
+        for count in (1, 63, 500):
+            drawn, rows = table.sample(count, seed=1)
+            assert drawn.shape == (count,) and set(drawn) <= set(ids)
+            np.testing.assert_array_equal(rows, np.repeat(drawn[:, None], 4, axis=1))
+        np.testing.assert_array_equal(drawn, table.sample(500, seed=1)[0])
+        assert set(drawn) != set(table.sample(500, seed=2)[0])
+        # Every place has its chance: the mean of 64 samples is that of the rows, to 5 deviations.
+        means = [table.sample(64, seed=seed)[1][:, 0].mean() for seed in range(64)]
+        assert np.mean(means) == pytest.approx(ids.mean(), abs=5 * float(np.std(means)) / 8)
+        for count in (3000, 2**40):
+            assert sorted(table.sample(count)[0]) == ids.tolist(), "all of a small table, each once"
+        table.remove(ids[30:])
+        assert sorted(table.sample(100)[0]) == ids[:30].tolist() and set(table.sample(7)[0]) <= set(ids[:30])
+    for bad in (0, 1.5, True):
+        with pytest.raises(ValueError, match=r"count is .*; give a number of rows"):
+            table.sample(bad)
+
+
 @pytest.mark.parametrize(
     "cache, there",
     [

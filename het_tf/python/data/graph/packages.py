@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from het_tf.python.data.graph.citations import graph_file
+from het_tf.python.data.graph.graph import Graph
 from het_tf.python.data.graph.nodes import NodeSet, NodeTask
 
 _FIELD = re.compile(rb"^(Package|Section|Depends|Pre-Depends|Recommends): (.*)$", re.MULTILINE)
@@ -23,7 +27,8 @@ def debian_packages(seed: int = 0) -> NodeTask:
     An edge is a Depends, a Pre-Depends or a Recommends, alternatives each one, without direction; what nobody
     in the lists is called is left out. The class is the section, of the last version that is listed. Nodes
     are numbered by the hash of the package's name: no name is kept. Of the packages, in an order by `seed`,
-    three fifths train, a tenth is valid, the others test.
+    three fifths train, a tenth is valid, the others test. The cache keeps the graph of the newest lists: that
+    of earlier ones is removed.
 
     Args:
       seed: Of the split.
@@ -37,8 +42,13 @@ def debian_packages(seed: int = 0) -> NodeTask:
     requirements, section_of = _parse(_available())
     names = sorted(requirements, key=lambda name: hashlib.sha256(name).digest())
     number = {name: at for at, name in enumerate(names)}
+    # Sorted: a set of names has another order in every process.
     edges = np.array(
-        [(number[name], number[other]) for name in names for other in requirements[name] if other in number],
+        [
+            (number[name], other)
+            for name in names
+            for other in sorted(number[required] for required in requirements[name] if required in number)
+        ],
         np.int64,
     ).reshape(-1, 2)
     sections, labels = np.unique([section_of[name] for name in names], return_inverse=True)
@@ -48,9 +58,20 @@ def debian_packages(seed: int = 0) -> NodeTask:
     train, valid, test = (
         NodeSet(ids, labels[ids]) for ids in (order[:training], order[training:learning], order[learning:])
     )
-    digest = hashlib.sha256(edges.tobytes()).hexdigest()[:12]
-    graph = graph_file(f"debian-{digest}", edges, len(names))
+    graph = _newest(edges, len(names))
     return NodeTask("debian", graph, len(sections), False, train, valid, test, None, "section")
+
+
+def _newest(edges: npt.NDArray[np.int64], nodes: int) -> Graph:
+    """Returns the graph, under the digest of what it holds, and removes those that other lists gave."""
+    digest = hashlib.sha256(np.int64(nodes).tobytes() + edges.tobytes()).hexdigest()[:12]
+    graph = graph_file(f"debian-{digest}", edges, nodes)
+    path = Path(graph.path)
+    for other in path.parent.glob(f"debian-{'[0-9a-f]' * len(digest)}.graph"):
+        if other != path:
+            with contextlib.suppress(OSError):  # somebody else's, or gone already
+                other.unlink()
+    return graph
 
 
 def _available() -> bytes:

@@ -1,4 +1,5 @@
-// XXH3-64 (https://xxhash.com): the checksum of everything in a checkpoint and in a serving file.
+// XXH3-64 (https://xxhash.com): the checksum of everything in a checkpoint, in a serving file and in the head
+// of a graph.
 #pragma once
 
 #define XXH_INLINE_ALL

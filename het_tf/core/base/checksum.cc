@@ -1,4 +1,4 @@
-#include "het_tf/core/checkpoint/checksum.h"
+#include "het_tf/core/base/checksum.h"
 
 #include <cinttypes>
 #include <cstdio>

@@ -1,0 +1,64 @@
+#include "het_tf/core/base/trace_log.h"
+
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace het {
+
+const char* TraceKindName(TraceKind kind) {
+  switch (kind) {
+    case TraceKind::kLookup:
+      return "lookup";
+    case TraceKind::kUpdate:
+      return "update";
+    case TraceKind::kPlan:
+      return "plan";
+    case TraceKind::kLock:
+      return "lock";
+    case TraceKind::kWait:
+      return "wait";
+    case TraceKind::kAnswers:
+      return "answers";
+    case TraceKind::kCopy:
+      return "copy";
+    case TraceKind::kSum:
+      return "sum";
+    case TraceKind::kTick:
+      return "tick";
+  }
+  return "?";
+}
+
+void TraceLog::Begin() {
+  Entries empty;
+  empty.kept.reserve(kMost);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::swap(entries_, empty);
+  on_.store(true, std::memory_order_relaxed);
+}
+
+TraceLog::Entries TraceLog::End() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  on_.store(false, std::memory_order_relaxed);
+  return std::exchange(entries_, {});
+}
+
+void TraceLog::Add(TraceKind kind, int64_t begin, int64_t end) {
+  const uint64_t thread = std::hash<std::thread::id>()(std::this_thread::get_id());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!on()) return;
+  if (entries_.kept.size() < kMost) {
+    entries_.kept.push_back({kind, thread, begin, end});
+  } else {
+    ++entries_.left_out;
+  }
+}
+
+int64_t TraceLog::Now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+}  // namespace het
