@@ -11,7 +11,7 @@ from het_tf.python.horovod import checks
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import owner, reduction
 from het_tf.python.session import collective, native, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import registry
 
 _Callback: Any = tf.keras.callbacks.Callback
