@@ -5,9 +5,10 @@
 quality     Each model is trained twice on real data: with tables of het_tf, and with keras.layers.Embedding.
             Both begin with the same rows and weights, see the same batches, and AdaGrad of one rate trains
             all of either. (Keras 3 gives AdaGrad the occurrences of an id one by one; the twin is given
-            their sum, as Keras 2 does and het_tf. What Keras ships is another optimizer.)
-cpu         CPU time of a training step, of all threads, in turns: tables of MovieLens' size, and of 1e7 rows.
-            The twin is what Keras ships.
+            their sum, as Keras 2 does and het_tf. What Keras ships is another optimizer.) The twin is trained
+            until passes no longer raise its metric on the validation part, the other for as many passes.
+cpu         CPU time of a training step, of all threads, in turns: tables of MovieLens' size, and of 1e7 rows
+            in all (users and items; SASRec has items alone). The twin is what Keras ships.
 retrieval   Two towers on pairs of papers and genes: recall@100 among 46,898 genes with the logQ correction
             and without, its twin, and how long the index and a search take.
 
@@ -21,7 +22,6 @@ import gc
 import json
 import os
 import platform
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -34,25 +34,24 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from compare_with_keras import keras_optimizer  # noqa: E402
+from models_cost import HUGE, RATE, SIDES, step_cost, synthetic  # noqa: E402
 from models_lib import twins  # noqa: E402
 from report import exact_auc  # noqa: E402
 
 import het_tf  # noqa: E402
-from het_tf.data import Description, Field  # noqa: E402
+from het_tf.data import Description  # noqa: E402
 
-RATE = 0.1
-# model: data set, arguments of load, passes, rows of a batch, arguments of the model
+# model: data set, arguments of load, passes at most, rows of a batch, arguments of the model
 TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
-    "DLRM": ("census", {}, 4, 128, {}),
-    "XDeepFM": ("census", {}, 4, 128, {}),
-    "AutoInt": ("census", {}, 2, 128, {}),
-    "DIN": ("movielens", {"history": 20}, 2, 256, {"dropout": 0.2}),
-    "MMoE": ("census", {"labels": 2}, 2, 256, {}),
-    "PLE": ("census", {"labels": 2}, 2, 256, {}),
-    "SASRec": ("movielens", {"history": 20}, 1, 256, {"embedding_dim": 32, "negatives": 4}),
+    "DLRM": ("census", {}, 10, 128, {}),
+    "XDeepFM": ("census", {}, 8, 128, {}),
+    "AutoInt": ("census", {}, 8, 128, {}),
+    "DIN": ("movielens", {"history": 20}, 10, 256, {"dropout": 0.2}),
+    "MMoE": ("census", {"labels": 2}, 30, 256, {}),
+    "PLE": ("census", {"labels": 2}, 20, 256, {}),
+    "SASRec": ("movielens", {"history": 20}, 7, 256, {"embedding_dim": 32, "negatives": 4}),
 }
-SIDES = ("het", "keras")
-HUGE = 10_000_000
+PATIENCE = {"SASRec": 2}  # passes without a rise that end a training: recall@10 is noisier than AUC; else 1
 # In a pair one optimizer trains all, as in Keras; rows by AdaGrad and towers by Adam learn more.
 # logQ, sides, passes, optimizer of the towers (temperature 0.1 with adagrad, 0.05 with adam)
 RETRIEVAL = (
@@ -85,12 +84,12 @@ def pair(name: str, description: Description, examples: Any, seed: int, **argume
     return dict(zip(SIDES, made, strict=True))
 
 
-def fit(model: Any, train: Any, batch: int, epochs: int, seed: int) -> float:
+def fit(model: Any, train: Any, batch: int, epochs: int, seed: int, callbacks: Any = ()) -> float:
     """Trains a model; returns seconds."""
     tf.keras.utils.set_random_seed(seed)
     began = time.perf_counter()
     data = train.to_tf(batch, shuffle=True, seed=seed, drop_remainder=True)
-    model.fit(data, epochs=epochs, shuffle=False, verbose=0)
+    model.fit(data, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks))
     return time.perf_counter() - began
 
 
@@ -99,40 +98,87 @@ def predicted(function: Any, part: Any) -> np.ndarray:
     return np.concatenate([run(inputs).numpy() for inputs, _ in part.to_tf(2048)])
 
 
-def measured(model: Any, test: Any) -> float:
-    """Test AUC (the mean over labels), or of SASRec recall@10 among all items."""
-    if not hasattr(model, "index"):
-        logits = predicted(lambda x: model(x, training=False), test)
-        label = test.label.reshape(len(test), -1)
-        return float(np.mean([exact_auc(label[:, t], logits[:, t]) for t in range(label.shape[1])]))
-    users = predicted(lambda x: model(x, training=False)["user"], test)
-    found = model.index(np.arange(model.past.size)).search(users, 10)[1]
-    return float((found == test.categorical[model.past.shares][:, None]).any(axis=1).mean())
+class Metric:
+    """A model's AUC on a part of the data (the mean over labels), or of SASRec recall@10 among all items."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.finds = hasattr(model, "index")
+        self.run = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
+
+    def __call__(self, part: Any) -> float:
+        if not self.finds:
+            logits = predicted(self.run, part)
+            label = part.label.reshape(len(part), -1)
+            return float(np.mean([exact_auc(label[:, t], logits[:, t]) for t in range(label.shape[1])]))
+        past = self.model.past
+        users = predicted(lambda inputs: self.run(inputs)["user"], part)
+        found = self.model.index(np.arange(past.size)).search(users, 10)[1]
+        return float((found == part.categorical[past.shares][:, None]).any(axis=1).mean())
+
+
+class WhileItRises(tf.keras.callbacks.Callback):
+    """Ends a training when `patience` passes in a row have not raised the metric on the validation part.
+
+    Attributes:
+      valid: The metric after each pass.
+      test: That of the test part after the best one.
+    """
+
+    def __init__(self, metric: Metric, valid: Any, test: Any, patience: int) -> None:
+        super().__init__()
+        self.metric, self.parts, self.patience = metric, (valid, test), patience
+        self.valid: list[float] = []
+        self.test = float("nan")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Measures."""
+        self.valid.append(self.metric(self.parts[0]))
+        best = int(np.argmax(self.valid))
+        if best == epoch:
+            self.test = self.metric(self.parts[1])
+        elif epoch - best == self.patience:
+            self.model.stop_training = True
+
+
+def paired(name: str, models: dict[str, Any], parts: Any, seed: int) -> list[dict[str, Any]]:
+    """Trains a pair, the twin first: what is to be known of both."""
+    train, valid, test = parts
+    most, batch = TASKS[name][2:4]
+    runs = []
+    for side in reversed(SIDES):
+        metric = Metric(models[side])
+        rising = WhileItRises(metric, valid, test, PATIENCE.get(name, 1))
+        began = time.process_time()
+        if side == "keras":
+            fit(models[side], train, batch, most, seed, [rising])
+            passes, value = int(np.argmax(rising.valid)) + 1, rising.test
+        else:
+            fit(models[side], train, batch, passes, seed)
+            value = metric(test)
+        cpu_seconds = time.process_time() - began
+        runs.append({"side": side, "passes": passes, "value": value, "cpu_seconds": cpu_seconds})
+        if side == "keras":
+            runs[-1]["valid"] = rising.valid
+    return runs
 
 
 def quality(options: argparse.Namespace, save: Any) -> None:
     runs: list[dict[str, Any]] = []
     for name in options.models:
-        data, arguments, epochs, batch, of_model = TASKS[name]
-        train, _, test, description = het_tf.data.load(data, cross_buckets=1 << 12, **arguments)
+        data, arguments, _, _, of_model = TASKS[name]
+        *parts, description = het_tf.data.load(data, cross_buckets=1 << 12, **arguments)
         if name == "SASRec":
-            train, test = positives(train), positives(test)
+            parts = [positives(part) for part in parts]
         for seed in options.seeds:
-            models = pair(name, description, train.take(slice(0, 64)), seed, **of_model)
-            for side in SIDES:
-                seconds = fit(models[side], train, batch, epochs, seed)
-                value = measured(models[side], test)
-                runs.append(
-                    {
-                        "model": name,
-                        "data": data,
-                        "side": side,
-                        "seed": seed,
-                        "value": value,
-                        "seconds": seconds,
-                    }
+            models = pair(name, description, parts[0].take(slice(0, 64)), seed, **of_model)
+            for run in paired(name, models, parts, seed):
+                runs.append({"model": name, "data": data, "seed": seed, **run})
+                print(
+                    f"{name}, {run['side']}, seed {seed}: {run['value']:.4f} after {run['passes']} passes "
+                    f"({run['cpu_seconds']:.0f} s of CPU)",
+                    flush=True,
                 )
-                print(f"{name}, {side}, seed {seed}: {value:.4f} ({seconds:.0f} s)", flush=True)
             save("quality", runs)
 
 
@@ -152,75 +198,10 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             "keras": float(values["keras"].mean()),
             "difference": float(gap.mean()),
             "largest": float(np.abs(gap).max()),
+            "passes": sorted({one["passes"] for one in runs if one["model"] == name}),
             "met": bool(abs(gap.mean()) <= GOALS["quality"]),
         }
     return result
-
-
-# --- CPU of a step ------------------------------------------------------------------------------------------
-
-
-def synthetic(rows: int, labels: int) -> Description:
-    """Users, items and a history of them, `rows` rows in all."""
-    fields = (Field("user", rows // 2), Field("item", rows - rows // 2))
-    history = Field("history", fields[1].size, length=20, shares="item")
-    return Description("huge", fields, (), (history,), labels=("a", "b")[:labels], item=("item",))
-
-
-def inputs_of(description: Description, rng: np.random.Generator, rows: int) -> dict[str, Any]:
-    """Zipf's ids for all fields: few are met often."""
-    inputs = {}
-    for name, (shape, dtype) in description.inputs().items():
-        if dtype != "int64":
-            inputs[name] = tf.constant(rng.normal(size=(rows, *shape)).astype(np.float32))
-            continue
-        size = next(field.size or 1 << 12 for field in description.fields if field.name == name)
-        inputs[name] = tf.constant((rng.zipf(1.2, (rows, *shape)) * 2654435761) % size)
-    return inputs
-
-
-def stepper(model: Any, optimizer: Any, own_loss: bool) -> Any:
-    binary = tf.keras.losses.BinaryCrossentropy(from_logits=True)
-
-    @tf.function
-    def step(inputs: Any, label: Any) -> Any:
-        with tf.GradientTape() as tape:
-            outputs = model(inputs, training=True)
-            loss = model.own_loss(inputs, outputs, None) if own_loss else binary(label, outputs)
-        variables = model.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        optimizer.apply_gradients(
-            [one for one in zip(gradients, variables, strict=True) if one[0] is not None]
-        )
-        return loss
-
-    return step
-
-
-def step_cost(name: str, description: Description, dim: int, batch: int, steps: int) -> dict[str, float]:
-    """CPU milliseconds of a step of either side: medians over turns."""
-    rng = np.random.default_rng(0)
-    batches = [inputs_of(description, rng, batch) for _ in range(8)]
-    label = tf.constant(rng.integers(0, 2, (batch, len(description.labels))).astype(np.float32))
-    own_loss = name in ("SASRec", "TwoTower")
-    made, turns = {}, {side: [] for side in SIDES}
-    for side in SIDES:
-        tf.keras.utils.set_random_seed(1)
-        arguments = {"embedding_dim": dim, "embedding": side, "hash_buckets": 1 << 12}
-        arguments["table_optimizer"] = het_tf.optimizers.Adagrad(RATE)
-        model = getattr(het_tf.models, name)(description, **arguments)
-        model(batches[0], training=False)
-        made[side] = stepper(model, tf.keras.optimizers.Adagrad(RATE), own_loss)
-        for inputs in batches[:3]:
-            made[side](inputs, label)
-    for turn in range(5):
-        for side in SIDES:
-            began = time.process_time()
-            for number in range(steps):
-                loss = made[side](batches[(turn + number) % 8], label)
-            float(loss)
-            turns[side].append((time.process_time() - began) / steps * 1e3)
-    return {side: statistics.median(each) for side, each in turns.items()}
 
 
 def cpu(options: argparse.Namespace, save: Any) -> None:
@@ -228,9 +209,10 @@ def cpu(options: argparse.Namespace, save: Any) -> None:
     for name in [*options.models, *(["TwoTower"] if len(options.models) > 1 else [])]:
         labels = 2 if name in ("MMoE", "PLE") else 1
         small = het_tf.data.load("movielens", history=20, labels=labels, cross_buckets=1 << 12).description
+        huge = synthetic(HUGE, labels, items_alone=name == "SASRec")
         cases = {
             "movielens": step_cost(name, small, 16, 256, 40),
-            "huge": step_cost(name, synthetic(HUGE, labels), 8, 256, 2),
+            "huge": step_cost(name, huge, 8, 256, 2),
         }
         for size, of in cases.items():
             of["ratio"] = of["het"] / of["keras"]

@@ -32,12 +32,14 @@ def quality(result: dict) -> list[str]:
         f"Means over {len(seeds)} seeds; goal: {result['goals']['quality']} at most between the means.",
         "",
     ]
-    lines += ["| model | data | metric | het | keras | difference | largest of a seed | |"]
-    lines += ["|---|---|---|--:|--:|--:|--:|---|"]
+    lines += ["| model | data | passes | metric | het | keras | difference | largest of a seed | |"]
+    lines += ["|---|---|--:|---|--:|--:|--:|--:|---|"]
     for name, of in part["summary"].items():
+        passes = " to ".join(str(count) for count in sorted({of["passes"][0], of["passes"][-1]}))
         lines.append(
-            f"| {name_of(name)} | {of['data']} | {of['metric']} | {of['het']:.4f} | {of['keras']:.4f} | "
-            f"{of['difference']:+.4f} | {of['largest']:.4f} | {mark(of['met'])} |"
+            f"| {name_of(name)} | {of['data']} | {passes} | {of['metric']} | "
+            f"{of['het']:.4f} | {of['keras']:.4f} | {of['difference']:+.4f} | {of['largest']:.4f} | "
+            f"{mark(of['met'])} |"
         )
     return lines
 

@@ -75,7 +75,7 @@ def main(
             train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
             splits = splits._replace(train=train, valid=valid)
             model = het_tf.horovod.distribute(model)
-        compile_model(model, dense_optimizer(options))
+        compile_model(model, dense_optimizer(options), len(splits.description.labels))
         resumed = resume(model, splits, options)
         if resumed and first:
             print(f"goes on from {resumed}")
@@ -89,19 +89,20 @@ def main(
             het_tf.export(model, options.export, verbose=False)  # every rank calls it, rank 0 writes
         if not first:
             return
-        auc, loss, rows = evaluate(model, splits.test, options.batch_size)
+        found, rows = evaluate(model, splits.test, options.batch_size)
     except Exception as error:
         if isinstance(error, OSError):  # a disk is full, ...
             fail(arguments, str(error))
         # What a reader of data raises inside of tf.data comes wrapped, with places of the graph or traceback.
         pattern = r"^(?:ValueError|FileNotFoundError|OSError): (.+)$|(\S+, (?:after )?line \d+: .+)$"
-        found = re.search(pattern, str(error), re.MULTILINE)
-        if not found:
+        said = re.search(pattern, str(error), re.MULTILINE)
+        if not said:
             raise
-        fail(arguments, found[1] or found[2])
+        fail(arguments, said[1] or said[2])
     if options.embedding == "het":
         rich.print(table_statistics(model))
-    print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {splits.description.labels[0]})")
+    for (auc, loss), label in zip(found, splits.description.labels, strict=True):
+        print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {label})")
     if options.checkpoint is not None:
         newest = het_tf.checkpoint.latest(options.checkpoint)
         print(f"checkpoint: {newest} (het-ckpt inspect {options.checkpoint} shows it)")
@@ -232,10 +233,14 @@ def dense_optimizer(options: argparse.Namespace) -> Any:
     return optimizer
 
 
-def compile_model(model: Any, optimizer: Any) -> None:
-    """Compiles a model for binary labels, with AUC (of 2,000 thresholds); the loss is the log loss."""
+def compile_model(model: Any, optimizer: Any, labels: int = 1) -> None:
+    """Compiles a model for binary labels, with AUC (of 2,000 thresholds); the loss is the log loss.
+
+    Both are means over the labels.
+    """
     import tensorflow as tf
 
     loss = tf.keras.losses.BinaryCrossentropy(from_logits=True, name="log_loss")
-    auc = tf.keras.metrics.AUC(num_thresholds=2000, from_logits=True, name="auc")
+    several = {"multi_label": True, "num_labels": labels} if labels > 1 else {}
+    auc = tf.keras.metrics.AUC(num_thresholds=2000, from_logits=True, name="auc", **several)
     model.compile(optimizer=optimizer, loss=loss, metrics=[auc])

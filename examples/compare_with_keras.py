@@ -87,7 +87,7 @@ def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Na
         shuffle=False,
         verbose=0,
     ).history
-    auc, loss, _ = evaluate(model, splits.test, 4096)
+    ((auc, loss),), _ = evaluate(model, splits.test, 4096)
     return {
         "model": model_name,
         "side": side,

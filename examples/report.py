@@ -48,20 +48,22 @@ def scalar_logs(directory: Path, embedding: str) -> Any:
     return ScalarLogs()
 
 
-def evaluate(model: Any, part: Any, batch_size: int) -> tuple[float, float, int]:
-    """Returns the exact AUC, the log loss, and the number of rows of a part of a data set."""
+def evaluate(model: Any, part: Any, batch_size: int) -> tuple[list[tuple[float, float]], int]:
+    """Returns exact AUC and log loss of each label, and the number of rows of a part of a data set."""
     import tensorflow as tf
 
     predict = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
     labels, logits = [], []
     for inputs, label in part.to_tf(max(batch_size, 1024)):
-        labels.append(label.numpy())
-        logits.append(predict(inputs).numpy()[:, 0])
+        labels.append(label.numpy().reshape(len(label), -1))
+        logits.append(predict(inputs).numpy())
     if not labels:
         raise ValueError("there are no rows to evaluate on; give more rows of data")
     label, logit = np.concatenate(labels), np.concatenate(logits).astype(np.float64)
-    loss = np.logaddexp(0.0, logit) - label * logit
-    return exact_auc(label, logit), float(loss.mean()), len(label)
+    losses = (np.logaddexp(0.0, logit) - label * logit).mean(axis=0)
+    return [(exact_auc(*one), float(loss)) for *one, loss in zip(label.T, logit.T, losses, strict=True)], len(
+        label
+    )
 
 
 def exact_auc(label: np.ndarray, score: np.ndarray) -> float:

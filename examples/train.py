@@ -10,7 +10,10 @@ MODELS = {
     "xdeepfm": "xDeepFM (Lian et al., 2018)",
     "autoint": "AutoInt (Song et al., 2019)",
     "din": "DIN (Zhou et al., 2018), with the films that a user liked before; --data movielens",
+    "mmoe": "MMoE (Ma et al., 2018), on two labels; --data census or movielens",
+    "ple": "PLE (Tang et al., 2020), likewise",
 }
+SEVERAL_LABELS = ("mmoe", "ple")
 
 
 def build(description, options, model_arguments):
@@ -23,6 +26,10 @@ def build(description, options, model_arguments):
             "cross_rank": options.cross_rank,
             "structure": options.structure,
         }
+    if options.model == "mmoe":
+        model_arguments["experts"] = options.experts
+    if options.model == "ple":
+        model_arguments["levels"] = options.levels
     known = {name.lower(): name for name in models.__all__} | {"dcn": "DCNv2"}
     return getattr(models, known[options.model])(description, **model_arguments)
 
@@ -53,15 +60,23 @@ def parser():
     cross.add_argument(
         "--structure", choices=("parallel", "stacked"), default="parallel", help="default parallel"
     )
+    experts = result.add_argument_group("experts of mmoe and ple; --hidden is of each")
+    experts.add_argument(
+        "--experts", type=arguments.number(int, 1), default=4, metavar="E", help="of mmoe; default 4"
+    )
+    experts.add_argument(
+        "--levels", type=arguments.number(int, 1), default=2, metavar="L", help="of ple; default 2"
+    )
     return result
 
 
 def load(data, options):
-    """What the model is trained on: with a history where it reads one."""
+    """What the model is trained on: with a history or two labels where it reads them."""
     import het_tf
 
     history = options.history or (20 if options.model == "din" else None)
-    return het_tf.data.load(data, errors=options.errors, history=history)
+    labels = 2 if options.model in SEVERAL_LABELS else 1
+    return het_tf.data.load(data, errors=options.errors, history=history, labels=labels)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,11 @@
     Ftrl                      FTRL                linears, accumulators    z, n, last learning rate
 
 The formulas are equal with epsilon where it stands (inside of the root for RMSprop and Adagrad, behind it for
-Adam), checked step by step in tests/python/convert. What differs is which rows move in a step: all of a
-variable whose gradient Keras makes dense or whose averages decay, and here those that occur.
+Adam), checked step by step in tests/python/convert. Of `keras.optimizers.legacy` (Keras 2) SGD, Adam and Ftrl
+have these formulas, too; Adagrad and RMSprop have epsilon behind the root there.
+
+What differs is which rows move in a step: all of a variable whose gradient Keras makes dense or whose
+averages decay, and here those that occur. Legacy SGD and Ftrl move those that occur, too.
 """
 
 from collections.abc import Callable
@@ -36,27 +39,46 @@ class Formula:
     Attributes:
       optimizer: Of rows, with the learning rate of the model; None: there is none of that formula.
       notes: What differs, for the user.
-      slots: From the index of a variable to its slots in the order of a row, float32 [N, dim] or [N, 1];
-        None: the optimizer has trained nothing.
+      slots: From a variable to its slots in the order of a row, float32 [N, dim] or [N, 1]; None: the
+        optimizer has trained nothing.
     """
 
     optimizer: Optimizer | None
     notes: list[str] = field(default_factory=list)
-    slots: Callable[[int], Parts] | None = None
+    slots: Callable[[Any], Parts] | None = None
 
 
 def formula_of(optimizer: Any) -> Formula:
     """What has the formula of a compiled optimizer of Keras (without a LossScaleOptimizer around it)."""
-    kind = type(optimizer).__name__
-    rule = _RULES.get(kind) if type(optimizer).__module__.startswith(("keras", "tf_keras")) else None
-    if rule is None or state.is_legacy(optimizer):
-        what = "legacy optimizers" if state.is_legacy(optimizer) else kind
-        return Formula(
-            None, [f"tables have no formula of {what}: they have {optimizers.get(None)!r}, with new slots"]
-        )
-    made, notes, slots = rule(optimizer)
-    trained = getattr(optimizer, "built", False) or getattr(optimizer, "_built", False)
-    return Formula(made, notes + _beside(optimizer), slots if made is not None and trained else None)
+    kind, legacy = type(optimizer).__name__, state.is_legacy(optimizer)
+    rules = _LEGACY_RULES if legacy else _RULES
+    rule = rules.get(kind) if type(optimizer).__module__.startswith(("keras", "tf_keras")) else None
+    if rule is None:
+        made, notes, slots = _none(f"formula of {'legacy ' * legacy}{kind}{_WHY.get(kind, '') * legacy}")
+    else:
+        made, notes, slots = rule(_Compiled(optimizer, optimizer.get_config()))
+    trained = made is not None and state.has_trained(optimizer)
+    return Formula(made, notes + _beside(optimizer), slots if trained else None)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """An optimizer of Keras with its arguments."""
+
+    optimizer: Any
+    config: dict[str, Any]
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.config[name])
+
+    @property
+    def lazy(self) -> bool:
+        """Whether it moves the rows of the batch alone; of those that have such a choice."""
+        return state.is_legacy(self.optimizer)
+
+    def slot(self, variable: Any, name: str) -> native.FloatArray:
+        """The slot of a variable, by its name in Keras 3."""
+        return state.slot(self.optimizer, variable, name)
 
 
 def _beside(optimizer: Any) -> list[str]:
@@ -76,93 +98,78 @@ def _beside(optimizer: Any) -> list[str]:
     return notes
 
 
-Made = tuple[Optimizer | None, list[str], Callable[[int], Parts]]
+Made = tuple[Optimizer | None, list[str], Callable[[Any], Parts]]
+_WHY = dict.fromkeys(("Adagrad", "RMSprop"), ", whose epsilon stands behind the root")
 
 
-def _attribute(optimizer: Any, name: str) -> Callable[[int], native.FloatArray]:
-    """A slot of all variables: `momentums`, which other classes and versions of Keras call `_momentums`."""
-
-    def read(index: int) -> native.FloatArray:
-        variables = getattr(optimizer, name) if hasattr(optimizer, name) else getattr(optimizer, f"_{name}")
-        return np.asarray(variables[index], np.float32)
-
-    return read
+def _none(what: str) -> Made:
+    """There is no table of this kind."""
+    note = f"tables have no {what}: they have {optimizers.get(None)!r}, with new slots"
+    return None, [note], lambda variable: []
 
 
-def _sgd(optimizer: Any) -> Made:
-    if not optimizer.momentum:
-        return optimizers.SGD(MODEL), [], lambda index: []
-    made = optimizers.Momentum(MODEL, float(optimizer.momentum), bool(optimizer.nesterov))
-    velocity = _attribute(optimizer, "momentums")
+def _sgd(of: _Compiled) -> Made:
+    if not of["momentum"]:
+        return optimizers.SGD(MODEL), [], lambda variable: []
+    made = optimizers.Momentum(MODEL, of["momentum"], bool(of.config["nesterov"]))
     note = "Momentum is lazy: a row moves in steps in which it occurs, and no longer after them"
-    return made, [note], lambda index: [velocity(index)]
+    return made, [] if of.lazy else [note], lambda variable: [of.slot(variable, "momentums")]
 
 
-def _rmsprop(optimizer: Any) -> Made:
-    if optimizer.momentum or optimizer.centered:
-        argument = "momentum" if optimizer.momentum else "centered"
-        why = f"tables have no RMSprop with {argument}: they have {optimizers.get(None)!r}, with new slots"
-        return None, [why], lambda index: []
-    made = optimizers.RMSprop(MODEL, float(optimizer.rho), float(optimizer.epsilon))
-    velocity = _attribute(optimizer, "velocities")
+def _rmsprop(of: _Compiled) -> Made:
+    if of["momentum"] or of.config["centered"]:
+        return _none(f"RMSprop with {'momentum' if of['momentum'] else 'centered'}")
+    made = optimizers.RMSprop(MODEL, of["rho"], of["epsilon"])
     note = "RMSprop is lazy: the average of a row decays in steps in which it occurs"
-    return made, [note], lambda index: [velocity(index)]
+    return made, [note], lambda variable: [of.slot(variable, "velocities")]
 
 
-def _adagrad(optimizer: Any) -> Made:
-    made = optimizers.Adagrad(MODEL, float(optimizer.initial_accumulator_value), float(optimizer.epsilon))
-    accumulator = _attribute(optimizer, "accumulators")
-    return made, [], lambda index: [accumulator(index)]
+def _adagrad(of: _Compiled) -> Made:
+    made = optimizers.Adagrad(MODEL, of["initial_accumulator_value"], of["epsilon"])
+    return made, [], lambda variable: [of.slot(variable, "accumulators")]
 
 
-def _adam(optimizer: Any) -> Made:
-    if optimizer.amsgrad:
-        why = f"tables have no Adam with amsgrad: they have {optimizers.get(None)!r}, with new slots"
-        return None, [why], lambda index: []
-    made = optimizers.Adam(MODEL, float(optimizer.beta_1), float(optimizer.beta_2), float(optimizer.epsilon))
-    m, v = _attribute(optimizer, "momentums"), _attribute(optimizer, "velocities")
+def _adam(of: _Compiled) -> Made:
+    if of.config["amsgrad"]:
+        return _none("Adam with amsgrad")
+    made = optimizers.Adam(MODEL, of["beta_1"], of["beta_2"], of["epsilon"])
 
-    def slots(index: int) -> Parts:
-        first = m(index)
-        step = np.full((len(first), 1), float(np.asarray(optimizer.iterations)), np.float32)
-        return [first, v(index), step]
+    def slots(variable: Any) -> Parts:
+        m = of.slot(variable, "momentums")
+        step = np.full((len(m), 1), float(np.asarray(of.optimizer.iterations)), np.float32)
+        return [m, of.slot(variable, "velocities"), step]
 
     note = "Adam is lazy: a row moves, and its averages decay, in steps in which it occurs"
     return made, [note], slots
 
 
-def _ftrl(optimizer: Any) -> Made:
-    if optimizer.learning_rate_power != -0.5:
-        why = (
-            f"tables have no Ftrl with learning_rate_power={optimizer.learning_rate_power}: they have "
-            f"{optimizers.get(None)!r}, with new slots"
-        )
-        return None, [why], lambda index: []
+def _ftrl(of: _Compiled) -> Made:
+    if of["learning_rate_power"] != -0.5:
+        return _none(f"Ftrl with learning_rate_power={of['learning_rate_power']}")
     made = optimizers.FTRL(
         MODEL,
-        l1=float(optimizer.l1_regularization_strength),
-        l2=float(optimizer.l2_regularization_strength),
-        beta=float(optimizer.beta),
-        l2_shrinkage=float(optimizer.l2_shrinkage_regularization_strength),
-        initial_accumulator=float(optimizer.initial_accumulator_value),
+        l1=of["l1_regularization_strength"],
+        l2=of["l2_regularization_strength"],
+        beta=of["beta"],
+        l2_shrinkage=of["l2_shrinkage_regularization_strength"],
+        initial_accumulator=of["initial_accumulator_value"],
     )
-    z, n = _attribute(optimizer, "linears"), _attribute(optimizer, "accumulators")
 
-    def slots(index: int) -> Parts:
-        linear = z(index)
+    def slots(variable: Any) -> Parts:
+        z = of.slot(variable, "linears")
         # A rate of 0 is that of a row without an update, whose value stands as it is.
-        touched = np.any(linear != 0, axis=1, keepdims=True)
-        rate = np.where(touched, np.float32(state.last_rate(optimizer)), np.float32(0))
-        return [linear, n(index), rate]
+        touched = np.any(z != 0, axis=1, keepdims=True)
+        rate = np.where(touched, np.float32(state.last_rate(of.optimizer)), np.float32(0))
+        return [z, of.slot(variable, "accumulators"), rate]
 
     note = (
         "FTRL is lazy: the value of a row is computed from its sums in steps in which it occurs, and that of "
         "a row without one stays"
     )
-    return made, [note], slots
+    return made, [] if of.lazy else [note], slots
 
 
-_RULES: dict[str, Callable[[Any], Made]] = {
+_RULES: dict[str, Callable[[_Compiled], Made]] = {
     "SGD": _sgd,
     "RMSprop": _rmsprop,
     "Adagrad": _adagrad,
@@ -170,6 +177,7 @@ _RULES: dict[str, Callable[[Any], Made]] = {
     "AdamW": _adam,
     "Ftrl": _ftrl,
 }
+_LEGACY_RULES = {name: _RULES[name] for name in ("SGD", "Adam", "Ftrl")}
 
 
 def same_slots(one: Optimizer, other: Optimizer) -> bool:

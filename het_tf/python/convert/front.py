@@ -212,9 +212,9 @@ def _plan(
         table = TableConfig(declared or one.name, layer.output_dim, chosen, initializer)
     slots = None
     if compiled is not None and compiled.slots is not None and compiled.optimizer is not None:
-        index = state.index_of(state.inner(model.optimizer), layer.embeddings)
-        if index is not None and formulas.same_slots(table.optimizer, compiled.optimizer):
-            slots = compiled.slots(index)
+        known = state.knows(state.inner(model.optimizer), layer.embeddings)
+        if known and formulas.same_slots(table.optimizer, compiled.optimizer):
+            slots = compiled.slots(layer.embeddings)
     return Planned(one, table, slots)
 
 
@@ -279,8 +279,7 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
         raise
     notes = []
     if state.compile_like(made, model):
-        if not state.carry(made, model, cloner.variables()) and state.is_legacy(state.inner(model.optimizer)):
-            notes.append("the slots of a legacy optimizer are left behind: all begin anew")
+        state.carry(made, model, cloner.variables())
         if getattr(model, "jit_compile", None) is True:
             notes.append("jit_compile is False now: XLA has no lookup of tables")
     elif getattr(model, "optimizer", None) is not None:

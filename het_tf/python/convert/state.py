@@ -1,7 +1,8 @@
 """The compiled optimizer of a model: another one of the same kind, with the state of the weights that stay.
 
 Optimizers of Keras keep their slots as lists with a variable for each weight that they were built for, and
-numbers such as `iterations` as variables of their own; the LossScaleOptimizer keeps one inside of it.
+numbers such as `iterations` as variables of their own; the LossScaleOptimizer keeps one inside of it. Those
+of `keras.optimizers.legacy` (Keras 2) keep them by weight and name.
 """
 
 from collections.abc import Iterable
@@ -10,16 +11,21 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.layer import owner
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import KERAS_3, FloatArray, tf
 from het_tf.python.table import optimizers
 
 keras: Any = tf.keras
 _OF_THE_CLASS = ("_variables", "_trainable_variables", "_non_trainable_variables", "_weights")
 _INNER = ("inner_optimizer", "_optimizer", "_loss_scale")
+_LEGACY_NAMES = {
+    "SGD": {"momentums": "momentum"},
+    "Adam": {"momentums": "m", "velocities": "v"},
+    "Ftrl": {"linears": "linear", "accumulators": "accumulator"},
+}
 
 
 def is_legacy(optimizer: Any) -> bool:
-    """Whether it is one of `tf.keras.optimizers.legacy`, whose formulas have epsilon elsewhere."""
+    """Whether it is one of `tf.keras.optimizers.legacy`."""
     legacy = getattr(keras.optimizers, "legacy", None)
     return not KERAS_3 and legacy is not None and isinstance(optimizer, legacy.Optimizer)
 
@@ -38,11 +44,47 @@ def index_of(optimizer: Any, variable: Any) -> int | None:
     return None if key is None else numbers.get(key(variable))
 
 
+def has_trained(optimizer: Any) -> bool:
+    """Whether an optimizer (without a LossScaleOptimizer around it) has slots."""
+    if is_legacy(optimizer):
+        return int(np.asarray(optimizer.iterations)) > 0
+    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+
+
+def knows(optimizer: Any, variable: Any) -> bool:
+    """Whether an optimizer that has trained has trained a variable."""
+    if is_legacy(optimizer):  # without slots there is nothing to know
+        return not optimizer.get_slot_names() or variable._unique_id in optimizer._slots
+    return index_of(optimizer, variable) is not None
+
+
+def slot(optimizer: Any, variable: Any, name: str) -> FloatArray:
+    """A slot of a variable that the optimizer knows.
+
+    Args:
+      optimizer: Without a LossScaleOptimizer around it.
+      variable: One that it has trained.
+      name: As in Keras 3 (`momentums`, which other classes and versions of Keras call `_momentums`).
+    """
+    if is_legacy(optimizer):
+        found = optimizer.get_slot(variable, _LEGACY_NAMES[type(optimizer).__name__][name])
+    else:
+        slots = getattr(optimizer, name) if hasattr(optimizer, name) else getattr(optimizer, f"_{name}")
+        found = slots[index_of(optimizer, variable)]
+    return np.asarray(found, np.float32)
+
+
 def last_rate(optimizer: Any) -> float:
     """The learning rate of the last step."""
-    rate: Any = getattr(optimizer, "_learning_rate", None)
+    step = max(0, int(np.asarray(optimizer.iterations)) - 1)
+    rate: Any
+    if is_legacy(optimizer):
+        rate = optimizer._get_hyper("learning_rate")
+        decay = 1.0 + float(optimizer.get_config().get("decay", 0.0)) * step
+        return float(rate(step) if optimizers.is_schedule(rate) else rate) / decay
+    rate = getattr(optimizer, "_learning_rate", None)
     if optimizers.is_schedule(rate):
-        return float(rate(max(0, int(np.asarray(optimizer.iterations)) - 1)))
+        return float(rate(step))
     return float(np.asarray(optimizer.learning_rate))
 
 
@@ -80,26 +122,29 @@ def _copy(thing: Any) -> Any:
     return type(thing).from_config(thing.get_config())
 
 
-def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> bool:
+def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Gives the optimizer of a model the state of another model's.
 
     Args:
       model: The new one, compiled.
       old: The other one.
       pairs: Each weight that stays, in the old model and in the new one.
-
-    Returns:
-      Whether there was a state to carry over.
     """
-    source = inner(old.optimizer)
-    if is_legacy(source) or not (getattr(source, "built", False) or getattr(source, "_built", False)):
-        return False
-    owner.optimizer_variables(model)
-    target = inner(model.optimizer)
-    numbers = [(index_of(source, a), index_of(target, b)) for a, b in pairs]
-    places = [(a, b) for a, b in numbers if a is not None and b is not None]
+    source, target = inner(old.optimizer), inner(model.optimizer)
+    if not has_trained(source):
+        return
+    if is_legacy(source):
+        target._create_all_weights(model.trainable_variables)
+        target.iterations.assign(source.iterations)
+        for a, b in pairs:
+            for name in source.get_slot_names() if a._unique_id in source._slots else ():
+                target.get_slot(b, name).assign(source.get_slot(a, name))
+        places = []
+    else:
+        owner.optimizer_variables(model)
+        numbers = [(index_of(source, a), index_of(target, b)) for a, b in pairs]
+        places = [(a, b) for a, b in numbers if a is not None and b is not None]
     _carry(old.optimizer, model.optimizer, places)
-    return True
 
 
 def _carry(source: Any, target: Any, places: list[tuple[int, int]]) -> None:

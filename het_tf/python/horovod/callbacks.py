@@ -1,5 +1,6 @@
 """Callbacks of several workers (public in `het_tf.callbacks`). Every rank gives `fit` the same ones."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from het_tf.python.horovod import checks
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import owner, reduction
 from het_tf.python.session import collective, native, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import registry
 
 _Callback: Any = tf.keras.callbacks.Callback
@@ -70,8 +71,9 @@ class Broadcast(_Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts, or where a subclassed model has no weights before its first batch, has it done then.
 
-        Where weights have no values before the first step has run, the ranks take that step from weights of
-        their own, and go on from what rank 0 has after it. Call the model on a batch before `fit` to begin
+        `distribute` does so in the first step, before it runs; under `run_eagerly=True` before it changes a
+        weight, when its gradients are there. With another reduction the ranks take that step from weights of
+        their own, and go on from what rank 0 has after it: call the model on a batch before `fit` to begin
         alike.
         """
         collective.required("het_tf.callbacks.Broadcast")
@@ -81,19 +83,8 @@ class Broadcast(_Callback):
         self._late = False
         if model.built:
             broadcast(model)
-        elif KERAS_3 and reduction.is_distributed(model):
-            model._het_distributed.before_update = self._in_first_step
-        else:
-            self._late = True  # Keras 2 gives weights their values when the first step has been traced
-
-    def _in_first_step(self) -> None:
-        """Broadcasts what the first step has made, or leaves it for its end.
-
-        Weights of a `build` that the model itself has are made while the step is traced, and have values when
-        it has run.
-        """
-        if all(bool(one.value.is_initialized()) for one in self.model.weights):
-            broadcast(self.model)
+        elif reduction.is_distributed(model):
+            model._het_distributed.before_update = partial(broadcast, model)
         else:
             self._late = True
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from het_tf.python.session import collective, settings
@@ -19,10 +20,16 @@ def _tables(model: Any) -> list[Any]:
     return found
 
 
+def have_values(weights: Iterable[Any]) -> bool:
+    """Whether all weights are initialised; those that a traced function makes are so after the trace."""
+    return all(bool((weight.value if KERAS_3 else weight).is_initialized()) for weight in weights)
+
+
 def compare_ranks(model: Any) -> None:
     """Before the first update: all ranks train the same model, tables and initial weights included.
 
-    Costs one small exchange and, once, a pass over the dense weights. Every rank must call it.
+    Costs one small exchange and, once, a pass over the dense weights, which have values. Every rank must call
+    it.
 
     Raises:
       RuntimeError: They do not; every rank says what differs.
@@ -31,10 +38,9 @@ def compare_ranks(model: Any) -> None:
         return  # a worker that joins an elastic job would compare alone; ElasticState has synchronised it
     weights = model.trainable_weights
     values = hashlib.sha256()
-    if KERAS_3:  # Keras 2 has not initialised them yet where it traces
-        for weight in weights:
-            # Not weight.numpy(), which warns for the anchors that no rows are in it.
-            values.update(tf.convert_to_tensor(weight).numpy().tobytes())
+    for weight in weights:
+        # Not weight.numpy(), which warns for the anchors that no rows are in it.
+        values.update(tf.convert_to_tensor(weight).numpy().tobytes())
     mine = {
         "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],
         "tables": _tables(model),

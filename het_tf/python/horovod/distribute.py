@@ -67,8 +67,8 @@ class _Step:
     """The train_step of a distributed model.
 
     Attributes:
-      before_update: Called once, in the first step, when all weights exist and none has been changed yet (in
-        a traced step, before its graph runs).
+      before_update: Called once, in the first step, when all weights have values and none has been changed
+        yet (in a traced step, before its graph runs).
     """
 
     def __init__(self, model: Any, inner: Any) -> None:
@@ -87,8 +87,14 @@ class _Step:
         return result
 
     def _begin(self) -> None:
-        """Before an update."""
+        """Before an update.
+
+        Weights that the step makes while it is traced (by a `build` of the model's own) may have no values
+        then. TensorFlow gives them values after this trace, and traces the step anew before it runs.
+        """
         with tf.init_scope():
+            if not checks.have_values(self._model.weights):
+                return
             if self.before_update is not None:
                 action, self.before_update = self.before_update, None
                 action()

@@ -130,6 +130,8 @@ def learning_rate(layer: Any, table: str) -> Any:
             "a tf.Variable"
         )
     inner = _inner(optimizer)
+    if hasattr(inner, "_decayed_lr"):  # of keras.optimizers.legacy: a number with decay, or a schedule
+        return inner._decayed_lr(tf.float32)
     rate: Any = getattr(inner, "_learning_rate", None)
     if optimizers.is_schedule(rate):  # what Keras 2 gives as learning_rate is then that of the step before
         return tf.convert_to_tensor(rate(inner.iterations))

@@ -192,16 +192,18 @@ class SASRec(ClickModel, OwnLoss):
             draws = [number, length * self.negatives]
             ids.append(tf.random.uniform(draws, 0, self.past.size, tf.int64, seed=self.seed))
         rows = self.rows({ITEMS: tf.concat(ids, axis=1)})[f"item/{ITEMS}"]
-        states = self._states(rows[:, :length], there, training)
+        # Slices would have a gradient of the size of all rows each; that of a split is one concat.
+        past, offered, *drawn = tf.split(rows, [length, 1, *(int(one.shape[1]) for one in ids[2:])], axis=1)
+        states = self._states(past, there, training)
         user = tf.gather(states, last, batch_dims=1)
-        score = tf.reduce_sum(user * rows[:, length], axis=1, keepdims=True)
+        score = tf.reduce_sum(user * offered[:, 0], axis=1, keepdims=True)
         outputs = {"user": tf.cast(user, tf.float32), "score": tf.cast(score, tf.float32)}
         if with_logits:
             is_last = tf.equal(tf.range(length)[None], last[:, None])[..., None]
-            following = tf.where(is_last, rows[:, length : length + 1], tf.roll(rows[:, :length], -1, 1))
-            drawn = tf.reshape(rows[:, length + 1 :], [number, length, self.negatives, self.embedding_dim])
-            others = tf.concat([following[:, :, None], drawn], axis=2)
-            logits = tf.reduce_sum(states[:, :, None] * others, axis=3)
+            following = tf.where(is_last, offered, tf.roll(past, -1, 1))
+            others = tf.reshape(drawn[0], [number, length, self.negatives, self.embedding_dim])
+            of_following = tf.reduce_sum(states * following, axis=2, keepdims=True)
+            logits = tf.concat([of_following, tf.reduce_sum(states[:, :, None] * others, axis=3)], axis=2)
             outputs |= {"logits": tf.cast(logits, tf.float32), "there": there}
         return outputs
 

@@ -33,7 +33,8 @@ def init(
 ) -> None:
     """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
 
-    Call it before the first layer is made.
+    Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
+    exchanges tensors, by which TensorFlow starts, and that refuses other settings from then on.
 
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every

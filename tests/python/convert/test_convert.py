@@ -22,6 +22,14 @@ OPTIMIZERS = {
     "ftrl": lambda: keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.001, beta=0.1),
     "schedule": lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
 }
+if not KERAS_3:
+    legacy, schedules = keras.optimizers.legacy, keras.optimizers.schedules
+    OPTIMIZERS |= {
+        "legacy_sgd": lambda: legacy.SGD(0.1, decay=0.2),
+        "legacy_momentum": lambda: legacy.SGD(0.05, momentum=0.8, nesterov=True),
+        "legacy_adam": lambda: legacy.Adam(schedules.ExponentialDecay(0.1, 2, 0.5), epsilon=1e-3),
+        "legacy_ftrl": lambda: legacy.Ftrl(0.1, l1_regularization_strength=0.001, beta=0.1, decay=0.2),
+    }
 
 
 def predictions(model, x):
@@ -343,14 +351,31 @@ def test_xla_is_switched_off(fresh):
 
 
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
-def test_legacy_optimizers_have_another_epsilon(fresh):
-    old = clicks(keras.optimizers.legacy.Adagrad(0.1))
+@pytest.mark.parametrize("name", ["Adagrad", "RMSprop"])
+def test_legacy_optimizers_with_another_epsilon_are_told_by_name(fresh, name):
+    old = clicks(getattr(keras.optimizers.legacy, name)(0.1))
     x, y = next(batches(fresh, 1))
     old.train_on_batch(x, y)
-    with pytest.warns(het_tf.ConversionWarning, match="no formula of legacy optimizers"):
+    words = f"no formula of legacy {name}, whose epsilon stands behind the root: they have RowWiseAdagrad"
+    with pytest.warns(het_tf.ConversionWarning, match=words):
         new = het_tf.convert(old, verbose=False)
     equal(old, new, x)
+    slot = {"Adagrad": "accumulator", "RMSprop": "rms"}[name]
+    kernels = [model.layers[-1].kernel for model in (old, new)]
+    slots = [
+        model.optimizer.get_slot(kernel, slot) for model, kernel in zip((old, new), kernels, strict=True)
+    ]
+    np.testing.assert_array_equal(*slots)  # the dense weights keep their optimizer, and its state
     new.train_on_batch(x, y)
+
+
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
+def test_legacy_optimizers_that_move_the_rows_of_a_batch_train_on_in_silence(fresh, recwarn):
+    for name in ("legacy_momentum", "legacy_ftrl"):
+        old = clicks(OPTIMIZERS[name]())
+        old.train_on_batch(*next(batches(fresh, 1)))
+        het_tf.convert(old, {"item_rows": name}, verbose=False)
+    assert not [one for one in recwarn if one.category is het_tf.ConversionWarning]
 
 
 @pytest.mark.long

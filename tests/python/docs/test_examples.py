@@ -101,6 +101,7 @@ def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
         ("train", ["--cross-rank", "0"], "--cross-rank: '0'"),
         ("train", ["--model", "bst"], "invalid choice: 'bst'"),
         ("train", ["--model", "din"], "history is 20, and 'census' has no histories"),
+        ("train", ["--model", "mmoe", "--data", "criteo_like"], "labels is 2, and 'criteo_like' has 1"),
         ("two_tower", ["--k", "0"], "--k: '0' is not a whole number of 1 or more"),
         ("two_tower", ["--data", "census"], "invalid choice: 'census'"),
         ("train", ["--structure", "serial"], "invalid choice: 'serial'"),
@@ -204,6 +205,22 @@ def test_other_rankers(model: str) -> None:
     data = "movielens" if model == "din" else "census"
     output = succeed("train", "--model", model, "--data", data, "--epochs", 1)
     assert test_auc(output) > (0.6 if model == "din" else 0.88)
+    assert f"{model}/deep" in output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("model", "data", "labels"),
+    [
+        ("mmoe", "census", ["income above $50K", "never married"]),
+        ("ple", "movielens", ["rated 4 or 5", "rated 5"]),
+    ],
+)
+def test_models_of_two_labels(model: str, data: str, labels: list[str]) -> None:
+    output = succeed("train", "--model", model, "--data", data, "--epochs", 1)
+    found = re.findall(r"^test AUC (\S+), log loss \S+ \(.* rows; label: (.*)\)$", output, re.MULTILINE)
+    assert [label for _, label in found] == labels
+    assert all(float(auc) > 0.6 for auc, _ in found), output
     assert f"{model}/deep" in output
 
 

@@ -242,11 +242,10 @@ def test_ranks_that_differ_are_named(played):
     for _ in range(2):  # it is compared again, and refused again
         with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
             model.fit(*data(), verbose=0)
-    if checks.KERAS_3:
-        model = het_tf.horovod.distribute(rules_lib.make_model())
-        played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
-        with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
-            model.fit(*data(), verbose=0)
+    model = het_tf.horovod.distribute(rules_lib.make_model())
+    played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
+    with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
+        model.fit(*data(), verbose=0)
     played.others = lambda mine: [7]
     with pytest.raises(RuntimeError, match="1, 7 batches an epoch"):
         model.fit(*data(), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import rules_lib
@@ -73,9 +75,24 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     model = het_tf.horovod.distribute(kind())
     model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
     played.me = 1  # the played rank 0 has zeros everywhere
-    model.fit(*data(64), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])
+    ids = np.tile(data(1)[0], (64, 1))
+    targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
+    fit = partial(model.fit, ids, targets, verbose=0, batch_size=32)
+    losses = fit(callbacks=[het_tf.callbacks.Broadcast()]).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)
     assert kernel.shape == (12, 1) and np.abs(kernel).max() < 1e-6 and np.abs(bias).max() < 1e-6
+    # Eagerly the weights are made, and used, before there is an update to come before.
+    assert eagerly or losses == [pytest.approx(9.0, rel=1e-5)], "the first step is one of rank 0's weights"
+
+
+@pytest.mark.parametrize("kind", [Late, BuildsItself])
+def test_weights_that_the_first_step_makes_are_compared(played, kind):
+    model = het_tf.horovod.distribute(kind())
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
+    with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
+        model.fit(*data(64), verbose=0, batch_size=32)
+    assert not np.any(model.out.weights[1].numpy()), "no step was taken"
 
 
 def test_the_learning_rate_grows_with_the_ranks_once(played):

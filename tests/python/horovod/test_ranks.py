@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 def job(tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
-    cases = ["ways", "metrics", "loops", "fail", "export", "exact", "save", "keras_files", "orders"]
+    cases = ["ways", "begin", "metrics", "loops", "fail", "export", "exact", "save", "keras_files", "orders"]
     ranks = horovod_lib.Ranks(place, *cases, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
 
 
-@pytest.mark.parametrize("case", ["ways", "metrics", "loops", "fail", "export"])
+@pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export"])
 def test_both_ranks_are_through(job, case):
     """What a case asserts stands in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
     job[0].wait(case)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import checkpoint_worker
@@ -69,6 +70,27 @@ def export(hvd, place):
     horovod_worker.refused((FileExistsError, RuntimeError), "exists", lambda: het_tf.export(model, elsewhere))
 
 
+class BuildsItself(horovod_worker.Subclassed):
+    """Makes its weights in a `build` of its own, which Keras calls while it traces the first step."""
+
+    def build(self, input_shape):
+        self.out.build((None, 7))
+        self.built = True
+
+
+def begin(hvd, place):
+    """Weights that the first step makes: ranks that differ are refused before it runs, or given rank 0's."""
+    tf.keras.utils.set_random_seed(hvd.rank())
+    ids, x, y = (one[:64] for one in horovod_worker.part(2, hvd.rank()))
+    model = het_tf.horovod.distribute(BuildsItself("begin"))
+    model.compile("sgd", "mse")
+    fit = partial(model.fit, [ids, x], y, batch_size=16, verbose=0)
+    horovod_worker.refused(RuntimeError, "initial weights of model", fit)
+    assert not model.out.bias.numpy().any(), "no step was taken"
+    fit(callbacks=[het_tf.callbacks.Broadcast()])
+    horovod_worker.same(hvd, "begin", horovod_worker.weights_of(model))
+
+
 def leave_nothing(hvd):
     """No tables, here and at the server."""
     het_tf.horovod.flush_all()
@@ -86,6 +108,7 @@ def leave_nothing(hvd):
 
 
 CASES = {
+    "begin": begin,
     "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
     "more_ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd, more=True),
     "metrics": horovod_worker.metrics,
