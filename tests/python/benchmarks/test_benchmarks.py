@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import horovod_lib
+import models_lib
+import numpy as np
 import pytest
 from benchmarks_lib import BENCHMARKS, benchmark
 
@@ -63,6 +65,16 @@ def test_slow_link(how: str, tmp_path: Path) -> None:
     assert all({"step", "bytes", "server_bytes"} <= set(figures) for figures in entry["systems"].values())
     for name in ("goals", "models"):
         assert len(tables.WRITERS[name](result)) > 3
+
+
+def test_retrieval_twins_are_trained_by_the_same_formulas(fresh: np.random.Generator) -> None:
+    """Rows by AdaGrad of summed gradients, towers by Adam: on either side."""
+    models = benchmark("models")
+    examples = models_lib.events(fresh, 64)
+    made = models.pair("TwoTower", models_lib.EVENTS, examples, 1, embedding_dim=4, hidden_units=(8,))
+    for model in made.values():
+        models.fit(model, examples, 32, 3, 1)
+    models_lib.assert_equal_twins(made["het"], made["keras"])
 
 
 def not_run(tables: ModuleType, nothing: dict[str, Any]) -> None:
