@@ -131,14 +131,13 @@ def drift(periods: list[Any], seed: int, limits: dict[str, int] | None = None) -
     curves: dict[str, dict[int, float]] = {"follows": {}, "popular": {}}
     for number, period in enumerate(periods):
         later = [one.test for one in periods[number:]]
-        stops = limits is None and number in STOPS
-        recalls = asked.recalls(later if stops else later[:1])
-        curves["follows"][number], curves["popular"][number] = recalls[0], popular(seen, later[0])
-        if stops:
+        if limits is None and number in STOPS:
             at = range(number, len(periods))
-            curves[f"stopped {number}"] = dict(zip(at, recalls, strict=True))
+            curves[f"stopped {number}"] = dict(zip(at, asked.recalls(later), strict=True))
             curves[f"popular {number}"] = dict(zip(at, (popular(seen, one) for one in later), strict=True))
         began = time.monotonic()
+        (curves["follows"][number],) = asked.recalls(later[:1])
+        curves["popular"][number] = popular(seen, later[0])
         data = period.train.to_tf(BATCH, shuffle=True, seed=seed, drop_remainder=True)
         model.fit(data, epochs=1, shuffle=False, verbose=0)
         seconds += time.monotonic() - began
