@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import accuracy_tables
+import gene_papers_tables
 import models_tables
 import slow_link_tables
 import traffic_tables
@@ -252,6 +253,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
     **{f"models {name}": ("models.json", write) for name, write in models_tables.WRITERS.items()},
+    **{f"gene_papers {name}": ("gene_papers.json", of) for name, of in gene_papers_tables.WRITERS.items()},
     **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
     **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
     "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),

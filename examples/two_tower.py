@@ -14,7 +14,8 @@ from typing import Any
 import arguments
 import common
 
-DATA = {"movielens": (3, 256, 0.1), "gene_papers": (2, 2048, 0.1)}  # epochs, batch size, learning rate
+# epochs, batch size, learning rate, temperature
+DATA = {"movielens": (3, 256, 0.1, 0.05), "gene_papers": (1, 2048, 0.5, 0.1)}
 
 
 def parser() -> arguments.Parser:
@@ -28,12 +29,12 @@ def parser() -> arguments.Parser:
     add("--data", choices=DATA, default="movielens", help="default movielens")
     add("--epochs", type=whole, metavar="N", help="passes over the training part; default by data set")
     add("--batch-size", type=whole, metavar="N", help="rows of a batch; default by data set")
-    add("--learning-rate", type=positive, metavar="X", help="of the tables, by AdaGrad; default 0.1")
+    add("--learning-rate", type=positive, metavar="X", help="of the tables, by AdaGrad; by data set")
     add("--embedding", choices=("het", "keras"), default="het", help="default het")
     add("--no-logq", action="store_true", help="do not correct for how often items are met")
     add("--negatives", type=arguments.number(int, 0), default=0, metavar="K",
         help="items that each batch is given beside its own, drawn evenly; default 0")  # fmt: skip
-    add("--temperature", type=positive, default=0.05, metavar="T", help="of the softmax; default 0.05")
+    add("--temperature", type=positive, metavar="T", help="of the softmax; default by data set")
     add("--k", type=whole, default=100, metavar="K", help="items that are found; default 100")
     add("--seed", type=arguments.number(int, 0, 2**31), default=1, metavar="N", help="default 1")
     add("--export", type=Path, metavar="DIR", help="write the user's tower there, as a SavedModel")
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
     import het_tf
 
-    epochs, batch_size, rate = DATA[options.data]
+    epochs, batch_size, rate, temperature = DATA[options.data]
     rate = options.learning_rate or rate
     history = {"history": 20} if options.data == "movielens" else {}
     train, _, test, description = het_tf.data.load(options.data, **history)
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     tf.keras.utils.set_random_seed(options.seed)
     model = het_tf.models.TwoTower(
         description,
-        temperature=options.temperature,
+        temperature=options.temperature or temperature,
         logq=not options.no_logq,
         drawn_from=len(items[name]) if options.negatives else None,
         hidden_units=(64,),

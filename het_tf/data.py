@@ -1,11 +1,11 @@
 """Data sets for ranking and retrieval, all in one shape, and graphs.
 
-    splits = load("census")       # or "movielens", "gene_papers", "criteo_like[:ROWS]", "criteo:PATH"
+    splits = load("census")  # movielens, gene_papers, gene_partners, criteo_like[:ROWS], criteo:PATH
     train, valid, test, description = splits
     for inputs, label in train.to_tf(batch_size=128, shuffle=True, seed=0): ...
 
-Every part (`train`, `valid`, `test`) is an `Examples` (arrays in memory: census, movielens, gene_papers) or a
-stream of them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
+Every part (`train`, `valid`, `test`) is an `Examples` (arrays in memory: census, movielens, gene_papers,
+gene_partners) or a stream of them (`CriteoLikeStream`, `CriteoStream`), and both kinds have
 
     part.to_tf(batch_size, shuffle=False, seed=0, drop_remainder=False) -> tf.data.Dataset of (inputs, label)
     part.shard(index, count)       the index-th of `count` disjoint parts (one a worker)
@@ -32,7 +32,8 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where 
 
 Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
 fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
-`gene_papers()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`.
+`gene_papers()`, `gene_partners()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`),
+`oracle_logit(examples)`. `by_time(splits, field, count)` cuts all parts into periods.
 
 Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
 labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its

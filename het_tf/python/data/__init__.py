@@ -1,5 +1,6 @@
 """The data sets that `het_tf.data` describes."""
 
+from het_tf.python.data.by_time import by_time
 from het_tf.python.data.census_income import census
 from het_tf.python.data.criteo_stream import CriteoLikeStream, criteo_like, criteo_like_description
 from het_tf.python.data.criteo_truth import oracle_logit
@@ -15,6 +16,7 @@ from het_tf.python.data.examples import (
     shared_ids,
 )
 from het_tf.python.data.gene_papers import gene_papers
+from het_tf.python.data.gene_partners import gene_partners
 from het_tf.python.data.graph.blogs import blog_catalog
 from het_tf.python.data.graph.citations import pubmed
 from het_tf.python.data.graph.generate import graph_like
@@ -40,12 +42,14 @@ __all__ = [
     "NodeTask",
     "Splits",
     "blog_catalog",
+    "by_time",
     "census",
     "criteo",
     "criteo_like",
     "criteo_like_description",
     "debian_packages",
     "gene_papers",
+    "gene_partners",
     "graph_like",
     "link_batches",
     "load",

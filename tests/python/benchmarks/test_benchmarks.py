@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import horovod_lib
+import models_lib
+import numpy as np
 import pytest
 from benchmarks_lib import BENCHMARKS, benchmark
 
@@ -65,6 +67,30 @@ def test_slow_link(how: str, model: str, tmp_path: Path) -> None:
         assert len(tables.WRITERS[name](result)) > 3
 
 
+def test_retrieval_twins_are_trained_by_the_same_formulas(fresh: np.random.Generator) -> None:
+    """Rows by AdaGrad of summed gradients, towers by Adam: on either side."""
+    models = benchmark("models")
+    examples = models_lib.events(fresh, 64)
+    made = models.pair("TwoTower", models_lib.EVENTS, examples, 1, embedding_dim=4, hidden_units=(8,))
+    for model in made.values():
+        models.fit(model, examples, 32, 3, 1)
+    models_lib.assert_equal_twins(made["het"], made["keras"])
+
+
+def test_gene_papers(tmp_path: Path) -> None:
+    tables = benchmark("gene_papers_tables")
+    result = run("gene_papers", tmp_path / "gene_papers.json", "--seeds", "1", "2")
+    for write in tables.WRITERS.values():
+        assert len(write(result)) > 3
+    sizes = {run["limits"]: run["size"] for run in result["stream"]["runs"] if run["seed"] == 1}
+    assert sizes["ttl"] <= sizes["none"] and sizes["min_count"] <= sizes["none"]
+    for run_of in result["stream"]["runs"]:
+        follows = run_of["curves"]["follows"]
+        for stop in run_of["stops"]:
+            stopped = run_of["curves"].get(f"stopped {stop}", {str(stop): follows[str(stop)]})
+            assert stopped[str(stop)] == follows[str(stop)], "it has stopped after the question"
+
+
 def not_run(tables: ModuleType, nothing: dict[str, Any]) -> None:
     """Every table has its place in the docs, and says when it was not run."""
     text = (BENCHMARKS.parent / "docs/benchmarks.md").read_text()
@@ -77,3 +103,4 @@ def not_run(tables: ModuleType, nothing: dict[str, Any]) -> None:
 def test_tables_have_their_places_in_the_docs() -> None:
     not_run(benchmark("traffic_tables"), {"sweeps": {}})
     not_run(benchmark("slow_link_tables"), {})
+    not_run(benchmark("gene_papers_tables"), {})

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from het_tf.python.data import PADDING, debian, gene_papers, load
+from het_tf.python.data import PADDING, Splits, by_time, debian, gene_papers, gene_partners, load
 from het_tf.python.data import gene_papers as module_function
+from het_tf.python.data import gene_partners as partners_function
 from het_tf.python.data.debian import PackageFile, fetch_package
 
 module = __import__("sys").modules[module_function.__module__]
+partners = __import__("sys").modules[partners_function.__module__]
 
 
 def small_pairs() -> tuple[np.ndarray, np.ndarray]:
@@ -27,8 +29,12 @@ def small_pairs() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_read", small_pairs)
+    monkeypatch.setattr(module, "read_pairs", small_pairs)
     monkeypatch.setattr(module, "LEFT_OUT", 4)
+    monkeypatch.setattr(module, "PAPERS", 300)
+    monkeypatch.setattr(partners, "read_pairs", small_pairs)
+    monkeypatch.setattr(partners, "PAPERS", 300)
+    monkeypatch.setattr(partners, "MOST", 5)
 
 
 def test_every_pair_is_in_one_part(small: None) -> None:
@@ -73,6 +79,85 @@ def test_bad_arguments(small: None) -> None:
         gene_papers(others=0)
     with pytest.raises(ValueError, match="there is no data set 'gene_papers:5'"):
         load("gene_papers:5")
+
+
+# --- by time ------------------------------------------------------------------------------------------------
+
+
+def sorted_pairs(splits: Splits, number: int) -> list[tuple[int, int]]:
+    columns = splits[number].categorical
+    return sorted(zip(columns["gene"].tolist(), columns["paper"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_periods_follow_each_other_and_lose_nothing(small: None, count: int) -> None:
+    splits = gene_papers()
+    periods = by_time(splits, "paper", count)
+    assert len(periods) == count and all(one.description is splits.description for one in periods)
+    for number in range(3):
+        together = [pair for period in periods for pair in sorted_pairs(period, number)]
+        assert sorted(together) == sorted_pairs(splits, number)
+    for number, period in enumerate(periods):
+        for part in period[:3]:
+            papers = part.categorical["paper"]
+            assert ((papers * count // 300) == number).all()
+            whole = splits[0].categorical["paper"]
+            if part is period.train:
+                np.testing.assert_array_equal(papers, whole[whole * count // 300 == number])
+
+
+@pytest.mark.parametrize(
+    ("field", "count", "message"),
+    [
+        ("year", 2, r"field is 'year'; give a categorical field that has a size: one of \['paper', 'period'"),
+        ("others", 2, "field is 'others'"),
+        ("paper", 0, "count is 0; give the number of periods, from 1 to the 300 ids of paper"),
+        ("paper", 301, "count is 301"),
+    ],
+)
+def test_periods_that_there_are_not(small: None, field: str, count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        by_time(gene_papers(), field, count)
+
+
+def expected_events(length: int) -> list[list[tuple[int, int, tuple[int, ...]]]]:
+    """Gene, partner and history of the events of each part, as slow as can be."""
+    genes: dict[int, list[int]] = {}
+    for gene, paper in zip(*map(np.ndarray.tolist, small_pairs()), strict=True):
+        genes.setdefault(paper, []).append(gene)
+    parts: list[list[tuple[int, int, tuple[int, ...]]]] = [[], [], []]
+    met: dict[int, list[int]] = {}
+    for paper in range(300):
+        pairs = [(a, b) for a in genes[paper] for b in genes[paper] if a != b and len(genes[paper]) <= 5]
+        parts[0 if paper < 240 else 1 if paper < 270 else 2] += [
+            (a, b, tuple(met.get(a, [])[-length:])) for a, b in pairs
+        ]
+        for a, b in pairs:
+            met.setdefault(a, []).append(b)
+    return parts
+
+
+@pytest.mark.parametrize("length", [1, 20])
+def test_partners_are_those_of_earlier_papers(small: None, length: int) -> None:
+    splits = gene_partners(history=length)
+    for part, expected in zip(splits[:3], expected_events(length), strict=True):
+        assert len(part) == len(expected) > 20
+        found = zip(
+            part.categorical["gene"], part.categorical["partner"], part.sequences["history"], strict=True
+        )
+        assert [
+            (int(gene), int(partner), tuple(int(one) for one in past if one != PADDING))
+            for gene, partner, past in found
+        ] == expected
+    (field,) = splits.description.histories
+    assert (field.shares, field.length, splits.description.item) == ("partner", length, ("partner",))
+
+
+def test_partners_by_name(small: None) -> None:
+    assert load("gene_partners").train.sequences["history"].shape[1] == 20
+    assert load("gene_partners", history=3).train.sequences["history"].shape[1] == 3
+    with pytest.raises(ValueError, match="history is 0"):
+        load("gene_partners", history=0)
 
 
 @pytest.mark.long
