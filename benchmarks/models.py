@@ -51,7 +51,8 @@ TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
     "PLE": ("census", {"labels": 2}, 20, 256, {}),
     "SASRec": ("movielens", {"history": 20}, 7, 256, {"embedding_dim": 32, "negatives": 4}),
 }
-PATIENCE = {"SASRec": 2}  # passes without a rise that end a training: recall@10 is noisier than AUC; else 1
+# Passes without a rise that end a training, else 1. Recall@10 stands still for the first ones.
+PATIENCE = {"SASRec": 5}
 # In a pair one optimizer trains all, as in Keras; rows by AdaGrad and towers by Adam learn more.
 # logQ, sides, passes, optimizer of the towers (temperature 0.1 with adagrad, 0.05 with adam)
 RETRIEVAL = (
