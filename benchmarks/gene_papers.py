@@ -175,14 +175,13 @@ def cache(options: argparse.Namespace, save: Any) -> None:
 
             layer.build(None)
             for period in periods:
-                for batch in period.train.batches(
-                    BATCH, np.random.default_rng(1).permutation(len(period.train))
-                ):
+                order = np.random.default_rng(1).permutation(len(period.train))
+                for batch in period.train.batches(BATCH, order):
                     ids = [batch.categorical["gene"], batch.categorical["paper"] + GENES]
                     step(tf.constant(np.concatenate(ids)))
-            runs.append(
-                {"policy": policy, "admit_after": admit, "rows": CACHE, **het_tf.table("ids").stats()}
-            )
+            counted = het_tf.table("ids").stats()["cache"]
+            of = {name: counted[name] for name in ("reads", "hits", "inserts", "miss_pull", "evict_push")}
+            runs.append({"policy": policy, "admit_after": admit, "rows": CACHE, **of})
             print(f"cache, {policy}, admit_after {admit}: {runs[-1]}", flush=True)
             save("cache", runs)
 
