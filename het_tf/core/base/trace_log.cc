@@ -27,6 +27,10 @@ const char* TraceKindName(TraceKind kind) {
       return "sum";
     case TraceKind::kTick:
       return "tick";
+    case TraceKind::kPush:
+      return "push";
+    case TraceKind::kSend:
+      return "send";
   }
   return "?";
 }

@@ -1,10 +1,10 @@
 // What the calls of a step spend their time on: entries (kind, thread, begin, end), written while the log is
 // on. het_tf.callbacks.StepTrace draws them under the ops that TensorFlow's profiler has measured.
 //
-//   lookup ───────────────────────────────────────────   Engine::Lookup
-//     plan ─────  lock  ·····  wait ───── answers ── copy ──
-//   update ───────────────────────────────────────────   Engine::Apply, SumGradients
-//     sum ─────   lock  tick ──── wait ───── answers ──
+//   lookup ───────────────────────────────────────────────   Engine::Lookup
+//     plan ──  lock ·····  send ──  wait ───── answers ── copy ──
+//   update ───────────────────────────────────────────────   Engine::Apply, SumGradients
+//     sum ───  lock  tick ──── push ── send ──  wait ───── answers ──
 //
 // 1. What counts. `wait` is the time in which a thread sleeps until the store answers, or reads what comes:
 //    server and wire together, since a frame carries no times. Everything else is computed here; what has no
@@ -40,6 +40,8 @@ enum class TraceKind : uint8_t {
   kCopy,     // rows go from the cache to the model
   kSum,      // gradients are summed by key
   kTick,     // the optimizer runs
+  kPush,     // updates that are due go into a frame, rounded as the table's wire format says
+  kSend,     // frames are encoded and handed to their connection
 };
 const char* TraceKindName(TraceKind kind);
 

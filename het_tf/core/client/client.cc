@@ -218,7 +218,10 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   }
   Tick(write, step, pool);
   try {
-    pushes_.OfStep(*write);
+    {
+      const TraceScope pushing(config_.trace, TraceKind::kPush);
+      pushes_.OfStep(*write);
+    }
     Progress(0);
     Status status = WaitForPushBound(*write);
     if (status.ok()) status = MakeRoomForKept();

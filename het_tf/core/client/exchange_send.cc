@@ -119,6 +119,7 @@ void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
 
 // One frame.
 void Exchange::Send(const std::vector<Outgoing>& parts) {
+  const TraceScope sending(trace_, TraceKind::kSend);
   std::vector<Request> requests(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
   Vector<TableBytes> tables;

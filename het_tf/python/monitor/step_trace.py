@@ -45,10 +45,11 @@ class StepTrace(tf.keras.callbacks.Callback):
     others included), the next batch of the input, all other ops, and tf.data's own threads. Counters beside
     them say, for each step and table with a cache, which rows, bytes and requests travelled.
 
-    Under each lookup and update are its parts, as het_tf's core has measured them: "plan", "wait" (for the
-    store: server and wire together), "answers" (rows of answers go to the cache), "copy" (rows go to the
-    model); "sum" and "tick" (the optimizer) of an update; "lock", where another call of this process went
-    first. What lies between them is the cache's own work, or the table's where there is no cache.
+    Under each lookup and update are its parts, as het_tf's core has measured them: "plan", "send", "wait"
+    (for the store: server and wire together), "answers" (rows of answers go to the cache), "copy" (rows go to
+    the model); "sum", "tick" (the optimizer) and "push" (what is due goes into frames) of an update; "lock",
+    where another call of this process went first. What lies between them is the cache's own work, or the
+    table's where there is no cache.
 
     Nothing in it is estimated. The profiler itself slows steps down, and first steps (tracing, first rows)
     cost more than later ones. Kernels on a GPU are not in it: for these use TensorFlow's profiler.

@@ -143,13 +143,19 @@ TEST_F(TraceTest, LateAnswerIsAWaitOfItsCall) {
              copies = Of(entries, TraceKind::kCopy);
   ASSERT_TRUE(!plans.empty() && !answers.empty() && copies.size() == 1);
   for (const Entry& plan : plans) EXPECT_LE(plan.end, moment);
+  EXPECT_LE(Of(entries, TraceKind::kSend).at(0).end, moment);
   for (const Entry& answer : answers) EXPECT_TRUE(answer.begin >= moment && answer.end <= copies[0].begin);
 
   entries = LateAnswer([this] { Apply(); }, &moment);
   ExpectWait(entries, TraceKind::kUpdate, moment);
-  const auto sums = Of(entries, TraceKind::kSum), ticks = Of(entries, TraceKind::kTick);
-  ASSERT_TRUE(sums.size() == 1 && ticks.size() == 1);
-  EXPECT_TRUE(sums[0].end <= ticks[0].begin && ticks[0].end <= moment);
+  std::vector<Entry> in_order;
+  for (TraceKind kind : {TraceKind::kSum, TraceKind::kTick, TraceKind::kPush, TraceKind::kSend}) {
+    const auto found = Of(entries, kind);
+    ASSERT_EQ(found.size(), 1u) << TraceKindName(kind);
+    EXPECT_TRUE(in_order.empty() || in_order.back().end <= found[0].begin) << TraceKindName(kind);
+    in_order.push_back(found[0]);
+  }
+  EXPECT_LE(in_order.back().end, moment);
 }
 
 TEST_F(TraceTest, NothingIsLoggedUnlessItIsOn) {
