@@ -118,7 +118,7 @@ class Session:
                 say(f"  {system} is left out: {answer['missing']}")
                 continue
             self.dense_bytes = answer.get("dense_bytes", 0)
-            cached = "s=" in system
+            cached = SYSTEMS.get(system, {}).get("cache", {"rows": 0}).get("rows") != 0
             warm = self.scale.warm if cached else min(10, self.scale.warm)
             self.workers.ask({"do": "run", "system": system, "steps": warm}, timeout=300)
             made.append(system)

@@ -9,13 +9,11 @@
 // 1. What counts. `wait` is the time in which a thread sleeps until the store answers, or reads what comes:
 //    server and wire together, since a frame carries no times. Everything else is computed here; what has no
 //    entry of its own is the cache's, or in a table without one the table's.
-// 2. Who owns what. An Engine owns one log; its backends and its client write to it through TraceScope, the
-// client
-//    by ClientConfig::trace. Whoever calls Begin takes the entries with End. Entries of a call have its
+// 2. Who owns what. An Engine owns one log; its backends and its client (by ClientConfig::trace) write to
+//    it through TraceScope. Whoever calls Begin takes the entries with End. Entries of a call have its
 //    thread and lie between its begin and its end.
 // 3. Cost. Off: one load and one branch, which always goes the same way; no clock is read and nothing is
-// kept. On: two
-//    readings of the clock and a lock an entry.
+//    kept. On: two readings of the clock and a lock an entry.
 // 4. Memory. Begin takes room for kMost entries, about 2 MB; those that come later are counted, not kept.
 //
 // Thread-safe.
