@@ -147,7 +147,8 @@ class TableCache {
   // A prefetched batch wants the line: it is held until a lookup has come for each such batch, or
   // until kFarthest lookups have begun.
   void HoldAhead(uint32_t line);
-  // A lookup of one of these batches, or of another one, has come.
+  // A lookup of one of these batches, or of another one, has come. After the last one the line is held for
+  // the newest lookup alone.
   void TakeWanted(uint32_t line);
   void BeginReading() { numbers_.BeginReading(); }
   void EndReading() { numbers_.EndReading(); }

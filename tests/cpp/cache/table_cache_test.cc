@@ -116,6 +116,8 @@ TEST_F(TableCacheTest, WantedLinesAreHeldForEveryBatch) {
   EXPECT_FALSE(cache_->held(line));
   cache_->HoldAhead(line);
   cache_->TakeWanted(line);
+  EXPECT_TRUE(cache_->held(line)) << "the newest lookup may use it";
+  cache_->EndLookup(1000);
   EXPECT_FALSE(cache_->held(line)) << "the other two are forgotten";
 }
 
