@@ -32,6 +32,7 @@ sys.path[:0] = [str(ROOT)]
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+from local_step import cpu_name  # noqa: E402
 
 import het_tf  # noqa: E402
 
@@ -243,7 +244,7 @@ def main() -> None:
     def save(part: str, runs: list[dict[str, Any]]) -> None:
         document = json.loads(options.out.read_text()) if options.out.exists() else {}
         document["command"] = "python benchmarks/gene_papers.py"
-        document["machine"] = {"processor": processor(), "cores": os.cpu_count()}
+        document["machine"] = {"processor": cpu_name(), "cores": os.cpu_count()}
         versions = {"tensorflow": tf.__version__, "python": platform.python_version()}
         document["versions"] = versions
         made = {key(run) for run in runs}
@@ -254,14 +255,6 @@ def main() -> None:
     for name, run in parts.items():
         if not options.parts or name in options.parts:
             run(options, save)
-
-
-def processor() -> str:
-    """The model of the CPU."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from compare_with_keras import keras_optimizer  # noqa: E402
+from local_step import cpu_name  # noqa: E402
 from models_cost import HUGE, RATE, SIDES, step_cost, synthetic  # noqa: E402
 from models_lib import sides_of, twins  # noqa: E402
 from report import exact_auc  # noqa: E402
@@ -323,7 +324,7 @@ def main() -> None:
         document["command"] = "python benchmarks/models.py"
         document["goals"] = GOALS
         document["machine"] = {
-            "processor": processor(),
+            "processor": cpu_name(),
             "cores": os.cpu_count(),
             "load_after": os.getloadavg()[0],
         }
@@ -342,14 +343,6 @@ def main() -> None:
     for name, run in parts.items():
         if not options.parts or name in options.parts:
             run(options, save)
-
-
-def processor() -> str:
-    """The model of the CPU."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":
