@@ -45,7 +45,6 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
     state_[line].flags = kTransient;
     ++transient_lines_;
     ++counters_.transient_rows;
-    policy_->Pass();
   } else {
     ++counters_.inserts;
   }
@@ -151,8 +150,7 @@ RowFormat TableCache::push_format() const {
 }
 
 Rounding TableCache::RoundingOfLast(Key key) const {
-  if (push_format() != RowFormat::kInt8 && push_format() != RowFormat::kInt4) return {push_format()};
-  return {RowFormat::kInt8, SIZE_MAX, HashKey(key, numbers_.newest()) | 1};
+  return {push_format(), SIZE_MAX, HashKey(key, numbers_.newest()) | 1};
 }
 
 float* TableCache::AppendWire(const float* update, Vector<float>* wire) const {
@@ -273,22 +271,22 @@ void TableCache::Restore(uint32_t line, const Queued& queued) {
   queue_.Remove(queued);
 }
 
-void TableCache::TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                           Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight) {
+void TableCache::TakeQueue(Span<const QueueTo> of_partition, bool whole) {
   const size_t floats = schema_->optimizer().wire_floats();
-  queue_.RemoveIf([&](const Queued& queued) {
-    if (PartitionOf(lines_.Hash(queued.key), partitions) != partition) return false;
-    keys->push_back(queued.key);
-    ticks->push_back(queued.ticks);
-    if (tight != nullptr) tight->push_back(queued.tight);
-    float* const sent = AppendWire(updates_.data(queued.update), wire);
-    if (!whole && row_format() != RowFormat::kFloat32) {
-      RoundRow(RoundingOfLast(queued.key), schema_->dim(), floats, sent, sent);
-      const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
+  const bool rounds = !whole && row_format() != RowFormat::kFloat32;
+  queue_.TakeAll([&](const Queued& queued) {
+    const auto partitions = static_cast<uint32_t>(of_partition.size());
+    const QueueTo& to = of_partition[PartitionOf(lines_.Hash(queued.key), partitions)];
+    to.keys->push_back(queued.key);
+    to.ticks->push_back(queued.ticks);
+    to.tight->push_back(queued.tight);
+    const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
+    float* const sent = AppendWire(updates_.data(queued.update), to.wire);
+    if (rounds) {
+      RoundRow(RoundingOfLast(queued.key), schema_->dim(), floats, all, sent);
       counters_.dropped_remainders += !std::equal(sent, sent + floats, all);
     }
     updates_.Give(queued.update);
-    return true;
   });
 }
 

@@ -26,9 +26,8 @@
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
 // a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
-// to 8 bits at the least, up or down at random, so that on average nothing is lost; what that
-// leaves, and the remainder of a clean line, goes with the line, and is counted. TakeWhole leaves
-// nothing.
+// up or down at random, so that on average nothing is lost; what that leaves, and the remainder of
+// a clean line, goes with the line, and is counted. TakeWhole leaves nothing.
 //
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of
 // policy; a dirty one, or one with a remainder, also its update, as wide as the row. Not
@@ -121,6 +120,8 @@ class TableCache {
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
+  // A lookup has used a row that does not stay. Not when it is fetched ahead: it is used later.
+  void Pass() { policy_->Pass(); }
 
   bool ahead(uint32_t line) const { return (state_[line].flags & kAhead) != 0; }
   size_t ahead_lines() const { return ahead_lines_; }
@@ -223,10 +224,15 @@ class TableCache {
   float* queued_update(const Queued& queued) { return updates_.data(queued.update); }
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const Queued& queued);
-  // Moves every queued update of the given partition into a frame's arrays; `whole`: as it is,
-  // else rounded. `tight`, where given, has room.
-  void TakeQueue(uint32_t partition, uint32_t partitions, bool whole, Vector<Key>* keys,
-                 Vector<uint32_t>* ticks, Vector<float>* wire, Vector<uint8_t>* tight = nullptr);
+  // A frame's arrays, with room.
+  struct QueueTo {
+    Vector<Key>* keys;
+    Vector<uint32_t>* ticks;
+    Vector<float>* wire;
+    Vector<uint8_t>* tight;
+  };
+  // Moves every queued update into the arrays of its partition; `whole`: as it is, else rounded.
+  void TakeQueue(Span<const QueueTo> of_partition, bool whole);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {

@@ -34,6 +34,16 @@ class WriteBackQueue {
   // Throws std::bad_alloc; then the queue is as it was.
   void Push(Key key, uint32_t ticks, uint32_t update, bool tight = false);
   void Remove(const Queued& queued);
+  // take(queued) for each that is in the queue, in order; then it is empty.
+  template <typename Fn>
+  void TakeAll(Fn take) {
+    for (const Queued& queued : entries_) {
+      if (queued.ticks > 0) take(queued);
+    }
+    entries_.clear();
+    index_.clear();
+    size_ = 0;
+  }
   // Removes what take(queued) says, in order.
   template <typename Fn>
   void RemoveIf(Fn take) {

@@ -36,8 +36,12 @@ void LookAhead::Use(TableCache* cache, bool training, Span<const uint32_t> lines
   for (uint32_t line : lines) {
     if (line == kNoRow || !cache->ahead(line)) continue;
     cache->MarkUsed(line);
-    if (!training || !cache->Admit(cache->lines().Hash(cache->lines().meta(line).key))) continue;
-    admitted.push_back(line);
+    if (!training) continue;
+    if (cache->Admit(cache->lines().Hash(cache->lines().meta(line).key))) {
+      admitted.push_back(line);
+    } else {
+      cache->Pass();
+    }
   }
   if (admitted.empty()) return;
   cache->MakeRoom(admitted.size());

@@ -61,13 +61,15 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
     for (const TableCache::Queued& queued : cache->queue()) {
       if (queued.ticks > 0) ++rows[tables_->PartitionOf(*cache, queued.key)];
     }
+    Vector<TableCache::QueueTo> of_partition(partitions);
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
       if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
-      cache->TakeQueue(p, partitions, whole, &push->keys, &push->ticks, &push->wire, &push->tight);
-      cache->counters().evict_push += rows[p];
+      of_partition[p] = {&push->keys, &push->ticks, &push->wire, &push->tight};
     }
+    cache->counters().evict_push += cache->queued();
+    cache->TakeQueue({of_partition.data(), of_partition.size()}, whole);
   }
 }
 

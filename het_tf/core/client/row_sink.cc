@@ -119,6 +119,8 @@ void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, co
   if (op_->ahead) {
     cache->MarkAhead(line, /*fetched=*/true);
     cache->HoldAhead(line);
+  } else if (transient) {
+    cache->Pass();
   }
   Hold(cache, line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);

@@ -250,25 +250,37 @@ void RoundIntegers(const float* x, size_t n, float* out) {
   }
 }
 
-// Up with the probability of what is above the integer below. The largest is at most 127: there is room.
+// Well mixed bits of x, by 32-bit operations that become SIMD code (the finalizer of MurmurHash3).
+uint32_t Mix32(uint32_t x) {
+  x = (x ^ x >> 16) * 0x85ebca6bu;
+  x = (x ^ x >> 13) * 0xc2b2ae35u;
+  return x ^ x >> 16;
+}
+
+// Up with the probability of what is above the integer below. The scale leaves room for that.
+template <int kBits>
 void DitherIntegers(const float* x, size_t n, uint64_t random, float* out) {
+  constexpr int kShift = kBits - 2;
+  constexpr uint32_t kMost = ((1u << (kBits - 1)) - 1 - (1u << kShift)) << (23 - kShift);  // of the mantissa
   const uint32_t largest = LargestBits(x, n);
-  const uint8_t byte = ScaleByte((largest & 0x7fffff) > 0x7e0000 ? (largest | 0x7fffff) + 1 : largest, 6);
+  const uint8_t byte = ScaleByte((largest & 0x7fffff) > kMost ? (largest | 0x7fffff) + 1 : largest, kShift);
   if (byte == kFloats) {
     std::copy_n(x, n, out);
     return;
   }
+  const float inverse = Inverse(byte), unit = Unit(byte);
+  const auto seed = static_cast<uint32_t>(random >> 32);
   for (size_t i = 0; i < n; ++i) {
-    const float chance = static_cast<float>(Mix64(random + i) >> 40) * 0x1p-24f;
-    out[i] = std::floor(x[i] * Inverse(byte) + chance) * Unit(byte);
+    const uint32_t bits = Mix32(seed + static_cast<uint32_t>(i) * static_cast<uint32_t>(random | 1));
+    const float chance = static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f;
+    out[i] = std::floor(x[i] * inverse + chance) * unit;
   }
 }
 
 // Rounds the block of values.
-void RoundValues(const Rounding& rounding, size_t n, const float* x, float* out) {
-  if (rounding.format == RowFormat::kInt4) return RoundIntegers<4>(x, n, out);
-  if (rounding.dither != 0) return DitherIntegers(x, n, rounding.dither, out);
-  RoundIntegers<8>(x, n, out);
+template <int kBits>
+void RoundValues(uint64_t dither, const float* x, size_t n, float* out) {
+  dither != 0 ? DitherIntegers<kBits>(x, n, dither, out) : RoundIntegers<kBits>(x, n, out);
 }
 
 // The bytes of a row whose first block has `first` bytes and its others `other` an element.
@@ -305,8 +317,10 @@ void RoundRow(Rounding rounding, size_t block, size_t floats, const float* row, 
   size_t at = 0;
   if (rounding.format != RowFormat::kFloat32) {
     for (; at + block <= floats; at += block) {
-      if (at == 0 && rounding.format != RowFormat::kFloat16) {
-        RoundValues(rounding, block, row, out);
+      if (at == 0 && rounding.format == RowFormat::kInt4) {
+        RoundValues<4>(rounding.dither, row, block, out);
+      } else if (at == 0 && rounding.format == RowFormat::kInt8) {
+        RoundValues<8>(rounding.dither, row, block, out);
       } else {
         RoundHalves(row + at, block, at >= rounding.down_from, out + at);
       }

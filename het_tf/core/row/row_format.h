@@ -53,7 +53,7 @@ struct Rounding {
   // other workers' updates come in between. For updates whose rest is kept; otherwise the nearest, which is
   // not off to one side.
   size_t down_from = SIZE_MAX;
-  // Not 0: 8-bit integers are rounded up or down at random, so that what is expected is the element itself.
+  // Not 0: integers are rounded up or down at random, so that what is expected is the element itself.
   // For updates whose rest is lost: the nearest would lose small elements each time. Every number has random
   // numbers of its own.
   uint64_t dither = 0;

@@ -25,6 +25,15 @@ CacheConfig Capacity(size_t capacity) {
   return config;
 }
 
+struct TakenQueue {
+  Vector<Key> keys{};
+  Vector<uint32_t> ticks{};
+  Vector<float> wire{};
+  Vector<uint8_t> tight{};
+
+  TableCache::QueueTo to() { return {&keys, &ticks, &wire, &tight}; }
+};
+
 class TableCacheTest : public ::testing::Test {
  protected:
   void Make(const CacheConfig& config, const std::string& optimizer = "sgd") {
@@ -158,23 +167,25 @@ TEST_F(TableCacheTest, CleanLinesAreDropped) {
   EXPECT_EQ(cache_->counters().evictions, 1u);
 }
 
-TEST_F(TableCacheTest, TakeQueueTakesOnePartitionsPart) {
+TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   Make(Capacity(0));
   for (Key key = 0; key < 100; ++key) Tick(Insert(key), static_cast<float>(key));
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->queued(), 100u);
+  TakenQueue arrays[3];
+  const TableCache::QueueTo to[] = {arrays[0].to(), arrays[1].to(), arrays[2].to()};
+  cache_->TakeQueue({to, 3}, true);
+  EXPECT_EQ(cache_->queued(), 0u);
   std::set<Key> taken;
   for (uint32_t p = 0; p < 3; ++p) {
-    Vector<Key> keys;
-    Vector<uint32_t> ticks;
-    Vector<float> wire;
-    cache_->TakeQueue(p, 3, true, &keys, &ticks, &wire);
+    const auto& [keys, ticks, wire, tight] = arrays[p];
     for (size_t i = 0; i < keys.size(); ++i) {
       EXPECT_EQ(PartitionOf(cache_->lines().Hash(keys[i]), 3), p);
       EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
+      EXPECT_EQ(ticks[i], 1u);
       EXPECT_TRUE(taken.insert(keys[i]).second);
+      EXPECT_EQ(cache_->FindQueued(keys[i]), nullptr);
     }
-    for (Key key = 0; key < 100; ++key) EXPECT_EQ(cache_->FindQueued(key) == nullptr, taken.count(key) != 0);
   }
   EXPECT_EQ(taken.size(), 100u);
 }
@@ -273,19 +284,17 @@ TEST_F(TableCacheTest, UpdatesAreTakenBack) {
   for (int i = 0; i < 20000; ++i) {
     Tick(Insert(i), 1);
     cache_->MakeRoom(0);
-    Vector<Key> keys;
-    Vector<uint32_t> ticks;
-    Vector<float> wire;
-    cache_->TakeQueue(0, 1, true, &keys, &ticks, &wire);
+    TakenQueue taken;
+    const TableCache::QueueTo to = taken.to();
+    cache_->TakeQueue({&to, 1}, true);
   }
   const size_t before = AllocatedBytes();
   for (int i = 0; i < 20000; ++i) {
     Tick(Insert(100000 + i), 1);
     cache_->MakeRoom(0);
-    Vector<Key> keys;
-    Vector<uint32_t> ticks;
-    Vector<float> wire;
-    cache_->TakeQueue(0, 1, true, &keys, &ticks, &wire);
+    TakenQueue taken;
+    const TableCache::QueueTo to = taken.to();
+    cache_->TakeQueue({&to, 1}, true);
   }
   EXPECT_EQ(AllocatedBytes(), before);
 }

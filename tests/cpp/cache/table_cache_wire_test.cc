@@ -54,7 +54,9 @@ class TableCacheWireTest : public ::testing::Test {
   Taken TakeQueue(bool whole) {
     Taken taken;
     Vector<Key> keys;
-    cache_->TakeQueue(0, 1, whole, &keys, &taken.ticks, &taken.wire);
+    Vector<uint8_t> tight;
+    const TableCache::QueueTo to{&keys, &taken.ticks, &taken.wire, &tight};
+    cache_->TakeQueue({&to, 1}, whole);
     return taken;
   }
   // The part of the line's update that travels.
@@ -138,18 +140,19 @@ TEST_F(TableCacheWireTest, TheWholeLeavesNothing) {
   EXPECT_FALSE(cache_->HasUnsent(line)) << "an update of zeros is nothing to send";
 }
 
-// The value of `sent` is one of 8-bit integers, each the one below or above; slots are 16-bit floats.
-void ExpectRoundedAtRandom(const Vector<float>& sent, const std::vector<float>& all) {
+// The value of `sent` is one of integers of the format, each the one below or above; slots are 16-bit floats.
+void ExpectRoundedAtRandom(RowFormat format, const Vector<float>& sent, const std::vector<float>& all) {
+  const float steps = format == RowFormat::kInt4 ? 3.5f : 63;  // between 0 and the largest, at least
   const float largest = std::fabs(*std::max_element(
       all.begin(), all.begin() + 16, [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
   std::vector<float> again(all.size()), halves(all.size());
-  RoundRow({RowFormat::kInt8}, 16, all.size(), sent.data(), again.data());
+  RoundRow({format}, 16, all.size(), sent.data(), again.data());
   RoundRow({RowFormat::kFloat16}, 16, all.size(), all.data(), halves.data());
   bool any = false;
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(again[i], sent[i]);
     if (i < 16) {
-      EXPECT_LT(std::fabs(sent[i] - all[i]), largest / 63);
+      EXPECT_LT(std::fabs(sent[i] - all[i]), largest / steps);
     } else {
       EXPECT_EQ(sent[i], halves[i]);
     }
@@ -158,7 +161,7 @@ void ExpectRoundedAtRandom(const Vector<float>& sent, const std::vector<float>& 
   EXPECT_TRUE(any);
 }
 
-TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo8Bits) {
+TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedAtRandom) {
   Make(RowFormat::kInt4, "adagrad", 16, 0);
   const uint32_t line = Insert(1);
   Tick(line);
@@ -169,7 +172,7 @@ TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedTo8Bits) {
   ASSERT_EQ(cache_->queued(), 1u);
   const Taken taken = TakeQueue(/*whole=*/false);
   EXPECT_EQ(taken.ticks, Vector<uint32_t>({1}));
-  ExpectRoundedAtRandom(taken.wire, all);
+  ExpectRoundedAtRandom(RowFormat::kInt4, taken.wire, all);
   EXPECT_EQ(cache_->counters().dropped_remainders, 1u);
 }
 
@@ -202,7 +205,7 @@ TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
   EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
 }
 
-TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedTo8Bits) {
+TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedAtRandom) {
   for (RowFormat wire : {RowFormat::kInt8, RowFormat::kInt4}) {
     Make(wire);
     const uint32_t stays = Insert(1), leaves = Insert(2, /*transient=*/true);
@@ -211,7 +214,7 @@ TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedTo8Bits) {
       const std::vector<float> all = Update(line);
       const Taken taken = Take(line);
       if (line == leaves) {
-        ExpectRoundedAtRandom(taken.wire, all);
+        ExpectRoundedAtRandom(wire, taken.wire, all);
         continue;
       }
       std::vector<float> expected(16);

@@ -195,20 +195,30 @@ TEST(RowFormat, Sizes) {
 
 // Up or down by one unit at most, and as often as makes the mean the element itself.
 TEST(RowFormat, DitheredIntegersAreRightOnAverage) {
-  const Row row = {100, -0.25f, 0.01f, -99.9f, 3, 126.99f, 50.5f, 0};
-  Row sum(row.size());
+  const struct {
+    RowFormat format;
+    Row row;
+    float unit;
+  } cases[] = {
+      {RowFormat::kInt8, {100, -0.25f, 0.01f, -99.9f, 3, 126.99f, 50.5f, 0}, 1},
+      {RowFormat::kInt4, {6, -0.25f, 0.01f, -5.9f, 3, 6.99f, 2.5f, 0}, 1},
+      {RowFormat::kInt4, {6, -0.25f, 0.01f, -5.9f, 4, 7.01f, 2.5f, 0}, 2},  // 7 is the largest in 4 bits
+  };
   constexpr int kTimes = 20000;
-  for (uint64_t seed = 1; seed <= kTimes; ++seed) {
-    Row out(row.size());
-    RoundRow({RowFormat::kInt8, SIZE_MAX, seed * 2654435761}, row.size(), row.size(), row.data(), out.data());
-    ASSERT_TRUE(SameBits(Round(RowFormat::kInt8, {8, 8}, out), out)) << "8 bits hold it";
-    for (size_t i = 0; i < row.size(); ++i) {
-      ASSERT_LT(std::fabs(out[i] - row[i]), 1) << row[i];
-      sum[i] += out[i] - row[i];
+  for (const auto& [format, row, unit] : cases) {
+    Row sum(row.size());
+    for (uint64_t seed = 1; seed <= kTimes; ++seed) {
+      Row out(row.size());
+      RoundRow({format, SIZE_MAX, Mix64(seed)}, row.size(), row.size(), row.data(), out.data());
+      ASSERT_TRUE(SameBits(Round(format, {8, 8}, out), out)) << "its bits hold it";
+      for (size_t i = 0; i < row.size(); ++i) {
+        ASSERT_LT(std::fabs(out[i] - row[i]), unit) << row[i];
+        sum[i] += out[i] - row[i];
+      }
     }
+    EXPECT_EQ(sum[4], 0) << "an integer stays";
+    for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(sum[i] / kTimes, 0, 0.015 * unit) << row[i];
   }
-  EXPECT_EQ(sum[4], 0) << "an integer stays";
-  for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(sum[i] / kTimes, 0, 0.015) << row[i];
 }
 
 TEST(RowFormat, NothingOverflowsOrBecomesZero) {
