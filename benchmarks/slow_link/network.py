@@ -109,7 +109,7 @@ class Network:
         self.workers = [f"worker{number}" for number in range(workers)]
         self.hosts = ["server", *self.workers]
         _run("ip link set lo up")
-        # Where the kernel has filters for bridges, each packet would pass them, on the cores of the workers.
+        # A kernel's filters of bridges would take time of the workers' cores for each packet.
         _run("sysctl -q -w net.bridge.bridge-nf-call-iptables=0", must=False)
         for bridge in ("rows", "dense"):
             _run(f"ip link add {bridge} type bridge")

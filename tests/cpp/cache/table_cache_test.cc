@@ -217,7 +217,10 @@ TEST_F(TableCacheTest, ThePolicySeesTransientLinesMiss) {
   Key other = 1000;
   for (int read = 0; read < 60; ++read) {
     cache_->Touch(Find(0));
-    for (int i = 0; i < 9; ++i) Insert(other++, /*transient=*/true);
+    for (int i = 0; i < 9; ++i) {
+      Insert(other++, /*transient=*/true);
+      cache_->Pass();
+    }
     cache_->MakeRoom(0);
   }
   Insert(other);

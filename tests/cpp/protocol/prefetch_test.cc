@@ -1,8 +1,10 @@
 // Rows of batches whose lookups will come: what is asked for, what is held, and what a lookup sees.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <set>
 
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -304,6 +306,34 @@ TEST_F(Prefetching, APartitionThatComesToLifeAgainIsAskedAgain) {
   Train(0, {1, 9});
   EXPECT_EQ(cache()->Held(), 0u);
   Drained();
+}
+
+// What the policy counts are uses: rows that come before they are used are no misses of the lookups between.
+TEST_F(Prefetching, TheCacheKeepsWhatItKeepsWithoutIt) {
+  uint64_t misses[2];
+  for (int prefetch = 0; prefetch < 2; ++prefetch) {
+    WorldConfig config = Bounded(kUnbounded, 1000);
+    config.cache.policy = "lfu";
+    Make(config);
+    Random r(5);
+    std::deque<std::vector<Key>> batches;
+    for (int i = 0; i < 240; ++i) {
+      std::set<Key> keys;
+      while (keys.size() < 300) keys.insert(static_cast<Key>(std::exp(r.Unit() * std::log(20000.0))));
+      batches.emplace_back(keys.begin(), keys.end());
+      if (prefetch) Prefetch(batches.back());
+      // From none to three batches are ahead of a lookup, as a busy machine makes it.
+      while (batches.size() > static_cast<size_t>(i % 4)) {
+        Train(0, batches.front());
+        batches.pop_front();
+      }
+    }
+    misses[prefetch] = cache()->counters().miss_pull;
+    Drained();
+  }
+  EXPECT_GT(misses[0], 10000u);
+  // A batch ahead is held: something else has left for it.
+  EXPECT_LT(misses[1], misses[0] + misses[0] / 50);
 }
 
 // At s = 0 one worker's rows are the same to the last bit, whatever leaves the cache, and when.
