@@ -50,7 +50,8 @@ struct CacheConfig {
     // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
     const bool bounded = pull > 0 && pull != kUnbounded && capacity > 0;
     return {pull, is_hot ? hot->push_bound : push_bound,
-            bounded && (checks == "told" || (checks == "auto" && pull >= kLeastTold))};
+            bounded && (checks == "told" || (checks == "auto" && pull >= kLeastTold)),
+            hot.has_value() && hot->workers != 0};
   }
   bool on_device() const { return device == "gpu"; }
 };

@@ -4,13 +4,17 @@
 // 0.3 (N - 1) push + pull / 2 ticks, and at RowWiseAdagrad AUC loses about a thousandth of the product: 0.33
 // leaves some room below 0.0005. Of all bounds with this lag those are taken that cost the fewest rows: of a
 // row that each worker ticks once a step, a worker pushes one every push + 1 steps, and pulls one every pull
-// / (N - 1), since the others' ticks make its copy stale. docs/concepts.md has the table.
+// / (N - 1), since the others' ticks make its copy stale. A push bound below SyncPolicy::kEarlyPush is then
+// given as one more: rows go out at it, as often as past the smaller one, and no step waits for them.
+// docs/concepts.md has the table.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
+
+#include "het_tf/core/cache/sync_policy.h"
 
 namespace het {
 
@@ -40,7 +44,8 @@ struct HotBounds {
     const double pull_of_one = kLagOfPull * others * std::sqrt(lag_of_push / others / kLagOfPull);
     const double least = std::max(0.0, std::floor((lag - pull_of_one) / (lag_of_push + pull_of_one)));
     const double push = rows_of(least + 1) < rows_of(least) ? least + 1 : least;
-    return {static_cast<int64_t>(pull_of(push)), static_cast<int64_t>(push)};
+    const auto ticks = static_cast<int64_t>(push);
+    return {static_cast<int64_t>(pull_of(push)), ticks < SyncPolicy::kEarlyPush ? ticks + 1 : ticks};
   }
 
  private:

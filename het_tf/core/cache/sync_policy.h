@@ -21,6 +21,7 @@ struct SyncPolicy {
   int64_t pull_bound = 100;
   int64_t push_bound = 100;
   bool subscribes = false;
+  bool early = false;  // pushes go out at every bound as they do from kEarlyPush on
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
   // What a read asks about a cached row that is valid. `moved`: the partition has named it. `trusted`:
@@ -42,9 +43,11 @@ struct SyncPolicy {
   // asks for it, so no step waits, and another worker's read, whose pull bound is as large, lets
   // one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the
   // more frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing
-  // back at all. docs/benchmarks.md has the figures.
+  // back at all. docs/benchmarks.md has the figures. A row that is pushed past the bound makes its
+  // step wait until the server has applied it; `early` is for bounds that are chosen to wait for none.
   int64_t most_unsent() const {
-    return push_bound == kUnbounded || push_bound < kEarlyPush ? push_bound : push_bound - 1;
+    const bool at_bound = push_bound >= kEarlyPush || (early && push_bound > 0);
+    return push_bound == kUnbounded || !at_bound ? push_bound : push_bound - 1;
   }
   static constexpr int64_t kEarlyPush = 4;
 

@@ -4,6 +4,7 @@ import dataclasses
 
 from het_tf.python.table.spec import integer
 
+_EARLY_PUSH = 4  # SyncPolicy::kEarlyPush
 AUTO = "auto"
 """As `Cache.hot`: bounds that follow the learning rate and the number of workers."""
 
@@ -63,7 +64,8 @@ def push_of_others(pull_bound: int, push_bound: int | None, workers: int) -> int
 
     A seldom row comes to its push bound late: what N workers hold back of it is missed for long. Of a row
     that every worker updates at every step, a worker pushes one in push + 1 steps and pulls one in
-    pull / (N - 1); at equal lag both together are fewest where pull is 0.775 (N - 1) (push + 1).
+    pull / (N - 1); at equal lag both together are fewest where pull is 0.775 (N - 1) (push + 1). A
+    small bound is given as one more: rows then go out at it, as often, and no step waits for them.
 
     Args:
       pull_bound: Of the table.
@@ -73,6 +75,7 @@ def push_of_others(pull_bound: int, push_bound: int | None, workers: int) -> int
     if workers == 1:
         return push_bound
     push = max(1, int(pull_bound / (0.775 * (workers - 1))))
+    push += push < _EARLY_PUSH
     return push if push_bound is None else min(push, push_bound)
 
 

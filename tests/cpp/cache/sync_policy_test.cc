@@ -53,6 +53,10 @@ TEST(SyncPolicy, PushesGoOneStepEarlyFromABoundOfFourOn) {
     EXPECT_FALSE(sync.MustWait(static_cast<uint64_t>(bound)));
     EXPECT_TRUE(sync.MustWait(static_cast<uint64_t>(bound) + 1));
   }
+  for (const auto& [bound, most] : {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {3, 2}, {4, 3}}) {
+    EXPECT_EQ((SyncPolicy{5, bound, false, /*early=*/true}).most_unsent(), most) << bound;
+  }
+  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false, true}).PushNow(UINT32_MAX));
   EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).PushNow(UINT32_MAX));
   EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).MustWait(UINT64_MAX));
 }
@@ -78,17 +82,17 @@ TEST(HotBounds, FollowRateAndWorkers) {
     int64_t pull;
   } cases[] = {
       {0.05, 2, 10, 7},
-      {0.05, 4, 2, 9},
-      {0.05f, 8, 1, 9},
-      {0.05, 32, 0, 13},
+      {0.05, 4, 3, 9},
+      {0.05f, 8, 2, 9},
+      {0.05, 32, 1, 13},
       {0.02, 2, 23, 19},
-      {0.02, 8, 3, 20},
-      {0.02, 32, 0, 33},
+      {0.02, 8, 4, 20},
+      {0.02, 32, 1, 33},
       {0.01, 8, 6, 40},
-      {0.01, 32, 1, 47},
+      {0.01, 32, 2, 47},
       {0.05, 1, 10, 7},
-      {10, 8, 0, 0},
-      {10, 1 << 20, 0, 0},
+      {10, 8, 1, 0},
+      {10, 1 << 20, 1, 0},
       {0, 8, 217950, 1181762},
       {-1, 8, 217950, 1181762},
       {1e-30, 8, 217950, 1181762},
@@ -107,7 +111,7 @@ TEST(HotBounds, AreThoseOfTheRateWhereTheLossGoesWithIt) {
   for (const char* optimizer : {"sgd", "adam", "ftrl"}) {
     EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), HotBounds::RateOf(optimizer, 0.001)) << optimizer;
     const HotBounds bounds = HotBounds::Of(HotBounds::RateOf(optimizer, 0.001), 8);
-    EXPECT_EQ(bounds.push, 0) << optimizer;
+    EXPECT_EQ(bounds.push, 1) << optimizer;
     EXPECT_EQ(bounds.pull, 4) << optimizer;
   }
 }
@@ -130,13 +134,13 @@ TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
     return std::make_pair(cache.config().sync(true).pull_bound, cache.config().sync(true).push_bound);
   };
   cache.FollowRate(0.05f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{9}, int64_t{1}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{9}, int64_t{2}));
   cache.set_workers(32);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{13}, int64_t{0}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{13}, int64_t{1}));
   cache.FollowRate(0.0005f);
   EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
   cache.FollowRate(0.02f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{0}));
+  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{1}));
 }
 
 }  // namespace

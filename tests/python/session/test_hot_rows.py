@@ -49,7 +49,7 @@ def test_by_default_hot_rows_are_fresher_where_rows_have_a_bound(fresh, argument
 @pytest.mark.parametrize(
     ("pull", "push", "workers", "expected"),
     [(30, 30, 1, 30), (30, 30, 2, 30), (30, 30, 8, 5), (30, 3, 8, 3), (30, None, 8, 5), (30, None, 1, None),
-     (30, 30, 64, 1), (0, 30, 8, 1), (30, 0, 8, 0)],
+     (30, 30, 64, 2), (0, 30, 8, 2), (30, 0, 8, 0)],
 )  # fmt: skip
 def test_other_rows_are_pushed_the_more_often_the_more_workers_there_are(pull, push, workers, expected):
     assert push_of_others(pull, push, workers) == expected
