@@ -42,7 +42,10 @@ SEED = 1
 WIDE = "4096 4 16"
 """Hot rows of het_tf.Hot()."""
 AUTO = {2: ("30", "4096 10 7"), 8: ("30/5", "4096 1 9"), 32: ("30/1", "4096 0 13")}
-"""Bounds and hot rows of so many workers with staleness=30, hot="auto" and a learning rate of 0.05."""
+"""Bounds and hot rows of so many workers with staleness=30, hot="auto" and a learning rate of 0.05.
+
+Small push bounds of hot rows are one less than those of "auto", whose rows are pushed at the bound: as often.
+"""
 TWO_CLASSES = (
     (8, "100", "", "int8", ""),
     (8, "100", WIDE, "int8", ""),
