@@ -54,10 +54,9 @@ def kinds(part: Figures) -> list[tuple[str, int]]:
 
 def name_of(run: Figures) -> str:
     """Returns what a run is called in a table's head."""
-    bound = run["bound"] if run["bound"] == "unbounded" else f"s={int(run['bound']):,}"
+    bound = run["bound"] if run["bound"] == "unbounded" or "/" in run["bound"] else f"s={run['bound']}"
     wire = "" if run["wire"] == "float32" else f", {run['wire']}"
-    hot = f", hot {'/'.join(run['hot'].split()[-2:])}" if run["hot"] else ""
-    return bound + wire + hot + (f", placed by {run['placed']}" if run["placed"] else "")
+    return bound + wire + (f", placed by {run['placed']}" if run["placed"] else "")
 
 
 def show(values: Sequence[float]) -> str:

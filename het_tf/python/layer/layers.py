@@ -186,7 +186,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @property
     def is_bulk_synchronous(self) -> bool:
         """Whether every read sees every write of the step before (staleness 0)."""
-        return self._het_state.cache.pull_bound == 0 and self._het_state.cache.push_bound == 0
+        return not self._het_state.cache.given.may_be_stale
 
     # --- calling ----------------------------------------------------------------------------------
 
