@@ -14,7 +14,7 @@ double Env(const char* name, double value) {
 
 StalenessBounds StalenessBounds::Of(const std::string& optimizer, int64_t staleness, uint32_t workers) {
   const double kEvery = Env("HET_EVERY", 20), kMostOfOthers = Env("HET_OTHERS", 10);
-  if (staleness == 0 || staleness == kUnbounded) return {staleness, staleness};
+  if (staleness == 0 || staleness == kUnbounded || workers == 1) return {staleness, staleness};
   const bool shrinks = optimizer == "row_wise_adagrad" || optimizer == "adagrad" || optimizer == "ftrl";
   if (!shrinks) return {std::min<int64_t>(staleness, kMostOfOthers), Bound(0, 1)};
   const double share = Env("HET_SHARE", 0.775) * std::max(1u, workers - 1);

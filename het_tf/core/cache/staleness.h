@@ -1,7 +1,8 @@
 // The bounds that `staleness` stands for: HET's dial, spent where it costs no accuracy.
 //
 //   s = 0      every read is checked, every write is sent and waited for: N workers equal one process
-//   s > 0      a copy of a row may lack kEvery-th of the row's age, at most s ticks. The workers together may
+//   N = 1      HET's bounds: nobody misses what one worker holds back
+//   s > 0      a copy of a row may lack one tick for every kEvery of the row's age, at most s ticks. The workers together may
 //              hold back about as much: each a share of it, which falls with their number
 //
 // The share: of a row that every worker ticks at every step, a worker pushes one in push + 1 steps and pulls one
