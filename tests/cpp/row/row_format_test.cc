@@ -190,8 +190,10 @@ TEST(RowFormat, RoundedRowsAreSmall) {
     if (Largest(row.data(), row.size()) > 1e38f) continue;
     for (auto [format, larger] :
          {std::pair(RowFormat::kInt4, RowFormat::kInt8), {RowFormat::kInt8, RowFormat::kFloat16}}) {
+      // A single float is rounded beside integers only, so it may have to travel whole.
+      const size_t whole = larger == RowFormat::kFloat16 ? 2 * (shape.floats % shape.block) : 0;
       ASSERT_LE(Pack(format, shape, Round(larger, shape, row)).size(),
-                LeastRowBytes(larger, shape.block, shape.floats) + 1);
+                LeastRowBytes(larger, shape.block, shape.floats) + 1 + whole);
     }
   }
 }
@@ -200,11 +202,11 @@ TEST(RowFormat, Sizes) {
   // dim 16 and one slot of one float, as row_wise_adagrad's.
   EXPECT_EQ(LeastRowBytes(RowFormat::kFloat32, 16, 17), 68u);
   EXPECT_EQ(LeastRowBytes(RowFormat::kFloat16, 16, 17), 37u);
-  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 16, 17), 21u);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 16, 17), 19u);
   // dim 8, two slots of 8 and one of one, as adam's: slots are never below 16 bits.
-  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 8, 25), 1u + 8 + 2 * 17 + 4);
-  EXPECT_EQ(MostRowBytes(RowFormat::kInt8, 8, 25), 3u + 100);
-  EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 16, 17), 1u + 8 + 4);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt8, 8, 25), 1u + 8 + 2 * 17 + 2);
+  EXPECT_EQ(MostRowBytes(RowFormat::kInt8, 8, 25), 3u + 96 + 6);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 16, 17), 1u + 8 + 2);
   EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 7, 7), 1u + 4);
 }
 
