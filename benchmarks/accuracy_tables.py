@@ -85,13 +85,21 @@ def part_table(part: Figures) -> list[str]:
     return [*table(head, rows), "", " ".join(notes(part))]
 
 
+def rate_of(settings: Figures) -> str:
+    """Returns what a part says of its tables' optimizer; nothing for the models' own."""
+    rate, begin = settings["learning_rate"], settings["accumulator"]
+    if rate is None:
+        return ""
+    return f"learning rate {rate:g}, " + ("" if begin is None else f"initial_accumulator={begin:g}, ")
+
+
 def notes(part: Figures) -> list[str]:
     """Returns the sentences below a part's table."""
     settings, first = part["settings"], part["groups"][0]
     share = f"{100 * settings['cache']:g} %" if settings["cache"] < 1 else "all"
     lines = [
         f"{settings['seeds']} seeds, {first['runs'][0]['steps']:,} steps of {settings['of_step']} samples, "
-        f"learning rate {settings['learning_rate']:g}, {first['test_rows']:,} test rows, a cache of {share} "
+        f"{rate_of(settings)}{first['test_rows']:,} test rows, a cache of {share} "
         "of the rows."
     ]
     oracles = [group["oracle_auc"] for group in part["groups"] if group["oracle_auc"] is not None]
