@@ -32,7 +32,9 @@ def optimizers(settings: Any) -> dict[str, Any]:
     if settings.learning_rate is None:
         return {}
     begin = {} if settings.accumulator is None else {"initial_accumulator": settings.accumulator}
-    return {"table_optimizer": getattr(het_tf.optimizers, settings.optimizer)(settings.learning_rate, **begin)}
+    return {
+        "table_optimizer": getattr(het_tf.optimizers, settings.optimizer)(settings.learning_rate, **begin)
+    }
 
 
 def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[Any, Any]:
