@@ -133,7 +133,8 @@ PARTS = {
     ),
     **{
         name: dataclasses.replace(
-            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",), runs=(Run("0"), Run("10/10"), DEFAULT)
+            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",),
+            runs=(Run("0"), Run("10/10"), DEFAULT),
         )
         for name, rate in (("Adagrad", 0.05), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
     },
