@@ -169,7 +169,7 @@ def test_a_stage_that_fails_keeps_no_other_one_from_running(tmp_path):
 
 @pytest.mark.parametrize("goal", ["test-stages", "test-fast-stages", "test-all-stages"])
 def test_every_stage_of_tests_runs_where_all_of_them_fail(tmp_path, goal):
-    """Defect: a recipe with two stages of tests, the second of which does not run after the first has failed."""
+    """Defect: a recipe has two stages of tests, and the second does not run where the first fails."""
     (tmp_path / "stage").write_text(
         '#!/bin/bash\n[ "$1" != --show ] || shift\necho "$1" >>"$NAMES"\n'
         '[[ "$1" =~ ^(system|horovod|servers|build.*|venv.*|notebooks-venv)$ ]]\n'
