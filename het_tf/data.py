@@ -30,10 +30,10 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where 
 
     Field(name, size, crossed, length, shares)   ids are in [0, size); size None: 64-bit hashes, any int64
 
-Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
-fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
-`gene_papers()`, `gene_partners()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`),
-`oracle_logit(examples)`. `by_time(splits, field, count)` cuts all parts into periods.
+Each field has ids of its own; a model that reads several from one table moves them apart. Single data sets:
+`census()`, `movielens()`, `gene_papers()`, `gene_partners()`, `criteo(path)`,
+`criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`. `by_time(splits, field, count)`
+cuts all parts into periods.
 
 Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
 labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its

@@ -12,8 +12,6 @@ from het_tf.python.data.examples import (
     Examples,
     Field,
     Splits,
-    offsets,
-    shared_ids,
 )
 from het_tf.python.data.gene_papers import gene_papers
 from het_tf.python.data.gene_partners import gene_partners
@@ -55,8 +53,6 @@ __all__ = [
     "load",
     "load_graph",
     "movielens",
-    "offsets",
     "oracle_logit",
     "pubmed",
-    "shared_ids",
 ]

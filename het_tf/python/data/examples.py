@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -59,7 +59,8 @@ class Description:
         whom. () where a data set has no such sides.
 
     Raises:
-      ValueError: `item`, or what a field shares, names no field; there are no labels.
+      ValueError: `item`, or what a field shares, names no field; two fields, or two numeric columns, have one
+        name; there are no labels.
     """
 
     name: str
@@ -73,6 +74,8 @@ class Description:
     def __post_init__(self) -> None:
         if isinstance(self.labels, str) or not self.labels:
             raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
+        _check_names("fields", [field.name for field in self.fields] + [NUMERIC] * bool(self.numeric))
+        _check_names("numeric columns", self.numeric)
         known = {field.name for field in self.categorical + self.sequences}
         unknown = sorted(set(self.item) - known)
         if unknown:
@@ -139,6 +142,15 @@ class Description:
         if self.numeric:
             result[NUMERIC] = ((len(self.numeric),), "float32")
         return result
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"two {what} are called {twice[0]!r}; name each input of a model once"
+            + (f", and no field {NUMERIC!r} beside numeric columns" if twice[0] == NUMERIC else "")
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,41 +318,3 @@ def check_shard(index: int, count: int) -> None:
             f"shard {index} of {count} does not exist; give an index in [0, count), for example "
             "shard(hvd.rank(), hvd.size())."
         )
-
-
-def offsets(description: Description) -> dict[str, int]:
-    """Returns what to add to each field's ids so that all fields share one table.
-
-    Fields with a size follow each other in the order of `description.fields`; one that shares another's ids
-    gets what that one gets. Hashed fields get 0, for a field's name is part of its hashes already (they meet
-    the sized ids with a probability of about table size / 2^64).
-    """
-    result, total = {}, 0
-    for field in description.fields:
-        if field.shares is not None:
-            continue
-        result[field.name] = 0 if field.size is None else total
-        total += field.size or 0
-    return result | {one.name: result[one.shares] for one in description.fields if one.shares is not None}
-
-
-def shared_ids(examples: Examples, description: Description) -> Examples:
-    """Returns `examples` with all ids moved into one id space by `offsets`; padding stays `PADDING`.
-
-    Raises:
-      ValueError: if `examples` has a field that `description` lacks.
-    """
-    offset = offsets(description)
-    unknown = [name for name in (*examples.categorical, *examples.sequences) if name not in offset]
-    if unknown:
-        raise ValueError(
-            f"fields {unknown} are not in the description of {description.name!r}; pass their own."
-        )
-    return dataclasses.replace(
-        examples,
-        categorical={name: ids + offset[name] for name, ids in examples.categorical.items()},
-        sequences={
-            name: np.where(ids == PADDING, PADDING, ids + offset[name])
-            for name, ids in examples.sequences.items()
-        },
-    )

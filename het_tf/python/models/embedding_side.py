@@ -1,14 +1,18 @@
 """The embedding side of a click-through model: ids of many fields in, one row a field out.
 
-A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id). Fields
-with a size follow each other in the table's id space; 64-bit hashes are ids as they are.
+A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id), and an
+`IdSpace` says which ids of the table are those of a field.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from het_tf.python.data.examples import PADDING, Field
+from het_tf.python.data.hashing import salt
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
 from het_tf.python.table import initializers, optimizers
@@ -61,16 +65,20 @@ class Part:
 
 
 class IdSpace:
-    """Moves the ids of several fields into one space.
+    """Moves the ids of several fields into one space: the ids of a table.
+
+    To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
+    [0, sum of sizes). A field without a size gets a hash of its name, 64 bits, and sums run over: equal ids
+    of two such fields are 2^64 apart at random, and those of one field stay as near to each other as they
+    were (their differences are what travels). A field that shares the ids of another has its number.
 
     Args:
-      fields: Of ids in `[0, size)`, or of 64-bit hashes (size None). One that shares the ids of another of
-        them has its place.
-      hash_buckets: None leaves hashes as they are; else each field of hashes gets so many ids of its own, by
-        the remainder of the hash.
+      fields: Of ids in `[0, size)`, or of any int64 (size None).
+      hash_buckets: None, or how many ids a field without a size gets in place of 2^64: remainders, so that
+        all fields follow each other.
 
     Attributes:
-      size: ids are in `[0, size)`, but for hashes left as they are.
+      size: The sum of the sizes.
     """
 
     def __init__(self, fields: Sequence[Field], hash_buckets: int | None = None) -> None:
@@ -85,7 +93,7 @@ class IdSpace:
             size = field.size
             if size is None and hash_buckets is not None:
                 size = self._buckets[field.name] = hash_buckets
-            self._offsets[field.name] = 0 if size is None else self.size
+            self._offsets[field.name] = _number_of_name(field.name) if size is None else self.size
             self.size += size or 0
         for field in shared:
             self._offsets[field.name] = self._offsets[str(field.shares)]
@@ -103,6 +111,10 @@ class IdSpace:
     def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
         """Returns the ids of fields of one id a row as one int64 `[B, F]`."""
         return tf.stack([self(field, inputs[field.name]) for field in fields], axis=1)
+
+
+def _number_of_name(name: str) -> int:
+    return int(salt("field", name).astype(np.int64))
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -190,6 +202,31 @@ class EmbeddingSide(keras.layers.Layer):
                 padding = tf.constant(PADDING, tf.int64)
                 ids[part.key(field)] = tf.where(sequence == padding, padding, space(field, sequence))
         return ids
+
+    def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
+        """Where the rows of a field lie: what `het_tf.Table`, `load_rows` and `projector` call their ids.
+
+            table = het_tf.table("clicks/deep")
+            table.lookup(model.rows.row_ids("deep", "user", [5, 7]))
+
+        Args:
+          part: Name of a part, "deep" for instance.
+          field: Name of one of its fields.
+          ids: Of the field, any shape.
+
+        Returns:
+          int64 of the shape of `ids`.
+
+        Raises:
+          KeyError: There is no such part, or it has no such field.
+        """
+        for one, space in zip(self.parts, self._spaces, strict=True):
+            for of_part in one.fields:
+                if (one.name, of_part.name) == (part, field):
+                    found: npt.NDArray[np.int64] = space(of_part, ids).numpy()
+                    return found
+        known = {one.name: [of_part.name for of_part in one.fields] for one in self.parts}
+        raise KeyError(f"part {part!r} with field {field!r}: the model has {known}")
 
     def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         rows = self.collection(self.ids(inputs))
