@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from het_tf.python.data.examples import PADDING, Field
 from het_tf.python.data.hashing import salt
+from het_tf.python.layer.inputs import as_int64, check_dtype, to_tensor
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
 from het_tf.python.table import initializers, optimizers
@@ -64,6 +65,47 @@ class Part:
         return f"{self.name}/{field.name}"
 
 
+def ids_of(field: Field, ids: Any) -> Any:
+    """A tensor of ids as the field has them: int64 or strings.
+
+    Raises:
+      ValueError: They are of another type.
+    """
+    ids = to_tensor(ids)
+    check_dtype(field.name, ids.dtype)
+    if (ids.dtype == tf.string) != (field.dtype == "string"):
+        given = "string" if ids.dtype == tf.string else "int64"
+        raise ValueError(
+            f"feature {field.name!r}: ids are {ids.dtype.name}, and the model was made for {field.dtype}; "
+            f"feed it these, or make it of a description with Field({field.name!r}, None, dtype={given!r})"
+        )
+    return ids if field.dtype == "string" else tf.cast(ids, tf.int64)
+
+
+def is_padding(field: Field, ids: Any) -> Any:
+    """Where a sequence has no id, bool of the shape of ids that `ids_of` gives."""
+    return tf.equal(ids, tf.constant(field.padding, ids.dtype))
+
+
+def refuse_nan(names: Sequence[str], ids: Any) -> None:
+    """An error, in a graph when it runs, where ids `[..., names]` hold what NaN becomes as an integer."""
+    is_nan = tf.equal(ids, tf.int64.min)
+
+    def refuse() -> Any:
+        counts = tf.reduce_sum(tf.cast(tf.reshape(is_nan, [-1, len(names)]), tf.int32), axis=0)
+        message = [
+            "ids are -2^63, which is what NaN becomes as an integer. Features:",
+            tf.boolean_mask(tf.constant(list(names)), counts > 0),
+            "so many ids of each:",
+            tf.boolean_mask(counts, counts > 0),
+            "Give what is missing an id of its own before ids are made integers, or leave these samples out",
+        ]
+        with tf.control_dependencies([tf.debugging.Assert(tf.constant(False), message, summarize=100)]):
+            return tf.constant(True)
+
+    tf.cond(tf.reduce_any(is_nan), refuse, lambda: tf.constant(False))
+
+
 class IdSpace:
     """Moves the ids of several fields into one space: the ids of a table.
 
@@ -83,34 +125,41 @@ class IdSpace:
 
     def __init__(self, fields: Sequence[Field], hash_buckets: int | None = None) -> None:
         self._offsets: dict[str, int] = {}
-        self._buckets: dict[str, int] = {}
+        self._hash_buckets = hash_buckets
         self.size = 0
         names = {field.name for field in fields}
         shared = [field for field in fields if field.shares in names]
         for field in fields:
             if field in shared:
                 continue
-            size = field.size
-            if size is None and hash_buckets is not None:
-                size = self._buckets[field.name] = hash_buckets
+            size = hash_buckets if field.size is None else field.size
             self._offsets[field.name] = _number_of_name(field.name) if size is None else self.size
             self.size += size or 0
         for field in shared:
             self._offsets[field.name] = self._offsets[str(field.shares)]
-            if field.shares in self._buckets:
-                self._buckets[field.name] = self._buckets[str(field.shares)]
 
     def __call__(self, field: Field, ids: Any) -> Any:
-        """Returns the ids of `field`, int64 of any shape, in the common space; it knows no padding."""
-        ids = tf.cast(ids, tf.int64)
-        buckets = self._buckets.get(field.name)
-        if buckets is not None:
-            ids = tf.math.floormod(ids, tf.constant(buckets, tf.int64))
-        return ids + tf.constant(self._offsets[field.name], tf.int64)
+        """Returns the ids of `field`, of any shape, as int64 in the common space; it knows no padding."""
+        return self._moved((field,), as_int64(ids_of(field, ids)))
 
     def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
         """Returns the ids of fields of one id a row as one int64 `[B, F]`."""
-        return tf.stack([self(field, inputs[field.name]) for field in fields], axis=1)
+        columns = [as_int64(ids_of(field, inputs[field.name])) for field in fields]
+        return self._moved(fields, tf.stack(columns, axis=1))
+
+    def _moved(self, fields: Sequence[Field], ids: Any) -> Any:
+        names = [field.name for field in fields]
+        if self._hash_buckets is None:
+            refuse_nan(names, ids)
+        else:  # of ids with a size nothing is taken
+            sizes = [self._hash_buckets if field.size is None else 2**63 - 1 for field in fields]
+            ids = tf.math.floormod(ids, _constant(sizes))
+        return ids + _constant([self._offsets[name] for name in names])
+
+
+def _constant(numbers: Sequence[int]) -> Any:
+    """int64 of the last axis; a scalar if there is one."""
+    return tf.constant(numbers if len(numbers) > 1 else numbers[0], tf.int64)
 
 
 def _number_of_name(name: str) -> int:
@@ -132,14 +181,16 @@ class EmbeddingSide(keras.layers.Layer):
       named: Whether somebody has chosen the prefix; else the tables are the layer's own ("het" alone).
 
     Call arguments:
-      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field.
+      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field, or strings (padded with "").
 
     Returns:
       For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S averaged sequences
       (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
 
     Raises:
-      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows.
+      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows; ids have another type
+        than the field.
+      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer ("het" alone).
     """
 
     def __init__(
@@ -198,9 +249,9 @@ class EmbeddingSide(keras.layers.Layer):
             if part.single:
                 ids[part.name] = space.stack(part.single, inputs)
             for field in part.sequences:
-                sequence = tf.cast(inputs[field.name], tf.int64)
+                sequence = ids_of(field, inputs[field.name])
                 padding = tf.constant(PADDING, tf.int64)
-                ids[part.key(field)] = tf.where(sequence == padding, padding, space(field, sequence))
+                ids[part.key(field)] = tf.where(is_padding(field, sequence), padding, space(field, sequence))
         return ids
 
     def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
@@ -248,8 +299,8 @@ class EmbeddingSide(keras.layers.Layer):
         for part, space, embedding in zip(self.parts, self._spaces, self.embeddings, strict=True):
             blocks = [embedding(space.stack(part.single, inputs))] if part.single else []
             for field in part.sequences:
-                sequence = tf.cast(inputs[field.name], tf.int64)
-                real = sequence != tf.constant(PADDING, tf.int64)
+                sequence = ids_of(field, inputs[field.name])
+                real = ~is_padding(field, sequence)
                 rows = embedding(space(field, tf.where(real, sequence, tf.zeros_like(sequence))))
                 weight = tf.cast(real, rows.dtype)[..., None]
                 if field.name in part.apart:

@@ -17,7 +17,7 @@ from models_lib import assert_equal_twins, twins
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
-from het_tf.python.models import Cross, DCNv2, DeepFM, FactorizationMachine, WideDeep
+from het_tf.python.models import DIN, Cross, DCNv2, DeepFM, FactorizationMachine, TwoTower, WideDeep
 from het_tf.python.models.embedding_side import IdSpace
 
 pytestmark = pytest.mark.slow
@@ -189,6 +189,92 @@ def test_rows_of_a_file_go_to_one_field(fresh: np.random.Generator, tmp_path: Pa
         }
     )["deep"].numpy()[0]
     assert found[0].tolist() == [1, 0] and abs(found[1:]).max() < 0.1
+
+
+TEXTS = Description(
+    "texts",
+    categorical=(
+        Field("user", None, dtype="string"),
+        Field("item", None, dtype="string"),
+        Field("kind", None),
+    ),
+    sequences=(Field("history", None, length=2, shares="item", dtype="string"),),
+    numeric=("x",),
+    item=("item",),
+)
+
+
+def texts(rows: int = 64) -> Examples:
+    number = np.arange(rows)
+    users, items = (np.array([f"{n % size}" for n in number], object) for size in (5, 7))
+    history = np.stack([np.roll(items, 1), np.full(rows, "")], axis=1).astype(object)
+    x = np.where(number % 3, number, np.nan).astype(np.float32)[:, None]
+    ids = {"user": users, "item": items, "kind": number % 2}
+    return Examples(ids, {"history": history}, x, (number % 2).astype(np.float32))
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize(("cls", "side"), [(DIN, "het"), (DIN, "keras"), (TwoTower, "het")])
+def test_strings_are_ids(fresh: np.random.Generator, cls: Any, side: str, tmp_path: Path) -> None:
+    """They were "Cast string to int64 is not supported". A number that is missing counts as the mean."""
+    examples = texts()
+    model = cls(TEXTS, embedding_dim=DIM, hidden_units=(4,), embedding=side, name="texts")
+    dataset = examples.to_tf(16)
+    model.adapt(dataset)
+    if cls is TwoTower:
+        model.compile("adam")
+    else:
+        compiled(model)
+    assert np.isfinite(model.fit(dataset, epochs=2, verbose=0).history["loss"]).all()
+    assert np.isfinite(model.fit(tensors(examples), examples.label, verbose=0).history["loss"]).all()
+    model.evaluate(dataset, verbose=0)
+    if cls is TwoTower:
+        scores, ids = model.index(examples).search(model.user_tower(tensors(examples)), 3)
+        assert set(ids.ravel()) <= set("0123456") and scores.shape == (64, 3)
+        with pytest.raises(ValueError, match="ids are strings, and those of FAISS integers"):
+            model.index(examples).to_faiss()
+        return
+    if side == "keras":
+        return
+    table = het_tf.table("texts/deep")
+    assert table.size == 5 + 7 + 2, "a row for each user, item and kind; padding has none"
+    places = model.rows.row_ids("deep", "item", ["3", "4"])
+    np.testing.assert_array_equal(places, model.rows.row_ids("deep", "history", ["3", "4"]))
+    assert set(places.tolist()) <= set(table.to_numpy()[0].tolist())
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    served = serve(tmp_path / "1")(**examples.inputs())
+    expected = model(tensors(examples), training=False)
+    np.testing.assert_allclose(next(iter(served.values())), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"user": [1, 2]}, "feature 'user': ids are int.*, and the model was made for string"),
+        ({"kind": ["a", "b"]}, "feature 'kind': ids are string, and the model was made for int64"),
+        ({"kind": [1.0, np.nan]}, "feature 'kind': ids are float.*must be integers"),
+        ({"kind": [-(2**63), 1]}, r"(?s)ids are -2\^63, which is what NaN becomes.*kind.*so many.*1"),
+    ],
+)
+def test_ids_of_another_type(
+    fresh: np.random.Generator, inputs: dict[str, Any], message: str, mode: str
+) -> None:
+    """A NaN that was made an integer trained the row of -2^63, silently."""
+    model = DeepFM(TEXTS, embedding_dim=DIM, hidden_units=(4,), name="texts")
+    good = tensors(texts(2))
+    bad = {**good, **{name: tf.constant(ids) for name, ids in inputs.items()}}
+    if message.startswith("(?s)"):
+        bad["kind"] = tf.constant(inputs["kind"], tf.int64)
+    call = tf.function(model) if mode == "graph" else model
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        call(bad)
+
+
+def test_a_column_without_numbers_has_no_scale(fresh: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"numeric columns \['x'\] have no number in 3 rows"):
+        DeepFM(TEXTS).adapt(np.full((3, 1), np.nan))
 
 
 @pytest.mark.parametrize(
