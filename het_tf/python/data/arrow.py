@@ -6,6 +6,7 @@ open_table ─► Table ── batches ─► Batch ── integers, texts, list
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -173,7 +174,6 @@ class Table:
     Attributes:
       name: Of its file, or "table".
       types: Arrow's type of each column.
-      rows: How many there are; None: only a pass would tell.
     """
 
     def __init__(self, name: str, dataset: Any, is_csv: bool) -> None:
@@ -181,9 +181,14 @@ class Table:
         self.types: dict[str, Any] = {field.name: field.type for field in dataset.schema}
         with _told(name):
             self._fragments = list(dataset.get_fragments())
-            self.rows = None if is_csv else int(dataset.count_rows())
             for fragment in self._fragments[1:]:
                 self._compare(fragment, is_csv)
+
+    @functools.cached_property
+    def rows(self) -> int:
+        """How many there are; of CSV, the first who asks waits for a pass over the lines."""
+        with _told(self.name):
+            return int(self._dataset.count_rows())
 
     def require(self, names: Sequence[str]) -> None:
         """ValueError: There is no such column."""

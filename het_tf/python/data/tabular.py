@@ -78,8 +78,7 @@ def describe(
         for one in found:
             if one.is_read:
                 one.see(batch)
-    if not rows:
-        raise ValueError(f"{table.name} has no rows; give a table with some")
+    _some_rows(table, rows)
     for one in found:
         one.decide(table.name)
     fields = [one.field() for one in found if one.use == "ids"]
@@ -112,9 +111,13 @@ def tabular(source: Any, description: Description) -> TabularStream:
     texts = [field.name for field in description.fields if field.dtype == "string" and field.length is None]
     table = open_table(source, texts, description.numeric)
     table.require(_names(description))
-    if table.rows == 0:
+    return TabularStream(_some_rows(table, table.rows), description)
+
+
+def _some_rows(table: Table, rows: int) -> Table:
+    if not rows:
         raise ValueError(f"{table.name} has no rows; give a table with some")
-    return TabularStream(table, description)
+    return table
 
 
 def _names(description: Description) -> list[str]:
@@ -227,12 +230,12 @@ class TabularStream(Stream):
     shard_count: int = 1
 
     @property
-    def rows(self) -> int | None:  # type: ignore[override]
-        """Their number; None where only a pass would tell (CSV)."""
-        return None if self.table.rows is None else self.table.rows // self.shard_count
+    def rows(self) -> int:  # type: ignore[override]
+        """Their number. Of CSV, the first who asks waits for a pass over the lines."""
+        return self.table.rows // self.shard_count
 
     def shard(self, index: int, count: int) -> TabularStream:
-        """Returns the `index`-th of `count` disjoint parts: equal ones where the number of rows is known.
+        """Returns the `index`-th of `count` disjoint equal parts (the last `rows % count` rows drop out).
 
         Raises:
           ValueError: if `index` is not in `[0, count)`.
@@ -245,12 +248,10 @@ class TabularStream(Stream):
         """Yields the rows in the order of the files, in blocks of at most 65,536."""
         seen = 0
         for batch in self.table.batches(_names(self.description)):
-            stop = len(batch) if self.rows is None else min(len(batch), self.rows * self.shard_count - seen)
+            stop = max(0, self.rows * self.shard_count - seen)
             begin = (self.shard_index - seen) % self.shard_count
-            yield self._examples(batch).take(slice(begin, max(stop, 0), self.shard_count))
+            yield self._examples(batch).take(slice(begin, min(stop, len(batch)), self.shard_count))
             seen += len(batch)
-        if not seen:
-            raise ValueError(f"{self.table.name} has no rows; give a table with some")
 
     def like(self) -> Examples:
         """Returns examples of no rows, with this stream's columns."""

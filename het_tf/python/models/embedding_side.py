@@ -23,6 +23,10 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 keras: Any = tf.keras
 
 SIDES = ("het", "keras")
+_NAN = (
+    "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give what is "
+    "missing an id of its own before ids are made integers"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,14 +97,12 @@ def refuse_nan(names: Sequence[str], ids: Any) -> None:
 
     def refuse() -> Any:
         counts = tf.reduce_sum(tf.cast(tf.reshape(is_nan, [-1, len(names)]), tf.int32), axis=0)
-        message = [
-            "ids are -2^63, which is what NaN becomes as an integer. Features:",
-            tf.boolean_mask(tf.constant(list(names)), counts > 0),
-            "so many ids of each:",
-            tf.boolean_mask(counts, counts > 0),
-            "Give what is missing an id of its own before ids are made integers, or leave these samples out",
-        ]
-        with tf.control_dependencies([tf.debugging.Assert(tf.constant(False), message, summarize=100)]):
+        if tf.executing_eagerly():
+            texts = [f"feature {name!r}: {n}" for name, n in zip(names, counts.numpy(), strict=True) if n]
+            raise tf.errors.InvalidArgumentError(None, None, f"{', '.join(texts)} {_NAN}")
+        found = tf.boolean_mask(tf.constant(list(names)), counts > 0), tf.boolean_mask(counts, counts > 0)
+        told = tf.debugging.Assert(tf.constant(False), ["features", *found, _NAN], summarize=100)
+        with tf.control_dependencies([told]):
             return tf.constant(True)
 
     tf.cond(tf.reduce_any(is_nan), refuse, lambda: tf.constant(False))

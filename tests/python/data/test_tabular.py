@@ -47,7 +47,7 @@ def test_a_csv_with_strings_holes_and_dates(tmp_path: Path) -> None:
     assert str(found["price"]) == "price: double, numeric, 2.5 to 3, 1 missing"
 
     stream = tabular(path, about)
-    assert stream.rows is None
+    assert stream.rows == 3
     rows = stream.read()
     assert rows.categorical["user"].tolist() == ["anna", "", "bo"]
     assert rows.categorical["item"].tolist() == [7, 8, -1]

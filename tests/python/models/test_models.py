@@ -255,7 +255,7 @@ def test_strings_are_ids(fresh: np.random.Generator, cls: Any, side: str, tmp_pa
         ({"user": [1, 2]}, "feature 'user': ids are int.*, and the model was made for string"),
         ({"kind": ["a", "b"]}, "feature 'kind': ids are string, and the model was made for int64"),
         ({"kind": [1.0, np.nan]}, "feature 'kind': ids are float.*must be integers"),
-        ({"kind": [-(2**63), 1]}, r"(?s)ids are -2\^63, which is what NaN becomes.*kind.*so many.*1"),
+        ({"kind": [-(2**63), 1]}, r"(?s)feature.*kind.*1.*ids are -2\^63, which is what NaN becomes"),
     ],
 )
 def test_ids_of_another_type(
