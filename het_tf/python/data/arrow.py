@@ -5,6 +5,7 @@ open_table ─► Table ── batches ─► Batch ── integers, texts, list
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -230,32 +231,23 @@ def _value(kind: Any) -> Any:
     return kind.value_type if pyarrow().types.is_dictionary(kind) else kind
 
 
-class _told:
+@contextlib.contextmanager
+def _told(where: str, names: Sequence[str] = ()) -> Iterator[None]:
     """Makes of Arrow's errors one that names the file, and the line and column of a CSV."""
-
-    def __init__(self, where: str, names: Sequence[str] = ()) -> None:
-        self.where, self.names = where, names
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if not isinstance(error, (pyarrow().ArrowException, OSError)) or isinstance(error, FileNotFoundError):
-            return
-        text = str(error)
-        found = _LINE.search(text)
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pyarrow().ArrowException, OSError) as error:
+        found = _LINE.search(str(error))
         if found is None:
-            raise ValueError(
-                f"{self.where} cannot be read: {text}; copy it again, or write it anew"
-            ) from None
+            raise ValueError(f"{where} cannot be read: {error}; copy it again, or write it anew") from None
         column, line, what = found.groups()
-        place = f"{self.where}, line {line}"
-        if column is None:
-            raise ValueError(f"{place}: {what}; correct the line") from None
-        name = self.names[int(column)] if self.names else f"number {int(column) + 1}"
-        raise ValueError(
-            f"{place}, column {name!r}: {what}; correct the line, or read the column as text by strings=[...]"
-        ) from None
+        place, remedy = f"{where}, line {line}", "correct the line"
+        if column is not None:
+            place += f", column {names[int(column)]!r}" if names else f", column number {int(column) + 1}"
+            remedy += ", or read the column as text by strings=[...]"
+        raise ValueError(f"{place}: {what}; {remedy}") from None
 
 
 def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] = ()) -> Table:
@@ -273,7 +265,8 @@ def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] 
     if len(kinds) != 1:
         raise ValueError(f"{source} are files {sorted(map(str, kinds))}; give files of one kind")
     delimiter = _KINDS[str(kinds.pop())]
-    form: Any = "parquet"
+    scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # which would keep all of a file
+    form: Any = arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
     if delimiter:
         types = dict.fromkeys(strings, arrow.string()) | dict.fromkeys(numeric, arrow.float64())
         form = arrow.dataset.CsvFileFormat(

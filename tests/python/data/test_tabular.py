@@ -172,6 +172,22 @@ def test_a_file_is_read_in_parts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(label, ids % 2)
 
 
+def test_a_pass_needs_no_memory_for_the_file(tmp_path: Path) -> None:
+    """Arrow keeps the bytes of all row groups unless told otherwise: a pass took the memory of the file."""
+    schema = pa.schema([("x", pa.int64()), ("clicked", pa.int64())])
+    rng = np.random.default_rng(0)
+    with pq.ParquetWriter(tmp_path / "x.parquet", schema, use_dictionary=False) as writer:
+        for _ in range(64):
+            x = rng.integers(0, 2**62, 1 << 16)
+            writer.write_table(pa.table({"x": x, "clicked": x % 2}))
+    size = (tmp_path / "x.parquet").stat().st_size
+    about = describe(pa.table({"x": [1], "clicked": [0]}))
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in tabular(tmp_path / "x.parquet", about).blocks():
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < size / 2
+
+
 BAD_CSV = [
     (["a,clicked", "1,0", "x,1"], "line 3, column 'a'.*'x'.*strings="),
     (["a,clicked", "1,0", "2"], "line 3: Expected 2 columns, got 1"),
