@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.examples import NUMERIC, Description, Field
+from het_tf.python.data.examples import NUMERIC, Column, Description, Field
 from het_tf.python.models.blocks import apply, check_widths, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
 from het_tf.python.session.native import tf
@@ -44,8 +44,8 @@ class ClickModel(keras.Model):
         and go with it.
 
     Call arguments:
-      inputs: A dict: int64 `[B]` a categorical field, int64 `[B, L]` a sequence, float32 `[B, M]` under
-        "numeric". Fields that the model does not use may be missing.
+      inputs: A dict: int64 or strings `[B]` a categorical field, `[B, L]` a sequence (see `Field.dtype`),
+        float32 `[B, M]` under "numeric". Fields that the model does not use may be missing.
 
     Returns:
       Logits, float32 `[B, 1]`, or one for each label where a class says so; `tf.sigmoid` makes them
@@ -160,17 +160,31 @@ class ClickModel(keras.Model):
 
         Call it before `fit`, with the training part alone. Without it the columns are used as they are.
 
+        A number that is missing (NaN) counts as the mean, here and in every call.
+
         Args:
-          examples: A part of a data set (of a stream, its first 131,072 rows are read), or float32 `[N, M]`.
+          examples: A part of a data set, or a `tf.data.Dataset` of inputs or `(inputs, label)` in batches (of
+            a stream or data set the first 131,072 rows are read), or float32 `[N, M]`.
+
+        Raises:
+          ValueError: A column has no number.
         """
         if self.scale is None:
             return
-        numeric = examples.read(ADAPT_ROWS).numeric if hasattr(examples, "read") else np.asarray(examples)
-        self.scale.adapt(np.asarray(numeric, np.float32))
+        numbers = _numbers_of(examples)
+        there = np.isfinite(numbers)
+        empty = [name for name, any_ in zip(self.description.numeric, there.any(0), strict=True) if not any_]
+        if empty:
+            raise ValueError(f"numeric columns {empty} have no number in {len(numbers)} rows; leave them out")
+        mean = np.mean(numbers, axis=0, where=there, dtype=np.float64)
+        self.scale.adapt(np.where(there, numbers, mean).astype(np.float32))
 
     def numeric(self, inputs: Mapping[str, Any]) -> Any:
-        """The standardised numeric columns, float32 `[B, M]`; None if there are none."""
-        return None if self.scale is None else self.scale(inputs[NUMERIC])
+        """The standardised numeric columns, float32 `[B, M]`, 0 for a missing one; None if there are none."""
+        if self.scale is None:
+            return None
+        scaled = self.scale(inputs[NUMERIC])
+        return tf.where(tf.math.is_nan(scaled), tf.zeros_like(scaled), scaled)
 
     def deep_input(self, rows: Any, numeric: Any) -> Any:
         """Rows `[B, fields, dim]` and numbers `[B, M]`, one after the other: `[B, fields * dim + M]`."""
@@ -208,6 +222,21 @@ class ClickModel(keras.Model):
         return cls(**{**config, "cache": Cache.from_config(config["cache"])})
 
 
+def _numbers_of(examples: Any) -> np.ndarray:
+    """The numeric columns that `ClickModel.adapt` is given, float32 `[N, M]`."""
+    if hasattr(examples, "read"):
+        return np.asarray(examples.read(ADAPT_ROWS).numeric, np.float32)
+    if not isinstance(examples, tf.data.Dataset):
+        return np.asarray(examples, np.float32)
+    found: list[np.ndarray] = []
+    for batch in examples:
+        inputs = batch[0] if isinstance(batch, tuple) else batch
+        found.append(np.asarray(inputs[NUMERIC], np.float32))
+        if sum(map(len, found)) >= ADAPT_ROWS:
+            break
+    return np.concatenate(found)
+
+
 def description_from_config(config: Mapping[str, Any]) -> Description:
     """Returns the description of which `config` is the `dataclasses.asdict`, also by way of JSON."""
 
@@ -216,4 +245,5 @@ def description_from_config(config: Mapping[str, Any]) -> Description:
 
     groups = {name: fields(config[name]) for name in ("categorical", "crosses", "sequences")}
     texts = {name: tuple(config[name]) for name in ("numeric", "labels", "item")}
-    return Description(**{**config, **groups, **texts})
+    columns = tuple(Column(**column) for column in config["columns"])
+    return Description(**{**config, **groups, **texts, "columns": columns})
