@@ -21,8 +21,9 @@ class DeepFM(FieldVectorModel):
     columns (x is the standardised number, w and v belong to the column). Second order and deep part share the
     vectors v; there are no crossed features, for the second order finds them.
 
-    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of vectors
-    as they are, so a step moves it more than in other models: `table_optimizer` is `RowWiseAdagrad(0.02)`.
+    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of
+    vectors as they are, so a step moves it more than in other models: `table_optimizer` is
+    `RowWiseAdagrad(0.02)`.
 
     Args, inputs, outputs and errors: see `ClickModel`; `linear_optimizer` is `table_optimizer` unless given.
     """
