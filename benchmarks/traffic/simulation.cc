@@ -102,6 +102,11 @@ Result<Outcome> Simulation::Run() {
                            std::to_string(of_step) + " a step there are " + std::to_string(steps) +
                            " steps, of which " + std::to_string(warm) + " warm up and none is left to count");
   }
+  settings_.cache.workers = settings_.workers / settings_.share;
+  settings_.cache.Follow(settings_.optimizer);
+  settings_.cache.staleness.reset();  // else the rows' own optimizer would be followed
+  outcome_.pull = settings_.cache.pull_bound;
+  outcome_.push = settings_.cache.push_bound;
   HET_RETURN_IF_ERROR(service_.CreateTable(schema_));
   if (settings_.rows_exist) MakeRows();
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
@@ -168,25 +173,8 @@ Result<Outcome> Simulation::Run() {
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
     outcome_.cached_rows += host->client.cache(schema_->id())->lines().size();
-    outcome_.tight_rows += host->client.cache(schema_->id())->Tight();
-  }
-  for (uint32_t p = 0; p < settings_.partitions; ++p) {
-    service_.WithPartition(p, [&](Partition& partition) {
-      outcome_.hot_rows += partition.Find(schema_->id())->classes().hot();
-    });
   }
   return std::move(outcome_);
-}
-
-size_t Simulation::Hot(const BatchPlan& plan, const BatchPlan::Group& group) {
-  return service_.WithPartition(group.partition, [&](Partition& partition) {
-    const Shard& shard = *partition.Find(schema_->id());
-    size_t hot = 0;
-    for (size_t u = 0; u < group.uniques; ++u) {
-      hot += shard.classes().hot(shard.rows().Find(plan.keys(group)[u], plan.hashes(group)[u]));
-    }
-    return hot;
-  });
 }
 
 size_t Simulation::Unsent() const {
@@ -218,10 +206,7 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   outcome_.busy_reads += host->transport.counts().round_trips != waited;
   for (uint32_t i = 0; i < settings_.share; ++i) {
     const BatchPlan& own = host->OfWorker(i)->plan;
-    for (const BatchPlan::Group& group : own.groups()) {
-      outcome_.uses += group.uniques;
-      if (settings_.cache.hot) outcome_.hot_uses += Hot(own, group);
-    }
+    for (const BatchPlan::Group& group : own.groups()) outcome_.uses += group.uniques;
   }
   if (settings_.cache.wire != RowFormat::kFloat32) return Status();
   for (const BatchPlan::Group& group : plan.groups()) {
