@@ -41,6 +41,8 @@ BATCH = 128
 SEED = 1
 DEFAULT = {"bound": "30", "wire": "int4", "checks": "auto"}
 """What `het_tf.Cache()` gives at a parameter server."""
+ROWS = "row_wise_adagrad"
+"""Whose rows travel in the sweep `default`, as by default."""
 EXACT = DEFAULT | {"bound": "0"}
 SETTINGS = (
     EXACT,
@@ -71,6 +73,8 @@ class Run:
       share: workers that have one cache together.
       checks: asked, told or auto (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
+      rows: the optimizer whose rows travel. Those of SGD say what reads have missed; those of
+        RowWiseAdagrad, the default, have one float more.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
       placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
@@ -87,6 +91,7 @@ class Run:
     share: int = 1
     checks: str = "asked"
     wire: str = "float32"
+    rows: str = "sgd"
     partitions: int = 64
     shards: int = 1
     placed: str = ""
@@ -103,7 +108,7 @@ class Run:
         Always of 8 workers and in the order of the stream: the batches are the same ones however many workers
         take them. Rows are float32.
         """
-        kept = {"dim": self.dim, "partitions": self.partitions, "shards": self.shards}
+        kept = {"dim": self.dim, "rows": self.rows, "partitions": self.partitions, "shards": self.shards}
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
@@ -115,7 +120,7 @@ class Run:
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
             "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
-            "shards": self.shards, **dict(zip(names, self.bound.split("/"), strict=True)),
+            "rows": self.rows, "shards": self.shards, **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -167,7 +172,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         ],
         "default": [
             *(
-                change(base, workers=n, dim=dim, placed=field, **setting)
+                change(base, workers=n, dim=dim, rows=ROWS, placed=field, **setting)
                 for dim in ((16,) if quick else (16, 128))
                 for n, settings in ((8, SETTINGS), (2, (EXACT, DEFAULT)), (32, (EXACT, DEFAULT)))
                 for field in ("", "C24")
@@ -200,7 +205,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),
         change(graph, dim=128, cache=1),
-        *(change(graph, workers=n, dim=dim, **DEFAULT) for dim in (16, 128) for n in (2, 8)),
+        *(change(graph, workers=n, dim=dim, rows=ROWS, **DEFAULT) for dim in (16, 128) for n in (2, 8)),
     ]
     for name, size in REAL.items():
         real = Run(name, size)
@@ -339,13 +344,9 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
         raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
     result["sweeps"] = before["sweeps"] | result["sweeps"]
-    known = [
-        {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")}
-        for run in result["baselines"]
-    ]
-    for run in before["baselines"]:
-        if {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")} not in known:
-            result["baselines"].append(run)
+    names = ("stream", "samples", "dim", "rows", "partitions", "shards")
+    known = [[run[name] for name in names] for run in result["baselines"]]
+    result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
     names = ("workers", "bound", "cache")
     counted = [[run[name] for name in names] for run in result["limits"]]
     result["limits"] += [run for run in before["limits"] if [run[name] for name in names] not in counted]

@@ -78,7 +78,14 @@ def draw_observed(result: Figures, axes: Any) -> None:
 
 def draw_bytes(result: Figures, axes: Any) -> None:
     samples = result["samples"]
-    kind = {"stream": "criteo_scaled", "samples": samples, "dim": 16, "partitions": 64, "shards": 1}
+    kind = {
+        "stream": "criteo_scaled",
+        "samples": samples,
+        "dim": 16,
+        "rows": "sgd",
+        "partitions": 64,
+        "shards": 1,
+    }
     runs = [find(result["baselines"], **kind), *of_cache(result["sweeps"]["staleness"], 0.1)]
     labels = ["no cache", *(run["bound"] for run in runs[1:])]
     bottom = [0.0] * len(runs)

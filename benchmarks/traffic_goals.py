@@ -14,7 +14,7 @@ HET_WORKERS = {2: 82.5, 8: 67.9}
 HET_WORKERS_ALL = {2: 87.0, 8: 73.7}
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 SETTINGS = ("stream", "samples", "workers", "dim", "bound", "cache", "policy", "admit", "share", "checks")
-SETTINGS += ("wire", "partitions", "shards")
+SETTINGS += ("wire", "rows", "partitions", "shards")
 HET_BYTES = {16: 72.9}
 BYTES: tuple[tuple[str, Figures], ...] = (
     ("", {}),

@@ -90,7 +90,14 @@ def staleness(result: Figures) -> list[str]:
 
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
-    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "partitions": 64, "shards": 1}
+    kind = {
+        "stream": "criteo_scaled",
+        "samples": result["samples"],
+        "dim": 16,
+        "rows": "sgd",
+        "partitions": 64,
+        "shards": 1,
+    }
     without = find(result["baselines"], **kind)
     runs = [run for run in result["sweeps"]["staleness"] if run["cache"] == 0.1]
     lines = []

@@ -4,7 +4,7 @@
 //   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
 //           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--shards 1] [--warm SAMPLES]
-//           [--new-rows]
+//           [--rows sgd] [--new-rows]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
 // benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
@@ -148,6 +148,8 @@ int Main(int argc, char** argv) {
       settings.cache.staleness = ticks;
     } else if (name == "--optimizer") {
       settings.optimizer = text;
+    } else if (name == "--rows") {
+      settings.rows = text;
     } else {
       return Fail("there is no argument " + name + "; see the head of main.cc");
     }

@@ -8,11 +8,11 @@ namespace {
 // No row is swept, so the time does not matter; a fixed one makes runs equal.
 uint32_t NoTime() { return 1; }
 
-Schema MakeSchema(uint32_t dim) {
+Schema MakeSchema(uint32_t dim, const std::string& optimizer) {
   TableSpec spec;
   spec.name = "traffic";
   spec.dim = dim;
-  spec.optimizer.name = "sgd";
+  spec.optimizer.name = optimizer;
   spec.initializer = {"zeros", 0, 0};
   auto schema = TableSchema::Create(spec);
   if (schema.ok()) return schema.value();
@@ -64,7 +64,7 @@ Simulation::Simulation(const Stream& stream, const Settings& settings)
     : stream_(stream),
       settings_(settings),
       service_(settings.partitions, 0, NoTime),
-      schema_(MakeSchema(settings.dim)),
+      schema_(MakeSchema(settings.dim, settings.rows)),
       pool_(1),
       ticks_(stream.distinct()),
       contained_(stream.distinct()) {}
@@ -88,8 +88,10 @@ void Simulation::MakeRows() {
 }
 
 Result<Outcome> Simulation::Run() {
-  if (schema_ == nullptr)
-    return InvalidArgument("dim is " + std::to_string(settings_.dim) + "; see TableSchema");
+  if (schema_ == nullptr) {
+    return InvalidArgument("dim is " + std::to_string(settings_.dim) + " and the rows are of " +
+                           settings_.rows + "; see TableSchema");
+  }
   if (settings_.workers % settings_.share != 0) {
     return InvalidArgument(std::to_string(settings_.share) + " workers share a cache, of " +
                            std::to_string(settings_.workers) + ": give a number that divides those");
@@ -208,7 +210,7 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
     const BatchPlan& own = host->OfWorker(i)->plan;
     for (const BatchPlan::Group& group : own.groups()) outcome_.uses += group.uniques;
   }
-  if (settings_.cache.wire != RowFormat::kFloat32) return Status();
+  if (!observes()) return Status();
   for (const BatchPlan::Group& group : plan.groups()) {
     for (size_t u = 0; u < group.uniques; ++u) {
       const float* value = read.values[group.first + u];
@@ -234,11 +236,11 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   return Status();
 }
 
-// Of rows that travel as they are, ones: a row then counts its ticks. Else numbers of any size, as gradients
+// Ones, where a row is to count its ticks. Else numbers of any size, as gradients
 // are: what a format makes of a one is no measure of its bytes.
 void Simulation::FillSums(size_t floats) {
   sums_.assign(floats, -1.0f);
-  if (settings_.cache.wire == RowFormat::kFloat32) return;
+  if (observes()) return;
   for (float& sum : sums_) {
     noise_ = noise_ * 6364136223846793005 + 1442695040888963407;
     sum = static_cast<float>(static_cast<int64_t>(noise_)) * 0x1p-63f;

@@ -11,7 +11,7 @@
 // The oracle: rows start at 0, the gradient is -1 and the rate 1, so a row's value is the number of ticks
 // that it contains, exactly. What a read missed is the number of ticks that were made by anyone, less the
 // value that the worker got: no clock of the protocol, and no bound, is believed. Rows that are rounded on
-// their way cannot say so: then nothing is observed.
+// their way, or whose optimizer is another than SGD, cannot say so: then nothing is observed.
 #pragma once
 
 #include <memory>
@@ -34,8 +34,8 @@ struct Settings {
   uint32_t shards = 1;      // servers that have the partitions: parts for one of them share frames
   size_t warm_samples = 0;  // steps before this one's end are not counted
   bool rows_exist = true;   // every row of the stream is at the store before the first step
-  // Whose bounds a staleness stands for. The rows' own is SGD: see the oracle.
-  std::string optimizer = "row_wise_adagrad";
+  std::string optimizer = "row_wise_adagrad";  // whose bounds a staleness stands for
+  std::string rows = "sgd";                    // whose rows travel; of others nothing is observed
   CacheConfig cache;
 };
 
@@ -72,8 +72,9 @@ class Simulation {
 
   void MakeRows();
   Status Read(Host* host, size_t step, bool counted);
-  // Of the host's worker number `i`.
+  bool observes() const { return settings_.cache.wire == RowFormat::kFloat32 && settings_.rows == "sgd"; }
   void FillSums(size_t floats);
+  // Of the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
   size_t Unsent() const;
 
