@@ -73,8 +73,8 @@ class Run:
       share: workers that have one cache together.
       checks: asked, told or auto (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
-      rows: the optimizer whose rows travel. Those of SGD say what reads have missed; those of
-        RowWiseAdagrad, the default, have one float more.
+      optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
+        default, have one float more.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
       placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
@@ -91,7 +91,7 @@ class Run:
     share: int = 1
     checks: str = "asked"
     wire: str = "float32"
-    rows: str = "sgd"
+    optimizer: str = "sgd"
     partitions: int = 64
     shards: int = 1
     placed: str = ""
@@ -108,7 +108,7 @@ class Run:
         Always of 8 workers and in the order of the stream: the batches are the same ones however many workers
         take them. Rows are float32.
         """
-        kept = {"dim": self.dim, "rows": self.rows, "partitions": self.partitions, "shards": self.shards}
+        kept = {name: getattr(self, name) for name in ("dim", "optimizer", "partitions", "shards")}
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
@@ -120,7 +120,8 @@ class Run:
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
             "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
-            "rows": self.rows, "shards": self.shards, **dict(zip(names, self.bound.split("/"), strict=True)),
+            "rows": self.optimizer, "shards": self.shards,
+            **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -172,7 +173,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         ],
         "default": [
             *(
-                change(base, workers=n, dim=dim, rows=ROWS, placed=field, **setting)
+                change(base, workers=n, dim=dim, optimizer=ROWS, placed=field, **setting)
                 for dim in ((16,) if quick else (16, 128))
                 for n, settings in ((8, SETTINGS), (2, (EXACT, DEFAULT)), (32, (EXACT, DEFAULT)))
                 for field in ("", "C24")
@@ -205,7 +206,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),
         change(graph, dim=128, cache=1),
-        *(change(graph, workers=n, dim=dim, rows=ROWS, **DEFAULT) for dim in (16, 128) for n in (2, 8)),
+        *(change(graph, workers=n, dim=dim, optimizer=ROWS, **DEFAULT) for dim in (16, 128) for n in (2, 8)),
     ]
     for name, size in REAL.items():
         real = Run(name, size)
@@ -344,7 +345,7 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
         raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
     result["sweeps"] = before["sweeps"] | result["sweeps"]
-    names = ("stream", "samples", "dim", "rows", "partitions", "shards")
+    names = ("stream", "samples", "dim", "optimizer", "partitions", "shards")
     known = [[run[name] for name in names] for run in result["baselines"]]
     result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
     names = ("workers", "bound", "cache")

@@ -21,8 +21,8 @@ from traffic_goals import (
     HET_ROWS,
     HET_WORKERS,
     HET_WORKERS_ALL,
-    find,
     missed_at_most,
+    no_cache,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,16 +77,7 @@ def draw_observed(result: Figures, axes: Any) -> None:
 
 
 def draw_bytes(result: Figures, axes: Any) -> None:
-    samples = result["samples"]
-    kind = {
-        "stream": "criteo_scaled",
-        "samples": samples,
-        "dim": 16,
-        "rows": "sgd",
-        "partitions": 64,
-        "shards": 1,
-    }
-    runs = [find(result["baselines"], **kind), *of_cache(result["sweeps"]["staleness"], 0.1)]
+    runs = [no_cache(result), *of_cache(result["sweeps"]["staleness"], 0.1)]
     labels = ["no cache", *(run["bound"] for run in runs[1:])]
     bottom = [0.0] * len(runs)
     for name in (*CLASSES, "keys", "checks", "heads"):

@@ -14,7 +14,7 @@ HET_WORKERS = {2: 82.5, 8: 67.9}
 HET_WORKERS_ALL = {2: 87.0, 8: 73.7}
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 SETTINGS = ("stream", "samples", "workers", "dim", "bound", "cache", "policy", "admit", "share", "checks")
-SETTINGS += ("wire", "rows", "partitions", "shards")
+SETTINGS += ("wire", "optimizer", "partitions", "shards")
 HET_BYTES = {16: 72.9}
 BYTES: tuple[tuple[str, Figures], ...] = (
     ("", {}),
@@ -42,6 +42,12 @@ def find(runs: list[Figures], **wanted: object) -> Figures:
         if all(run[name] == value for name, value in wanted.items()):
             return run
     raise KeyError(f"no run has {wanted}")
+
+
+def no_cache(result: Figures) -> Figures:
+    """Returns the run of the stream of most sweeps without a cache, of 16 floats a row."""
+    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "optimizer": "sgd"}
+    return find(result["baselines"], **kind, partitions=64, shards=1)
 
 
 def alike(result: Figures, run: Figures, **changed: object) -> Figures | None:

@@ -17,6 +17,7 @@ from traffic_goals import (
     goals,
     limit_of,
     missed_at_most,
+    no_cache,
     steady_rate,
 )
 
@@ -90,15 +91,7 @@ def staleness(result: Figures) -> list[str]:
 
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
-    kind = {
-        "stream": "criteo_scaled",
-        "samples": result["samples"],
-        "dim": 16,
-        "rows": "sgd",
-        "partitions": 64,
-        "shards": 1,
-    }
-    without = find(result["baselines"], **kind)
+    without = no_cache(result)
     runs = [run for run in result["sweeps"]["staleness"] if run["cache"] == 0.1]
     lines = []
     for label, run in [("no cache", without), *((run["bound"], run) for run in runs)]:
