@@ -52,11 +52,13 @@ class Shards:
         self.nodes: dict[str, Node] = {}
         self._login = (address.user, address.password)
         for peer in cluster.View(first).primaries:
-            if not peer.slots and (peer.failed or "noaddr" in peer.flags):
+            down = peer.failed or "noaddr" in peer.flags
+            node = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
+            if not peer.slots and (down or not _answers(node)):
                 continue  # it has nothing to lose, and can get nothing
-            if peer.failed or "noaddr" in peer.flags:
+            if down:
                 raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
-            self.nodes[peer.id] = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
+            self.nodes[peer.id] = node
         self.read()
 
     def read(self) -> None:
@@ -136,6 +138,13 @@ class Shards:
             # Who gave its last slot away becomes a replica, and has heard of it already.
             if name == move.target or "only with masters" not in error.reply:
                 raise
+
+
+def _answers(node: Node) -> bool:
+    try:
+        return str(node.ask("PING")) == "PONG"
+    except Unreachable:
+        return False
 
 
 def _first(address: Address, stack: contextlib.ExitStack) -> Node:
