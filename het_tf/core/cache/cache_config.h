@@ -17,12 +17,12 @@ namespace het {
 Status CheckChecksName(const std::string& checks);
 
 struct CacheConfig {
-  size_t capacity = 1 << 20;             // rows; 0: no row outlives its step
-  std::string policy = "lru";            // "lru", "lfu", "light_lfu"
-  uint32_t admit_after = 1;              // steps a key must have occurred in before it may stay
-  Bound pull_bound = 100;                // s_pull: foreign ticks that a read may miss; kUnbounded
-  Bound push_bound = 100;                // s_push: own ticks that may be unsent; kUnbounded
-  std::optional<int64_t> staleness;      // both bounds follow it, and the number of workers (Follow)
+  size_t capacity = 1 << 20;         // rows; 0: no row outlives its step
+  std::string policy = "lru";        // "lru", "lfu", "light_lfu"
+  uint32_t admit_after = 1;          // steps a key must have occurred in before it may stay
+  Bound pull_bound = 100;            // s_pull: foreign ticks that a read may miss; kUnbounded
+  Bound push_bound = 100;            // s_push: own ticks that may be unsent; kUnbounded
+  std::optional<int64_t> staleness;  // both bounds follow it, and the number of workers (Follow)
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device

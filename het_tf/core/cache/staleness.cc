@@ -1,25 +1,29 @@
 #include "het_tf/core/cache/staleness.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdlib>
 
 namespace het {
 namespace {
-double Env(const char* name, double value) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? value : std::atof(text);
+
+constexpr uint32_t kEvery = 10;
+constexpr int64_t kMostOfOthers = 10;
+constexpr double kShare = 0.775;
+
+bool StepsShrink(const std::string& optimizer) {
+  constexpr std::array<const char*, 3> kShrinking = {"row_wise_adagrad", "adagrad", "ftrl"};
+  return std::find(kShrinking.begin(), kShrinking.end(), optimizer) != kShrinking.end();
 }
+
 }  // namespace
 
 StalenessBounds StalenessBounds::Of(const std::string& optimizer, int64_t staleness, uint32_t workers) {
-  const double kEvery = Env("HET_EVERY", 20), kMostOfOthers = Env("HET_OTHERS", 10);
   if (staleness == 0 || staleness == kUnbounded || workers == 1) return {staleness, staleness};
-  const bool shrinks = optimizer == "row_wise_adagrad" || optimizer == "adagrad" || optimizer == "ftrl";
-  if (!shrinks) return {std::min<int64_t>(staleness, kMostOfOthers), Bound(0, 1)};
-  const double share = Env("HET_SHARE", 0.775) * std::max(1u, workers - 1);
-  const auto most = Env("HET_PUSH_CAP", std::floor(staleness / share));
-  return {Bound(staleness, kEvery), Bound(static_cast<int64_t>(most), static_cast<uint32_t>(std::lround(Env("HET_PUSH_EVERY", kEvery) * share)))};
+  if (!StepsShrink(optimizer)) return {std::min(staleness, kMostOfOthers), Bound(0, 1)};
+  const double share = kShare * (workers - 1);
+  const auto most = static_cast<int64_t>(static_cast<double>(staleness) / share);
+  return {Bound(staleness, kEvery), Bound(most, static_cast<uint32_t>(std::lround(kEvery * share)))};
 }
 
 }  // namespace het

@@ -40,10 +40,10 @@ struct SyncPolicy {
 
   bool bounds_pushes() const { return push != kUnbounded; }
   // A row with more unsent ticks than this is pushed at the end of a step. A bound by age is one of unsent
-  // ticks. Of an absolute bound it is one less from kEarlyPush on: what may be unapplied is then sent one step
-  // before the bound asks for it, so no step waits, and another worker's read, whose pull bound is as large,
-  // lets one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the more
-  // frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing back at all.
+  // ticks. Of an absolute bound it is one less from kEarlyPush on: what may be unapplied is then sent one
+  // step before the bound asks for it, so no step waits, and another worker's read, whose pull bound is as
+  // large, lets one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the
+  // more frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing back at all.
   // docs/benchmarks.md has the figures. A row that is pushed past the bound makes its step wait until the
   // server has applied it.
   Bound unsent() const {
@@ -54,8 +54,8 @@ struct SyncPolicy {
 
   // Clocks here are the worker's: its base and its own ticks.
   bool PushNow(uint32_t ticks, Clock clock) const { return ticks > unsent().Of(clock); }
-  // Ticks of a row that the server need not have said to have applied when a step ends. By age, one push may be
-  // on its way, so that no step waits for its own.
+  // Ticks of a row that the server need not have said to have applied when a step ends. By age, one push may
+  // be on its way, so that no step waits for its own.
   int64_t most_unapplied(Clock clock) const { return push.every == 0 ? push.most : push.Of(clock) + 1; }
   bool MustWait(uint64_t unapplied, Clock clock) const {
     return bounds_pushes() && unapplied > static_cast<uint64_t>(most_unapplied(clock));

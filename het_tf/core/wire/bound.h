@@ -6,7 +6,7 @@
 // grows with the age spends as many bytes as a bound for all rows at a fraction of the loss.
 //
 //   Bound{30}        30 ticks of any row: HET's bound
-//   Bound{30, 20}    a 20th of the row's age, and at most 30 ticks: none below an age of 20, 30 from 600 on
+//   Bound{30, 10}    a tenth of the row's age, and at most 30 ticks: none below an age of 10, 30 from 300 on
 #pragma once
 
 #include <algorithm>

@@ -32,7 +32,8 @@ class ClickModel(keras.Model):
       dropout: Share of the outputs of hidden layers that is dropped in training, in [0, 1).
       embedding: "het": tables of het_tf named `NAME/deep` and the like, each trained by its own optimizer.
         "keras": `keras.layers.Embedding`, trained by the compiled optimizer.
-      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad(0.05)`.
+      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: as the class says, or
+        `RowWiseAdagrad()`.
       linear_optimizer: Of the table of first-order weights; None: as the class says.
       cache: Of the tables, a `het_tf.Cache`; None: its defaults.
       hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
@@ -82,7 +83,9 @@ class ClickModel(keras.Model):
         hidden_units = check_widths("hidden_units", hidden_units)
         self.description = description
         self.embedding_dim = embedding_dim
-        self.table_optimizer = optimizers.get(table_optimizer)
+        self.table_optimizer = (
+            self.default_table_optimizer() if table_optimizer is None else optimizers.get(table_optimizer)
+        )
         self.linear_optimizer = (
             self.default_linear_optimizer() if linear_optimizer is None else optimizers.get(linear_optimizer)
         )
@@ -118,6 +121,10 @@ class ClickModel(keras.Model):
     def parts(self) -> tuple[Part, ...]:
         """The tables of the model."""
         raise NotImplementedError(f"{type(self).__name__} must say its tables: define parts()")
+
+    def default_table_optimizer(self) -> optimizers.Optimizer:
+        """The optimizer of the tables where none is given."""
+        return optimizers.get(None)
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
         """The optimizer of first-order weights where none is given."""

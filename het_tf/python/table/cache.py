@@ -37,7 +37,7 @@ class Cache:
       bytes: In place of rows: memory of each table's cache, 1 to 2**62. As many rows as fit.
       staleness: How stale a copy of a row may be at most, HET's `s`, 0 to 2**62; default 30. Below that the
         bound follows the row's age, which is its number of updates: a read may miss one update for each
-        20 of them, and the workers together hold back about as many, so young rows are read and written
+        10 of them, and the workers together hold back about as many, so young rows are read and written
         fresh. With an optimizer other than Adagrad's family updates are not held back, and a read may miss
         10 (docs/concepts.md). 0: every read is checked and every update is applied at once, which makes
         N workers equal one process. None: unbounded.

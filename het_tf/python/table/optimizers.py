@@ -158,7 +158,7 @@ class FTRL(Optimizer):
         l2: float = 0.0,
         beta: float = 0.0,
         l2_shrinkage: float = 0.0,
-        initial_accumulator: float = 0.1,
+        initial_accumulator: float = 0.0,
     ) -> None:
         super().__init__(
             learning_rate,
