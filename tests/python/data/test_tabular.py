@@ -117,6 +117,14 @@ def test_types(caplog: pytest.LogCaptureFixture) -> None:
     assert rows.sequences["tags"].tolist() == [["x", "", ""], ["y", "z", "x"], ["", "", ""]]
 
 
+def test_several_labels() -> None:
+    """Each is a column of the label, in the order in which they are given."""
+    source = columns(bought=[True, False, False])
+    about = describe(source, label=["bought", "clicked"])
+    assert about.labels == ("bought", "clicked") and [field.name for field in about.fields] == ["user"]
+    assert tabular(source, about).read().label.tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
 def test_pandas() -> None:
     """Nullable and categorical columns, strings with None, an index that is no column."""
     pd = pytest.importorskip("pandas")
