@@ -112,8 +112,8 @@ class IdSpace:
     """Moves the ids of several fields into one space: the ids of a table.
 
     To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
-    [0, sum of sizes). A field without a size gets a hash of its name, 64 bits, and sums run over: equal ids
-    of two such fields are 2^64 apart at random, and those of one field stay as near to each other as they
+    [0, sum of sizes). That of a field without a size is a hash of its name, 64 bits, and sums run over: two
+    such fields meet in 2^64 ids as any two hashes do, and ids of one field stay as near to each other as they
     were (their differences are what travels). A field that shares the ids of another has its number.
 
     Args:
