@@ -255,7 +255,7 @@ def test_ranks_that_differ_are_named(played):
     played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
     with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
         model.fit(*data(), verbose=0)
-    played.others = lambda mine: [7]
+    played.others = lambda mine: [7 if isinstance(mine, int) else mine]
     with pytest.raises(RuntimeError, match="1, 7 batches an epoch"):
         model.fit(*data(), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])
 
