@@ -1,7 +1,7 @@
 """Checks the Markdown files.
 
-Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in the
-changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
+Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in
+the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
 before column 100, and docs/errors.md quotes messages that the sources have.
 """
 
@@ -52,7 +52,7 @@ def made(text: str) -> list[str]:
 
 
 def gone(text: str, files: list[str]) -> list[str]:
-    """Paths in backticks that name neither a file nor a folder: from the root, or a source's from some folder."""
+    """Paths in backticks that name no file or folder: from the root, or a source's from some folder."""
     tops = {file.partition("/")[0] for file in files if "/" in file}
     return [
         path

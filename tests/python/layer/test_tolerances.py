@@ -31,7 +31,7 @@ def test_the_unit_is_that_of_the_largest_number(off, largest):
 def test_columns_have_units_of_their_own():
     """Defect: the slots of a row are compared by the magnitude of its values, so anything passes."""
     expected = np.array([[1.0, 1e-5], [0.5, 2e-5]])
-    found = expected + [[0, 1e-7], [0, 0]]
+    found = expected + np.array([[0, 1e-7], [0, 0]])
     assert_close(found, expected)
     with pytest.raises(AssertionError):
         assert_close(found, expected, magnitude=of_columns(expected))

@@ -1,10 +1,10 @@
 """How far float32 results of two paths may be apart: the one home of these tolerances.
 
 Two paths to a number (a graph and eager code, an export and its model, one rank and several, NumPy and an op)
-add the same terms in orders of their own. The order depends on the processor: how wide its vectors are, whether
-it fuses a product with a sum, whether TensorFlow takes oneDNN for it, how many threads there are. What the order
-changes is in proportion to the magnitudes of the terms, however small their sum turns out. So a tolerance
-counts units in the last place of the largest magnitude, and never of the result itself.
+add the same terms in orders of their own. The order depends on the processor: how wide its vectors are,
+whether it fuses a product with a sum, whether TensorFlow takes oneDNN for it, how many threads there are.
+What the order changes is in proportion to the magnitudes of the terms, however small their sum turns out. So
+a tolerance counts units in the last place of the largest magnitude, and never of the result itself.
 
 Where both sides are one computation they are equal: np.testing.assert_array_equal.
 """
