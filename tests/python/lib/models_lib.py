@@ -98,7 +98,10 @@ def assert_equal_twins(het: Any, other: Any, learnt: bool = True) -> None:
     tables = pairs_of(het, other)
     theirs = dense_of(other, [embedding for _, embedding in tables])
     for mine, other_weight in zip(dense_of(het, []), theirs, strict=True):
-        assert_close(mine.numpy(), other_weight.numpy(), TRAINED)
+        expected = other_weight.numpy()
+        # One that begins at 0 and changes no output, as a bias of keys before a softmax, stays near 0: its
+        # gradients are sums of larger terms.
+        assert_close(mine.numpy(), expected, TRAINED, magnitude=max(0.1, np.abs(expected).max()))
     for table, embedding in tables:
         rows = table.lookup(np.arange(embedding.input_dim))
         assert_close(rows, embedding.embeddings.numpy(), TRAINED)
