@@ -46,9 +46,7 @@ Columns = list[npt.NDArray[np.int64]]
 
 PLACE = ROOT / "build/accuracy"
 UNBOUNDED = "unbounded"
-WIDE = "4096 4 16"
-"""Hot rows of het_tf.Hot()."""
-FORMAT = 4
+FORMAT = 5
 """Part of what is kept: another way of measuring, another number."""
 
 
@@ -57,22 +55,20 @@ class Run:
     """What runs of one seed differ in.
 
     Attributes:
-      bound: s, of pulls and of pushes.
+      bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       wire: how rows travel: float32, float16, int8 or int4.
-      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "auto": bounds
-        follow the learning rate; "": one class. Rows of two classes are told and not asked.
       placed: the field that places a step's samples on the workers; "": at random.
     """
 
     bound: str
     wire: str = "float32"
-    hot: str = ""
     placed: str = ""
 
 
-DEFAULT = Run("30", "int4", "auto")
+DEFAULT = Run("30", "int4")
 """What `het_tf.Cache()` gives."""
-BOUNDS = (Run("0"), Run("10"), Run("100"), DEFAULT, Run(UNBOUNDED))
+EXACT = Run("0", "int4", "C24")
+BOUNDS = (Run("0"), Run("10/10"), Run("100/100"), DEFAULT, Run(UNBOUNDED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Part:
     Attributes:
       data: criteo_like, census or movielens.
       epochs: passes over the training rows.
-      learning_rate: of the tables; the wide part of Wide & Deep has FTRL.
+      learning_rate: of the tables; None: tables have the optimizer that the model gives them.
       cache: rows that a worker may cache, of the distinct ids of each table's training rows.
       train_rows, test_rows: how many; None: all that there are.
       of_step: samples of a step, of all workers together: any number of workers makes equal steps.
@@ -92,12 +88,13 @@ class Part:
       seeds: how many.
       dim, hidden, dense_learning_rate: of the models; Adam trains the dense weights.
       policy: of the caches.
-      optimizer: of the tables, a class of het_tf.optimizers.
+      optimizer: of the tables, a class of het_tf.optimizers, where learning_rate is given.
+      accumulator: that the optimizer begins with; None: its default.
     """
 
     data: str
     epochs: int
-    learning_rate: float
+    learning_rate: float | None
     cache: float = 1.0
     train_rows: int | None = None
     test_rows: int | None = None
@@ -112,46 +109,43 @@ class Part:
     dense_learning_rate: float = 0.001
     policy: str = "lfu"
     optimizer: str = "RowWiseAdagrad"
+    accumulator: float | None = None
 
 
-CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
+CRITEO = Part("criteo_like", 1, None, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
+PLACED = dataclasses.replace(DEFAULT, placed="C24")
 PARTS = {
-    "criteo_like": CRITEO,
-    "census": Part("census", 7, 0.1, workers=(8,)),
-    "movielens": Part("movielens", 3, 0.1, of_step=256, workers=(8,)),
+    "criteo_like": dataclasses.replace(
+        CRITEO, seeds=5, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
+    ),
+    "thousand": dataclasses.replace(
+        CRITEO, train_rows=1 << 20, of_step=1024, seeds=5, runs=(Run("0"), EXACT, DEFAULT, PLACED)
+    ),
+    "many": dataclasses.replace(CRITEO, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
     "long": dataclasses.replace(
-        CRITEO, learning_rate=0.02, train_rows=1 << 20, test_rows=1 << 20, models=("dcn",), before_flush=True,
-        runs=(Run("0"), Run("100"), DEFAULT, Run("30", "int4", "auto", "C24")),
+        CRITEO, train_rows=1 << 20, models=("dcn",), before_flush=True, runs=(Run("0"), DEFAULT, PLACED)
     ),
-    "wire": dataclasses.replace(
-        CRITEO, models=("dcn",),
-        runs=(Run("0"), Run("100"), Run("100", "float16"), Run("100", "int8"), Run("100", "int4")),
-    ),
-    "classes": dataclasses.replace(
-        CRITEO, seeds=5,
-        runs=(
-            Run("0"), Run("100"), Run("30", "int4", WIDE), Run("30", "int4", WIDE, "C24"),
-            Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24"),
-        ),
-    ),
-    "many": dataclasses.replace(
-        CRITEO, workers=(32,), runs=(Run("0"), Run("30", "int4", "auto"), Run("30", "int4", "auto", "C24")),
+    "census": Part("census", 7, None, workers=(8,)),
+    "movielens": Part("movielens", 3, None, of_step=256, workers=(8,)),
+    "accumulator": dataclasses.replace(
+        CRITEO, learning_rate=0.05, accumulator=0.1, models=("dcn",),
+        runs=(Run("0"), Run("10/10"), Run("100/100"), DEFAULT, PLACED),
     ),
     **{
         name: dataclasses.replace(
             CRITEO, optimizer=name, learning_rate=rate, models=("dcn",),
-            runs=(Run("0"), Run("30"), DEFAULT, Run("10", "int4", "auto")),
+            runs=(Run("0"), Run("10/10"), DEFAULT),
         )
-        for name, rate in (("Adagrad", 0.1), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
+        for name, rate in (("Adagrad", 0.05), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
     },
 }  # fmt: skip
 QUICK = {
     "census": Part(
-        "census", 1, 0.1, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
-        runs=(Run("0"), Run("10"), Run("100"), Run(UNBOUNDED)),
+        "census", 1, None, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
+        runs=(Run("0"), Run("10/10"), DEFAULT, Run(UNBOUNDED)),
     ),
     "criteo_like": Part(
-        "criteo_like", 1, 0.05, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
+        "criteo_like", 1, None, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
         runs=(Run("0"), Run(UNBOUNDED)),
     ),
 }  # fmt: skip
@@ -201,37 +195,25 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
 
 def cache_options(run: Run, rows: int, policy: str, workers: int) -> dict[str, Any]:
     """Returns a table's options as the core reads them."""
-    from het_tf.python.table.hot import Hot, auto_to_json, push_of_others
-
-    limit = None if run.bound == UNBOUNDED else int(run.bound)
-    push_bound = limit if run.hot != "auto" or limit is None else push_of_others(limit, limit, workers)
-    cache: dict[str, Any] = {
-        "capacity": rows,
-        "policy": policy,
-        "pull_bound": limit,
-        "push_bound": push_bound,
-    }
+    cache: dict[str, Any] = {"capacity": rows, "policy": policy}
+    if run.bound == UNBOUNDED:
+        cache |= {"pull_bound": None, "push_bound": None}
+    elif "/" in run.bound:
+        pull, push = (int(bound) for bound in run.bound.split("/"))
+        cache |= {"pull_bound": pull, "push_bound": push}
+    else:
+        cache |= {"staleness": int(run.bound), "workers": workers, "checks": "auto"}
     if run.wire != "float32":
         cache["wire"] = run.wire
-    if run.hot:
-        cache["checks"] = "told"
-    if run.hot == "auto" and limit is not None:
-        cache["hot"] = auto_to_json(limit, push_bound, workers)
-    elif run.hot:
-        most, push, pull = (int(word) for word in run.hot.split())
-        cache["hot"] = Hot(rows=most, push=push, pull=pull).to_json()
     return {"cache": cache}
 
 
-def hot_share(fleet: Fleet) -> dict[str, float] | None:
-    """Returns the share of hot rows in what caches hold, in reads that hit and in ticks; None: no classes."""
+def rows_of_step(fleet: Fleet, steps: int) -> dict[str, float]:
+    """Returns the rows that a worker sends and fetches in a step, by class."""
     counters = [cache for worker in fleet.counters() for cache in worker]
-    if not any("hot_rows" in cache for cache in counters):
-        return None
-    total = {name: sum(cache.get(name, 0) for cache in counters) for name in
-             ("rows", "hot_rows", "hits", "hot_reads", "ticks", "hot_ticks")}  # fmt: skip
-    of = (("rows", "hot_rows"), ("hits", "hot_reads"), ("ticks", "hot_ticks"))
-    return {name: total[hot] / max(1, total[name]) for name, hot in of}
+    names = ("miss_pull", "update_pull", "bound_push", "evict_push")
+    worker_steps = steps * len(fleet.counters())
+    return {name: sum(cache[name] for cache in counters) / worker_steps for name in names}
 
 
 def placed(order: npt.NDArray[np.int64], ids: Ids, field: str, workers: int) -> npt.NDArray[np.int64]:
@@ -271,7 +253,7 @@ def out_of_reach(bound: str, workers: int, steps: int, part: Part) -> bool:
     """
     if bound == UNBOUNDED:
         return False
-    return (steps if part.cache >= 1 else workers * steps) <= int(bound)
+    return "/" in bound and (steps if part.cache >= 1 else workers * steps) <= int(bound.split("/")[1])
 
 
 def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[dict[str, Any]]:
@@ -298,7 +280,7 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
                 "auc_before_flush": before,
                 "test_error": data_of.paired_error(first, place),
                 "largest_clock": fleet.largest_clock(),
-                "hot_share": hot_share(fleet),
+                "rows": rows_of_step(fleet, len(order)),
                 "seconds": round(time.process_time() - begin, 1),
             }
             fleet.close()

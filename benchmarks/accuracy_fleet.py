@@ -29,7 +29,7 @@ def library_path() -> Path:
 def load_library() -> ctypes.CDLL:
     """The library, with the results of its functions declared."""
     library = ctypes.CDLL(str(library_path()))
-    for name in ("create", "read", "write", "flush", "set_bounds", "serve", "largest_clock", "stats"):
+    for name in ("create", "read", "write", "flush", "serve", "largest_clock", "stats"):
         getattr(library, f"het_fleet_{name}").restype = ctypes.c_char_p
     return library
 
@@ -106,11 +106,6 @@ class Fleet:
     def flush(self) -> None:
         """Sends what caches hold back."""
         self._call("flush", self._handle)
-
-    def set_bounds(self, bound: int | None) -> None:
-        """Gives all tables another bound of pulls and pushes, from the next step on; None: unbounded."""
-        limit = ctypes.c_int64(-1 if bound is None else bound)
-        self._call("set_bounds", self._handle, limit, limit)
 
     def serve(self, table: int, keys: Int64Array) -> FloatArray:
         """Returns the store's rows of keys `[n]`, float32 `[n, dim]`."""

@@ -10,53 +10,50 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from accuracy_tables import WITHIN, differences, interval, name_of
-from traffic import AUTO
 from traffic_goals import find
 
 Figures = dict[str, Any]
-HET = {"bound": "100", "wire": "float32", "hot": "", "placed": ""}
-"""The setting that HET's paper recommends."""
+REGIMES = {"criteo_like": ("0, the default", "tab:blue"), "accumulator": ("0.1", "tab:orange")}
+"""Parts of accuracy.json: the accumulator that rows begin with, and a colour."""
+MARKERS = "sD^v*oPX"
 
 
-def points(accuracy: Figures, traffic: Figures, dim: int) -> list[tuple[int, Figures, float, float, float]]:
-    """Returns of each setting but s=0 that both have: number, run, % saved, AUC lost, half its interval."""
-    part = accuracy["parts"]["classes"]
-    runs = [run for sweep in ("classes", "dims", "staleness") for run in traffic["sweeps"][sweep]]
+def points(part: Figures, runs: list[Figures], dim: int) -> list[tuple[str, float, float, float]]:
+    """Returns of each setting that both measured: its name, % saved, AUC lost, half its interval."""
     found = []
-    for at, run in list(enumerate(part["groups"][0]["runs"]))[1:]:
-        setting = {name: run[name] for name in HET}
-        if run["hot"] == "auto":  # with the learning rate of accuracy.json
-            setting |= dict(zip(("bound", "hot"), AUTO[8], strict=True))
-        cache = {"dim": dim, "workers": 8, "cache": 0.1, "checks": "told" if run["hot"] else "asked"}
+    for at, run in enumerate(part["groups"][0]["runs"]):
+        setting = {name: run[name] for name in ("bound", "wire", "placed")}
         try:
-            saved = find(runs, **(setting | cache))["bytes_saved"]
+            saved = find(runs, **setting, dim=dim, workers=8)["bytes_saved"]
         except KeyError:
             continue
         mean, half = interval(differences(part, at))
-        found.append((at, run, 100 * saved, -mean, half))
+        found.append((name_of(run), 100 * saved, -mean, half))
     return found
 
 
-def draw(accuracy: Figures, traffic: Figures, folder: Path) -> Path:
-    """Draws a panel for 16 and for 128 floats a row; returns the file."""
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+def draw(accuracy: Figures, traffic: Figures, folder: Path) -> Path | None:
+    """Draws a panel for 16 and for 128 floats a row; returns the file, or None where nothing is measured."""
+    regimes = {name: of for name, of in REGIMES.items() if name in accuracy["parts"]}
+    runs = traffic["sweeps"].get("default", [])
+    if not regimes or not runs:
+        return None
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained", sharey=True)
+    markers: dict[str, str] = {}
     for axes, dim in zip(panels, (16, 128), strict=True):
-        for at, run, saved, lost, half in points(accuracy, traffic, dim):
-            is_het = HET.items() <= run.items()
-            axes.errorbar(
-                [saved],
-                [lost],
-                [half],
-                color=f"C{at}",
-                marker="*" if is_het else "o",
-                markersize=12 if is_het else 6,
-                capsize=3,
-                linestyle="none",
-                label=name_of(run) + (", float32: HET" if is_het else ""),
-            )
+        for part, (_, color) in regimes.items():
+            for setting, saved, lost, half in points(accuracy["parts"][part], runs, dim):
+                marker = markers.setdefault(setting, MARKERS[len(markers)])
+                style = {"marker": marker, "color": color, "capsize": 3, "linestyle": "none"}
+                axes.errorbar([saved], [lost], [half], **style)
         axes.axhspan(-WITHIN, WITHIN, color="tab:green", alpha=0.12)
+        axes.set_yscale("symlog", linthresh=2 * WITHIN)
         axes.set(title=f"{dim} floats a row", xlabel="bytes saved, %", ylabel="AUC lost")
         axes.grid(alpha=0.3)
+    for setting, marker in markers.items():
+        panels[0].plot([], [], marker, color="black", label=setting)
+    for accumulator, color in regimes.values():
+        panels[0].plot([], [], color=color, linewidth=5, label=f"accumulators begin at {accumulator}")
     panels[0].legend(fontsize=8)
     file = folder / "frontier.png"
     figure.savefig(file, dpi=110, metadata={"Software": None})

@@ -35,27 +35,24 @@ from het_tf.python.data.placement import Placement  # noqa: E402
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
-BOUNDS = ("0", "1", "10", "30", "100", "300", "1000", "unbounded")
+BOUNDS = ("0", "1/1", "10/10", "30/30", "100/100", "300/300", "1000/1000", "unbounded")
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
-WIDE = "4096 4 16"
-"""Hot rows of het_tf.Hot()."""
-AUTO = {2: ("30", "4096 10 7"), 8: ("30/5", "4096 1 9"), 32: ("30/1", "4096 0 13")}
-"""Bounds and hot rows of so many workers with staleness=30, hot="auto" and a learning rate of 0.05.
-
-Small push bounds of hot rows are one less than those of "auto", whose rows are pushed at the bound: as often.
-"""
-TWO_CLASSES = (
-    (8, "100", "", "int8", ""),
-    (8, "100", WIDE, "int8", ""),
-    (8, "30", WIDE, "int8", ""),
-    (8, "30", WIDE, "int4", ""),
-    (8, "30", WIDE, "int4", "C24"),
-    *((n, *bounds, "int4", field) for n, bounds in AUTO.items() for field in ("", "C24")),
-    (8, *AUTO[8], "float32", ""),
+DEFAULT = {"bound": "30", "wire": "int4", "checks": "auto"}
+"""What `het_tf.Cache()` gives at a parameter server."""
+ROWS = "row_wise_adagrad"
+"""Whose rows travel in the sweep `default`, as by default."""
+EXACT = DEFAULT | {"bound": "0"}
+SETTINGS = (
+    EXACT,
+    {"bound": "0"},
+    DEFAULT | {"bound": "10/0"},
+    {"bound": "10/10"},
+    {"bound": "100/100"},
+    DEFAULT,
 )
-"""Of the sweep `classes`: workers, bound, hot rows, format and the field that places."""
+"""Of the sweep `default`, with 8 workers: reads late and writes through is what other optimizers get."""
 PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
@@ -70,13 +67,14 @@ class Run:
         all are).
       workers: N.
       dim: floats a row.
-      bound: s, of pulls and of pushes, or "PULL/PUSH".
+      bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
       share: workers that have one cache together.
-      checks: asked or told (CacheConfig::checks).
-      wire: how rows travel: float32, float16 or int8.
-      hot: "ROWS PUSH PULL": so many rows may be hot, with these bounds (docs/concepts.md); "": one class.
+      checks: asked, told or auto (CacheConfig::checks).
+      wire: how rows travel: float32, float16, int8 or int4.
+      optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
+        default, have one float more.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
       placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
@@ -86,14 +84,14 @@ class Run:
     samples: int
     workers: int = 8
     dim: int = 16
-    bound: str = "100"
+    bound: str = "100/100"
     cache: float = 0.1
     policy: str = "lfu"
     admit: int = 1
     share: int = 1
     checks: str = "asked"
     wire: str = "float32"
-    hot: str = ""
+    optimizer: str = "sgd"
     partitions: int = 64
     shards: int = 1
     placed: str = ""
@@ -110,22 +108,21 @@ class Run:
         Always of 8 workers and in the order of the stream: the batches are the same ones however many workers
         take them. Rows are float32.
         """
-        kept = {"dim": self.dim, "partitions": self.partitions, "shards": self.shards}
+        kept = {name: getattr(self, name) for name in ("dim", "optimizer", "partitions", "shards")}
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
         """The program's arguments, for the stream in a file with so many distinct rows."""
         warm = 0 if self.stream == "changed" else self.samples // 4
-        pull, _, push = self.bound.partition("/")
+        names = ("pull", "push") if "/" in self.bound else ("staleness",)
         settings = {
             "stream": path,  # the first, see measure
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
-            "partitions": self.partitions, "capacity": round(self.cache * distinct), "pull": pull,
-            "push": push or pull, "policy": self.policy, "admit": self.admit, "share": self.share,
-            "checks": self.checks, "wire": self.wire, "shards": self.shards,
+            "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
+            "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
+            "rows": self.optimizer, "shards": self.shards,
+            **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
-        if self.hot:
-            settings |= dict(zip(("hot", "hot-push", "hot-pull"), self.hot.split(), strict=True))
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
 
@@ -134,55 +131,62 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
     base = Run("criteo_scaled", samples)
     graph = Run("graph", samples)
     change = dataclasses.replace
-    bounds = ("0", "10", "100", "unbounded") if quick else BOUNDS
+    bounds = ("0", "10/10", "100/100", "unbounded") if quick else BOUNDS
     counts = (2, 8) if quick else (1, 2, 4, 8, 16, 32)
     shares = (0.01, 0.1) if quick else (0.01, 0.03, 0.05, 0.1, 0.15)
     dims = (16, 128) if quick else (16, 32, 64, 128)
     result = {
-        "dims": [change(base, bound=bound, dim=dim) for bound in ("10", "100") for dim in dims],
-        "workers": [change(base, bound="10", workers=n, cache=cache) for cache in (0.1, 1) for n in counts],
+        "dims": [change(base, bound=bound, dim=dim) for bound in ("10/10", "100/100") for dim in dims],
+        "workers": [
+            change(base, bound="10/10", workers=n, cache=cache) for cache in (0.1, 1) for n in counts
+        ],
         "staleness": [
             *(change(base, bound=bound) for bound in bounds),
-            *(change(base, bound=bound, cache=1) for bound in ("0", "10", "100", "unbounded")),
+            *(change(base, bound=bound, cache=1) for bound in ("0", "10/10", "100/100", "unbounded")),
         ],
         # One cache a host, as large as a worker's, or as those of its workers together.
         "share": [
             *(
-                change(base, bound="10", workers=n, share=4, cache=0.1 * size)
+                change(base, bound="10/10", workers=n, share=4, cache=0.1 * size)
                 for n in ((8,) if quick else (8, 16, 32))
                 for size in (1, 4)
             ),
             *(
                 change(base, bound=bound, share=4, cache=0.1 * size)
-                for bound in ("0", "100")
+                for bound in ("0", "100/100")
                 for size in (1, 4)
             ),
-            *(change(base, bound="10", share=share) for share in (2, 8)),
+            *(change(base, bound="10/10", share=share) for share in (2, 8)),
         ],
         "wire": [
             change(base, bound=bound, dim=dim, wire=wire)
             for dim in (16, 128)
-            for bound in (("100",) if quick else ("10", "100"))
+            for bound in (("100/100",) if quick else ("10/10", "100/100"))
             for wire in (("float16",) if quick else ("float16", "int8", "int4"))
         ],
         "told": [
             *(
                 change(base, bound=bound, checks="told")
-                for bound in (("100",) if quick else ("0", "10", "30", "100"))
+                for bound in (("100/100",) if quick else ("0", "10/10", "30/30", "100/100"))
             ),
             *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
         ],
-        "classes": [
-            change(base, workers=n, bound=bound, checks="told", wire=wire, hot=hot, dim=dim, placed=field)
-            for dim in ((16,) if quick else (16, 128))
-            for n, bound, hot, wire, field in TWO_CLASSES
+        "default": [
+            *(
+                change(base, workers=n, dim=dim, optimizer=ROWS, placed=field, **setting)
+                for dim in ((16,) if quick else (16, 128))
+                for n, settings in ((8, SETTINGS), (2, (EXACT, DEFAULT)), (32, (EXACT, DEFAULT)))
+                for field in ("", "C24")
+                for setting in settings
+            ),
+            change(base, **(DEFAULT | {"wire": "float32"})),  # whose rows say what reads have missed
         ],
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),
             *(change(base, shards=count) for count in (2, 4, 8)),
         ],
         "placed": [
-            change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10", "100")
+            change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10/10", "100/100")
         ],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)
@@ -200,13 +204,9 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         return {name: runs for name, runs in result.items() if name not in ("admission", "partitions")}
     result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
     result["graph"] = [
-        *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10", "100")),
-        change(graph, bound="100", dim=128, cache=1),
-        *(
-            change(graph, workers=n, bound=AUTO[n][0], checks="told", wire="int4", hot=AUTO[n][1], dim=dim)
-            for dim in (16, 128)
-            for n in (2, 8)
-        ),
+        *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),
+        change(graph, dim=128, cache=1),
+        *(change(graph, workers=n, dim=dim, optimizer=ROWS, **DEFAULT) for dim in (16, 128) for n in (2, 8)),
     ]
     for name, size in REAL.items():
         real = Run(name, size)
@@ -325,10 +325,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "reads_that_waited": result["reads_that_waited"] / calls,
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
-        "found_hot": {
-            "rows": result["hot"]["rows"],
-            "reads": result["hot"]["reads"] / max(1, result["staleness"]["reads"]),
-        },
+        "bounds": result["bounds"],
         "seconds": result["seconds"],
         "memory_mb": result["memory_mb"],
     }
@@ -348,13 +345,9 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
         raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
     result["sweeps"] = before["sweeps"] | result["sweeps"]
-    known = [
-        {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")}
-        for run in result["baselines"]
-    ]
-    for run in before["baselines"]:
-        if {name: run[name] for name in ("stream", "samples", "dim", "partitions", "shards")} not in known:
-            result["baselines"].append(run)
+    names = ("stream", "samples", "dim", "optimizer", "partitions", "shards")
+    known = [[run[name] for name in names] for run in result["baselines"]]
+    result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
     names = ("workers", "bound", "cache")
     counted = [[run[name] for name in names] for run in result["limits"]]
     result["limits"] += [run for run in before["limits"] if [run[name] for name in names] not in counted]

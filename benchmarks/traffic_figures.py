@@ -21,8 +21,8 @@ from traffic_goals import (
     HET_ROWS,
     HET_WORKERS,
     HET_WORKERS_ALL,
-    find,
     missed_at_most,
+    no_cache,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,7 @@ def draw_staleness(result: Figures, axes: Any) -> None:
         **STYLE,
     )
     axes.plot(list(HET_ROWS), list(HET_ROWS.values()), label="rows, HET (model)", marker="*", **HET)
-    axes.set(xlabel="s", ylabel="saved of no cache, %", ylim=(0, 100), title="8 workers, LFU")
+    axes.set(xlabel="bound", ylabel="saved of no cache, %", ylim=(0, 100), title="8 workers, LFU")
 
 
 def draw_observed(result: Figures, axes: Any) -> None:
@@ -72,30 +72,30 @@ def draw_observed(result: Figures, axes: Any) -> None:
     known = {bound: limit for bound, limit in allowed.items() if limit is not None}
     axes.plot(list(known), list(known.values()), label="allowed (I3)", color="black", linestyle="--")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="s", ylabel="foreign ticks that a read missed", title="8 workers, cache of 10 %")
+    axes.set(xlabel="bound", ylabel="foreign ticks that a read missed", title="8 workers, cache of 10 %")
     axes.set_ylim(bottom=0)
 
 
 def draw_bytes(result: Figures, axes: Any) -> None:
-    samples = result["samples"]
-    kind = {"stream": "criteo_scaled", "samples": samples, "dim": 16, "partitions": 64, "shards": 1}
-    runs = [find(result["baselines"], **kind), *of_cache(result["sweeps"]["staleness"], 0.1)]
+    runs = [no_cache(result), *of_cache(result["sweeps"]["staleness"], 0.1)]
     labels = ["no cache", *(run["bound"] for run in runs[1:])]
     bottom = [0.0] * len(runs)
     for name in (*CLASSES, "keys", "checks", "heads"):
         heights = [run["bytes_by_class"][name] / 1000 for run in runs]
         axes.bar(labels, heights, bottom=bottom, label=name.replace("_", " "))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    axes.set(xlabel="s", ylabel="kB a step of one worker", title="16 floats, 64 partitions, cache of 10 %")
+    axes.set(
+        xlabel="bound", ylabel="kB a step of one worker", title="16 floats, 64 partitions, cache of 10 %"
+    )
 
 
 def draw_dims(result: Figures, axes: Any) -> None:
     runs = result["sweeps"]["dims"]
-    for bound, color in (("10", "tab:blue"), ("100", "tab:orange")):
+    for bound, color in (("10/10", "tab:blue"), ("100/100", "tab:orange")):
         of = [run for run in runs if run["bound"] == bound]
         sizes = [str(run["dim"]) for run in of]
-        axes.plot(sizes, saved(of, "bytes_saved"), label=f"bytes, s={bound}", color=color, **STYLE)
-        axes.plot(sizes, saved(of), label=f"rows, s={bound}", color=color, linestyle=":")
+        axes.plot(sizes, saved(of, "bytes_saved"), label=f"bytes, {bound}", color=color, **STYLE)
+        axes.plot(sizes, saved(of), label=f"rows, {bound}", color=color, linestyle=":")
     axes.set(xlabel="floats a row", ylabel="saved of no cache, %", title="8 workers, cache of 10 %")
 
 
@@ -104,19 +104,21 @@ def draw_workers(result: Figures, axes: Any) -> None:
     counts = [str(run["workers"]) for run in of_cache(runs, 0.1)]
     axes.plot(counts, saved(of_cache(runs, 1)), label="all rows cached", color="tab:gray", **STYLE)
     axes.plot(counts, saved(of_cache(runs, 0.1)), label="cache of 10 %", color="tab:blue", **STYLE)
-    limits = {run["workers"]: run for run in result["limits"] if run["bound"] == "10" and run["cache"] == 0.1}
+    limits = {
+        run["workers"]: run for run in result["limits"] if run["bound"] == "10/10" and run["cache"] == 0.1
+    }
     best = saved([limits[int(count)] for count in counts])
     axes.plot(counts, best, "k--", label="10 %, a cache that knows the future")
     shared = [
         run
         for run in result["sweeps"].get("share", [])
-        if (run["bound"], run["share"], run["cache"]) == ("10", 4, 0.1)
+        if (run["bound"], run["share"], run["cache"]) == ("10/10", 4, 0.1)
     ]
     label = "10 % a host, 4 workers share it"
     axes.plot([str(run["workers"]) for run in shared], saved(shared), label=label, color="tab:green", **STYLE)
     for of, label, mark in ((HET_WORKERS_ALL, "HET, all rows cached", "^"), (HET_WORKERS, "HET", "*")):
         axes.plot([str(n) for n in of], list(of.values()), label=f"{label} (model)", marker=mark, **HET)
-    axes.set(xlabel="workers", ylabel="rows saved, %", title="s = 10, LFU")
+    axes.set(xlabel="workers", ylabel="rows saved, %", title="bound 10/10, LFU")
 
 
 def draw_cache(result: Figures, axes: Any) -> None:
@@ -125,12 +127,14 @@ def draw_cache(result: Figures, axes: Any) -> None:
         of = sorted((run for run in runs if run["policy"] == policy), key=lambda run: run["cache"])
         line = STYLE if len(of) > 2 else {"marker": "x", "linestyle": "none"}
         axes.plot([100 * run["cache"] for run in of], saved(of), label=policy, **line)
-    limits = {run["cache"]: run for run in result["limits"] if run["workers"] == 8 and run["bound"] == "100"}
+    limits = {
+        run["cache"]: run for run in result["limits"] if run["workers"] == 8 and run["bound"] == "100/100"
+    }
     shares = sorted(limits)
     best = saved([limits[share] for share in shares])
     axes.plot([100 * share for share in shares], best, "k--", label="a cache that knows the future")
     axes.plot([100 * s for s in HET_CACHE], list(HET_CACHE.values()), label="HET (model)", marker="*", **HET)
-    axes.set(xlabel="cache, % of the distinct rows", ylabel="rows saved, %", title="s = 100, 8 workers")
+    axes.set(xlabel="cache, % of the distinct rows", ylabel="rows saved, %", title="bound 100/100, 8 workers")
 
 
 def draw_changed(result: Figures, axes: Any) -> None:
@@ -139,7 +143,9 @@ def draw_changed(result: Figures, axes: Any) -> None:
         middle = len(rates) // 2
         label = run["policy"] + ("" if run["admit"] == 1 else f", admitted at step {run['admit']}")
         axes.plot(range(-middle, len(rates) - middle), rates, label=label, linewidth=1)
-    axes.set(xlabel="batches after all keys changed", ylabel="hit rate, %", title="s = 100, cache of 10 %")
+    axes.set(
+        xlabel="batches after all keys changed", ylabel="hit rate, %", title="bound 100/100, cache of 10 %"
+    )
 
 
 def draw_real(result: Figures, axes: Any) -> None:
@@ -148,7 +154,7 @@ def draw_real(result: Figures, axes: Any) -> None:
         bounds = [run["bound"] for run in runs]
         axes.plot(bounds, saved(runs), label=f"{name}, rows", color=color, **STYLE)
         axes.plot(bounds, saved(runs, "bytes_saved"), label=f"{name}, bytes", color=color, linestyle=":")
-    axes.set(xlabel="s", ylabel="saved of no cache, %", title="real streams, cache of 10 %")
+    axes.set(xlabel="bound", ylabel="saved of no cache, %", title="real streams, cache of 10 %")
 
 
 DRAW: dict[str, Callable[[Figures, Any], None]] = {

@@ -21,7 +21,7 @@ Int32Array = npt.NDArray[np.int32]
 
 
 def most_unsent(bound: int) -> int:
-    """Returns the unsent ticks of a row that are not pushed yet (CacheConfig::most_unsent)."""
+    """Returns the unsent ticks of a row that are not pushed yet (SyncPolicy::unsent)."""
     return bound if bound < 4 or bound == NEVER else bound - 1
 
 
@@ -99,7 +99,7 @@ def clairvoyant(
     Args:
       path: of the stream's file.
       workers, batch: N, and the samples of one worker in a step.
-      bound: s, a number or "unbounded".
+      bound: "PULL/PUSH", "0" or "unbounded".
       rows: that a worker may keep from one step to the next.
       warm: samples, of all workers, that are not counted.
 
@@ -107,7 +107,8 @@ def clairvoyant(
       Rows of one worker in one step by class, and the share that is saved of a pull and a push of each row.
     """
     keys, ids = read_stream(path)
-    limit = NEVER if bound == "unbounded" else int(bound)
+    pull, _, push = bound.partition("/")
+    most_missed, most_held = (NEVER if of == "unbounded" else int(of) for of in (pull, push or pull))
     of = [_Worker(batches_of(ids, worker, workers, batch), len(keys)) for worker in range(workers)]
     clocks = np.zeros(len(keys), np.int32)
     steps = len(of[0].batches)
@@ -119,12 +120,12 @@ def clairvoyant(
             counts = dict.fromkeys(CLASSES, 0)
             uses = 0
         for worker in of:
-            missing, old = worker.read(step, clocks, limit)
+            missing, old = worker.read(step, clocks, most_missed)
             counts["miss_pull"] += missing
             counts["update_pull"] += old
             uses += len(worker.batches[step])
         for worker in of:
-            counts["bound_push"] += worker.write(step, clocks, limit)
+            counts["bound_push"] += worker.write(step, clocks, most_held)
             counts["evict_push"] += worker.shrink(rows, clocks)
     parts = workers * (steps - first)
     return {name: count / parts for name, count in counts.items()}, 1 - sum(counts.values()) / (2 * uses)

@@ -17,6 +17,7 @@ from traffic_goals import (
     goals,
     limit_of,
     missed_at_most,
+    no_cache,
     steady_rate,
 )
 
@@ -59,7 +60,7 @@ def footer(result: Figures) -> list[str]:
 
 def staleness(result: Figures) -> list[str]:
     runs = result["sweeps"]["staleness"]
-    head = ["s", "rows saved", "possible", "all rows cached", "bytes saved", "miss pull", "update pull"]
+    head = ["bound", "rows saved", "possible", "all rows cached", "bytes saved", "miss pull", "update pull"]
     head += ["bound push"]
     head += ["evict push", "checks", "missed: mean", "p99", "max", "allowed (I3)", "round trips"]
     lines = []
@@ -90,11 +91,10 @@ def staleness(result: Figures) -> list[str]:
 
 def byte_classes(result: Figures) -> list[str]:
     names = [*CLASSES, "keys", "checks", "heads"]
-    kind = {"stream": "criteo_scaled", "samples": result["samples"], "dim": 16, "partitions": 64, "shards": 1}
-    without = find(result["baselines"], **kind)
+    without = no_cache(result)
     runs = [run for run in result["sweeps"]["staleness"] if run["cache"] == 0.1]
     lines = []
-    for label, run in [("no cache", without), *((f"s={run['bound']}", run) for run in runs)]:
+    for label, run in [("no cache", without), *((run["bound"], run) for run in runs)]:
         of = run["bytes_by_class"]
         free = (0, of["heads"], of["heads"] + of["checks"])
         saved = [percent(1 - (run["bytes"] - less) / without["bytes"]) for less in free]
@@ -114,9 +114,9 @@ def dims(result: Figures) -> list[str]:
     runs = result["sweeps"]["dims"]
     sizes = list(dict.fromkeys(run["dim"] for run in runs))
     lines = []
-    for bound in ("10", "100"):
+    for bound in ("10/10", "100/100"):
         cells = [percent(find(runs, bound=bound, dim=dim)["bytes_saved"]) for dim in sizes]
-        lines.append([f"s={bound}", percent(find(runs, bound=bound, dim=sizes[0])["rows_saved"]), *cells])
+        lines.append([bound, percent(find(runs, bound=bound, dim=sizes[0])["rows_saved"]), *cells])
     return table(["", "rows saved", *(f"bytes, {dim} floats" for dim in sizes)], lines)
 
 
@@ -163,7 +163,7 @@ def share(result: Figures) -> list[str]:
         size = f"{100 * run['cache']:.0f} %"
         settings = [str(run["workers"]), str(run["share"]), run["bound"], size]
         lines.append([*settings, *(cell for pair in both for cell in pair)])
-    head = ["N", "workers a host", "s", "cache of a host"]
+    head = ["N", "workers a host", "bound", "cache of a host"]
     for what in ("rows saved", "bytes saved", "missed: mean", "missed: max"):
         head += [f"{what}, own caches", "shared"]
     return table(head, lines)
@@ -186,7 +186,7 @@ def cache(result: Figures) -> list[str]:
     possible = [number(limit_of(result, base | {"cache": share})) for share in shares]
     lines.append(["a cache that knows the future", *possible])
     lines.append(["HET, lfu", *(f"{HET_CACHE[share]}" for share in shares)])
-    return table(["rows saved at s=100", *(f"{100 * share:.0f} %" for share in shares)], lines)
+    return table(["rows saved at 100/100", *(f"{100 * share:.0f} %" for share in shares)], lines)
 
 
 def wire(result: Figures) -> list[str]:
@@ -203,7 +203,7 @@ def wire(result: Figures) -> list[str]:
         ]
         lines.append([str(dim), bound, *cells])
     head = [f"{what}, {name}" for what in ("rows saved", "bytes saved") for name in formats]
-    return table(["floats", "s", *head], lines)
+    return table(["floats", "bound", *head], lines)
 
 
 def told(result: Figures) -> list[str]:
@@ -228,7 +228,7 @@ def told(result: Figures) -> list[str]:
                     "-" if seen["max"] is None else f"{seen['max']}",
                 ]
             )
-    head = ["floats", "s", "rows", "checks", "bytes saved", "bytes a step", "of these checks", "heads"]
+    head = ["floats", "bound", "rows", "checks", "bytes saved", "bytes a step", "of these checks", "heads"]
     head += ["checked rows", "update pull", "round trips", "missed: mean", "max"]
     return table(head, lines, words=4)
 
@@ -250,18 +250,17 @@ def placed(result: Figures) -> list[str]:
                     f"{of['staleness']['mean']:.1f}",
                 ]
             )
-    head = ["s", "placed by", "rows saved", "bytes saved", "unique ids", "miss pull", "update pull"]
+    head = ["bound", "placed by", "rows saved", "bytes saved", "unique ids", "miss pull", "update pull"]
     head += ["bound push", "evict push", "missed: mean"]
-    return table(head, sorted(lines, key=lambda cells: int(cells[0])), words=2)
+    return table(head, sorted(lines, key=lambda cells: int(cells[0].split("/")[0])), words=2)
 
 
-def hot_rows(result: Figures) -> list[str]:
+def default(result: Figures) -> list[str]:
     lines = [
         [
             str(of["workers"]),
             str(of["dim"]),
             of["bound"],
-            of["hot"] or "-",
             of["wire"],
             of["placed"] or "-",
             percent(of["bytes_saved"]),
@@ -270,20 +269,11 @@ def hot_rows(result: Figures) -> list[str]:
             f"{of['bytes_by_class']['heads']:,.0f}",
             *(f"{of['rows_by_class'][name]:.0f}" for name in CLASSES),
         ]
-        for of in result["sweeps"]["classes"]
+        for of in result["sweeps"]["default"]
     ]
-    head = [
-        "workers",
-        "floats",
-        "s",
-        "hot: rows, push, pull",
-        "rows",
-        "placed by",
-        "bytes saved",
-        "rows saved",
-    ]
-    head += ["bytes a step", "heads", "miss pull", "update pull", "bound push", "evict push"]
-    return table(head, lines, words=6)
+    head = ["workers", "floats", "bound", "rows", "placed by", "bytes saved", "rows saved", "bytes a step"]
+    head += ["heads", "miss pull", "update pull", "bound push", "evict push"]
+    return table(head, lines, words=5)
 
 
 def partitions(result: Figures) -> list[str]:
@@ -306,7 +296,10 @@ def partitions(result: Figures) -> list[str]:
 
 def unscaled(result: Figures) -> list[str]:
     lines = []
-    for run in [*result["sweeps"].get("unscaled", []), find(result["sweeps"]["dims"], bound="100", dim=16)]:
+    for run in [
+        *result["sweeps"].get("unscaled", []),
+        find(result["sweeps"]["dims"], bound="100/100", dim=16),
+    ]:
         classes = [f"{run['rows_by_class'][name]:.0f}" for name in ("miss_pull", "evict_push")]
         lines.append(
             [
@@ -339,7 +332,7 @@ def real(result: Figures) -> list[str]:
                     f"{seen['max']}",
                 ]
             )
-    head = ["stream", "s", "rows saved", "bytes saved", "hit rate", "missed: mean", "p99", "max"]
+    head = ["stream", "bound", "rows saved", "bytes saved", "hit rate", "missed: mean", "p99", "max"]
     return table(head, lines)
 
 
@@ -352,7 +345,6 @@ def graph(result: Figures) -> list[str]:
                 str(run["dim"]),
                 f"{100 * run['cache']:.0f} %",
                 run["bound"],
-                run["hot"] or "-",
                 run["wire"],
                 percent(run["rows_saved"]),
                 percent(run["bytes_saved"]),
@@ -361,9 +353,9 @@ def graph(result: Figures) -> list[str]:
                 *(f"{run['rows_by_class'][name]:,.0f}" for name in ("bound_push", "evict_push")),
             ]
         )
-    head = ["workers", "floats", "cache", "s", "hot: rows, push, pull", "rows", "rows saved"]
+    head = ["workers", "floats", "cache", "bound", "rows", "rows saved"]
     head += ["bytes saved", "unique ids", "miss pull", "update pull", "bound push", "evict push"]
-    return table(head, lines, words=6)
+    return table(head, lines, words=5)
 
 
 def changed(result: Figures) -> list[str]:
@@ -400,7 +392,7 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
     "wire": (wire, "wire", {}),
     "told": (told, "told", {}),
-    "hot": (hot_rows, "classes", {}),
+    "default": (default, "default", {}),
     "placed": (placed, "placed", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),

@@ -46,7 +46,6 @@ if _TYPE_CHECKING:
     from het_tf.python.session.scopes import namespace, no_update
     from het_tf.python.table.cache import Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
-    from het_tf.python.table.hot import Hot
     from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, table, tables
 
@@ -66,7 +65,6 @@ _HOMES = {
     "session.scopes": ("namespace", "no_update"),
     "table.cache": ("Cache",),
     "table.config": ("FeatureConfig", "TableConfig"),
-    "table.hot": ("Hot",),
     "table.registry": ("OldRowsWarning",),
     "table.table": ("Table", "flush", "reset", "table", "tables"),
 }
@@ -92,7 +90,6 @@ __all__ = [
     "Cache",
     "ConversionWarning",
     "FeatureConfig",
-    "Hot",
     "OldRowsWarning",
     "Table",
     "TableConfig",

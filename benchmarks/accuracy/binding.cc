@@ -86,14 +86,6 @@ HET_EXPORT const char* het_fleet_flush(void* handle) {
   return Answer([&] { return Of(handle)->Flush(); });
 }
 
-// Below 0: unbounded.
-HET_EXPORT const char* het_fleet_set_bounds(void* handle, int64_t pull_bound, int64_t push_bound) {
-  return Answer([&] {
-    return Of(handle)->SetBounds(pull_bound < 0 ? het::kUnbounded : pull_bound,
-                                 push_bound < 0 ? het::kUnbounded : push_bound);
-  });
-}
-
 // values: dim floats a key.
 HET_EXPORT const char* het_fleet_serve(void* handle, uint32_t table, const int64_t* keys, size_t n,
                                        float* values) {

@@ -102,15 +102,6 @@ Status Fleet::Flush() {
   return Status();
 }
 
-Status Fleet::SetBounds(int64_t pull_bound, int64_t push_bound) {
-  for (const auto& engine : engines_) {
-    for (const Schema& schema : schemas_) {
-      HET_RETURN_IF_ERROR(engine->SetBounds(schema->spec().name, pull_bound, push_bound));
-    }
-  }
-  return Status();
-}
-
 Status Fleet::Serve(uint32_t table, Span<const Key> keys, float* values) {
   if (table >= schemas_.size()) return InvalidArgument("there is no such table");
   const TableSchema& schema = *schemas_[table];

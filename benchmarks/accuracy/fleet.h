@@ -40,8 +40,6 @@ class Fleet {
                Span<const float> learning_rates);
   // What caches hold back goes to the store.
   Status Flush();
-  // Other bounds for all tables of all workers, from the next step on.
-  Status SetBounds(int64_t pull_bound, int64_t push_bound);
   // values[i] = the store's row of keys[i]: what a checkpoint or a reader of the store has.
   Status Serve(uint32_t table, Span<const Key> keys, float* values);
   // The most ticks that any row of the table has at the store.

@@ -14,9 +14,9 @@ from control import Workers
 Figures = dict[str, Any]
 
 
-def het(staleness: int) -> dict[str, Any]:
+def het(bound: int) -> dict[str, Any]:
     """HET's own setting: one bound for all rows, whose clocks are asked, and which travel as they are."""
-    cache = {"staleness": staleness, "wire": "float32", "checks": "asked", "hot": None}
+    cache = {"pull_bound": bound, "push_bound": bound, "wire": "float32", "checks": "asked"}
     return {"kind": "het", "cache": cache}
 
 

@@ -29,7 +29,7 @@ size_t KeyRunBytes(const Vector<Key>& keys) {
 
 size_t ClockBytes(const Vector<Clock>& clocks) {
   size_t bytes = 0;
-  for (Clock clock : clocks) bytes += VarintBytes(ZigZag(clock));
+  for (Clock clock : clocks) bytes += VarintBytes(static_cast<uint64_t>(clock));
   return bytes;
 }
 
@@ -54,10 +54,9 @@ size_t HeadBytes(const Request& first, size_t parts) {
   return 4 + 1 + 1 + 4 + VarintBytes(first.partition.count) + 8 + 16 + VarintBytes(parts);
 }
 size_t SpecBytes(const TableRequest& t) {
-  const bool bounded = t.bound != kUnbounded;
-  return 8 + VarintBytes(t.update_floats) + VarintBytes(bounded ? static_cast<uint64_t>(t.bound) + 1 : 0) +
-         VarintBytes(t.hot_rows) +
-         (t.hot_rows == 0 ? 0 : VarintBytes(static_cast<uint64_t>(t.tight_bound)) + 1) + 1 +
+  const bool bounded = t.bound.most != kUnbounded;
+  return 8 + VarintBytes(t.update_floats) +
+         VarintBytes(bounded ? static_cast<uint64_t>(t.bound.most) + 1 : 0) + VarintBytes(t.bound.every) + 1 +
          (t.block == 0 ? 0 : VarintBytes(t.block));
 }
 constexpr size_t kReplyHeadBytes = 4 + 1 + 4;
@@ -182,7 +181,7 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
     const Key key = t.push_keys[i];
     ClassBytes* const push = written_.count(key) != 0 ? &counts_.bound_push : &counts_.evict_push;
     const size_t keys = VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before))) +
-                        VarintBytes(uint64_t{t.push_ticks[i]} << (t.hot_rows == 0 ? 0 : 1));
+                        VarintBytes(t.push_ticks[i]);
     const float* const update = t.push_updates.data() + i * t.update_floats;
     const size_t row = RowBytes(t.push_format, t.block, t.update_floats, update, 1);
     before = static_cast<uint64_t>(key);
@@ -239,8 +238,8 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
     ++of->rows;
     of->absent += clock == 0;
     of->row_bytes += bytes;
-    of->key_bytes += VarintBytes(ZigZag(clock));
-    sections += bytes + VarintBytes(ZigZag(clock));
+    of->key_bytes += VarintBytes(static_cast<uint64_t>(clock));
+    sections += bytes + VarintBytes(static_cast<uint64_t>(clock));
   };
   for (const Clock clock : t.refreshed_clocks) row(clock, &counts_.update_pull);
   counts_.update_pull.key_bytes += NumberBytes(t.refreshed);

@@ -2,13 +2,12 @@
 // stale is what the workers read?
 //
 //   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
-//           [--capacity ROWS] [--pull S] [--push S] [--policy lru] [--admit 1] [--checks asked]
-//           [--wire float32] [--shards 1] [--warm SAMPLES] [--new-rows] [--hot ROWS [--hot-push S]
-//           [--hot-pull S]]
+//           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
+//           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--shards 1] [--warm SAMPLES]
+//           [--rows sgd] [--new-rows]
 //
-// S is a number or "unbounded"; of hot rows, a number. One run, no network, no thread: equal arguments print
-// equal JSON. benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is
-// simulated.
+// S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
+// benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -33,16 +32,21 @@ bool Number(const std::string& text, uint64_t least, uint64_t most, uint64_t* va
   return *value >= least && *value <= most;
 }
 
-bool Bound(const std::string& text, int64_t* bound) {
+bool Ticks(const std::string& text, int64_t* ticks) {
   uint64_t value = 0;
   if (text == "unbounded") {
-    *bound = kUnbounded;
+    *ticks = kUnbounded;
   } else if (Number(text, 0, uint64_t{1} << 62, &value)) {
-    *bound = static_cast<int64_t>(value);
+    *ticks = static_cast<int64_t>(value);
   } else {
     return false;
   }
   return true;
+}
+
+nlohmann::json ToJson(const Bound& bound) {
+  if (bound == kUnbounded) return nullptr;
+  return {{"most", bound.most}, {"every", bound.every}};
 }
 
 nlohmann::json ToJson(Counts counts) {
@@ -80,7 +84,6 @@ nlohmann::json Staleness(const std::vector<uint64_t>& histogram, uint64_t reads)
 
 int Main(int argc, char** argv) {
   Settings settings;
-  HotRows hot;
   std::string path;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
@@ -91,6 +94,7 @@ int Main(int argc, char** argv) {
     if (i + 1 == argc) return Fail(name + " is no argument, or wants a value; see the head of main.cc");
     const std::string text = argv[++i];
     uint64_t value = 0;
+    int64_t ticks = 0;
     bool fits = true;
     if (name == "--stream") {
       path = text;
@@ -134,17 +138,18 @@ int Main(int argc, char** argv) {
       if (!known.ok()) return Fail(known.message());
       settings.cache.checks = text;
     } else if (name == "--pull") {
-      fits = Bound(text, &settings.cache.pull_bound);
+      fits = Ticks(text, &ticks);
+      settings.cache.pull_bound = ticks;
     } else if (name == "--push") {
-      fits = Bound(text, &settings.cache.push_bound);
-    } else if (name == "--hot") {
-      fits = Number(text, 1, UINT32_MAX, &value);
-      hot.rows = static_cast<uint32_t>(value);
-      settings.cache.hot = hot;
-    } else if (name == "--hot-push" || name == "--hot-pull") {
-      fits = Number(text, 0, uint64_t{1} << 62, &value);
-      (name == "--hot-push" ? hot.push_bound : hot.pull_bound) = static_cast<int64_t>(value);
-      if (settings.cache.hot) settings.cache.hot = hot;
+      fits = Ticks(text, &ticks);
+      settings.cache.push_bound = ticks;
+    } else if (name == "--staleness") {
+      fits = Ticks(text, &ticks);
+      settings.cache.staleness = ticks;
+    } else if (name == "--optimizer") {
+      settings.optimizer = text;
+    } else if (name == "--rows") {
+      settings.rows = text;
     } else {
       return Fail("there is no argument " + name + "; see the head of main.cc");
     }
@@ -163,23 +168,22 @@ int Main(int argc, char** argv) {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const nlohmann::json json = {
-      {"steps", o.steps},
-      {"reads", o.reads},
-      {"hits", o.hits},
-      {"counts", ToJson(o.counts)},
-      {"all", ToJson(o.all)},
-      {"client_rows", o.client_rows},
-      {"staleness", Staleness(o.staleness, o.uses)},
-      {"hot", {{"rows", o.hot_rows}, {"tight", o.tight_rows}, {"reads", o.hot_uses}}},
-      {"hit_rate", o.hit_rate},
-      {"reads_that_waited", o.busy_reads},
-      {"writes_that_waited", o.busy_writes},
-      {"cached_rows", o.cached_rows},
-      {"unsent_rows", o.unsent_rows},
-      {"unsent_rows_before", o.unsent_rows_before},
-      {"distinct", stream.value()->distinct()},
-      {"memory_mb", usage.ru_maxrss / 1024}};
+  const nlohmann::json json = {{"steps", o.steps},
+                               {"reads", o.reads},
+                               {"hits", o.hits},
+                               {"counts", ToJson(o.counts)},
+                               {"all", ToJson(o.all)},
+                               {"client_rows", o.client_rows},
+                               {"staleness", Staleness(o.staleness, o.uses)},
+                               {"bounds", {{"pull", ToJson(o.pull)}, {"push", ToJson(o.push)}}},
+                               {"hit_rate", o.hit_rate},
+                               {"reads_that_waited", o.busy_reads},
+                               {"writes_that_waited", o.busy_writes},
+                               {"cached_rows", o.cached_rows},
+                               {"unsent_rows", o.unsent_rows},
+                               {"unsent_rows_before", o.unsent_rows_before},
+                               {"distinct", stream.value()->distinct()},
+                               {"memory_mb", usage.ru_maxrss / 1024}};
   puts(json.dump().c_str());
   return 0;
 }

@@ -8,11 +8,11 @@ namespace {
 // No row is swept, so the time does not matter; a fixed one makes runs equal.
 uint32_t NoTime() { return 1; }
 
-Schema MakeSchema(uint32_t dim) {
+Schema MakeSchema(uint32_t dim, const std::string& optimizer) {
   TableSpec spec;
   spec.name = "traffic";
   spec.dim = dim;
-  spec.optimizer.name = "sgd";
+  spec.optimizer.name = optimizer;
   spec.initializer = {"zeros", 0, 0};
   auto schema = TableSchema::Create(spec);
   if (schema.ok()) return schema.value();
@@ -64,7 +64,7 @@ Simulation::Simulation(const Stream& stream, const Settings& settings)
     : stream_(stream),
       settings_(settings),
       service_(settings.partitions, 0, NoTime),
-      schema_(MakeSchema(settings.dim)),
+      schema_(MakeSchema(settings.dim, settings.rows)),
       pool_(1),
       ticks_(stream.distinct()),
       contained_(stream.distinct()) {}
@@ -88,8 +88,10 @@ void Simulation::MakeRows() {
 }
 
 Result<Outcome> Simulation::Run() {
-  if (schema_ == nullptr)
-    return InvalidArgument("dim is " + std::to_string(settings_.dim) + "; see TableSchema");
+  if (schema_ == nullptr) {
+    return InvalidArgument("dim is " + std::to_string(settings_.dim) + " and the rows are of " +
+                           settings_.rows + "; see TableSchema");
+  }
   if (settings_.workers % settings_.share != 0) {
     return InvalidArgument(std::to_string(settings_.share) + " workers share a cache, of " +
                            std::to_string(settings_.workers) + ": give a number that divides those");
@@ -102,6 +104,11 @@ Result<Outcome> Simulation::Run() {
                            std::to_string(of_step) + " a step there are " + std::to_string(steps) +
                            " steps, of which " + std::to_string(warm) + " warm up and none is left to count");
   }
+  settings_.cache.workers = settings_.workers / settings_.share;
+  settings_.cache.Follow(settings_.optimizer);
+  settings_.cache.staleness.reset();  // else the rows' own optimizer would be followed
+  outcome_.pull = settings_.cache.pull_bound;
+  outcome_.push = settings_.cache.push_bound;
   HET_RETURN_IF_ERROR(service_.CreateTable(schema_));
   if (settings_.rows_exist) MakeRows();
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
@@ -168,25 +175,8 @@ Result<Outcome> Simulation::Run() {
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
     outcome_.cached_rows += host->client.cache(schema_->id())->lines().size();
-    outcome_.tight_rows += host->client.cache(schema_->id())->Tight();
-  }
-  for (uint32_t p = 0; p < settings_.partitions; ++p) {
-    service_.WithPartition(p, [&](Partition& partition) {
-      outcome_.hot_rows += partition.Find(schema_->id())->classes().hot();
-    });
   }
   return std::move(outcome_);
-}
-
-size_t Simulation::Hot(const BatchPlan& plan, const BatchPlan::Group& group) {
-  return service_.WithPartition(group.partition, [&](Partition& partition) {
-    const Shard& shard = *partition.Find(schema_->id());
-    size_t hot = 0;
-    for (size_t u = 0; u < group.uniques; ++u) {
-      hot += shard.classes().hot(shard.rows().Find(plan.keys(group)[u], plan.hashes(group)[u]));
-    }
-    return hot;
-  });
 }
 
 size_t Simulation::Unsent() const {
@@ -218,12 +208,9 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   outcome_.busy_reads += host->transport.counts().round_trips != waited;
   for (uint32_t i = 0; i < settings_.share; ++i) {
     const BatchPlan& own = host->OfWorker(i)->plan;
-    for (const BatchPlan::Group& group : own.groups()) {
-      outcome_.uses += group.uniques;
-      if (settings_.cache.hot) outcome_.hot_uses += Hot(own, group);
-    }
+    for (const BatchPlan::Group& group : own.groups()) outcome_.uses += group.uniques;
   }
-  if (settings_.cache.wire != RowFormat::kFloat32) return Status();
+  if (!observes()) return Status();
   for (const BatchPlan::Group& group : plan.groups()) {
     for (size_t u = 0; u < group.uniques; ++u) {
       const float* value = read.values[group.first + u];
@@ -249,11 +236,11 @@ Status Simulation::Read(Host* host, size_t step, bool counted) {
   return Status();
 }
 
-// Of rows that travel as they are, ones: a row then counts its ticks. Else numbers of any size, as gradients
+// Ones, where a row is to count its ticks. Else numbers of any size, as gradients
 // are: what a format makes of a one is no measure of its bytes.
 void Simulation::FillSums(size_t floats) {
   sums_.assign(floats, -1.0f);
-  if (settings_.cache.wire == RowFormat::kFloat32) return;
+  if (observes()) return;
   for (float& sum : sums_) {
     noise_ = noise_ * 6364136223846793005 + 1442695040888963407;
     sum = static_cast<float>(static_cast<int64_t>(noise_)) * 0x1p-63f;

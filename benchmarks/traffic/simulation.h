@@ -11,7 +11,7 @@
 // The oracle: rows start at 0, the gradient is -1 and the rate 1, so a row's value is the number of ticks
 // that it contains, exactly. What a read missed is the number of ticks that were made by anyone, less the
 // value that the worker got: no clock of the protocol, and no bound, is believed. Rows that are rounded on
-// their way cannot say so: then nothing is observed.
+// their way, or whose optimizer is another than SGD, cannot say so: then nothing is observed.
 #pragma once
 
 #include <memory>
@@ -34,6 +34,8 @@ struct Settings {
   uint32_t shards = 1;      // servers that have the partitions: parts for one of them share frames
   size_t warm_samples = 0;  // steps before this one's end are not counted
   bool rows_exist = true;   // every row of the stream is at the store before the first step
+  std::string optimizer = "row_wise_adagrad";  // whose bounds a staleness stands for
+  std::string rows = "sgd";                    // whose rows travel; of others nothing is observed
   CacheConfig cache;
 };
 
@@ -45,10 +47,8 @@ struct Outcome {
   Counts all;                       // and in every step
   uint64_t uses = 0;                // unique keys of workers' batches
   std::vector<uint64_t> staleness;  // [lag] = unique keys of workers' batches that missed so many ticks
-  uint64_t hot_uses = 0;            // of `uses`: of rows that were hot then
-  size_t hot_rows = 0;              // of the store, at the end
-  size_t tight_rows = 0;            // of all clients, at the end: those with the tighter bounds
   std::vector<double> hit_rate;     // of every step
+  Bound pull, push;                 // of the clients
   // Of the client's own counters, over every step: they must agree with ours.
   uint64_t client_bytes = 0;
   uint64_t client_rows = 0;
@@ -72,15 +72,14 @@ class Simulation {
 
   void MakeRows();
   Status Read(Host* host, size_t step, bool counted);
-  // Of the host's worker number `i`.
+  bool observes() const { return settings_.cache.wire == RowFormat::kFloat32 && settings_.rows == "sgd"; }
   void FillSums(size_t floats);
+  // Of the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
   size_t Unsent() const;
-  // Of these keys of one partition: rows that are hot.
-  size_t Hot(const BatchPlan& plan, const BatchPlan::Group& group);
 
   const Stream& stream_;
-  const Settings settings_;
+  Settings settings_;
   LocalService service_;
   Schema schema_;
   std::vector<std::unique_ptr<Host>> hosts_;

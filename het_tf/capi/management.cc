@@ -98,13 +98,6 @@ int HetSetApplies(const char* name_space, const char* table, int64_t applies) {
   return het::WithTable(name_space, table, [&](het::Table& found) { found.applies.store(applies); });
 }
 
-int HetSetBounds(const char* name_space, const char* table, int64_t pull_bound, int64_t push_bound) {
-  return WithEngine(name_space, [&](Engine& engine) {
-    return engine.SetBounds(table, pull_bound < 0 ? het::kUnbounded : pull_bound,
-                            push_bound < 0 ? het::kUnbounded : push_bound);
-  });
-}
-
 int HetSetWorkers(const char* name_space, const char* table, int64_t workers) {
   return WithEngine(name_space,
                     [&](Engine& engine) { return engine.SetWorkers(table, static_cast<uint32_t>(workers)); });

@@ -9,7 +9,6 @@ namespace het {
 #define HET_COUNTERS(X)                                                                                \
   X(reads, "unique keys that lookups asked for")                                                       \
   X(hits, "of these: in the cache when the lookup came")                                               \
-  X(hot_reads, "of the hits: of rows with the tighter bounds, which are hot or not judged yet")        \
   X(miss_pull, "rows fetched because they were not in the cache")                                      \
   X(prefetched, "of the rows fetched: asked for by a prefetch")                                        \
   X(prefetch_late, "keys that a lookup found on their way to a prefetch, and waited for")              \
@@ -36,8 +35,7 @@ namespace het {
   X(repaired, "acknowledged pushes that a server lost and that were kept here and sent again")         \
   X(dropped_pushes, "applied pushes forgotten before they were durable, for want of room")             \
   X(lost_pushes, "acknowledged pushes that a server lost and that were not kept here")                 \
-  X(ticks, "ticks applied to rows by this worker")                                                     \
-  X(hot_ticks, "of these: to rows with the tighter bounds, which are hot or not judged yet")
+  X(ticks, "ticks applied to rows by this worker")
 
 // The lags that checks observed. A bucket of the histogram is known by its upper end, so the figures are
 // upper bounds within a factor of two.
@@ -54,12 +52,9 @@ struct Counters {
 #undef HET_FIELD
   // Staleness that checks really observed, g - b after the check: bucket 0 is lag 0, bucket i is [2^(i-1),
   // 2^i).
-  using Lags = uint64_t[65];
-  Lags lag_histogram = {};
-  Lags hot_lags = {};  // of these: of hot rows
+  uint64_t lag_histogram[65] = {};
 
-  static Staleness StalenessOf(const Lags& lags);
-  Staleness staleness() const { return StalenessOf(lag_histogram); }
+  Staleness staleness() const;
 };
 
 }  // namespace het

@@ -2,26 +2,27 @@
 // With b the server's ticks that a cached row contains, p its own unsent ticks, g the server's
 // clock:
 //
-//   read   OnRead     is the row to be checked, fetched, or left alone?     g - b <= pull_bound   (I2)
-//   write  PushNow    are the row's unsent ticks to be sent now?            p <= push_bound       (I1)
-//          MustWait   is the step to wait until pushes are applied?
+//   read   OnRead     is the row to be checked, fetched, or left alone?     g - b <= pull bound of g   (I2)
+//   write  PushNow    are the row's unsent ticks to be sent now?
+//          MustWait   is the step to wait until pushes are applied?         p <= push bound of b + p   (I1)
 //
-// Today's policies are staleness bounds: "asked", where every read checks every row, and "told",
-// where the server remembers what was read and names what has moved; then g is that of the answer to
-// the lookup before (client/subscriptions.h).
+// Both bounds are those of HET, one number for all rows, or follow the age of the row (wire/bound.h): a young
+// row is then read fresh and written through, on both sides, and an old one may be as stale as HET's.
+//
+// "asked": every read checks every row. "told": the server remembers what was read and names what has moved;
+// then g is that of the answer to the lookup before (client/subscriptions.h).
 #pragma once
 
 #include <cstdint>
 
-#include "het_tf/core/wire/ids.h"
+#include "het_tf/core/wire/bound.h"
 
 namespace het {
 
 struct SyncPolicy {
-  int64_t pull_bound = 100;
-  int64_t push_bound = 100;
+  Bound pull = 100;
+  Bound push = 100;
   bool subscribes = false;
-  bool early = false;  // pushes go out at every bound as they do from kEarlyPush on
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
   // What a read asks about a cached row that is valid. `moved`: the partition has named it. `trusted`:
@@ -31,30 +32,33 @@ struct SyncPolicy {
     if (subscribes && trusted) return Pull::kNotified;
     if (fresh && ChecksAhead()) return Pull::kNothing;
     if (moved) return Pull::kFetch;
-    return pull_bound == kUnbounded ? Pull::kNothing : Pull::kCheck;
+    return pull == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }
   // Whether a check that a prefetch has made counts for the lookup. At a bound of 0 the lookup
   // asks itself.
-  bool ChecksAhead() const { return pull_bound > 0; }
+  bool ChecksAhead() const { return pull.most > 0; }
 
-  bool bounds_pushes() const { return push_bound != kUnbounded; }
-  // A row with more unsent ticks than this is pushed at the end of a step. From kEarlyPush on that
-  // is one less than the push bound: what may be unapplied is then sent one step before the bound
-  // asks for it, so no step waits, and another worker's read, whose pull bound is as large, lets
-  // one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the
-  // more frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing
-  // back at all. docs/benchmarks.md has the figures. A row that is pushed past the bound makes its
-  // step wait until the server has applied it; `early` is for bounds that are chosen to wait for none.
-  int64_t most_unsent() const {
-    const bool at_bound = push_bound >= kEarlyPush || (early && push_bound > 0);
-    return push_bound == kUnbounded || !at_bound ? push_bound : push_bound - 1;
+  bool bounds_pushes() const { return push != kUnbounded; }
+  // A row with more unsent ticks than this is pushed at the end of a step. A bound by age is one of unsent
+  // ticks. Of an absolute bound it is one less from kEarlyPush on: what may be unapplied is then sent one
+  // step before the bound asks for it, so no step waits, and another worker's read, whose pull bound is as
+  // large, lets one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the
+  // more frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing back at all.
+  // docs/benchmarks.md has the figures. A row that is pushed past the bound makes its step wait until the
+  // server has applied it.
+  Bound unsent() const {
+    const bool early = push.every == 0 && bounds_pushes() && push.most >= kEarlyPush;
+    return early ? Bound(push.most - 1) : push;
   }
   static constexpr int64_t kEarlyPush = 4;
 
-  bool PushNow(uint32_t unsent) const { return unsent > most_unsent(); }
-  // `unapplied`: ticks of a row that the server has not said to have applied.
-  bool MustWait(uint64_t unapplied) const {
-    return bounds_pushes() && unapplied > static_cast<uint64_t>(push_bound);
+  // Clocks here are the worker's: its base and its own ticks.
+  bool PushNow(uint32_t ticks, Clock clock) const { return ticks > unsent().Of(clock); }
+  // Ticks of a row that the server need not have said to have applied when a step ends. By age, one push may
+  // be on its way, so that no step waits for its own.
+  int64_t most_unapplied(Clock clock) const { return push.every == 0 ? push.most : push.Of(clock) + 1; }
+  bool MustWait(uint64_t unapplied, Clock clock) const {
+    return bounds_pushes() && unapplied > static_cast<uint64_t>(most_unapplied(clock));
   }
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "het_tf/core/cache/hot_bounds.h"
 #include "het_tf/core/row/any_nonzero.h"
 
 namespace het {
@@ -16,15 +15,8 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
       lines_(schema_->row_floats(), hash_seed),
       policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
       admission_(config.admit_after, config.capacity),
-      updates_(schema_->row_floats()) {}
-
-void TableCache::SetRate(float learning_rate) {
-  rate_ = learning_rate;
-  if (!(rate_ > 0)) return;
-  const double rate = HotBounds::RateOf(schema_->spec().optimizer.name, rate_);
-  const HotBounds bounds = HotBounds::Of(rate, config_.hot->workers);
-  config_.hot->pull_bound = std::min(bounds.pull, config_.pull_bound);
-  config_.hot->push_bound = std::min(bounds.push, config_.push_bound);
+      updates_(schema_->row_floats()) {
+  config_.Follow(schema_->spec().optimizer.name);
 }
 
 uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) {
@@ -110,13 +102,6 @@ void TableCache::TakeWanted(uint32_t line) {
   if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
   // Lookups that use it have left no other trace.
   if (state.wanted == 0) state.held_until = numbers_.HeldByNewest();
-}
-
-size_t TableCache::Tight() const {
-  if (!config_.hot) return 0;
-  size_t lines = 0;
-  for (uint32_t line = 0; line < lines_.end(); ++line) lines += lines_.live(line) && tight(line);
-  return lines;
 }
 
 size_t TableCache::Held() const {
@@ -237,7 +222,7 @@ void TableCache::Evict(uint32_t line) {
   State& state = state_[line];
   const Key key = lines_.meta(line).key;
   if (state.pending > 0) {
-    queue_.Push(key, state.pending, state.update, tight(line));
+    queue_.Push(key, state.pending, state.update);
     state.flags &= static_cast<uint8_t>(~kSubscribed);  // its push says that it has left
     state.pending = 0;
     state.update = kNoUpdate;
@@ -281,7 +266,6 @@ void TableCache::TakeQueue(Span<const QueueTo> of_partition, bool whole) {
     const QueueTo& to = of_partition[PartitionOf(lines_.Hash(queued.key), partitions)];
     to.keys->push_back(queued.key);
     to.ticks->push_back(queued.ticks);
-    to.tight->push_back(queued.tight);
     const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();
     float* const sent = AppendWire(updates_.data(queued.update), to.wire);
     if (rounds) {

@@ -17,7 +17,6 @@
 //               not be checked. When it leaves, the server is to hear of it: by its push, or
 //               left_subscribed()
 //   moved       it was named: whoever reads it fetches it, unless a prefetch has found it fresh
-//   tight       the server said that its row is hot, or not judged yet (store/row_classes.h)
 //   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
 //               number has passed (lookup_numbers.h)
 //   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
@@ -61,26 +60,22 @@ class TableCache {
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
   const CacheConfig& config() const { return config_; }
-  void set_bounds(int64_t pull_bound, int64_t push_bound) {
+  void set_bounds(Bound pull_bound, Bound push_bound) {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
-  // As the config says, and for "auto" as it has turned out. `tight`: as CacheConfig::sync.
-  SyncPolicy sync(bool tight = false) const {
-    SyncPolicy sync = config_.sync(tight);
+  // Bounds that follow `staleness` follow the number of workers.
+  void set_workers(uint32_t workers) {
+    config_.workers = workers;
+    config_.Follow(schema_->spec().optimizer.name);
+  }
+  // As the config says, and for "auto" as it has turned out.
+  SyncPolicy sync() const {
+    SyncPolicy sync = config_.sync();
     if (config_.checks == "auto") sync.subscribes = sync.subscribes && choice_.told();
     return sync;
   }
   CheckChoice& choice() { return choice_; }
-  // Of hot rows, where theirs follow it.
-  void FollowRate(float learning_rate) {
-    if (config_.hot && config_.hot->workers != 0 && learning_rate != rate_) SetRate(learning_rate);
-  }
-  void set_workers(uint32_t workers) {
-    if (!config_.hot || config_.hot->workers == 0) return;
-    config_.hot->workers = workers;
-    SetRate(rate_);
-  }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -111,14 +106,8 @@ class TableCache {
     State& state = state_[line];
     if (state.flags & kSubscribed) state.flags = static_cast<uint8_t>((state.flags & ~kSubscribed) | kMoved);
   }
-  // Which bounds hold for it, where there are two pairs.
-  bool tight(uint32_t line) const { return (state_[line].flags & kTight) != 0; }
-  void SetTight(uint32_t line, bool tight) {
-    State& state = state_[line];
-    state.flags = static_cast<uint8_t>(tight ? state.flags | kTight : state.flags & ~kTight);
-  }
-  // For Stats: tight lines, where there are two pairs of bounds.
-  size_t Tight() const;
+  // This worker's clock of the row: what the line contains.
+  Clock clock(uint32_t line) const { return lines_.meta(line).clock + state_[line].pending; }
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
@@ -231,7 +220,6 @@ class TableCache {
     Vector<Key>* keys;
     Vector<uint32_t>* ticks;
     Vector<float>* wire;
-    Vector<uint8_t>* tight;
   };
   // Moves every queued update into the arrays of its partition; `whole`: as it is, else rounded.
   void TakeQueue(Span<const QueueTo> of_partition, bool whole);
@@ -255,7 +243,6 @@ class TableCache {
   static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
   static constexpr uint8_t kSubscribed = 16;
   static constexpr uint8_t kMoved = 32;  // never beside kSubscribed
-  static constexpr uint8_t kTight = 64;
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -266,7 +253,6 @@ class TableCache {
     uint8_t wanted = 0;  // prefetched batches that want it
   };
 
-  void SetRate(float learning_rate);
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
@@ -280,7 +266,6 @@ class TableCache {
   Schema schema_;
   CacheConfig config_;
   DeviceLines* device_;
-  float rate_ = 0;           // of the newest write
   const uint64_t rounding_;  // the client and the table
   RowStore lines_;
   Vector<State> state_;

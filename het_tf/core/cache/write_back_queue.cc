@@ -7,10 +7,10 @@ const WriteBackQueue::Queued* WriteBackQueue::Find(Key key) const {
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
-void WriteBackQueue::Push(Key key, uint32_t ticks, uint32_t update, bool tight) {
+void WriteBackQueue::Push(Key key, uint32_t ticks, uint32_t update) {
   index_[key] = static_cast<uint32_t>(entries_.size());
   try {
-    entries_.push_back({key, ticks, update, tight});
+    entries_.push_back({key, ticks, update});
   } catch (...) {
     index_.erase(key);
     throw;

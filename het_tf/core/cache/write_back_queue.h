@@ -21,7 +21,6 @@ class WriteBackQueue {
     Key key;
     uint32_t ticks;   // 0: no longer in the queue
     uint32_t update;  // in the cache's UpdatePool
-    bool tight;       // as its line was
   };
 
   size_t size() const { return size_; }
@@ -32,7 +31,7 @@ class WriteBackQueue {
   const Queued* Find(Key key) const;
 
   // Throws std::bad_alloc; then the queue is as it was.
-  void Push(Key key, uint32_t ticks, uint32_t update, bool tight = false);
+  void Push(Key key, uint32_t ticks, uint32_t update);
   void Remove(const Queued& queued);
   // take(queued) for each that is in the queue, in order; then it is empty.
   template <typename Fn>

@@ -14,20 +14,19 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   const bool is_new = part->tables.empty() || part->tables.back().cache != cache;
   if (is_new) part->tables.push_back({cache});
   last_partition_ = partition;
-  for (bool tight : {false, true}) sync_[tight] = cache->sync(tight);
+  sync_ = cache->sync();
   trusts_ = op_->ahead || (op_->training() && cache->numbers().answered(partition));
   last_ = &part->tables.back();
-  const bool checks = op_->ahead && op_->check_ahead > 0 && sync_[0].ChecksAhead();
+  const bool checks = op_->ahead && op_->check_ahead > 0 && sync_.ChecksAhead();
   if (is_new && checks) last_->fresh_until = cache->numbers().Ahead(op_->check_ahead + 1);
   return last_;
 }
 
 SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
-  const SyncPolicy& sync = sync_[cache->tight(line)];
-  if (op_->ahead && (op_->check_ahead == 0 || !sync.ChecksAhead())) return SyncPolicy::Pull::kNothing;
+  if (op_->ahead && (op_->check_ahead == 0 || !sync_.ChecksAhead())) return SyncPolicy::Pull::kNothing;
   const bool fresh = op_->training() && !op_->ahead && cache->fresh(line);
   if (cache->invalid(line)) return SyncPolicy::Pull::kFetch;
-  return sync.OnRead(cache->moved(line), trusts_ && cache->subscribed(line), fresh);
+  return sync_.OnRead(cache->moved(line), trusts_ && cache->subscribed(line), fresh);
 }
 
 void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line) {

@@ -49,7 +49,7 @@ class Asker {
   std::map<uint32_t, PartitionReadPtr> by_partition_;
   TableRead* last_ = nullptr;  // that a key was added to, of last_partition_
   uint32_t last_partition_ = 0;
-  SyncPolicy sync_[2];   // of its table: of rows that are not tight, and of tight ones
+  SyncPolicy sync_;      // of its table
   bool trusts_ = false;  // rows that are subscribed there
 };
 

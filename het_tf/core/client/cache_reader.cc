@@ -42,14 +42,12 @@ void CacheReader::Classify(ReadOp* op) {
       cache.BeginReading();
     }
     cache.lines().FindBatch(part.keys, part.hashes, part.uniques, part.rows);
-    const bool hot = op->training() && cache.config().hot;
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.rows[next] != kNoRow) {
         cache.PrefetchState(part.rows[next]);
         if (op->training()) cache.PrefetchTouch(part.rows[next]);
       }
-      if (hot && part.rows[u] != kNoRow) cache.counters().hot_reads += cache.tight(part.rows[u]);
       asker.Key(&cache, part.partition, part.keys[u], part.rows[u]);
     }
     if (!op->training()) continue;

@@ -195,12 +195,7 @@ void Client::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   }
   for (const CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
-    const bool hot = cache.config().hot.has_value();
-    for (size_t u = 0; u < part.uniques; ++u) {
-      if (!part.touched[u]) continue;
-      ++cache.counters().ticks;
-      cache.counters().hot_ticks += hot && cache.tight(part.rows[u]);
-    }
+    for (size_t u = 0; u < part.uniques; ++u) cache.counters().ticks += part.touched[u] != 0;
   }
 }
 
@@ -209,7 +204,6 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   HET_RETURN_IF_ERROR(FetchMissing(write));
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_.at(part.table);
-    cache.FollowRate(part.learning_rate);
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + TableCache::kLinesAhead;
       if (next < part.uniques && part.touched[next]) cache.PrefetchState(part.rows[next]);
@@ -248,12 +242,11 @@ uint64_t Client::UnappliedTicks(uint64_t table, Key key) {
 Status Client::WaitForPushBound(const CachedWrite& write) {
   auto over_bound = [&](const CachedWrite::Part& part) {
     const TableCache& cache = tables_.at(part.table);
-    const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
-    if (!of_class[1].bounds_pushes() || !exchange_.session(part.partition)->log().unapplied()) return false;
+    const SyncPolicy sync = cache.config().sync();
+    if (!sync.bounds_pushes() || !exchange_.session(part.partition)->log().unapplied()) return false;
     const auto waits = [&](size_t u) {
-      const SyncPolicy& sync = of_class[cache.tight(part.rows[u])];
-      if (!sync.MustWait(UnappliedTicks(part.table, part.keys[u]))) return false;
-      // Of a row that has become tight just now, ticks may be unsent until it is next ticked.
+      if (!sync.MustWait(UnappliedTicks(part.table, part.keys[u]), cache.clock(part.rows[u]))) return false;
+      // A base that has fallen meanwhile leaves ticks unsent until the row is next ticked.
       return exchange_.session(part.partition)->log().UnappliedTicks(part.table, part.keys[u]) > 0;
     };
     for (size_t u = 0; u < part.uniques; ++u) {

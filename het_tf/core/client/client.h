@@ -130,8 +130,7 @@ class Client : private Exchange::Listener {
   // --- tables whose cache is on a device (device_rows.h). Their TableCache has the schema,
   // bounds, counters, numbers of lookups and admission filter, and never a line. The device's side
   // tells it of each training lookup (TableCache::BeginLookup), and counts what the protocol does not
-  // see: reads, hits, hot_reads, inserts, evictions, transient_rows, ticks, hot_ticks,
-  // discarded_ticks.
+  // see: reads, hits, inserts, evictions, transient_rows, ticks, discarded_ticks.
 
   Status AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
   // Whether the table is cached on a device. The calls below ask it, too.

@@ -26,10 +26,6 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
     counters.miss_pull += asked.fetches.size() - cached;
     if (op->ahead) counters.prefetched += asked.fetches.size() - cached;
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
-    for (size_t b = 0; b < t.hot_lags.size(); ++b) {
-      counters.lag_histogram[b] += t.hot_lags[b];
-      counters.hot_lags[b] += t.hot_lags[b];
-    }
   }
   if (notifies) session->SetNotified(reply.told);
   for (const TableRead& asked : read->tables) LookAhead::SetFresh(asked);

@@ -65,12 +65,12 @@ Status Client::WaitForDevice(uint64_t of_step) {
   HET_RETURN_IF_ERROR(exchange_.fatal());
   auto to_wait_for = [this](const TablePush& push, bool of_this_step) {
     const TableCache& cache = tables_.at(push.schema->id());
-    const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
-    if (cache.device() == nullptr || !of_class[1].bounds_pushes() || push.keys.empty()) return false;
-    if (!of_this_step) return true;  // a row of it may have become tight since
+    const SyncPolicy sync = cache.config().sync();
+    if (cache.device() == nullptr || !sync.bounds_pushes() || push.keys.empty()) return false;
+    if (!of_this_step) return true;
     // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
     for (size_t i = 0; i < push.keys.size(); ++i) {
-      if (of_class[push.tight[i] != 0].MustWait(push.ticks[i])) return true;
+      if (sync.MustWait(push.ticks[i], push.clocks[i])) return true;
     }
     return false;
   };

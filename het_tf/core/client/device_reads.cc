@@ -14,11 +14,10 @@ DeviceSink::~DeviceSink() {
 void DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
   const TableSchema& schema = asked.cache->schema();
   const DeviceRead::Part& part = *asked.device;
-  auto give = [&](uint32_t at, ClassedClock clock) {
+  auto give = [&](uint32_t at, Clock clock) {
     float* const x = part.rows + at * schema.row_floats();
     const uint64_t own = FillRow(schema, part.keys[at], rows->Next(clock), answer.log, answer.applied, x);
     part.clocks[at] = clock + static_cast<Clock>(own);
-    part.tight[at] = clock.tight();
     part.came[at] = 1;
   };
   const TableReply& reply = answer.reply;

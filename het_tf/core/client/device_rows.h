@@ -38,7 +38,6 @@ struct DeviceRead {
     // the room.
     uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
     uint8_t* admit;  // may it enter the cache (CacheConfig::admit_after)? 0 in all but training reads
-    uint8_t* tight;  // 1: the store judges the row hot, or has not judged it yet; else 0
     Clock* clocks;   // the new base
     float* rows;     // n * row_floats; row i at i * row_floats
   };
@@ -52,7 +51,7 @@ struct DevicePush {
     size_t n;
     const Key* keys;        // different ones, of any partitions
     const uint32_t* ticks;  // > 0
-    const uint8_t* tight;   // 0 or 1: the class that decided when it was pushed
+    const Clock* clocks;    // of the rows, the ticks given here included
     const float* updates;   // n * row_floats, laid out like rows
     bool evicted;           // counted as evict_push, else as bound_push
   };
@@ -75,9 +74,6 @@ class DeviceLines {
   virtual void DropKeys(Span<const Key> keys) = 0;
   // Rows without unsent updates go.
   virtual void DropClean() = 0;
-  // The store has said of a pushed row which class it has (store/row_classes.h). May be forgotten: a class
-  // that is not known costs a push. Throws nothing.
-  virtual void SetTight(Key key, bool tight) noexcept = 0;
 };
 
 }  // namespace het

@@ -223,34 +223,10 @@ void Exchange::CountReply(const Session::Outstanding* request, const Reply& repl
 void Exchange::OnReply(Session* session, const Session::Outstanding* found, const Reply& reply) {
   if (found == nullptr) return;  // late or twice: its request was given up, or is answered
   const Session::Outstanding request = session->Take(found);
-  TakeClasses(*session, request, reply);
   const Verdict verdict = session->OnReply(request, reply, transport_->Now());
   Tell(session, verdict);
   Answer(session, request, reply, verdict);
   if (!verdict.failure.empty()) Failed(session, verdict.failure, false);
-}
-
-// Of rows of the push that it answers. One that was sent before may have been answered before.
-void Exchange::TakeClasses(const Session& session, const Session::Outstanding& request,
-                           const Reply& reply) const {
-  if (reply.status != FrameStatus::kOk || request.first_push == 0 || !(request.client == session.client()))
-    return;
-  const PushFrame* const frame = session.log().After(request.first_push - 1);
-  if (frame == nullptr || frame->seq != request.first_push) return;
-  for (const TableReply& t : reply.tables) {
-    const auto push = std::find_if(frame->tables.begin(), frame->tables.end(),
-                                   [&](const TablePush& each) { return each.schema->id() == t.table; });
-    TableCache* const cache = tables_->Find(t.table);
-    if (t.reclassified.empty() || push == frame->tables.end() || cache == nullptr) continue;
-    for (uint32_t position : t.reclassified) {
-      if (position >= push->tight.size()) continue;
-      const Key key = push->keys[position];
-      const bool tight = push->tight[position] == 0;
-      if (cache->device() != nullptr) cache->device()->SetTight(key, tight);
-      const uint32_t line = cache->lines().Find(key);
-      if (line != kNoRow) cache->SetTight(line, tight);
-    }
-  }
 }
 
 void Exchange::Tell(Session* session, const Verdict& verdict) {

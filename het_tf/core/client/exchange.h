@@ -101,7 +101,6 @@ class Exchange {
   void OnRefusal(Session* session, const Transport::Event& event);
   void OnFrame(Transport::Event* event);
   void OnReply(Session* session, const Session::Outstanding* found, const Reply& reply);
-  void TakeClasses(const Session& session, const Session::Outstanding& request, const Reply& reply) const;
   void Tell(Session* session, const Verdict& verdict);
   void Answer(Session* session, const Session::Outstanding& request, const Reply& reply,
               const Verdict& verdict);

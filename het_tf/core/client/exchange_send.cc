@@ -82,11 +82,6 @@ TableRequest* Exchange::TableOf(const Session& session, uint64_t table, Request*
   t.block = static_cast<uint32_t>(cache.schema().dim());
   t.update_floats = static_cast<uint32_t>(cache.schema().optimizer().wire_floats());
   t.bound = cache.config().pull_bound;
-  if (const auto& hot = cache.config().hot) {
-    t.hot_rows = hot->rows;
-    t.tight_bound = hot->pull_bound;
-    t.lookup = static_cast<uint8_t>(cache.numbers().newest());
-  }
   return &t;
 }
 
@@ -101,7 +96,6 @@ void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
       TableRequest* const t = TableOf(*session, push.schema->id(), request);
       t->push_keys = push.keys;
       t->push_ticks = push.ticks;
-      t->push_tight = push.tight;
       t->push_updates = push.wire;
       t->left = push.left;
       if (push.left > 0) request->told_ack = what.frame->told_ack;

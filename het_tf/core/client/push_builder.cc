@@ -27,11 +27,11 @@ void PushBuilder::OfStep(const CachedWrite& write) {
 void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
-    const SyncPolicy of_class[] = {cache.config().sync(), cache.config().sync(/*tight=*/true)};
-    if (!of_class[1].bounds_pushes()) continue;
+    const Bound unsent = cache.config().sync().unsent();
+    if (unsent == kUnbounded) continue;
     auto due = [&](size_t u) {
       const uint32_t line = part.rows[u];
-      return part.touched[u] && of_class[cache.tight(line)].PushNow(cache.pending(line));
+      return part.touched[u] && cache.pending(line) > unsent.Of(cache.clock(line));
     };
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
@@ -40,7 +40,6 @@ void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
     for (size_t u = 0; u < part.uniques; ++u) {
       if (!due(u)) continue;
       push->keys.push_back(part.keys[u]);
-      push->tight.push_back(cache.tight(part.rows[u]));
       cache.TakeUpdate(part.rows[u], &push->ticks, &push->wire);
     }
     cache.counters().bound_push += rows;
@@ -66,7 +65,7 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
       if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
-      of_partition[p] = {&push->keys, &push->ticks, &push->wire, &push->tight};
+      of_partition[p] = {&push->keys, &push->ticks, &push->wire};
     }
     cache->counters().evict_push += cache->queued();
     cache->TakeQueue({of_partition.data(), of_partition.size()}, whole);
@@ -93,7 +92,6 @@ void PushBuilder::Dirty(TableCache* cache) {
       TablePush* const push = Add(p, &frame, *cache, rows);
       for (size_t i = begin; i < begin + rows; ++i) {
         push->keys.push_back(cache->lines().meta(dirty[p][i]).key);
-        push->tight.push_back(cache->tight(dirty[p][i]));
         cache->TakeWhole(dirty[p][i], &push->ticks, &push->wire);
       }
       cache->counters().bound_push += rows;
@@ -165,7 +163,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
         const uint32_t i = order[next];
         push.keys.push_back(part.keys[i]);
         push.ticks.push_back(part.ticks[i]);
-        push.tight.push_back(part.tight[i]);
+        push.clocks.push_back(part.clocks[i]);
         const float* update = part.updates + i * optimizer.row_floats();
         push.wire.insert(push.wire.end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
       }

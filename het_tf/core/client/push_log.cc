@@ -29,7 +29,6 @@ TablePush* PushFrame::Add(const Schema& schema, size_t rows) {
   const size_t all = push->keys.size() + rows;
   push->keys.reserve(all);
   push->ticks.reserve(all);
-  push->tight.reserve(all);
   push->wire.reserve(all * schema->optimizer().wire_floats());
   return push;
 }
@@ -38,7 +37,7 @@ size_t PushFrame::bytes() const {
   size_t sum = sizeof(PushFrame);
   for (const TablePush& push : tables) {
     sum += sizeof(TablePush) + push.wire.size() * sizeof(float) +
-           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(push.by_key[0])) + push.tight.size();
+           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(push.by_key[0])) + push.clocks.size() * sizeof(Clock);
   }
   return sum;
 }

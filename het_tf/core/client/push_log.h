@@ -33,7 +33,7 @@ struct TablePush {
   Vector<uint32_t> ticks;
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
-  Vector<uint8_t> tight{};                  // of each key: its class when it was pushed
+  Vector<Clock> clocks{};                   // of each row when it left a device; not of other caches
   uint32_t left = 0;                        // so many keys at the end have left the cache, as of told_ack
 
   // The position of key, or -1.

@@ -49,18 +49,17 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
   TableCache* const cache = asked.cache;
   const TableReply& reply = answer.reply;
   for (size_t i = 0; i < reply.refreshed.size(); ++i) {
-    const ClassedClock clock = reply.refreshed_clocks[i];
+    const Clock clock = reply.refreshed_clocks[i];
     const float* const row = rows->Next(clock);
     const uint32_t line = cache->lines().Find(asked.checks[reply.refreshed[i]]);
     if (line == kNoRow) continue;
     FillLine(cache, line, clock, row, answer.log, answer.applied);
-    cache->SetTight(line, clock.tight());
   }
   Vector<uint8_t> admit(asked.fetches.size());
   MakeRoom(cache, asked.fetches, &admit);
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
     const Key key = asked.fetches[i];
-    const ClassedClock clock = reply.fetched_clocks[i];
+    const Clock clock = reply.fetched_clocks[i];
     const float* const row = rows->Next(clock);
     const uint32_t line = cache->lines().Find(key);
     if (line == kNoRow) {
@@ -71,7 +70,6 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
     // it, and the partition may count it as what the client holds.
     Hold(cache, line);
     FillLine(cache, line, clock, row, answer.log, answer.applied);
-    cache->SetTight(line, clock.tight());
   }
   if (!answer.subscribed) return;
   for (const Vector<Key>* keys : {&asked.checks, &asked.fetches}) {
@@ -125,7 +123,6 @@ void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, co
   Hold(cache, line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
   FillLine(cache, line, fetched.clock, fetched.row, answer.log, answer.applied);
-  cache->SetTight(line, fetched.clock.tight());
 }
 
 // --- a read without training

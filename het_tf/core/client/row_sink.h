@@ -56,7 +56,7 @@ class CacheSink : public RowSink {
   // Before the fetched rows come: admit[i] says whether fetch i may enter the cache.
   virtual void MakeRoom(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
   struct Fetched {
-    ClassedClock clock;
+    Clock clock;
     const float* row;
     bool admit;  // it may enter the cache
   };

@@ -22,8 +22,6 @@
  *   ticks    of its own that were not given away (p), with their update (d) composed by the optimizer's rules
  *   stamp    number of the last training lookup that used it; frequency, for lfu
  *   flags    invalid: its base is not to be trusted; its value is fetched anew, its update stays
- *            tight: its push bound is HetDevUse.tight_push_bound. The store judges which rows are; what it
- *            last said comes with HetDevInstall and HetDevSetTight
  * as in docs/concepts.md. Nothing here decides when a row is fetched, checked or pushed, but for who leaves a
  * full bucket.
  *
@@ -59,7 +57,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 2
+#define HET_DEV_ABI_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -159,7 +157,6 @@ typedef struct {
   uint64_t rows;
   uint64_t dirty; /* rows with ticks that were not given away */
   uint64_t invalid;
-  uint64_t tight;
   uint64_t inserts; /* since it was made, as what follows */
   uint64_t evictions;
 } HetDevTableState;
@@ -174,7 +171,8 @@ typedef struct { /* a table in this call */
   uint64_t stamp;           /* of this lookup: grows from training lookup to training lookup; below 2^32 */
   uint64_t pinned_from;     /* rows with this stamp or a later one stay */
   int64_t push_bound;       /* INT64_MAX: unbounded */
-  int64_t tight_push_bound; /* of rows that are tight; where there is one class, none is */
+  uint32_t push_every;      /* 0: push_bound holds for all rows; else the bound of a row is one tick for so
+                               many of its age, which is (base + ticks) modulo 2^20, at most push_bound */
   float learning_rate;
 } HetDevUse;
 
@@ -209,7 +207,6 @@ typedef struct { /* unique (use, key) in any order; host memory, good until the 
   const int64_t* bases;       /* the row is here and has this base; HET_DEV_NO_BASE: absent, or invalid */
   const uint64_t* reads;      /* for each use: different keys that occurred; of HetDevLookup alone */
   const uint64_t* hits;       /* and those of them that were here, invalid ones included */
-  const uint64_t* tight_hits; /* and of these, tight rows of the table */
 } HetDevWanted;
 
 /* Gives the rows of what is here, valid and needs no look; `training` counts as a use of each row. Rows of
@@ -223,7 +220,6 @@ typedef struct { /* rows of one table that the store gave; host memory */
   const int64_t* keys;
   const int64_t* bases; /* >= 0 */
   const uint8_t* admit; /* 0: a key that is absent stays with the call */
-  const uint8_t* tight; /* != 0: the row is tight from now on, else not; null: none is */
   const float* rows;    /* n * row_floats; fastest when it is memory of HetDevStage */
 } HetDevAnswer;
 
@@ -237,7 +233,7 @@ typedef struct { /* updates of one table that left the device; host memory, good
   uint64_t n;
   const int64_t* keys;
   const uint32_t* ticks; /* each > 0 */
-  const uint8_t* tight;  /* of each row, 1 or 0: whether it was when it left */
+  const int64_t* clocks; /* of each row, with these ticks */
   const float* updates;  /* n * row_floats */
 } HetDevUpdates;
 typedef struct {
@@ -264,7 +260,6 @@ typedef struct {
   uint32_t bad_use;      /* of the first such key, by (use, key) */
   int64_t bad_key;
   const uint64_t* ticks; /* for each use: keys that get one; good until the next call with the context */
-  const uint64_t* tight_ticks; /* and those of them whose row is tight; good as long */
 } HetDevSummed;
 
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
@@ -275,8 +270,8 @@ HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const Het
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);
 /* One tick for every key that HetDevSum has summed: it must have been the last call with the context, with
- * this batch, and have found no NaN or Inf. Updates of rows with more ticks than the push bound of their
- * class, and of rows of the call, are given away, in order of keys: base += ticks. Does not wait where
+ * this batch, and have found no NaN or Inf. Updates of rows with more ticks than their push bound,
+ * and of rows of the call, are given away, in order of keys: base += ticks. Does not wait where
  * summed.due was 0. */
 HET_DEV_EXPORT int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                               HetDevStream stream, HetDevExport* due);
@@ -300,17 +295,11 @@ HET_DEV_EXPORT int HetDevForget(HetDevContext* context, HetDevTable* table, int 
 HET_DEV_EXPORT int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const int64_t* keys,
                                     uint64_t n, HetDevStream stream, uint64_t* discarded);
 
-/* The store has said of rows of these keys (host memory) that they are tight, or (0) that they are not.
- * Absent ones are fine; rows of calls stay as they are. Does not wait. */
-HET_DEV_EXPORT int HetDevSetTight(HetDevContext* context, HetDevTable* table, int tight, const int64_t* keys,
-                                  uint64_t n, HetDevStream stream);
-
 /* One row, for tests: values, and its update where ticks > 0 (row_floats each, host memory, either may be
  * null). *found = 0: it is not here. */
 typedef struct {
   int found;
   int invalid;
-  int tight;
   int64_t base;
   uint32_t ticks;
   uint64_t stamp;

@@ -38,7 +38,6 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const 
   clocks.resize(n);
   came.assign(n, 0);
   admit.assign(n, 0);
-  tight.assign(n, 0);
   answers.reserve(uses);
 }
 
@@ -54,13 +53,12 @@ void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t parti
         keys[to] = keys[i];
         clocks[to] = clocks[i];
         admit[to] = admit[i];
-        tight[to] = tight[i];
         std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
       }
       ++to;
     }
     if (to > first) {
-      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], &tight[first], floats});
+      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
     }
     floats += (end - first) * width;
   }
@@ -78,7 +76,7 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
     const TableSchema& schema = batch->tables[g / store_.count]->schema();
     floats += rows * schema.row_floats();
     read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
-                          &f.bases[first], &f.came[first], &f.admit[first], &f.tight[first], &f.clocks[first],
+                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first],
                           nullptr});
   }
 

@@ -184,7 +184,7 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
                                               batch->stream, &wanted);
     if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
     for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
-      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t], wanted.tight_hits[t]);
+      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t]);
     }
     if (wanted.n == 0) return Status();
     bool went = false;
@@ -213,11 +213,10 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
   Place(step, &batch);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     HetDevUse& use = batch.uses[t];
-    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->config().sync().unsent();
     use.learning_rate = args.learning_rates[t];
-    cache->FollowRate(use.learning_rate);
-    use.push_bound = cache->config().sync().most_unsent();
-    use.tight_push_bound = cache->config().sync(/*tight=*/true).most_unsent();
+    use.push_bound = unsent.most;
+    use.push_every = unsent.every;
   }
   if (memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
@@ -269,7 +268,6 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
 Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
                           std::vector<uint8_t>* changed) {
   const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
-  const Vector<uint64_t> tight_ticks(summed.tight_ticks, summed.tight_ticks + batch->tables.size());
   HetDevExport due = {};
   const int answer = library_->HetDevTick(context_, step.call(), &batch->batch, batch->stream, &due);
   if (answer != HET_DEV_OK) {
@@ -277,14 +275,13 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
     return Failed(answer, batch->Subject());
   }
   calls_.Changed();
-  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t], tight_ticks[t]);
+  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
   Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
   for (Export& given : exports_) {
     // What has no more ticks than it may have leaves because its row stayed with the call.
-    const CacheConfig& config = client_->cache(given.table->schema().id())->config();
-    const SyncPolicy of_class[] = {config.sync(), config.sync(/*tight=*/true)};
+    const SyncPolicy sync = client_->cache(given.table->schema().id())->config().sync();
     for (uint64_t i = 0; i < given.updates.n; ++i)
-      given.left += !of_class[given.updates.tight[i]].PushNow(given.updates.ticks[i]);
+      given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
   }
   try {
     const uint64_t of_step = client_->next_frame();

@@ -43,7 +43,6 @@ struct DeviceTables::Fetched {
   Vector<Clock> clocks;
   Vector<uint8_t> came;
   Vector<uint8_t> admit;
-  Vector<uint8_t> tight;
   Vector<HetDevAnswer> answers;
 };
 

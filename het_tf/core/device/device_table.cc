@@ -99,27 +99,6 @@ void DeviceTable::DropKeys(Span<const Key> keys) {
   }
 }
 
-void DeviceTable::SetTight(Key key, bool tight) noexcept {
-  try {
-    classes_[key] = tight;
-  } catch (const std::bad_alloc&) {  // the answer to its next push says so again
-  }
-}
-
-int DeviceTable::TellClasses(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream) {
-  int answer = HET_DEV_OK;
-  for (const bool tight : {false, true}) {
-    Vector<Key> keys;
-    for (const auto& [key, is_tight] : classes_) {
-      if (is_tight == tight) keys.push_back(key);
-    }
-    if (answer == HET_DEV_OK && !keys.empty())
-      answer = library.HetDevSetTight(context, handle, tight, keys.data(), keys.size(), stream);
-  }
-  if (answer == HET_DEV_OK) classes_.clear();
-  return answer;
-}
-
 int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
                          bool* went) {
   auto forget = [&](int what, const uint8_t* partitions) {
@@ -153,21 +132,18 @@ int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, H
     answer = forget(HET_DEV_INVALIDATE, invalidated_ == invalid_.size() ? nullptr : invalid_.data());
     if (answer == HET_DEV_OK) Reset(&invalid_, &invalidated_);
   }
-  if (answer == HET_DEV_OK && !classes_.empty()) answer = TellClasses(library, context, stream);
   return answer;
 }
 
-void DeviceTable::Read(uint64_t reads, uint64_t hits, uint64_t tight_hits) {
+void DeviceTable::Read(uint64_t reads, uint64_t hits) {
   counters->reads += reads;
   counters->hits += hits;
-  counters->hot_reads += tight_hits;
   absent += reads - hits;
 }
 
-void DeviceTable::Ticked(uint64_t ticks, uint64_t tight_ticks) {
+void DeviceTable::Ticked(uint64_t ticks) {
   unsent_ += ticks;
   counters->ticks += ticks;
-  counters->hot_ticks += tight_ticks;
 }
 
 void DeviceTable::Gave(const HetDevUpdates& updates) {

@@ -2,7 +2,6 @@
 // happened to its rows behind the cache's back and must still be told to the device.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "het_tf/core/cache/cache_config.h"
@@ -15,7 +14,7 @@ namespace het {
 
 // What the library is told of a table. `store`: of any of its partitions. Borrows the schema's name.
 //
-// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetBounds may raise it.
+// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetWorkers may raise it.
 // So a row takes 8 * row_floats bytes and some 32 of clocks, wherever the bound stands.
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
 
@@ -24,7 +23,6 @@ Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConf
 
 // Events wait in flags, one a partition, so that they take no memory: they come in the middle of calls of the
 // client, from whatever thread runs them, and nothing there may work the device. CatchUp makes them true.
-// Classes of rows wait by key: of a key the one that was said last counts.
 class DeviceTable final : public DeviceLines {
  public:
   static constexpr uint64_t kBucket = 32;  // rows
@@ -39,7 +37,6 @@ class DeviceTable final : public DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override { clean_ = true; }
-  void SetTight(Key key, bool tight) noexcept override;
 
   // Tells the device what has happened; a code of the library. *went: rows that were there may be gone. After
   // an error it remains to be told.
@@ -47,10 +44,10 @@ class DeviceTable final : public DeviceLines {
   // All rows are to go.
   bool dropped() const { return dropped_ == drop_.size(); }
 
-  // A training lookup has used so many different rows, of them so many that were here, and tight ones.
-  void Read(uint64_t reads, uint64_t hits, uint64_t tight_hits);
-  // Ticks that were made on the device, of them of tight rows, and given away by it.
-  void Ticked(uint64_t ticks, uint64_t tight_ticks);
+  // Counts a training lookup: different rows, and those of them that were here.
+  void Read(uint64_t reads, uint64_t hits);
+  // Ticks that were made on the device, and given away by it.
+  void Ticked(uint64_t ticks);
   void Gave(const HetDevUpdates& updates);
   // The device is lost. Returns the ticks that were nowhere else.
   uint64_t Lost();
@@ -62,7 +59,6 @@ class DeviceTable final : public DeviceLines {
 
  private:
   void Discard(uint64_t ticks);
-  int TellClasses(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream);
 
   const Schema schema_;
   Vector<uint8_t> drop_;
@@ -70,8 +66,7 @@ class DeviceTable final : public DeviceLines {
   size_t dropped_ = 0;  // flags that are set
   size_t invalidated_ = 0;
   bool clean_ = false;
-  Vector<Key> keys_;             // that are to be dropped
-  std::map<Key, bool> classes_;  // that are to be told: whether the row is tight
+  Vector<Key> keys_;  // that are to be dropped
   uint64_t unsent_ = 0;
 };
 

@@ -150,7 +150,7 @@ void DeviceTables::PushExports() {
     // Of a table that was cleared meanwhile nothing is to be sent.
     if (given.table->dropped()) continue;
     push.parts.push_back({given.table->schema().id(), given.updates.n, given.updates.keys,
-                          given.updates.ticks, given.updates.tight, given.updates.updates, given.evicted});
+                          given.updates.ticks, given.updates.clocks, given.updates.updates, given.evicted});
   }
   // Its one error is that of a table that is not on a device.
   static_cast<void>(client_->PushForDevice(push));

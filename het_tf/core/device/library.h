@@ -36,7 +36,6 @@ namespace het {
   X(HetDevTake)                 \
   X(HetDevForget)               \
   X(HetDevForgetKeys)           \
-  X(HetDevSetTight)             \
   X(HetDevFailAllocation)
 
 // Its functions under their own names: library->HetDevLookup(...).

@@ -14,13 +14,6 @@ void ClientBackend::InvalidateAll(const Table& table) {
   if (client->HasTable(table.schema->id())) client->ForgetTable(table.schema->id());
 }
 
-Status ClientBackend::SetBounds(const Table& table, int64_t pull_bound, int64_t push_bound) {
-  const ClientDriver::Lock client(driver_);
-  if (!client->HasTable(table.schema->id())) return TableIsGone(table);
-  client->cache(table.schema->id())->set_bounds(pull_bound, push_bound);
-  return Status();
-}
-
 Status ClientBackend::SetWorkers(const Table& table, uint32_t workers) {
   const ClientDriver::Lock client(driver_);
   if (!client->HasTable(table.schema->id())) return TableIsGone(table);
@@ -100,9 +93,9 @@ Status CachedBackend::Stats(const Table& table, TableStats* stats) {
   const uint64_t id = table.schema->id();
   if (!client->HasTable(id)) return TableIsGone(table);
   const TableCache& cache = *client->cache(id);
-  stats->cache = {
-      client->Stats(id), cache.lines().size(), cache.Unsent(), cache.bytes(), cache.config().wire, {}, {}};
-  if (cache.config().hot) stats->cache->hot_rows = cache.Tight();
+  const CacheConfig& config = cache.config();
+  stats->cache = {client->Stats(id), cache.lines().size(), cache.Unsent(),    cache.bytes(),
+                  config.wire,       config.pull_bound,    config.push_bound, {}};
   return Status();
 }
 

@@ -13,7 +13,6 @@ class ClientBackend : public TableBackend {
 
   void Invalidate(const Table& table, Span<const Key> keys) override;
   void InvalidateAll(const Table& table) override;
-  Status SetBounds(const Table& table, int64_t pull_bound, int64_t push_bound) override;
   Status SetWorkers(const Table& table, uint32_t workers) override;
 
  protected:

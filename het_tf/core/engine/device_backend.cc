@@ -56,7 +56,8 @@ Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
   cache.rows = state.rows;
   cache.unsent_rows = state.dirty;
   cache.bytes = client->cache(id)->bytes();
-  if (client->cache(id)->config().hot) cache.hot_rows = state.tight;
+  cache.pull_bound = client->cache(id)->config().pull_bound;
+  cache.push_bound = client->cache(id)->config().push_bound;
   cache.device = {table.options.cache->device, state.capacity, state.invalid, state.bytes};
   return Status();
 }

@@ -151,12 +151,8 @@ class Engine {
   // What has been applied so far is in a checkpoint: it need not be kept for a server that loses
   // it.
   void MarkDurable();
-  // Other bounds for a cached table, from the next call on. Flushes, so that no row holds back more
-  // than the new bound; an error of that leaves the bounds as they were. Nothing to do for a direct
-  // table.
-  Status SetBounds(const std::string& table, int64_t pull_bound, int64_t push_bound);
-  // So many workers train a table from the next call on; nothing to do unless its hot rows' bounds follow
-  // that.
+  // The number of workers that train a table from the next call on. Where its bounds follow that, flushes, so
+  // that no row holds back more than the new bound; an error of that leaves the bounds as they were.
   Status SetWorkers(const std::string& table, uint32_t workers);
   // What the steps of cached tables spend their time on, and those of others as a whole.
   TraceLog* trace() { return &trace_; }

@@ -30,19 +30,11 @@ Status Engine::CreateTable(const TableSpec& spec, const TableOptions& options) {
   return Status();
 }
 
-Status Engine::SetBounds(const std::string& name, int64_t pull_bound, int64_t push_bound) {
-  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  if (!table->options.cache) return Status();
-  HET_RETURN_IF_ERROR(Flush());
-  HET_RETURN_IF_ERROR(BackendOf(table->options).SetBounds(*table, pull_bound, push_bound));
-  catalog_.SetBounds(table.get(), pull_bound, push_bound);
-  return Status();
-}
-
 Status Engine::SetWorkers(const std::string& name, uint32_t workers) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
   const auto& cache = table->options.cache;
-  if (!cache || !cache->hot || cache->hot->workers == 0) return Status();
+  if (!cache || !cache->staleness || cache->workers == workers) return Status();
+  HET_RETURN_IF_ERROR(Flush());
   HET_RETURN_IF_ERROR(BackendOf(table->options).SetWorkers(*table, workers));
   catalog_.SetWorkers(table.get(), workers);
   return Status();

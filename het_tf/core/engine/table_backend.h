@@ -71,7 +71,6 @@ class TableBackend {
   // Rows were changed at the store: they are forgotten, with their unsent updates.
   virtual void Invalidate(const Table&, Span<const Key>) {}
   virtual void InvalidateAll(const Table&) {}
-  virtual Status SetBounds(const Table&, int64_t /*pull_bound*/, int64_t /*push_bound*/) { return Status(); }
   virtual Status SetWorkers(const Table&, uint32_t /*workers*/) { return Status(); }
   virtual Status Stats(const Table&, TableStats*) { return Status(); }
 };

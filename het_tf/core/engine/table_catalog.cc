@@ -52,15 +52,9 @@ void TableCatalog::Remove(const std::string& name) {
   generation_.fetch_add(1);
 }
 
-void TableCatalog::SetBounds(Table* table, int64_t pull_bound, int64_t push_bound) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  table->options.cache->pull_bound = pull_bound;
-  table->options.cache->push_bound = push_bound;
-}
-
 void TableCatalog::SetWorkers(Table* table, uint32_t workers) {
   std::lock_guard<std::mutex> lock(mutex_);
-  table->options.cache->hot->workers = workers;
+  table->options.cache->workers = workers;
 }
 
 }  // namespace het

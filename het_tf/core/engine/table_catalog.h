@@ -36,7 +36,6 @@ class TableCatalog {
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
   // Options of a cached table that may change while it is used.
-  void SetBounds(Table* table, int64_t pull_bound, int64_t push_bound);
   void SetWorkers(Table* table, uint32_t workers);
 
  private:

@@ -28,13 +28,13 @@ Status SetCount(const char* name, const Json& value, CacheConfig* cache) {
 }
 
 // null: unbounded.
-template <int64_t CacheConfig::*field>
+template <Bound CacheConfig::*field>
 Status SetBound(const char* name, const Json& value, CacheConfig* cache) {
   const int64_t number = value.is_number_integer() ? value.get<int64_t>() : -1;
   if (!value.is_null() && (number < 0 || number > kMost)) {
     return IntegerWanted(name, value, ", or null for unbounded");
   }
-  cache->*field = value.is_null() ? kUnbounded : number;
+  cache->*field = Bound(value.is_null() ? kUnbounded : number);
   return Status();
 }
 
@@ -52,32 +52,20 @@ Status SetWire(const char*, const Json& value, CacheConfig* cache) {
   return Status();
 }
 
-// null: one class of rows.
-Status SetHot(const char*, const Json& value, CacheConfig* cache) {
-  if (value.is_null()) return Status();
-  const auto wrong = [&value] {
-    return InvalidArgument("hot is " + value.dump() +
-                           "; it must be null or an object of the integers rows >= 1, pull_bound >= 0, "
-                           "push_bound >= 0 and workers >= 0");
-  };
-  if (!value.is_object()) return wrong();
-  HotRows hot;
-  for (const auto& [name, given] : value.items()) {
-    const int64_t number = given.is_number_integer() ? given.get<int64_t>() : -1;
-    if (number < 0 || number > kMost) return wrong();
-    if (name == "rows" && number > 0 && number <= UINT32_MAX) {
-      hot.rows = static_cast<uint32_t>(number);
-    } else if (name == "pull_bound") {
-      hot.pull_bound = number;
-    } else if (name == "push_bound") {
-      hot.push_bound = number;
-    } else if (name == "workers" && number <= UINT32_MAX) {
-      hot.workers = static_cast<uint32_t>(number);
-    } else {
-      return wrong();
-    }
+// null: unbounded.
+Status SetStaleness(const char* name, const Json& value, CacheConfig* cache) {
+  CacheConfig bound;
+  HET_RETURN_IF_ERROR(SetBound<&CacheConfig::pull_bound>(name, value, &bound));
+  cache->staleness = bound.pull_bound.most;
+  return Status();
+}
+
+Status SetWorkers(const char* name, const Json& value, CacheConfig* cache) {
+  const int64_t number = value.is_number_integer() ? value.get<int64_t>() : 0;
+  if (number < 1 || number > UINT32_MAX) {
+    return InvalidArgument(std::string(name) + " is " + value.dump() + "; it must be an integer >= 1");
   }
-  cache->hot = hot;
+  cache->workers = static_cast<uint32_t>(number);
   return Status();
 }
 
@@ -94,7 +82,8 @@ constexpr Field kFields[] = {
     {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows>},
     {"wire", SetWire},
     {"checks", SetWord<&CacheConfig::checks>},
-    {"hot", SetHot},
+    {"staleness", SetStaleness},
+    {"workers", SetWorkers},
     {"device", SetWord<&CacheConfig::device>},
 };
 
@@ -104,12 +93,6 @@ Status CheckTogether(const CacheConfig& cache) {
   HET_RETURN_IF_ERROR(CheckChecksName(cache.checks));
   if (cache.device != "cpu" && cache.device != "gpu") {
     return InvalidArgument("cache option device is '" + cache.device + "'; it must be \"cpu\" or \"gpu\"");
-  }
-  if (cache.hot && (cache.hot->pull_bound > cache.pull_bound || cache.hot->push_bound > cache.push_bound ||
-                    cache.pull_bound == kUnbounded)) {
-    return InvalidArgument(
-        "cache options have bounds of hot rows above those of the table, or a table whose pull_bound is "
-        "unbounded; hot rows have the tighter bounds. Give smaller ones, or leave hot out");
   }
   if (!cache.on_device()) return Status();
   if (cache.capacity == 0) {
@@ -142,11 +125,17 @@ Result<CacheConfig> ParseCache(const Json& json) {
     HET_RETURN_IF_ERROR(field->set(field->name, value, &cache));
   }
   HET_RETURN_IF_ERROR(CheckTogether(cache));
+  const auto gives = [&json](const char* name) { return json.contains(name); };
+  if (cache.staleness && (gives("pull_bound") || gives("push_bound"))) {
+    return InvalidArgument(
+        "cache options have staleness and pull_bound or push_bound; both bounds follow staleness. Give one of "
+        "the two");
+  }
   return cache;
 }
 
 // A bound in JSON: null is unbounded.
-Json BoundToJson(int64_t bound) { return bound == kUnbounded ? Json(nullptr) : Json(bound); }
+Json BoundToJson(const Bound& bound) { return bound == kUnbounded ? Json(nullptr) : Json(bound.most); }
 
 }  // namespace
 
@@ -156,16 +145,16 @@ std::string ToJson(const TableOptions& options) {
     json["cache"] = {{"capacity", cache->capacity},
                      {"policy", cache->policy},
                      {"admit_after", cache->admit_after},
-                     {"pull_bound", BoundToJson(cache->pull_bound)},
-                     {"push_bound", BoundToJson(cache->push_bound)},
                      {"write_back_rows", cache->write_back_rows}};
+    if (cache->staleness) {
+      json["cache"]["staleness"] = BoundToJson(*cache->staleness);
+      json["cache"]["workers"] = cache->workers;
+    } else {
+      json["cache"]["pull_bound"] = BoundToJson(cache->pull_bound);
+      json["cache"]["push_bound"] = BoundToJson(cache->push_bound);
+    }
     if (cache->wire != RowFormat::kFloat32) json["cache"]["wire"] = RowFormatName(cache->wire);
     if (cache->checks != "asked") json["cache"]["checks"] = cache->checks;
-    if (const auto& hot = cache->hot) {
-      json["cache"]["hot"] = {
-          {"rows", hot->rows}, {"pull_bound", hot->pull_bound}, {"push_bound", hot->push_bound}};
-      if (hot->workers != 0) json["cache"]["hot"]["workers"] = hot->workers;
-    }
     if (cache->on_device()) json["cache"]["device"] = cache->device;
   }
   return json.dump();

@@ -14,16 +14,20 @@ Json AsJson(const Staleness& seen) {
           {"max_at_most", seen.max}};
 }
 
+Json AsJson(const Bound& bound) {
+  if (bound == kUnbounded) return nullptr;
+  if (bound.every == 0) return bound.most;
+  return {{"most", bound.most}, {"of_age", 1.0 / bound.every}};
+}
+
 Json AsJson(const CacheStats& stats) {
   Json json = {{"rows", stats.rows}, {"unsent_rows", stats.unsent_rows}, {"bytes", stats.bytes}};
 #define HET_FIELD(name, help) json[#name] = stats.counters.name;
   HET_COUNTERS(HET_FIELD)
 #undef HET_FIELD
   json["staleness"] = AsJson(stats.counters.staleness());
-  if (stats.hot_rows) {
-    json["hot_rows"] = *stats.hot_rows;
-    json["hot_staleness"] = AsJson(Counters::StalenessOf(stats.counters.hot_lags));
-  }
+  json["pull_bound"] = AsJson(stats.pull_bound);
+  json["push_bound"] = AsJson(stats.push_bound);
   if (stats.wire) json["wire"] = RowFormatName(*stats.wire);
   if (stats.device) {
     json["device"] = stats.device->device;

@@ -8,6 +8,7 @@
 
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/row/row_format.h"
+#include "het_tf/core/wire/bound.h"
 
 namespace het {
 
@@ -17,7 +18,8 @@ struct CacheStats {
   size_t unsent_rows = 0;  // of these: with updates that are not sent yet
   size_t bytes = 0;        // of this process's memory
   std::optional<RowFormat> wire;
-  std::optional<size_t> hot_rows;  // of `rows`: with the tighter bounds; none: there is one class
+  Bound pull_bound;
+  Bound push_bound;
   // Of a cache in the memory of a device.
   struct OnDevice {
     std::string device;

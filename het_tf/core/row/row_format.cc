@@ -181,6 +181,45 @@ uint8_t* PackIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
   return end != nullptr ? end : PutFloats(x, n, out);
 }
 
+// --- single floats
+
+bool RoundsSingles(RowFormat format) { return format == RowFormat::kInt8 || format == RowFormat::kInt4; }
+
+constexpr uint16_t kWholeFloat = 0xffff;  // four bytes follow; a NaN, which no upper half is
+
+uint32_t BitsOf(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+// Its upper half, to the nearest or towards zero; the float itself where it is not finite, or would not be.
+float RoundSingle(float x, bool down) {
+  const uint32_t bits = BitsOf(x);
+  const uint32_t half = down ? bits : bits + 0x7fff + (bits >> 16 & 1);
+  if ((bits & 0x7f800000) == 0x7f800000 || (half & 0x7f800000) == 0x7f800000) return x;
+  const uint32_t rounded = half & 0xffff0000;
+  std::memcpy(&x, &rounded, sizeof(x));
+  return x;
+}
+
+uint8_t* PackSingle(float x, bool exact, uint8_t* out) {
+  const uint32_t bits = BitsOf(exact ? x : RoundSingle(x, /*down=*/false));
+  const bool whole = (bits & 0xffff) != 0 || bits >> 16 == kWholeFloat;
+  const uint16_t half = whole ? kWholeFloat : static_cast<uint16_t>(bits >> 16);
+  std::memcpy(out, &half, sizeof(half));
+  if (!whole) return out + sizeof(half);
+  std::memcpy(out + sizeof(half), &bits, sizeof(bits));
+  return out + sizeof(half) + sizeof(bits);
+}
+
+bool UnpackSingle(Reader* in, float* x) {
+  const auto half = in->Fixed<uint16_t>();
+  const uint32_t bits = half == kWholeFloat ? in->Fixed<uint32_t>() : uint32_t{half} << 16;
+  std::memcpy(x, &bits, sizeof(bits));
+  return in->ok();
+}
+
 uint8_t* PackRow(RowFormat format, size_t block, size_t floats, const float* row, bool exact, uint8_t* out) {
   size_t at = 0;
   for (; at + block <= floats; at += block) {
@@ -191,8 +230,12 @@ uint8_t* PackRow(RowFormat format, size_t block, size_t floats, const float* row
                                        : PackIntegers<8>(row, block, exact, out);
     }
   }
-  if (at < floats) std::memcpy(out, row + at, (floats - at) * sizeof(float));
-  return out + (floats - at) * sizeof(float);
+  if (!RoundsSingles(format)) {
+    if (at < floats) std::memcpy(out, row + at, (floats - at) * sizeof(float));
+    return out + (floats - at) * sizeof(float);
+  }
+  for (; at < floats; ++at) out = PackSingle(row[at], exact, out);
+  return out;
 }
 
 // Reads a block of elements of so many bits. False: it is not there, or its byte means nothing. kInstead: in
@@ -283,11 +326,12 @@ void RoundValues(uint64_t dither, const float* x, size_t n, float* out) {
   dither != 0 ? DitherIntegers<kBits>(x, n, dither, out) : RoundIntegers<kBits>(x, n, out);
 }
 
-// The bytes of a row whose first block has `first` bytes and its others `other` an element.
-size_t RowBytes(size_t block, size_t floats, size_t first, size_t other) {
+// The bytes of a row whose first block has `first` bytes, its others `other` an element, and single floats
+// `single` each.
+size_t RowBytes(size_t block, size_t floats, size_t first, size_t other, size_t single) {
   const size_t blocks = floats / block;
-  if (blocks == 0) return floats * sizeof(float);
-  return blocks + first + (blocks - 1) * block * other + floats % block * sizeof(float);
+  const size_t of_blocks = blocks == 0 ? 0 : blocks + first + (blocks - 1) * block * other;
+  return of_blocks + floats % block * single;
 }
 
 }  // namespace
@@ -326,18 +370,24 @@ void RoundRow(Rounding rounding, size_t block, size_t floats, const float* row, 
       }
     }
   }
-  if (out != row) std::copy_n(row + at, floats - at, out + at);
+  if (RoundsSingles(rounding.format)) {
+    for (; at < floats; ++at) out[at] = RoundSingle(row[at], at >= rounding.down_from);
+  } else if (out != row) {
+    std::copy_n(row + at, floats - at, out + at);
+  }
 }
 
 size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  return RowBytes(block, floats, block * sizeof(float), sizeof(float));
+  return RowBytes(block, floats, block * sizeof(float), sizeof(float),
+                  RoundsSingles(format) ? sizeof(uint16_t) + sizeof(float) : sizeof(float));
 }
 
 size_t LeastRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
   const size_t bits = format == RowFormat::kInt4 ? 4 : format == RowFormat::kInt8 ? 8 : 16;
-  return RowBytes(block, floats, (block * bits + 7) / 8, 2);
+  return RowBytes(block, floats, (block * bits + 7) / 8, 2,
+                  RoundsSingles(format) ? sizeof(uint16_t) : sizeof(float));
 }
 
 void PackRows(RowFormat format, size_t block, size_t floats, const float* rows, size_t n, Writer* out) {
@@ -384,9 +434,15 @@ bool UnpackRows(RowFormat format, size_t block, size_t floats, size_t n, Reader*
                                                                   : &UnpackBlock<8>;
       if (!unpack(block, in, row + at)) return false;
     }
-    const uint8_t* single = in->Raw((floats - at) * sizeof(float));
-    if (single == nullptr) return false;
-    if (at < floats) std::memcpy(row + at, single, (floats - at) * sizeof(float));
+    if (RoundsSingles(format)) {
+      for (; at < floats; ++at) {
+        if (!UnpackSingle(in, row + at)) return false;
+      }
+    } else {
+      const uint8_t* single = in->Raw((floats - at) * sizeof(float));
+      if (single == nullptr) return false;
+      if (at < floats) std::memcpy(row + at, single, (floats - at) * sizeof(float));
+    }
   }
   return true;
 }

@@ -2,12 +2,13 @@
 //
 // A row, or an update, is blocks of `block` floats (a table's dim: the value, then the slots that have as
 // many) and then up to block - 1 single floats (a slot of one float a row). Each block travels behind one
-// byte that says how to read it; single floats travel as they are.
+// byte that says how to read it.
 //
 //   kFloat32   the row as it is, without any such byte
-//   kFloat16   blocks of 16-bit floats
-//   kInt8      the first block 8-bit integers, for values; the others 16-bit floats, for slots
-//   kInt4      the first block 4-bit integers, two a byte, the first in its lower half
+//   kFloat16   blocks of 16-bit floats; single floats as they are
+//   kInt8      the first block 8-bit integers, for values; the others 16-bit floats, for slots; of a single
+//              float the upper half (bfloat16), or where that is not all of it a NaN and its four bytes
+//   kInt4      the same, but the first block 4-bit integers, two a byte, the first in its lower half
 //
 //   byte       the block
 //   1 .. 254   16-bit floats, or integers where the format says so; an element is that times
@@ -18,7 +19,7 @@
 //
 // What is rounded away. 16-bit floats keep 11 bits of every element, and of one that is smaller than 2^-29 of
 // the block's largest fewer; below 2^-39 of it nothing is left. Integers keep 1/254 to 1/127 (8 bits) or 1/15
-// to 1/8 (4 bits) of the block's largest for all. Powers of two as scales mean that integers up to 2048 (16
+// to 1/8 (4 bits) of the block's largest for all. A single float keeps 8 bits beside integers. Powers of two as scales mean that integers up to 2048 (16
 // bits), 127 and 7 are exact, that what was rounded is not changed by another rounding, and that x - Round(x)
 // is exact. A block in which a number is infinite, not a number or next to the largest float is never
 // rounded.

@@ -17,28 +17,27 @@ constexpr Clock kNamed = kGone;
 }  // namespace
 
 // Unsigned: a clock may be anything that a client has said.
-bool Holdings::Table::Stale(Clock clock, Clock base, bool tight) const {
+bool Holdings::Table::Stale(Clock clock, Clock base) const {
   const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(base));
-  return clock < base || lag < 0 || lag > (tight ? tight_bound : bound);
+  return clock < base || lag < 0 || lag > bound.Of(clock);
 }
 
 // The client's base already has its own ticks: they were added when they went into a frame. All the
 // same the row may have moved: one that had gone comes back with a far higher clock.
-bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock, bool tight) noexcept {
+bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
   entry->base += ticks;
   if (entry->moved != 0 && moved[entry->moved - 1].clock != kNamed) moved[entry->moved - 1].clock += ticks;
-  return Other(key, entry, clock, tight);
+  return Other(key, entry, clock);
 }
 
-bool Holdings::Table::Other(Key key, Entry* entry, Clock clock, bool tight) noexcept {
+bool Holdings::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
   if (entry->moved != 0) {
     moved[entry->moved - 1].latest = clock;
-    moved[entry->moved - 1].tight = tight;
     return true;
   }
-  if (!Stale(clock, entry->base, tight)) return true;
+  if (!Stale(clock, entry->base)) return true;
   try {
-    moved.push_back({key, kNamed, clock, 0, tight});
+    moved.push_back({key, kNamed, clock, 0});
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -83,7 +82,7 @@ size_t Holdings::Table::Acknowledge(uint32_t number) {
     }
     entry->second.base = item.clock;
     item.clock = kNamed;
-    if (!Stale(item.latest, entry->second.base, item.tight)) Unmove(at);
+    if (!Stale(item.latest, entry->second.base)) Unmove(at);
   }
   return let_go;
 }
@@ -150,7 +149,7 @@ void Holdings::Removed(uint64_t table, Key key) noexcept {
     bool noted = true;
     if (held != nullptr) {
       const auto entry = held->rows.find(key);
-      if (entry != held->rows.end()) noted = held->Other(key, &entry->second, kGone, /*tight=*/true);
+      if (entry != held->rows.end()) noted = held->Other(key, &entry->second, kGone);
     }
     record = noted ? std::next(record) : Forget(record);
   }
@@ -193,7 +192,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
     return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
       const Table* held = record->second.Find(use.table);
       return held == nullptr ||
-             (held->epoch == use.epoch && held->bound == use.bound && held->tight_bound == use.tight_bound);
+             (held->epoch == use.epoch && held->bound == use.bound);
     });
   };
   if (number_ == std::numeric_limits<uint32_t>::max()) {
@@ -221,7 +220,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   for (Table& held : own->tables) held_ -= held.Acknowledge(acknowledged);
   for (const Use& use : uses) {
     if (use.incoming > 0 && own->Find(use.table) == nullptr)
-      own->tables.push_back({use.table, use.epoch, use.bound, use.tight_bound, {}, {}});
+      own->tables.push_back({use.table, use.epoch, use.bound, {}, {}});
   }
   turn.record_ = own;
   turn.number_ = number_;

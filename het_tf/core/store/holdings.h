@@ -38,7 +38,7 @@
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/hash.h"
-#include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/bound.h"
 #include "het_tf/core/wire/ids.h"
 
 namespace het {
@@ -60,8 +60,7 @@ class Holdings {
   struct Use {
     uint64_t table;
     uint64_t epoch;
-    int64_t bound;
-    int64_t tight_bound;  // of rows that are hot (row_classes.h)
+    Bound bound;
     size_t incoming;      // keys that it asks to hold
   };
 
@@ -71,11 +70,10 @@ class Holdings {
   Turn Begin(ClientId client, uint32_t request, uint32_t acknowledged, const Vector<Use>& uses);
 
   // A push of `from` has brought keys[i], by ticks[i], to clock_of(i); 0: there is no such row, and
-  // the push has not made it. tight_of(i): which bound holds for it. Where there is no memory to note
-  // it, a client is forgotten.
-  template <typename ClockOf, typename TightOf>
+  // the push has not made it. Where there is no memory to note it, a client is forgotten.
+  template <typename ClockOf>
   void Pushed(ClientId from, uint64_t table, const Vector<Key>& keys, const Vector<uint32_t>& ticks,
-              ClockOf clock_of, TightOf tight_of) noexcept {
+              ClockOf clock_of) noexcept {
     for (auto record = records_.begin(); record != records_.end();) {
       Table* held = record->second.Find(table);
       const bool own = record->first == from;
@@ -86,8 +84,8 @@ class Holdings {
         if (entry == held->rows.end()) continue;
         const Clock clock = clock_of(i);
         if (clock == 0) continue;
-        noted = own ? held->Own(keys[i], &entry->second, ticks[i], clock, tight_of(i))
-                    : held->Other(keys[i], &entry->second, clock, tight_of(i));
+        noted = own ? held->Own(keys[i], &entry->second, ticks[i], clock)
+                    : held->Other(keys[i], &entry->second, clock);
       }
       record = noted ? std::next(record) : Forget(record);
     }
@@ -127,7 +125,6 @@ class Holdings {
     Clock clock;      // that answer `number` has brought, or kNamed
     Clock latest;     // the server's
     uint32_t number;  // the answer that names or brings it; 0: none that may still be acknowledged
-    bool tight;       // as it was pushed last
   };
   struct KeyHash {
     using is_avalanching = void;
@@ -138,16 +135,15 @@ class Holdings {
   struct Table {
     uint64_t table;
     uint64_t epoch;
-    int64_t bound;
-    int64_t tight_bound;
+    Bound bound;
     Rows rows;
     Vector<Moved> moved;
 
-    // Whether a copy with this base is past the bound of its class. The one place that says so.
-    bool Stale(Clock clock, Clock base, bool tight) const;
+    // Whether a copy with this base is past the bound of its row. The one place that says so.
+    bool Stale(Clock clock, Clock base) const;
     // False: there is no memory.
-    bool Own(Key key, Entry* entry, uint32_t ticks, Clock clock, bool tight) noexcept;
-    bool Other(Key key, Entry* entry, Clock clock, bool tight) noexcept;
+    bool Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept;
+    bool Other(Key key, Entry* entry, Clock clock) noexcept;
     // Returns how many rows are held no longer.
     size_t Acknowledge(uint32_t number);
     void Unmove(size_t at);

@@ -150,15 +150,9 @@ Holdings::Turn Partition::BeginTurn(const Request& q) {
   uses.reserve(q.tables.size());
   for (const TableRequest& t : q.tables) {
     const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
-    uses.push_back({t.table, Find(t.table)->epoch(), t.bound, t.bound_of(true), incoming});
+    uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
   }
   return holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
-}
-
-void Partition::SeeClasses(const Request& q) {
-  for (const TableRequest& t : q.tables) {
-    if (t.hot_rows != 0) Find(t.table)->classes().See(q.client, t.lookup, (t.hot_rows - 1) / id_.count + 1);
-  }
 }
 
 void Partition::Answer(const Request& q, Reply* p) {
@@ -166,19 +160,14 @@ void Partition::Answer(const Request& q, Reply* p) {
   Holdings::Turn turn = tells ? BeginTurn(q) : Holdings::Turn();
   size_t used = 0;
   for (const TableRequest& t : q.tables) {
-    const Shard& shard = *Find(t.table);
-    const RowStore& store = shard.rows();
+    const RowStore& store = Find(t.table)->rows();
     TableReply& answer = *frame::NextTable(&p->tables, &used);
-    const auto tight = [&](uint32_t row) { return t.hot_rows != 0 && shard.classes().tight(row); };
     answer.table = t.table;
     answer.row_floats = static_cast<uint32_t>(store.row_floats());
     answer.row_format = t.row_format;
     answer.block = t.block;
     answer.stored_rows.reserve(t.fetch_keys.size());
     answer.fetched_clocks.reserve(t.fetch_keys.size());
-    for (const auto& [table, position] : reclassified_) {
-      if (table == t.table) answer.reclassified.push_back(position);
-    }
     turn.Drop(t.table, t.dropped);
     auto hold = [&](Key key, Clock clock) {
       if (t.hold) turn.Hold(t.table, key, clock);
@@ -188,21 +177,21 @@ void Partition::Answer(const Request& q, Reply* p) {
       // Unsigned: the client's clock may be anything.
       const auto lag =
           static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
-      if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound_of(tight(row))) {
+      if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound.Of(clock)) {
         const size_t bucket = LagBucket(lag);
-        Vector<uint64_t>& lags = tight(row) ? answer.hot_lags : answer.lag_histogram;
+        Vector<uint64_t>& lags = answer.lag_histogram;
         if (lags.size() <= bucket) lags.resize(bucket + 1);
         ++lags[bucket];
         return hold(t.check_keys[k], t.check_clocks[k]);
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
-      answer.refreshed_clocks.emplace_back(clock, tight(row));
+      answer.refreshed_clocks.push_back(clock);
       hold(t.check_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
     FindEach(store, t.fetch_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
-      answer.fetched_clocks.emplace_back(clock, tight(row));
+      answer.fetched_clocks.push_back(clock);
       hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
@@ -253,11 +242,9 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
   reply.inc = incarnation_;
   reply.request_id = q->request_id;
   reply.partition = q->partition.index;
-  reclassified_.clear();
   try {
     reply.status = Check(*q, how, &reply.message, &reply.same_inc);
     if (reply.same_inc) reply.inc = 0;
-    if (reply.status == FrameStatus::kOk && how.now != 0) SeeClasses(*q);
     if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == LastSeq(q->client) + 1) {
       if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
       // What can fail comes before what changes anything.

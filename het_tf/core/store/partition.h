@@ -156,8 +156,6 @@ class Partition {
   // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
   Holdings::Turn BeginTurn(const Request& request);
-  // Of tables whose rows are of two classes: how far the client's steps are.
-  void SeeClasses(const Request& request);
 
   PartitionId id_;
   uint64_t incarnation_;
@@ -169,8 +167,6 @@ class Partition {
   LoadMark loading_;
   Holdings holdings_;
   uint64_t parts_ = 0;  // that were looked at
-  // Of the push of this part, as (table, position): rows that are not in the class that its client says.
-  Vector<std::pair<uint64_t, uint32_t>> reclassified_;
 };
 
 }  // namespace het

@@ -75,23 +75,6 @@ void RowsOfPush::Merge(const Request& q) const {
   }
 }
 
-// Judges the rows of a push. Appends (table, position) of those that are not in the class that its client
-// says, as far as there is memory: it hears of them at another push.
-void Classify(const TableRequest& t, Shard* shard, const RowOfPush* rows,
-              Vector<std::pair<uint64_t, uint32_t>>* reclassified) noexcept {
-  RowClasses& classes = shard->classes();
-  if (!classes.used()) return;
-  for (uint32_t i = 0; i < t.push_keys.size(); ++i) {
-    if (t.push_ticks[i] == 0) continue;
-    classes.Count(rows[i].row, t.push_ticks[i]);
-    if (i >= t.push_tight.size() || classes.tight(rows[i].row) == (t.push_tight[i] != 0)) continue;
-    try {
-      reclassified->push_back({t.table, i});
-    } catch (const std::bad_alloc&) {
-    }
-  }
-}
-
 }  // namespace
 
 FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std::string* message) {
@@ -132,11 +115,9 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
   const RowOfPush* of_table = rows.data();
   for (const TableRequest& t : q.tables) {
     Shard* const shard = Find(t.table);
-    if (owned) Classify(t, shard, of_table, &reclassified_);
-    holdings_.Pushed(
-        q.client, t.table, t.push_keys, t.push_ticks,
-        [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; },
-        [&](size_t i) { return shard->classes().tight(of_table[i].row); });
+    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks, [&](size_t i) {
+      return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock;
+    });
     const Key* const end = t.push_keys.data() + t.push_keys.size();
     holdings_.Left(q.client, q.told_ack, t.table, {end - t.left, t.left});
     of_table += t.push_keys.size();

@@ -1,12 +1,12 @@
-// One table's rows in one partition: the rows, which of them are hot, the epoch by which caches
-// notice that they were exchanged, and the limits that keep them from growing for ever.
+// One table's rows in one partition: the rows, the epoch by which caches notice that they were exchanged, and
+// the limits that keep them from growing for ever.
 //
 // A row that goes must not come back as if it had never gone. A cache elsewhere may hold a copy at
 // clock b; were the key trained again from clock 0, its clock would pass b unnoticed and the old
 // copy look fresh. So a shard remembers a *clock floor*, the highest clock of any row that was
-// removed, and a row that is made afterwards starts kBirthGap above it: every copy from before,
-// with all own updates that were on their way, is further behind than any bound below kBirthGap
-// allows. The floor is saved and, since removals are replicated one by one, equal in every copy of
+// removed, and a row that is made afterwards starts more than kBirthGap above it: every copy from
+// before, with all own updates that were on their way, is further behind than any bound below kBirthGap
+// allows. It starts at a multiple of kBirthGap, so that its clock says its age (wire/bound.h). The floor is saved and, since removals are replicated one by one, equal in every copy of
 // the partition.
 //
 // Not thread-safe; the partition's owner locks.
@@ -18,7 +18,7 @@
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
-#include "het_tf/core/store/row_classes.h"
+#include "het_tf/core/wire/bound.h"
 
 namespace het {
 
@@ -35,7 +35,6 @@ struct Swept {
 
 class Shard {
  public:
-  static constexpr Clock kBirthGap = Clock{1} << 20;
   // No clock and no floor that is read from outside is larger, so that none overflows.
   static constexpr Clock kMaxClock = Clock{1} << 61;
   // Of one row in one push: fewer. A row that is ticked 1,000 times a second comes to it in 12 days without
@@ -47,8 +46,7 @@ class Shard {
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
       : schema_(std::move(schema)),
         epoch_(epoch),
-        rows_(schema_->row_floats(), hash_seed),
-        classes_(&rows_) {}
+        rows_(schema_->row_floats(), hash_seed) {}
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -56,8 +54,6 @@ class Shard {
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
-  RowClasses& classes() { return classes_; }
-  const RowClasses& classes() const { return classes_; }
   // No row's clock is past it. Whoever brings rows further says so.
   Clock newest() const { return newest_; }
   void RaiseNewest(Clock clock) { newest_ = std::max(newest_, std::min(clock, kMaxClock)); }
@@ -77,7 +73,7 @@ class Shard {
   Clock clock_floor() const { return clock_floor_; }
   void RaiseFloor(Clock clock);
   // Of a row before its first tick.
-  Clock birth_clock() const { return clock_floor_ == 0 ? 0 : clock_floor_ + kBirthGap; }
+  Clock birth_clock() const { return clock_floor_ == 0 ? 0 : (clock_floor_ / kBirthGap + 2) * kBirthGap; }
 
   // Removes rows that have passed a limit at `now`: looks at `budget` rows, going on where it
   // stopped, and drops at most `budget` for max_rows, of which this partition holds one share of
@@ -94,7 +90,6 @@ class Shard {
   Schema schema_;
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
-  RowClasses classes_;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
   Clock newest_ = 0;

@@ -7,11 +7,10 @@
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/row/row_store.h"
-#include "het_tf/core/wire/classed_clock.h"
 
 namespace het::frame {
 
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
@@ -54,27 +53,14 @@ void WriteWords(const Vector<T>& elements, Word word, Writer* w) {
 
 inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
   WriteWords(
-      clocks, [](Clock clock) { return ZigZag(clock); }, w);
+      clocks, [](Clock clock) { return static_cast<uint64_t>(clock); }, w);
 }
 
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   if (count > r->left()) count = 0;
   clocks->clear();
   clocks->reserve(count);
-  for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(UnZigZag(r->Varint()));
-}
-
-// Clocks of a reply are not negative.
-inline void WriteClocks(const Vector<ClassedClock>& clocks, Writer* w) {
-  WriteWords(
-      clocks, [](ClassedClock clock) { return clock.word(); }, w);
-}
-
-inline void ReadClocks(size_t count, Reader* r, Vector<ClassedClock>* clocks) {
-  if (count > r->left()) count = 0;
-  clocks->clear();
-  clocks->reserve(count);
-  for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(ClassedClock::OfWord(r->Varint()));
+  for (size_t i = 0; i < count && r->ok(); ++i) clocks->push_back(static_cast<Clock>(r->Varint()));
 }
 
 // The next of a part's tables, cleared; those of the part before lend their memory. Whoever has all

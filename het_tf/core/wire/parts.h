@@ -4,8 +4,8 @@
 // A frame is a head and one or more *parts*, one a partition. A request's part has for every table
 // up to three things: *push* (updates), *check* (is my copy still within the bound?), *fetch* (give
 // me the row). A reply's part answers check and fetch, and says what the partition has applied.
-// Parts have nothing to do with each other: each is done, or refused, on its own. PROTOCOL.md gives
-// the rules; this file gives the bytes.
+// Parts have nothing to do with each other: each is done, or refused, on its own. docs/concepts.md
+// ("Clocks and bounds" and what follows) gives the rules; this file gives the bytes.
 //
 // What all parts have in common stands in the head once, and what a part has in common with the
 // part before it takes no bytes at all: the number of the partition and of the request counts on, a
@@ -21,24 +21,20 @@
 //            then for each part its tables:
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
-//                            varint hot_rows (0: one class) | [varint tight_bound | u8 lookup] | u8 formats |
-//                            [varint block]]
+//                            varint every | u8 formats | [varint block]]
 //              [varint its number, unless it is the next one]
-//              [varint pushes | [with told_ack: varint left] | keys | ticks (with two classes: doubled, + 1
-//              if the row is tight) | updates] [varint checks | keys | clocks] [varint fetches | keys]
-//              [varint dropped | keys]
+//              [varint pushes | [with told_ack: varint left] | keys | ticks | updates] [varint checks |
+//              keys | clocks] [varint fetches | keys] [varint dropped | keys]
 //   reply    u32 magic | u8 version | u32 request_id
 //            then each part:
 //              u8 flags | [delta partition] [delta request_id] [u64 inc] [delta last_seq]
 //              [u8 status | varint message length | message] [delta told]
 //              then its tables:
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
-//                number] [u64 epoch, or varint reclassified | positions in the pushes] [varint refreshed |
-//                positions in the request's checks | clocks] [varint fetches | clocks (0: the row does not
-//                exist, and nothing follows for it)] [varint told | keys] rows: of the refreshed and the
-//                fetched keys whose clock is not 0 [varint buckets + 66 * buckets of hot rows | staleness
-//                histograms of the checks that stayed within the bound: of rows that are not hot, and of hot
-//                ones]
+//                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks]
+//                [varint fetches | clocks (0: the row does not exist, and nothing follows for it)]
+//                [varint told | keys] rows: of the refreshed and the fetched keys whose clock is not 0
+//                [varint buckets | staleness histogram of the checks that stayed within the bound]
 //
 // A part with tables says which epochs it knows of them, and perhaps which life of the partition
 // (inc), by a digest of 32 bits: if the partition comes to another, nothing is done (kEpoch) and
@@ -46,9 +42,8 @@
 // its last_seq unless that is the newest push that the request names. Of tables of which it has
 // nothing to say it has nothing.
 //
-// Keys travel as differences, clocks of a request zigzagged, and those of a reply doubled, + 1 if the row
-// is tight. Encoding cannot fail but for memory; decoding
-// trusts nothing.
+// Keys travel as differences, clocks as varints. Encoding fails only for want of memory; decoding trusts
+// nothing.
 #pragma once
 
 #include <algorithm>
@@ -94,12 +89,9 @@ class RequestParts {
   // What a frame says of a table once.
   struct Table {
     uint64_t table;
-    int64_t bound;
-    int64_t tight_bound;
-    uint32_t hot_rows;
+    Bound bound;
     uint32_t update_floats;
     uint32_t block;
-    uint8_t lookup;
     RowFormat push_format;
     RowFormat row_format;
   };

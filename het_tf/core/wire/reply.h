@@ -7,7 +7,6 @@
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/row/row_format.h"
 #include "het_tf/core/row/row_store.h"
-#include "het_tf/core/wire/classed_clock.h"
 
 namespace het {
 
@@ -35,44 +34,39 @@ struct TableReply {
   RowFormat row_format = RowFormat::kFloat32;
   uint32_t block = 0;          // as in a request
   Vector<uint32_t> refreshed;  // positions in check_keys
-  Vector<ClassedClock> refreshed_clocks;
-  Vector<ClassedClock> fetched_clocks;  // one for each fetch key
+  Vector<Clock> refreshed_clocks;
+  Vector<Clock> fetched_clocks;  // one for each fetch key
   Vector<Key> told_keys;                // held rows that have moved past the bound, and are held no longer
-  // Positions in push_keys of rows that are not in the class that the request said. Not with kEpoch.
-  Vector<uint32_t> reclassified;
   Vector<float> rows;
   // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
   // it empty.
   Vector<const float*> stored_rows;
   Vector<uint64_t> lag_histogram;  // see LagBucket
-  Vector<uint64_t> hot_lags;       // the same of hot rows, which are not in the former
 
   // Keys whose row there is: their number in `rows`.
   size_t KnownRows() const {
     size_t known = 0;
-    for (const Vector<ClassedClock>* clocks : {&refreshed_clocks, &fetched_clocks}) {
+    for (const Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) {
       for (const Clock clock : *clocks) known += clock != 0;
     }
     return known;
   }
   // Whether it says anything of its table.
   bool speaks() const {
-    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !reclassified.empty() ||
-           !lag_histogram.empty() || !hot_lags.empty();
+    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() ||
+           !lag_histogram.empty();
   }
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
     epoch = 0;
-    for (Vector<ClassedClock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
+    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
     refreshed.clear();
-    reclassified.clear();
     told_keys.clear();
     rows.clear();
     stored_rows.clear();
     lag_histogram.clear();
-    hot_lags.clear();
   }
 };
 

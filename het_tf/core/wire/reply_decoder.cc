@@ -95,11 +95,6 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
   t->block = table.block;
   const bool epoch = status == FrameStatus::kEpoch;
   if (epoch && has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
-  if (!epoch && has(reply::kReclassified)) {
-    const size_t reclassified = r.Count();
-    t->reclassified.reserve(reclassified);
-    for (size_t i = 0; i < reclassified && r.ok(); ++i) t->reclassified.push_back(Narrow(r.Varint(), &ok));
-  }
   if (has(reply::kRefreshed)) {
     const size_t refreshed = r.Count();
     t->refreshed.reserve(refreshed);
@@ -123,13 +118,9 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
   if (!UnpackRows(t->row_format, t->block, t->row_floats, rows, &r, &t->rows)) return Broken("rows");
   *row_bytes = before - r.left();
   if (has(reply::kLags)) {
-    const uint64_t counts = r.Varint();
-    if (counts / reply::kBucketCounts >= reply::kBucketCounts) return Broken("staleness histogram");
-    const auto read = [&r](uint64_t buckets, Vector<uint64_t>* lags) {
-      for (uint64_t i = 0; i < buckets && r.ok(); ++i) lags->push_back(r.Varint());
-    };
-    read(counts % reply::kBucketCounts, &t->lag_histogram);
-    read(counts / reply::kBucketCounts, &t->hot_lags);
+    const uint64_t buckets = r.Varint();
+    if (buckets >= reply::kBucketCounts) return Broken("staleness histogram");
+    for (uint64_t i = 0; i < buckets && r.ok(); ++i) t->lag_histogram.push_back(r.Varint());
   }
   return r.ok() ? Status() : Broken("a number is truncated");
 }

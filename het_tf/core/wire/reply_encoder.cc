@@ -24,8 +24,8 @@ size_t SizeBound(const Reply& p) {
   for (const TableReply& t : p.tables) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
-                   t.hot_lags.size() + t.told_keys.size()) +
-             5 * (t.refreshed.size() + t.reclassified.size()) +
+                   t.told_keys.size()) +
+             5 * t.refreshed.size() +
              RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
@@ -113,9 +113,8 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
   if (!is_new && number != *next) flags |= reply::kNumber;
   if (!t.refreshed.empty()) flags |= reply::kRefreshed;
   if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
-  if (!t.lag_histogram.empty() || !t.hot_lags.empty()) flags |= reply::kLags;
+  if (!t.lag_histogram.empty()) flags |= reply::kLags;
   if (epoch) flags |= reply::kEpoch;
-  if (!epoch && !t.reclassified.empty()) flags |= reply::kReclassified;
   if (!t.told_keys.empty()) flags |= reply::kToldKeys;
   if (more) flags |= reply::kMore;
   w->Fixed(flags);
@@ -130,10 +129,6 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
   }
   *next = number + 1;
   if (epoch) w->Fixed(t.epoch);
-  if (!epoch && !t.reclassified.empty()) {
-    w->Varint(t.reclassified.size());
-    for (uint32_t position : t.reclassified) w->Varint(position);
-  }
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());
     for (uint32_t position : t.refreshed) w->Varint(position);
@@ -152,9 +147,8 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
   }
   PackRounded(t.row_format, t.block, t.row_floats, t.stored_rows.data(), t.stored_rows.size(), w);
   if ((flags & reply::kLags) != 0) {
-    w->Varint(t.lag_histogram.size() + reply::kBucketCounts * t.hot_lags.size());
+    w->Varint(t.lag_histogram.size());
     for (uint64_t count : t.lag_histogram) w->Varint(count);
-    for (uint64_t count : t.hot_lags) w->Varint(count);
   }
 }
 

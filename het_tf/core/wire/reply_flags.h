@@ -20,8 +20,7 @@ constexpr uint8_t kNumber = 2;  // not the one after the table before
 constexpr uint8_t kRefreshed = 4;
 constexpr uint8_t kFetched = 8;
 constexpr uint8_t kLags = 16;
-constexpr uint8_t kEpoch = 32;         // where the part's status is kEpoch
-constexpr uint8_t kReclassified = 32;  // elsewhere
+constexpr uint8_t kEpoch = 32;  // only where the part's status is kEpoch
 constexpr uint8_t kToldKeys = 64;
 constexpr uint8_t kMore = 128;
 

@@ -2,7 +2,7 @@
 // a server.
 //
 // For every table a request has up to three things: *push* (updates), *check* (is my copy still
-// within the bound?) and *fetch* (give me the row). PROTOCOL.md gives the rules, parts.h the bytes.
+// within the bound?) and *fetch* (give me the row). docs/concepts.md gives the rules, parts.h the bytes.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/row/row_format.h"
-#include "het_tf/core/row/row_store.h"
+#include "het_tf/core/wire/bound.h"
 #include "het_tf/core/wire/ids.h"
 #include "het_tf/core/wire/out_frame.h"
 
@@ -32,18 +32,9 @@ struct TableRequest {
   // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
   // holds them, as of Request::told_ack.
   uint32_t left = 0;
-  // With two classes of rows: whether the client has it that the row is hot, of each push; missing
-  // ones: no. The answer names those that are in the other class.
-  Vector<uint8_t> push_tight;
-  // check: refresh keys whose clock at the server is more than `bound` past the given one, or
+  // check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
-  int64_t bound = kUnbounded;
-  // Two classes of rows (store/row_classes.h): of all partitions together, so many rows may be hot; 0:
-  // there is one class. tight_bound takes the place of `bound` for those, and `lookup` is the number of
-  // the client's newest training lookup of the table, modulo 256.
-  uint32_t hot_rows = 0;
-  int64_t tight_bound = kUnbounded;
-  uint8_t lookup = 0;
+  Bound bound;
   Vector<Key> check_keys;
   Vector<Clock> check_clocks;
   // fetch
@@ -53,15 +44,12 @@ struct TableRequest {
   bool hold = false;
   Vector<Key> dropped;
 
-  int64_t bound_of(bool tight) const { return tight && hot_rows != 0 ? tight_bound : bound; }
-
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
     epoch = 0;
     for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
     push_ticks.clear();
-    push_tight.clear();
     push_updates.clear();
     check_clocks.clear();
   }

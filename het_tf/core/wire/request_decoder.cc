@@ -106,12 +106,8 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
     table.update_floats = Narrow(r.Varint(), &ok);
     const uint64_t bound = r.Varint();
     if (bound > static_cast<uint64_t>(kUnbounded)) ok = false;
-    table.bound = bound == 0 ? kUnbounded : static_cast<int64_t>(bound - 1);
-    table.hot_rows = Narrow(r.Varint(), &ok);
-    const uint64_t tight = table.hot_rows == 0 ? 0 : r.Varint();
-    if (tight > static_cast<uint64_t>(kUnbounded)) ok = false;
-    table.tight_bound = table.hot_rows == 0 ? kUnbounded : static_cast<int64_t>(tight);
-    if (table.hot_rows != 0) table.lookup = r.Fixed<uint8_t>();
+    table.bound.most = bound == 0 ? kUnbounded : static_cast<int64_t>(bound - 1);
+    table.bound.every = Narrow(r.Varint(), &ok);
     const uint8_t formats = r.Fixed<uint8_t>();
     table.push_format = static_cast<RowFormat>(formats & 15);
     table.row_format = static_cast<RowFormat>(formats >> 4);
@@ -129,9 +125,6 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
   t->table = table.table;
   t->update_floats = table.update_floats;
   t->bound = table.bound;
-  t->hot_rows = table.hot_rows;
-  t->tight_bound = table.tight_bound;
-  t->lookup = table.lookup;
   t->push_format = table.push_format;
   t->row_format = table.row_format;
   t->block = table.block;
@@ -144,16 +137,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
     r.KeyRun(pushes, &t->push_keys);
     t->push_ticks.resize(t->push_keys.size());
     Reader ticks = r;  // in registers
-    if (table.hot_rows == 0) {
-      for (uint32_t& each : t->push_ticks) each = Narrow(ticks.Varint(), &ok);
-    } else {
-      t->push_tight.resize(t->push_keys.size());
-      for (size_t i = 0; i < t->push_ticks.size(); ++i) {
-        const uint64_t both = ticks.Varint();
-        t->push_ticks[i] = Narrow(both >> 1, &ok);
-        t->push_tight[i] = both & 1;
-      }
-    }
+    for (uint32_t& each : t->push_ticks) each = Narrow(ticks.Varint(), &ok);
     r = ticks;
     if (!r.ok() || !ok || pushes == 0 ||
         !UnpackRows(t->push_format, t->block, t->update_floats, pushes, &r, &t->push_updates)) {

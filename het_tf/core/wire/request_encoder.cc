@@ -75,8 +75,7 @@ class RequestWriter {
  private:
   struct Known {
     const TableRequest* table;
-    int64_t bound;
-    uint32_t hot_rows;
+    Bound bound;
   };
 
   bool Takes(const TableRequest& t) const { return !push_only_ || !t.push_keys.empty(); }
@@ -120,15 +119,12 @@ class RequestWriter {
 
   void Table(const TableRequest& t, bool says_left, bool more) {
     const size_t begin = out_->size();
-    const int64_t bound = push_only_ ? kUnbounded : t.bound;
-    const uint32_t hot_rows = push_only_ ? 0 : t.hot_rows;
+    const Bound bound = push_only_ ? Bound() : t.bound;
     // Numbers only rise within a part. Most parts name the same tables in the same order.
     uint32_t number = number_;
     auto same = [&](const Known& known) {
       const TableRequest& k = *known.table;
       return k.table == t.table && k.update_floats == t.update_floats && known.bound == bound &&
-             known.hot_rows == hot_rows &&
-             (hot_rows == 0 || (k.tight_bound == t.tight_bound && k.lookup == t.lookup)) &&
              k.push_format == t.push_format && k.row_format == t.row_format && k.block == t.block;
     };
     while (number < known_.size() && !same(known_[number])) ++number;
@@ -146,13 +142,11 @@ class RequestWriter {
     if (more) flags |= request::kMore;
     w_.Fixed(flags);
     if (is_new) {
-      known_.push_back({&t, bound, hot_rows});
+      known_.push_back({&t, bound});
       w_.Fixed(t.table);
       w_.Varint(t.update_floats);
-      w_.Varint(bound == kUnbounded ? 0 : static_cast<uint64_t>(bound) + 1);
-      w_.Varint(hot_rows);
-      if (hot_rows != 0) w_.Varint(static_cast<uint64_t>(t.tight_bound));
-      if (hot_rows != 0) w_.Fixed(t.lookup);
+      w_.Varint(bound.most == kUnbounded ? 0 : static_cast<uint64_t>(bound.most) + 1);
+      w_.Varint(bound.every);
       const auto formats =
           static_cast<uint8_t>(static_cast<uint8_t>(t.push_format) | static_cast<uint8_t>(t.row_format) << 4);
       w_.Fixed(formats);
@@ -166,10 +160,7 @@ class RequestWriter {
       w_.Varint(t.push_keys.size());
       if (says_left) w_.Varint(t.left);
       w_.KeyRun(t.push_keys);
-      for (size_t i = 0; i < t.push_ticks.size(); ++i) {
-        const bool tight = i < t.push_tight.size() && t.push_tight[i] != 0;
-        w_.Varint(hot_rows == 0 ? t.push_ticks[i] : uint64_t{t.push_ticks[i]} << 1 | uint64_t{tight});
-      }
+      for (uint32_t ticks : t.push_ticks) w_.Varint(ticks);
       rows = out_->size();
       PackRows(t.push_format, t.block, t.update_floats, t.push_updates.data(), t.push_keys.size(), &w_);
       rows = out_->size() - rows;

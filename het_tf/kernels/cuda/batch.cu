@@ -20,19 +20,16 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
                               " is not below 2^32. Remedy: number the lookups anew, in a new table");
   }
   const bool keeps_updates = !use.table->view.updates.null();
-  const auto check_bound = [&](const char* bound, int64_t value) {
-    if (value == 0 || (value > 0 && keeps_updates)) return;
-    Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): " + bound + " " +
-                              std::to_string(value) +
+  if (use.push_bound < 0 || (use.push_bound > 0 && !keeps_updates)) {
+    Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): push_bound " +
+                              std::to_string(use.push_bound) +
                               (keeps_updates ? " is negative" : "; a table without keep_updates has 0"));
-  };
-  check_bound("push_bound", use.push_bound);
-  check_bound("tight_push_bound", use.tight_push_bound);
+  }
   UseView view;
   view.table = use.table->view;
   view.pinned_from = use.pinned_from;
   view.push_bound = use.push_bound;
-  view.tight_push_bound = use.tight_push_bound;
+  view.push_every = use.push_every;
   view.stamp = static_cast<uint32_t>(use.stamp);
   view.learning_rate = use.learning_rate;
   view.check = use.check;

@@ -22,7 +22,7 @@ struct WantedView {
   Dev<int64_t> bases;
 };
 WantedView MakeWanted(Context& context, const BatchView& batch, uint32_t counts = 0);
-// Copies the list to the host. Waits for the stream. `reads`, `hits` and `tight_hits` stay null. Answers the
+// Copies the list to the host. Waits for the stream. `reads` and `hits` stay null. Answers the
 // caller's counts.
 const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted);
 

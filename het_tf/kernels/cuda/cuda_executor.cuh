@@ -28,8 +28,6 @@ HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, va
 HET_DEV uint64_t AtomicAdd(uint64_t* p, uint64_t value) { return atomicAdd(AsCuda(p), value); }
 HET_DEV uint32_t AtomicOr(uint32_t* p, uint32_t value) { return atomicOr(p, value); }
 HET_DEV uint64_t AtomicOr(uint64_t* p, uint64_t value) { return atomicOr(AsCuda(p), value); }
-HET_DEV uint32_t AtomicAnd(uint32_t* p, uint32_t value) { return atomicAnd(p, value); }
-HET_DEV uint64_t AtomicAnd(uint64_t* p, uint64_t value) { return atomicAnd(AsCuda(p), value); }
 HET_DEV uint32_t AtomicExchange(uint32_t* p, uint32_t value) { return atomicExch(p, value); }
 HET_DEV uint64_t AtomicExchange(uint64_t* p, uint64_t value) { return atomicExch(AsCuda(p), value); }
 HET_DEV uint32_t AtomicMin(uint32_t* p, uint32_t value) { return atomicMin(p, value); }

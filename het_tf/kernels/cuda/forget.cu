@@ -1,4 +1,4 @@
-// HetDevForget, HetDevForgetKeys, HetDevSetTight and HetDevInspect: what is done to rows from outside of
+// HetDevForget, HetDevForgetKeys and HetDevInspect: what is done to rows from outside of
 // steps.
 #include <string>
 
@@ -72,26 +72,6 @@ struct ForgetRowsKernel {
   }
 };
 
-struct SetTightKernel {
-  TableView table;
-  int tight;
-  Dev<uint64_t> rows;  // of FindKernel; several may be the same
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    const uint64_t row = static_cast<uint64_t*>(rows)[i];
-    if (row == kNowhere) return;
-    tile.Once([&] {
-      uint64_t* used = &static_cast<Slot*>(table.slots)[row].used;
-      if (tight != 0) {
-        AtomicOr(used, kTight);
-      } else {
-        AtomicAnd(used, ~kTight);
-      }
-    });
-  }
-};
-
 void CheckWhat(const HetDevTable& table, int what) {
   if (what >= HET_DEV_DROP && what <= HET_DEV_INVALIDATE) return;
   Fail(HET_DEV_INVALID, "table '" + table.name + "': what " + std::to_string(what) +
@@ -139,19 +119,6 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
   });
 }
 
-int HetDevSetTight(HetDevContext* context, HetDevTable* table, int tight, const int64_t* keys, uint64_t n,
-                   HetDevStream stream) {
-  return Guard([&] {
-    if (n == 0) return;
-    context->Begin(stream);
-    const Dev<int64_t> of = context->Upload(keys, n);
-    const Dev<uint64_t> rows = context->Scratch<uint64_t>(n);
-    Launch<8>(*context, "find keys", n, FindKernel{table->view, of, rows});
-    Launch<4>(*context, "classes of rows", n, SetTightKernel{table->view, tight, rows});
-    context->End();
-  });
-}
-
 int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream stream,
                   HetDevRowState* state, float* row, float* update) {
   return Guard([&] {
@@ -178,7 +145,6 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
     }
     state->found = 1;
     state->invalid = (slot->used & kInvalid) != 0 ? 1 : 0;
-    state->tight = (slot->used & kTight) != 0 ? 1 : 0;
     state->base = slot->base;
     state->ticks = slot->ticks;
     state->stamp = slot->stamp;

@@ -29,10 +29,6 @@ inline T AtomicOr(T* p, T value) {
   return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
 template <typename T>
-inline T AtomicAnd(T* p, T value) {
-  return __atomic_fetch_and(p, value, __ATOMIC_RELAXED);
-}
-template <typename T>
 inline T AtomicExchange(T* p, T value) {
   return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
 }

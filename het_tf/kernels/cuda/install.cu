@@ -74,7 +74,6 @@ struct PlaceKernel {
     const int64_t base = static_cast<int64_t*>(answers.bases)[answer];
     const float* from = static_cast<float*>(answers.floats) + static_cast<uint64_t*>(answers.begins)[answer];
     const bool fresh = static_cast<uint8_t*>(plan.fresh)[i] != 0;
-    const uint64_t tight = (static_cast<uint8_t*>(answers.flags)[answer] & kTightAnswer) != 0 ? kTight : 0;
     const uint64_t row = PlaceOf(tile, i, use_number, table);
     const RowRef ref = RowAt(batch, use_number, row);
     tile.Copy(ref.value, from, table.dim);
@@ -85,7 +84,7 @@ struct PlaceKernel {
         slot.key = key;
         slot.base = base;
         slot.stamp = use.stamp;
-        slot.used = kOneUse | tight;
+        slot.used = kOneUse;
         *ref.slot = slot;
         if ((row & kOfCall) == 0) {
           static_cast<uint8_t*>(table.digests)[row] = DigestOf(HashKey(key, table.hash_seed));
@@ -98,7 +97,7 @@ struct PlaceKernel {
     if (ticks > 0 && ref.update != nullptr) MergeOnto(tile, table, ref.update, ticks, ref);
     tile.Once([&] {
       ref.slot->base = base;
-      ref.slot->used = (ref.slot->used & ~(kInvalid | kTight)) | tight;
+      ref.slot->used &= ~kInvalid;
     });
   }
 };
@@ -180,8 +179,7 @@ class Install {
       for (uint64_t i = 0; i < answer.n; ++i, ++to) {
         keys[to] = answer.keys[i];
         bases[to] = answer.bases[i];
-        const bool tight = answer.tight != nullptr && answer.tight[i] != 0;
-        flags[to] = static_cast<uint8_t>((answer.admit[i] != 0 ? kAdmit : 0) | (tight ? kTightAnswer : 0));
+        flags[to] = answer.admit[i] != 0 ? kAdmit : 0;
         uses[to] = answer.use;
         begins[to] = floats;
         floats += RowFloats(answer.use);

@@ -8,13 +8,12 @@
 namespace het::dev {
 
 constexpr uint8_t kAdmit = 1;
-constexpr uint8_t kTightAnswer = 2;
 
 // Answers of all tables, in the order in which they were given.
 struct AnswersView {
   Dev<int64_t> keys;
   Dev<int64_t> bases;
-  Dev<uint8_t> flags;  // kAdmit, kTightAnswer
+  Dev<uint8_t> flags;  // kAdmit
   Dev<uint32_t> uses;
   Dev<uint64_t> begins;  // of each row in `floats`
   Dev<float> floats;

@@ -48,14 +48,11 @@ struct alignas(32) Slot {
 };
 static_assert(sizeof(Slot) == 32);
 
-// Slot::used: visit | frequency << 32 | kInvalid | kTight. One word, for a lookup changes all of it with one
+// Slot::used: visit | frequency << 32 | kInvalid. One word, for a lookup changes all of it with one
 // atomic exchange; stores of 16 bits to rows that lie anywhere took four times as long as the whole lookup.
 //   visit      HetDevContext::NextVisit of the last lookup that met the row: it is counted once in each
 //   frequency  16 bits
-//   kTight     beside them for that reason alone: every kernel that asks for a row's class reads its slot
-//   anyway
 constexpr uint64_t kInvalid = uint64_t{1} << 48;
-constexpr uint64_t kTight = uint64_t{1} << 49;
 constexpr uint64_t kOneUse = uint64_t{1} << 32;
 constexpr uint64_t kVisitBits = 0xffffffff;
 constexpr uint64_t kFrequencyBits = uint64_t{0xffff} << 32;
@@ -113,7 +110,7 @@ struct UseView {
   TableView table;
   uint64_t pinned_from;
   int64_t push_bound;
-  int64_t tight_push_bound;
+  uint32_t push_every;
   uint32_t stamp;
   float learning_rate;
   int check;

@@ -11,7 +11,7 @@ namespace {
 
 // What a use of a table met: different keys. Kept in stripes, each in lines of 128 bytes of its own, so that
 // not all of the device adds to one number.
-enum Met : uint32_t { kAbsent, kInTable, kTightInTable, kInCall, kMetKinds };
+enum Met : uint32_t { kAbsent, kInTable, kInCall, kMetKinds };
 constexpr uint32_t kStripes = 256;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
@@ -25,10 +25,7 @@ HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool tr
   return (used & ~kVisitBits) + more + visit;
 }
 
-HET_DEV Met MetAt(uint64_t row, uint64_t used) {
-  if ((row & kOfCall) != 0) return kInCall;
-  return (used & kTight) != 0 ? kTightInTable : kInTable;
-}
+HET_DEV Met MetAt(uint64_t row) { return (row & kOfCall) != 0 ? kInCall : kInTable; }
 
 HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
   return feature.rows.null() ? nullptr : static_cast<float*>(feature.rows) + at * dim;
@@ -77,7 +74,7 @@ struct LookupKernel {
       if (VisitOf(used) == batch.visit) return;
       const uint64_t next = Used(used, batch.visit, use, training != 0);
       if (VisitOf(AtomicExchange(&ref.slot->used, next)) == batch.visit) return;
-      Count(position, p.use, MetAt(row, used));
+      Count(position, p.use, MetAt(row));
       if (training != 0) ref.slot->stamp = use.stamp;
       if (look) AppendWanted(wanted, p.use, p.key, invalid ? HET_DEV_NO_BASE : ref.slot->base);
     });
@@ -118,7 +115,6 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   LookupKernel kernel{view, MakeWanted(context, view, counts), call.left_out.as<uint8_t>(), training};
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
-  uint64_t* tight_hits = context.HostScratch<uint64_t>(batch.n_uses);
 
   for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
   ClearOldVisits(context, &call);
@@ -135,15 +131,12 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
         sums[kind] += met[stripe * StripeWords(batch.n_uses) + use * kMetKinds + kind];
       }
     }
-    const uint64_t in_table = sums[kInTable] + sums[kTightInTable];
-    tight_hits[use] = sums[kTightInTable];
-    hits[use] = in_table + sums[kInCall];
+    hits[use] = sums[kInTable] + sums[kInCall];
     reads[use] = hits[use] + sums[kAbsent];
-    if (training != 0) more_work |= CountFirstUses(context, batch.uses[use].table, in_table);
+    if (training != 0) more_work |= CountFirstUses(context, batch.uses[use].table, sums[kInTable]);
   }
   wanted->reads = reads;
   wanted->hits = hits;
-  wanted->tight_hits = tight_hits;
   if (more_work) context.End();
 }
 

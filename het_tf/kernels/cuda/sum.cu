@@ -103,20 +103,16 @@ class Sum {
   }
   void ReadSums(HetDevSummed* summed) {
     uint64_t* ticks = context_.HostScratch<uint64_t>(batch_.n_uses);
-    uint64_t* tight_ticks = context_.HostScratch<uint64_t>(batch_.n_uses);
     call_.summed.due_of_use.assign(batch_.n_uses, 0);
     for (uint32_t u = 0; u < batch_.n_uses; ++u) {
-      ticks[u] = tight_ticks[u] = 0;
+      ticks[u] = 0;
       for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
-        ticks[u] += host_counts_[counts_.Ticks(stripe, u, /*tight=*/false)];
-        tight_ticks[u] += host_counts_[counts_.Ticks(stripe, u, /*tight=*/true)];
+        ticks[u] += host_counts_[counts_.Ticks(stripe, u)];
         call_.summed.due_of_use[u] += host_counts_[counts_.DueOf(stripe, u)];
       }
-      ticks[u] += tight_ticks[u];
       summed->uniques += ticks[u];
     }
     summed->ticks = ticks;
-    summed->tight_ticks = tight_ticks;
     summed->due = host_counts_[Counts::kDue];
     const uint32_t bad = host_counts_[Counts::kBad];
     if (bad == 0) return;

@@ -23,16 +23,16 @@ struct Counts {
   uint32_t n_features;
   static constexpr uint32_t kDue = 0, kBad = 1, kChunks = 2, kLong = 3, kFixed = 4;
 
-  HET_HOST_DEVICE uint32_t Ticks(uint32_t stripe, uint32_t use, bool tight) const {
-    return kFixed + stripe * StripeWords() + (tight ? n_uses : 0) + use;
+  HET_HOST_DEVICE uint32_t Ticks(uint32_t stripe, uint32_t use) const {
+    return kFixed + stripe * StripeWords() + use;
   }
   HET_HOST_DEVICE uint32_t DueOf(uint32_t stripe, uint32_t use) const {
-    return kFixed + stripe * StripeWords() + 2 * n_uses + use;
+    return kFixed + stripe * StripeWords() + n_uses + use;
   }
   HET_HOST_DEVICE uint32_t Active(uint32_t feature) const {
     return kFixed + kStripes * StripeWords() + feature;
   }
-  HET_HOST_DEVICE uint32_t StripeWords() const { return (3 * n_uses + 31) / 32 * 32; }
+  HET_HOST_DEVICE uint32_t StripeWords() const { return (2 * n_uses + 31) / 32 * 32; }
   HET_HOST_DEVICE uint32_t size() const { return Active(n_features); }
 };
 
@@ -178,7 +178,7 @@ struct Summing {
       const Slot& slot = *RowAt(batch, place.use, place.row).slot;
       uint32_t* words = counts.words;
       const uint32_t stripe = static_cast<uint32_t>(entry / 8 % kStripes);
-      AtomicAdd(words + counts.Ticks(stripe, place.use, (slot.used & kTight) != 0), 1u);
+      AtomicAdd(words + counts.Ticks(stripe, place.use), 1u);
       if (WillLeave(use, place, slot)) {
         const uint32_t at = Tile::Append(words + Counts::kDue);
         static_cast<uint32_t*>(due)[at] = static_cast<uint32_t>(entry);

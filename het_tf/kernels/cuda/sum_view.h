@@ -67,9 +67,18 @@ HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry)
   return {low, row < capacity ? row : kOfCall | (row - capacity)};
 }
 
+// Bound of core/wire/bound.h.
+HET_DEV int64_t PushBound(const UseView& use, int64_t clock) {
+  constexpr int64_t kBirthGap = int64_t{1} << 20;
+  if (use.push_every == 0) return use.push_bound;
+  const int64_t of_age = (clock & (kBirthGap - 1)) / use.push_every;
+  return of_age < use.push_bound ? of_age : use.push_bound;
+}
+
+// With one tick more.
 HET_DEV bool WillLeave(const UseView& use, const Place& place, const Slot& slot) {
-  const int64_t bound = (slot.used & kTight) != 0 ? use.tight_push_bound : use.push_bound;
-  return (place.row & kOfCall) != 0 || int64_t{slot.ticks} + 1 > bound;
+  const int64_t ticks = int64_t{slot.ticks} + 1;
+  return (place.row & kOfCall) != 0 || ticks > PushBound(use, slot.base + ticks);
 }
 
 }  // namespace het::dev

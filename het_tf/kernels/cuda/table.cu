@@ -106,7 +106,7 @@ struct ClearVisitsKernel {
 };
 
 constexpr uint32_t kStripes = 64;
-enum StateCount : uint32_t { kRows, kDirty, kInvalidRows, kTightRows, kStateCounts };
+enum StateCount : uint32_t { kRows, kDirty, kInvalidRows, kStateCounts };
 
 struct CountKernel {
   TableView table;
@@ -123,7 +123,6 @@ struct CountKernel {
       if ((rows >> i & 1) == 0) return;
       if (slots[i].ticks > 0) AtomicAdd(&count[kDirty], uint64_t{1});
       if ((slots[i].used & kInvalid) != 0) AtomicAdd(&count[kInvalidRows], uint64_t{1});
-      if ((slots[i].used & kTight) != 0) AtomicAdd(&count[kTightRows], uint64_t{1});
     });
   }
 };
@@ -234,7 +233,6 @@ int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream,
       state->rows += of_stripe[kRows];
       state->dirty += of_stripe[kDirty];
       state->invalid += of_stripe[kInvalidRows];
-      state->tight += of_stripe[kTightRows];
     }
     state->inserts = table->inserts;
     state->evictions = table->evictions;

@@ -63,8 +63,8 @@ struct TickKernel {
     tile.Once([&] {
       ref.slot->ticks = leaves ? 0 : ticks + 1;
       if (!leaves) return;
-      ref.slot->base += int64_t{ticks} + 1;
       WriteLeaving(due.to, rank, *ref.slot, ticks + 1);
+      ref.slot->base += int64_t{ticks} + 1;
     });
   }
 };

@@ -29,7 +29,7 @@
 // Between tiles there are atomics alone, all relaxed; a later launch sees everything of an earlier one:
 //
 //   AtomicLoad(p)  AtomicStore(p, v)  AtomicAdd(p, v)  AtomicExchange(p, v)  AtomicCas(p, expected, v)
-//   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)  AtomicAnd(p, v)
+//   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)
 //                                                      uint32_t and uint64_t; they return the old value
 //
 //   OldLoad(p)  what was there at some time since the launch: for what all of the device reads, and one place

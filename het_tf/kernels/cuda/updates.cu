@@ -65,8 +65,8 @@ void Leaving::Reserve(Context& context, const HetDevBatch& batch, const std::vec
   heads_ = context.Scratch<char>(HeadBytes());
   view_.begins = context.Upload(begins.data(), begins.size());
   view_.keys = Dev<int64_t>(reinterpret_cast<int64_t*>(heads_.raw()));
-  view_.ticks = Dev<uint32_t>(reinterpret_cast<uint32_t*>(view_.keys.Plus(n_).raw()));
-  view_.tight = Dev<uint8_t>(reinterpret_cast<uint8_t*>(view_.ticks.Plus(n_).raw()));
+  view_.clocks = view_.keys.Plus(n_);
+  view_.ticks = Dev<uint32_t>(reinterpret_cast<uint32_t*>(view_.clocks.Plus(n_).raw()));
   view_.updates = context.Scratch<float>(floats_);
   host_heads_ = context.HostScratch<char>(HeadBytes());
   host_updates_ = context.HostScratch<float>(floats_);
@@ -76,16 +76,16 @@ void Leaving::Reserve(Context& context, const HetDevBatch& batch, const std::vec
 
 void Leaving::List(const HetDevBatch& batch, const std::vector<uint64_t>& counts) {
   const auto* keys = reinterpret_cast<const int64_t*>(host_heads_);
-  const auto* ticks = reinterpret_cast<const uint32_t*>(keys + n_);
-  const auto* tight = reinterpret_cast<const uint8_t*>(ticks + n_);
+  const int64_t* clocks = keys + n_;
+  const auto* ticks = reinterpret_cast<const uint32_t*>(clocks + n_);
   const float* updates = host_updates_;
   HetDevUpdates* of_use = list_;
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
     const uint64_t n = counts[use];
-    if (n > 0) *of_use++ = HetDevUpdates{use, n, keys, ticks, tight, updates};
+    if (n > 0) *of_use++ = HetDevUpdates{use, n, keys, ticks, clocks, updates};
     keys += n;
     ticks += n;
-    tight += n;
+    clocks += n;
     updates += n * batch.uses[use].table->view.row_floats;
   }
 }

@@ -16,7 +16,7 @@ struct LeavingView {
   Dev<uint64_t> begins;  // of each use: its first row here, and its first float
   Dev<int64_t> keys;
   Dev<uint32_t> ticks;
-  Dev<uint8_t> tight;
+  Dev<int64_t> clocks;
   Dev<float> updates;
 };
 // The update of row number `at`.
@@ -24,11 +24,11 @@ HET_DEV float* LeavingUpdate(const LeavingView& to, uint32_t use, const TableVie
   const uint64_t* begin = static_cast<uint64_t*>(to.begins) + uint64_t{use} * 2;
   return static_cast<float*>(to.updates) + begin[1] + (at - begin[0]) * table.row_floats;
 }
-// What goes with it. On one lane.
+// What goes with it, while the base of the slot is still without these ticks. On one lane.
 HET_DEV void WriteLeaving(const LeavingView& to, uint64_t at, const Slot& slot, uint32_t ticks) {
   static_cast<int64_t*>(to.keys)[at] = slot.key;
   static_cast<uint32_t*>(to.ticks)[at] = ticks;
-  static_cast<uint8_t*>(to.tight)[at] = (slot.used & kTight) != 0 ? 1 : 0;
+  static_cast<int64_t*>(to.clocks)[at] = slot.base + ticks;
 }
 
 // The same on the host's side. Use: Reserve while nothing has changed yet, Copy, Wait for the stream, Export.
@@ -44,13 +44,13 @@ class Leaving {
   uint64_t n() const { return n_; }
 
  private:
-  size_t HeadBytes() const { return n_ * (sizeof(int64_t) + sizeof(uint32_t) + sizeof(uint8_t)); }
+  size_t HeadBytes() const { return n_ * (2 * sizeof(int64_t) + sizeof(uint32_t)); }
   void List(const HetDevBatch& batch, const std::vector<uint64_t>& counts);
 
   LeavingView view_;
   uint64_t n_ = 0;
   uint64_t floats_ = 0;
-  Dev<char> heads_;  // keys, ticks and tight, that they are one copy
+  Dev<char> heads_;  // keys, clocks and ticks, that they are one copy
   char* host_heads_ = nullptr;
   float* host_updates_ = nullptr;
   HetDevUpdates* list_ = nullptr;

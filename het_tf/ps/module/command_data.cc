@@ -178,7 +178,6 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
   number("clients", partition->clients().size());
-  number("hot_rows", HotRowsOf(*partition));
   number("held_rows", partition->holdings().held());
   number("told_rows", partition->holdings().told());
   number("told_resets", partition->holdings().resets());

@@ -49,7 +49,6 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows", totals.rows);
   add("bytes", totals.bytes);
   add("clients", totals.clients);
-  add("hot_rows", totals.hot);
   add("held_rows", totals.held);
   add("told_rows", totals.told);
   add("told_resets", totals.told_resets);

@@ -181,12 +181,6 @@ size_t RowsOf(const Partition& partition) {
   return rows;
 }
 
-size_t HotRowsOf(const Partition& partition) {
-  size_t rows = 0;
-  for (const auto& [table, shard] : partition.shards()) rows += shard->classes().hot();
-  return rows;
-}
-
 size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
   return sizeof(Partition) + partition.bytes() + partition.holdings().bytes() +
@@ -226,7 +220,6 @@ Totals SumTotals() {
     totals.rows += RowsOf(*partition);
     totals.bytes += MemoryOf(*partition);
     totals.clients += partition->clients().size();
-    totals.hot += HotRowsOf(*partition);
     totals.held += partition->holdings().held();
     totals.told += partition->holdings().told();
     totals.told_resets += partition->holdings().resets();

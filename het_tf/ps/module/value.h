@@ -32,7 +32,6 @@ constexpr int kEncodingVersion = 2;
 
 // What all partitions of this process hold together.
 struct Totals {
-  size_t hot = 0;   // rows that are hot (core/store/row_classes.h)
   size_t held = 0;  // rows that clients hold and are told of
   size_t told = 0;  // rows that they were told, by the partitions that are here
   size_t told_resets = 0;
@@ -46,7 +45,6 @@ struct Totals {
 // Bytes that a partition takes, its clients included.
 size_t MemoryOf(const Partition& partition);
 size_t RowsOf(const Partition& partition);
-size_t HotRowsOf(const Partition& partition);
 
 // Tells the server about the type. False when it refuses.
 bool RegisterType(RedisModuleCtx* ctx);

@@ -144,7 +144,11 @@ class EmbeddingCollection(keras.layers.Layer):
             "namespace": namespace,
             "tables": [table.spec for table in tables],
             "features": [
-                {"table": numbers[feature.table.name], "padding_id": feature.padding_id}
+                {
+                    "table": numbers[feature.table.name],
+                    "padding_id": feature.padding_id,
+                    "name": feature.name,
+                }
                 for feature in features.flat
             ],
             "needs_loss_scale": loss_scale.needed(self),
@@ -186,7 +190,7 @@ class EmbeddingCollection(keras.layers.Layer):
     @property
     def is_bulk_synchronous(self) -> bool:
         """Whether every read sees every write of the step before (staleness 0)."""
-        return self._het_state.cache.pull_bound == 0 and self._het_state.cache.push_bound == 0
+        return not self._het_state.cache.given.may_be_stale
 
     # --- calling ----------------------------------------------------------------------------------
 

@@ -71,8 +71,7 @@ def prefetch(
 
     Raises:
       ValueError: depth is not an integer of 1 or more; `layer` has no rows of het_tf, or has its cache on a
-        GPU; the ids are not found in an element, or are no ids; check_ahead with a layer that was given
-        total_staleness, which would not hold.
+        GPU; the ids are not found in an element, or are no ids.
       TypeError: `dataset` is not a tf.data.Dataset; check_ahead is no bool.
     """
     if not isinstance(dataset, tf.data.Dataset):
@@ -137,12 +136,6 @@ def _check(layer: Any, check_ahead: bool) -> None:
                     f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
                     "; only rows that are cached in host memory can be prefetched. Leave het_tf.prefetch "
                     'out, or give Cache(device="cpu")'
-                )
-            if check_ahead and cache.given.total_staleness is not None:
-                raise ValueError(
-                    f"check_ahead is True, and layer {collection.name!r} was given Cache(total_staleness="
-                    f"{cache.given.total_staleness}): its reads would miss more than that. Give it "
-                    "Cache(staleness=...) in its place, or leave check_ahead out"
                 )
 
 

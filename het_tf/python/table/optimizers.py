@@ -127,7 +127,7 @@ class Adagrad(Optimizer):
     name = "adagrad"
 
     def __init__(
-        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.1, epsilon: float = 1e-7
+        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.0, epsilon: float = 1e-10
     ) -> None:
         super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
 
@@ -138,7 +138,7 @@ class RowWiseAdagrad(Optimizer):
     name = "row_wise_adagrad"
 
     def __init__(
-        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.1, epsilon: float = 1e-7
+        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.0, epsilon: float = 1e-10
     ) -> None:
         super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
 
@@ -158,7 +158,7 @@ class FTRL(Optimizer):
         l2: float = 0.0,
         beta: float = 0.0,
         l2_shrinkage: float = 0.0,
-        initial_accumulator: float = 0.1,
+        initial_accumulator: float = 0.0,
     ) -> None:
         super().__init__(
             learning_rate,

@@ -221,18 +221,11 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
 
 
 def follow_workers() -> None:
-    """Derives bounds that depend on the number of workers anew, for those that there are now.
-
-    Raises:
-      ValueError: There are too many workers for a layer's total_staleness.
-    """
+    """Tells caches the number of workers that there are now; their bounds follow it."""
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
-            if cache.follow(settings.workers()):
-                bounds = (-1 if bound is None else bound for bound in (cache.pull_bound, cache.push_bound))
-                native.call("HetSetBounds", namespace, name, *bounds)
-            if cache.hot_follows:
-                native.call("HetSetWorkers", namespace, name, settings.workers())
+            cache.workers = settings.workers()
+            native.call("HetSetWorkers", namespace, name, cache.workers)
 
 
 def find(namespace: str, table: str) -> Entry | None:

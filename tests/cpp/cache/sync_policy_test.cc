@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "het_tf/core/cache/cache_config.h"
-#include "het_tf/core/cache/hot_bounds.h"
 #include "het_tf/core/cache/table_cache.h"
 
 namespace het {
@@ -46,19 +45,26 @@ TEST(SyncPolicy, PushesGoOneStepEarlyFromABoundOfFourOn) {
   for (const auto& [bound, most] :
        {std::pair<int64_t, int64_t>{0, 0}, {1, 1}, {3, 3}, {4, 3}, {100, 99}, {kUnbounded, kUnbounded}}) {
     const SyncPolicy sync{5, bound, false};
-    EXPECT_EQ(sync.most_unsent(), most) << bound;
+    EXPECT_EQ(sync.unsent(), most) << bound;
     if (bound == kUnbounded) continue;
-    EXPECT_FALSE(sync.PushNow(static_cast<uint32_t>(most)));
-    EXPECT_TRUE(sync.PushNow(static_cast<uint32_t>(most) + 1));
-    EXPECT_FALSE(sync.MustWait(static_cast<uint64_t>(bound)));
-    EXPECT_TRUE(sync.MustWait(static_cast<uint64_t>(bound) + 1));
+    EXPECT_FALSE(sync.PushNow(static_cast<uint32_t>(most), 0));
+    EXPECT_TRUE(sync.PushNow(static_cast<uint32_t>(most) + 1, 0));
+    EXPECT_FALSE(sync.MustWait(static_cast<uint64_t>(bound), 0));
+    EXPECT_TRUE(sync.MustWait(static_cast<uint64_t>(bound) + 1, 0));
   }
-  for (const auto& [bound, most] : {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {3, 2}, {4, 3}}) {
-    EXPECT_EQ((SyncPolicy{5, bound, false, /*early=*/true}).most_unsent(), most) << bound;
+  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).PushNow(UINT32_MAX, 0));
+  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).MustWait(UINT64_MAX, 0));
+}
+
+// Would find a worker that holds back a young row, or waits for a push that it has just sent.
+TEST(SyncPolicy, ByAgeAYoungRowIsWrittenThroughAndNoStepWaitsForItsOwnPush) {
+  const SyncPolicy sync{5, Bound(3, 10), false};
+  for (const auto& [clock, most] : {std::pair<Clock, uint32_t>{1, 0}, {9, 0}, {10, 1}, {30, 3}, {500, 3}}) {
+    EXPECT_FALSE(sync.PushNow(most, clock)) << clock;
+    EXPECT_TRUE(sync.PushNow(most + 1, clock)) << clock;
+    EXPECT_FALSE(sync.MustWait(most + 1, clock)) << clock;
+    EXPECT_TRUE(sync.MustWait(most + 2, clock)) << clock;
   }
-  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false, true}).PushNow(UINT32_MAX));
-  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).PushNow(UINT32_MAX));
-  EXPECT_FALSE((SyncPolicy{5, kUnbounded, false}).MustWait(UINT64_MAX));
 }
 
 TEST(SyncPolicy, OfACacheConfig) {
@@ -74,73 +80,69 @@ TEST(SyncPolicy, OfACacheConfig) {
   }
 }
 
-TEST(HotBounds, FollowRateAndWorkers) {
-  const struct {
-    double rate;
-    uint32_t workers;
-    int64_t push;
-    int64_t pull;
-  } cases[] = {
-      {0.05, 2, 10, 7},
-      {0.05, 4, 3, 9},
-      {0.05f, 8, 2, 9},
-      {0.05, 32, 1, 13},
-      {0.02, 2, 23, 19},
-      {0.02, 8, 4, 20},
-      {0.02, 32, 1, 33},
-      {0.01, 8, 6, 40},
-      {0.01, 32, 2, 47},
-      {0.05, 1, 10, 7},
-      {10, 8, 1, 0},
-      {10, 1 << 20, 1, 0},
-      {0, 8, 217950, 1181762},
-      {-1, 8, 217950, 1181762},
-      {1e-30, 8, 217950, 1181762},
-  };
-  for (const auto& c : cases) {
-    const HotBounds bounds = HotBounds::Of(c.rate, c.workers);
-    EXPECT_EQ(bounds.push, c.push) << c.rate << " " << c.workers;
-    EXPECT_EQ(bounds.pull, c.pull) << c.rate << " " << c.workers;
+TEST(Bound, FollowsTheAgeUpToItsMost) {
+  const Bound bound(30, 20);
+  for (const auto& [clock, most] :
+       {std::pair<Clock, int64_t>{0, 0}, {19, 0}, {20, 1}, {599, 29}, {600, 30}, {9999, 30}}) {
+    EXPECT_EQ(bound.Of(clock), most) << clock;
+  }
+  EXPECT_EQ(Bound(7).Of(0), 7);
+  EXPECT_EQ(Bound(7, 1).Of(INT64_MIN), 0) << "any bytes may be a clock";
+}
+
+// Would find a row that was removed and made anew, which is young whatever its clock is.
+TEST(Bound, ARowIsYoungWhenItIsBornAgain) {
+  EXPECT_EQ(Bound(30, 20).Of(7 * kBirthGap + 19), 0);
+  EXPECT_EQ(Bound(30, 20).Of(7 * kBirthGap + 40), 2);
+}
+
+TEST(StalenessBounds, FallWithTheNumberOfWorkers) {
+  const StalenessBounds two = StalenessBounds::Of("row_wise_adagrad", 30, 2);
+  EXPECT_EQ(two.pull, Bound(30, 10));
+  EXPECT_EQ(two.push, Bound(38, 8));
+  const StalenessBounds eight = StalenessBounds::Of("adagrad", 30, 8);
+  EXPECT_EQ(eight.pull, Bound(30, 10));
+  EXPECT_EQ(eight.push, Bound(5, 54));
+  EXPECT_EQ(StalenessBounds::Of("row_wise_adagrad", 30, 32).push.most, 1);
+  EXPECT_EQ(StalenessBounds::Of("ftrl", 30, 1000).push.most, 0);
+}
+
+TEST(StalenessBounds, OfOtherOptimizersNothingIsHeldBack) {
+  for (const char* optimizer : {"sgd", "adam", "momentum", "rmsprop"}) {
+    const StalenessBounds bounds = StalenessBounds::Of(optimizer, 30, 8);
+    EXPECT_EQ(bounds.pull, Bound(10)) << optimizer;
+    EXPECT_FALSE((SyncPolicy{bounds.pull, bounds.push}).PushNow(0, kBirthGap - 1)) << optimizer;
+    EXPECT_TRUE((SyncPolicy{bounds.pull, bounds.push}).PushNow(1, kBirthGap - 1)) << optimizer;
+  }
+  EXPECT_EQ(StalenessBounds::Of("sgd", 3, 8).pull, Bound(3));
+}
+
+// One worker misses nothing; would find one that pushes for others that there are not.
+TEST(StalenessBounds, OfOneWorkerAreThoseOfHet) {
+  EXPECT_EQ(StalenessBounds::Of("row_wise_adagrad", 30, 1).pull, Bound(30));
+  EXPECT_EQ(StalenessBounds::Of("adam", 30, 1).push, Bound(30));
+}
+
+TEST(StalenessBounds, ZeroIsExactAndUnboundedIsNotChecked) {
+  for (int64_t s : {int64_t{0}, kUnbounded}) {
+    EXPECT_EQ(StalenessBounds::Of("row_wise_adagrad", s, 8).pull, Bound(s));
+    EXPECT_EQ(StalenessBounds::Of("sgd", s, 8).push, Bound(s));
   }
 }
 
-TEST(HotBounds, AreThoseOfTheRateWhereTheLossGoesWithIt) {
-  for (const char* optimizer : {"row_wise_adagrad", "adagrad"}) {
-    EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), 0.7) << optimizer;
-  }
-  for (const char* optimizer : {"sgd", "adam", "ftrl"}) {
-    EXPECT_EQ(HotBounds::RateOf(optimizer, 0.7), HotBounds::RateOf(optimizer, 0.001)) << optimizer;
-    const HotBounds bounds = HotBounds::Of(HotBounds::RateOf(optimizer, 0.001), 8);
-    EXPECT_EQ(bounds.push, 1) << optimizer;
-    EXPECT_EQ(bounds.pull, 4) << optimizer;
-  }
-}
-
-TEST(HotBounds, AreTakenAtEachRateAndNeverAboveTheTables) {
+TEST(StalenessBounds, OfACacheFollowItsWorkers) {
   TableSpec spec;
   spec.name = "t";
   spec.optimizer.name = "row_wise_adagrad";
   spec.dim = 1;
   CacheConfig config;
-  config.pull_bound = 30;
-  config.push_bound = 30;
-  config.hot = HotRows();
-  TableCache fixed(TableSchema::Create(spec).value(), config, 1);
-  fixed.FollowRate(0.05f);
-  EXPECT_EQ(fixed.config().hot->pull_bound, 16);
-  config.hot->workers = 8;
+  config.staleness = 30;
+  config.workers = 8;
   TableCache cache(TableSchema::Create(spec).value(), config, 1);
-  const auto bounds = [&] {
-    return std::make_pair(cache.config().sync(true).pull_bound, cache.config().sync(true).push_bound);
-  };
-  cache.FollowRate(0.05f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{9}, int64_t{2}));
+  EXPECT_EQ(cache.config().push_bound.most, 5);
   cache.set_workers(32);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{13}, int64_t{1}));
-  cache.FollowRate(0.0005f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{30}));
-  cache.FollowRate(0.02f);
-  EXPECT_EQ(bounds(), std::make_pair(int64_t{30}, int64_t{1}));
+  EXPECT_EQ(cache.config().push_bound.most, 1);
+  EXPECT_EQ(cache.config().pull_bound, Bound(30, 10));
 }
 
 }  // namespace

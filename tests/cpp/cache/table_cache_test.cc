@@ -29,9 +29,8 @@ struct TakenQueue {
   Vector<Key> keys{};
   Vector<uint32_t> ticks{};
   Vector<float> wire{};
-  Vector<uint8_t> tight{};
 
-  TableCache::QueueTo to() { return {&keys, &ticks, &wire, &tight}; }
+  TableCache::QueueTo to() { return {&keys, &ticks, &wire}; }
 };
 
 class TableCacheTest : public ::testing::Test {
@@ -178,7 +177,7 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   EXPECT_EQ(cache_->queued(), 0u);
   std::set<Key> taken;
   for (uint32_t p = 0; p < 3; ++p) {
-    const auto& [keys, ticks, wire, tight] = arrays[p];
+    const auto& [keys, ticks, wire] = arrays[p];
     for (size_t i = 0; i < keys.size(); ++i) {
       EXPECT_EQ(PartitionOf(cache_->lines().Hash(keys[i]), 3), p);
       EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));

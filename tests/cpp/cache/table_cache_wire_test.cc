@@ -54,8 +54,7 @@ class TableCacheWireTest : public ::testing::Test {
   Taken TakeQueue(bool whole) {
     Taken taken;
     Vector<Key> keys;
-    Vector<uint8_t> tight;
-    const TableCache::QueueTo to{&keys, &taken.ticks, &taken.wire, &tight};
+    const TableCache::QueueTo to{&keys, &taken.ticks, &taken.wire};
     cache_->TakeQueue({&to, 1}, whole);
     return taken;
   }

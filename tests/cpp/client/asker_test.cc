@@ -248,10 +248,10 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
 TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {
   const Key keys[] = {1, 2, 3};
   const Clock bases[] = {5, kNoBase, 0};
-  uint8_t came[3] = {9, 9, 9}, admit[3] = {9, 9, 9}, tight[3] = {9, 9, 9};
+  uint8_t came[3] = {9, 9, 9}, admit[3] = {9, 9, 9};
   Clock clocks[3];
   float rows[6];
-  DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, tight, clocks, rows};
+  DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, clocks, rows};
   Asker asker(&op_, &on_way_, &subscriptions_);
   asker.ForDevice(cache_, &part, /*training=*/true);
   asker.Ask(&sessions_);

@@ -166,10 +166,10 @@ TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
 TEST_F(RowSinkTest, ADeviceGetsItsRowsWhereItSaid) {
   const Key keys[] = {1, 2};
   const Clock bases[] = {0, kNoBase};
-  uint8_t came[2] = {0, 0}, admit[2] = {0, 0}, tight[2] = {9, 9};
+  uint8_t came[2] = {0, 0}, admit[2] = {0, 0};
   Clock clocks[2] = {0, 0};
   float rows[2] = {0, 0};
-  DeviceRead::Part part{schema_->id(), 0, 2, keys, bases, came, admit, tight, clocks, rows};
+  DeviceRead::Part part{schema_->id(), 0, 2, keys, bases, came, admit, clocks, rows};
   Push(2, 7);
   DeviceReads reads;
   op_.sink = std::make_unique<DeviceSink>(&reads, &op_);
@@ -188,7 +188,6 @@ TEST_F(RowSinkTest, ADeviceGetsItsRowsWhereItSaid) {
   EXPECT_EQ(rows[1], 27);
   EXPECT_EQ(clocks[1], 3);
   EXPECT_EQ(came[0] + came[1], 2);
-  EXPECT_EQ(tight[0] + tight[1], 0) << "there is one class";
   // The partition's incarnation changes: everything is fetched, and the answer that comes is for nobody.
   reads.AskAnew(&sessions_[0], /*answered_alone=*/false);
   EXPECT_FALSE(read->wanted());

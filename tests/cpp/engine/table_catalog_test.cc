@@ -57,13 +57,12 @@ TEST(TableCatalog, AnEqualTableIsFoundAndAnotherIsRefused) {
   EXPECT_THAT(cached.message(), HasSubstr("another spec: cache is not there, and {\"admit_after\":1,"));
 }
 
-TEST(TableCatalog, BoundsMayChange) {
+TEST(TableCatalog, WorkersMayChange) {
   TableCatalog catalog("");
   catalog.Add(SchemaOf("a", 2), TableOptions{CacheConfig()});
   const TablePtr table = catalog.Find("a").value();
-  catalog.SetBounds(table.get(), 3, kUnbounded);
-  EXPECT_EQ(table->options.cache->pull_bound, 3);
-  EXPECT_EQ(table->options.cache->push_bound, kUnbounded);
+  catalog.SetWorkers(table.get(), 3);
+  EXPECT_EQ(table->options.cache->workers, 3u);
 }
 
 }  // namespace

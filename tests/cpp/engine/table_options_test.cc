@@ -23,8 +23,7 @@ TEST(TableOptionsJson, NoCacheIsADirectTable) {
 TEST(TableOptionsJson, EveryFieldIsReadAndWritten) {
   const auto parsed = Cache(
       "\"capacity\": 7, \"policy\": \"lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
-      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"told\", \"device\": \"cpu\", "
-      "\"hot\": {\"rows\": 6, \"pull_bound\": 4, \"push_bound\": 3, \"workers\": 2}");
+      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"told\", \"device\": \"cpu\"");
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   const CacheConfig& cache = *parsed.value().cache;
   EXPECT_EQ(cache.capacity, 7u);
@@ -35,12 +34,16 @@ TEST(TableOptionsJson, EveryFieldIsReadAndWritten) {
   EXPECT_EQ(cache.write_back_rows, 9u);
   EXPECT_EQ(cache.wire, RowFormat::kFloat16);
   EXPECT_EQ(cache.checks, "told");
-  ASSERT_TRUE(cache.hot.has_value());
-  EXPECT_EQ(cache.hot->rows, 6u);
-  EXPECT_EQ(cache.hot->pull_bound, 4);
-  EXPECT_EQ(cache.hot->push_bound, 3);
-  EXPECT_EQ(cache.hot->workers, 2u);
   EXPECT_EQ(ToJson(ParseTableOptions(ToJson(parsed.value())).value()), ToJson(parsed.value()));
+}
+
+TEST(TableOptionsJson, StalenessComesWithTheNumberOfWorkers) {
+  const auto parsed = Cache("\"staleness\": 7, \"workers\": 4");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed.value().cache->staleness, 7);
+  EXPECT_EQ(parsed.value().cache->workers, 4u);
+  EXPECT_EQ(ToJson(ParseTableOptions(ToJson(parsed.value())).value()), ToJson(parsed.value()));
+  EXPECT_EQ(Cache("\"staleness\": null").value().cache->staleness, kUnbounded);
 }
 
 TEST(TableOptionsJson, MissingFieldsHaveTheirDefaults) {
@@ -67,9 +70,9 @@ TEST(TableOptionsJson, RefusalsNameFieldValueAndRemedy) {
       {"\"device\": \"gpu\", \"capacity\": 0", "at least 1 row"},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},
       {"\"device\": \"gpu\", \"checks\": \"told\"", "asked about"},
-      {"\"hot\": {\"rows\": 0}", "hot is {\"rows\":0}; it must be null or an object"},
-      {"\"hot\": {\"push_bound\": 101}", "bounds of hot rows above those of the table"},
-      {"\"hot\": {}, \"pull_bound\": null", "whose pull_bound is unbounded"},
+      {"\"staleness\": -1", "staleness is -1; it must be an integer >= 0, or null for unbounded"},
+      {"\"workers\": 0", "workers is 0; it must be an integer >= 1"},
+      {"\"staleness\": 3, \"pull_bound\": 2", "both bounds follow staleness"},
       {"\"size\": 3", "unknown field 'size'"},
   };
   for (const auto& c : cases) {

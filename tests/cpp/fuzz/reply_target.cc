@@ -94,9 +94,8 @@ void RunClient(Script *script, Durability durability) {
   ThreadPool pool(1);
   CacheConfig cache;
   cache.capacity = 5;
-  cache.pull_bound = 1;
+  cache.pull_bound = Bound(1, 2);
   cache.push_bound = 1;
-  cache.hot = HotRows{2, 0, 0};
   for (const Schema &schema : Schemas()) {
     if (!client.AddTable(schema, cache).ok()) Fail("no table");
   }
@@ -131,7 +130,6 @@ Reply MakeReply(FrameStatus status, uint64_t inc, uint64_t last_seq, size_t fetc
     t.table = schema->id();
     t.epoch = status == FrameStatus::kEpoch ? 7 : 0;
     if (status != FrameStatus::kOk) continue;
-    t.reclassified.assign(last_seq, static_cast<uint32_t>(refreshed));
     t.row_floats = static_cast<uint32_t>(schema->row_floats());
     for (size_t i = 0; i < refreshed; ++i) {
       t.refreshed.push_back(static_cast<uint32_t>(i));

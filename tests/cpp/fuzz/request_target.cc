@@ -16,7 +16,7 @@ constexpr uint64_t kSeq = 3;  // newest that was applied
 constexpr uint32_t kNow = 1000;
 
 Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys,
-                    RowFormat format = RowFormat::kFloat32, bool classes = false) {
+                    RowFormat format = RowFormat::kFloat32, uint32_t every = 0) {
   Request q;
   q.request_id = 77;
   q.partition = {0, 1, 5};
@@ -32,17 +32,11 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
     t.update_floats = static_cast<uint32_t>(schema.optimizer().wire_floats());
     t.push_format = t.row_format = format;
     t.block = format == RowFormat::kFloat32 ? 0 : schema.dim();
-    t.bound = i == 0 ? kUnbounded : static_cast<int64_t>(i);
-    if (classes) {
-      t.hot_rows = 2;
-      t.tight_bound = 0;
-      t.lookup = static_cast<uint8_t>(keys);
-    }
+    t.bound = {i == 0 ? kUnbounded : static_cast<int64_t>(i), every};
     for (size_t k = 0; k < keys; ++k) {
       if (seq != 0) {
         t.push_keys.push_back(static_cast<Key>(3 * k) - 5);
         t.push_ticks.push_back(static_cast<uint32_t>(1 + k % 3));
-        if (classes) t.push_tight.push_back(k % 2);
         t.push_updates.insert(t.push_updates.end(), t.update_floats, 0.5f);
       }
       t.check_keys.push_back(static_cast<Key>(k));
@@ -161,7 +155,7 @@ std::vector<Bytes> Seeds() {
   }
   for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
     seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, 3, 7, format)));
-    seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, 3, 7, format, /*classes=*/true)));
+    seeds.push_back(Encoded(MakeRequest(kSeq + 1, kSeq, 3, 7, format, /*every=*/2)));
   }
   for (RowFormat format : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
     seeds.push_back(Encoded(MakeParts(format)));

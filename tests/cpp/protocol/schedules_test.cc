@@ -51,13 +51,11 @@ void RoundedFloats(WorldConfig* c) {
   c->cache.wire = kFormats[c->seed % 3];
 }
 
-// Rows change their class in the middle of things, by their ticks and by lot.
-void TwoClasses(WorldConfig* c) {
-  constexpr int64_t kTight[] = {0, 1, 2, 5};
-  c->cache.pull_bound = c->seed % 2 == 0 ? 5 : 12;
-  c->cache.push_bound = c->seed % 3 == 0 ? kUnbounded : 10;
-  c->cache.hot =
-      HotRows{1 + static_cast<uint32_t>(c->seed % 5), kTight[c->seed % 4], kTight[c->seed / 4 % 4]};
+// Bounds follow the age of a row, as those of het_tf.Cache(staleness=...) do.
+void ByAge(WorldConfig* c) {
+  Random r(c->seed * 17 + 3);
+  c->cache.pull_bound = Bound(r.Pick<int64_t>({1, 3, 12}), r.Pick<uint32_t>({1, 2, 5}));
+  c->cache.push_bound = Bound(r.Pick<int64_t>({0, 1, 4, 10}), r.Pick<uint32_t>({1, 3, 8}));
 }
 
 // Some workers have ordinary caches, some have theirs on devices, toys (testing/world/toy_device.h).
@@ -144,9 +142,9 @@ const Kind kKinds[] = {
     {"CheckAheadFailovers", 500, 60, true, {CheckingAhead, Workers(1, 3), Faulty(0.03)}},
     {"CheckAheadKeptFrames", 400, 60, true, {CheckingAhead, Workers(1, 3), Faulty(0.03), KeptForReplica}},
 
-    {"Classes", 600, 60, false, {TwoClasses, Workers(1, 3)}},
-    {"ClassesFaults", 600, 60, false, {TwoClasses, Workers(2, 3), Faulty(0.05), Prefetching}},
-    {"ClassesFailovers", 600, 60, true, {TwoClasses, Workers(2, 3), Faulty(0.03), KeptForReplica}},
+    {"ByAge", 600, 60, false, {ByAge, Workers(1, 3)}},
+    {"ByAgeFaults", 600, 60, false, {ByAge, Workers(2, 3), Faulty(0.05), Prefetching}},
+    {"ByAgeFailovers", 600, 60, true, {ByAge, Workers(2, 3), Faulty(0.03), KeptForReplica}},
 
     {"Rounded", 600, 60, false, {Rounded, Workers(1, 3), SometimesFaulty(3)}},
     {"RoundedRestarts", 300, 60, true, {Rounded, Workers(1, 3), Faulty(0.03), KeptForCheckpoint}},
@@ -167,9 +165,9 @@ const Kind kKinds[] = {
     {"DeviceRestartsLoseNothing", 800, 60, true, {OnDevices, Faulty(0.03), KeptForCheckpoint}},
     {"DeviceFailoversToAReplica", 600, 60, true, {OnDevices, Faulty(0.03), KeptForReplica}},
     {"DeviceFailoversThatLoseFrames", 600, 60, true, {OnDevices, Faulty(0.03)}},
-    {"DeviceClasses", 600, 60, false, {TwoClasses, OnDevices}},
-    {"DeviceClassesFaults", 600, 60, false, {TwoClasses, OnDevices, Faulty(0.05)}},
-    {"DeviceClassesFailovers", 600, 60, true, {TwoClasses, OnDevices, Faulty(0.03), KeptForReplica}},
+    {"DeviceByAge", 600, 60, false, {ByAge, OnDevices}},
+    {"DeviceByAgeFaults", 600, 60, false, {ByAge, OnDevices, Faulty(0.05)}},
+    {"DeviceByAgeFailovers", 600, 60, true, {ByAge, OnDevices, Faulty(0.03), KeptForReplica}},
 };
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, Schedules, ::testing::ValuesIn(kKinds),

@@ -109,9 +109,10 @@ TEST(OptimizerLayout, RowsUpdatesAndInitialSlots) {
 
 TEST(OptimizerLayout, InitialAccumulatorIsAParameter) {
   for (const char* name : {"adagrad", "row_wise_adagrad"}) {
-    EXPECT_EQ(Make({name, {}}, 2)->slots()[0].initial, 0.1f);
+    EXPECT_EQ(Make({name, {}}, 2)->slots()[0].initial, 0.0f);
     EXPECT_EQ(Make({name, {{"initial_accumulator", 0.5}}}, 2)->slots()[0].initial, 0.5f);
   }
+  EXPECT_EQ(Make({"ftrl", {}}, 2)->slots()[1].initial, 0.0f);
   EXPECT_EQ(Make({"ftrl", {{"initial_accumulator", 0.5}}}, 2)->slots()[1].initial, 0.5f);
 }
 

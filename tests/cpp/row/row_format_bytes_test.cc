@@ -1,6 +1,8 @@
 // The bytes of packed rows, and bytes that are none.
 #include <gtest/gtest.h>
 
+#include <cfloat>
+
 #include "tests/cpp/row/row_format_fixture.h"
 
 namespace het::row_format {
@@ -16,12 +18,23 @@ TEST(RowFormatBytes, TheBytesThemselves) {
   EXPECT_EQ(halves, Bytes(std::begin(expected_halves), std::end(expected_halves)));
   // -2 is 64 units of 2^-5.
   const Bytes integers = Pack(RowFormat::kInt8, shape, row);
-  const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
   EXPECT_EQ(integers, Bytes(std::begin(expected_integers), std::end(expected_integers)));
   // -2 is 4 units of 2^-1, 1 is 2 of them.
   const Bytes four = Pack(RowFormat::kInt4, shape, row);
-  const uint8_t expected_four[] = {126, 0xc2, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  const uint8_t expected_four[] = {126, 0xc2, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
   EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
+}
+
+// A single float that is more than its upper half travels whole, behind a NaN. Would find one that loses
+// bits.
+TEST(RowFormatBytes, ASingleFloatIsItsUpperHalfOrWhole) {
+  const Bytes whole = Pack(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f});
+  EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xcd, 0xcc, 0xcc, 0x3d}));
+  EXPECT_EQ(Unpack(RowFormat::kInt8, {2, 3}, whole), (Row{0, 0, 0.1f}));
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f})[2], 0.10009765625f);
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, FLT_MAX})[2], FLT_MAX);
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, kInf})[2], kInf);
 }
 
 TEST(RowFormatBytes, DamagedBytesAreRefused) {

@@ -18,9 +18,6 @@ constexpr int64_t kBound = 3;
 constexpr ClientId kAnn{1, 1};
 constexpr ClientId kBob{1, 2};
 
-constexpr int64_t kTightBound = 1;
-bool NotTight(size_t) { return false; }
-
 class HoldingsTest : public ::testing::Test {
  protected:
   using Names = Vector<Key>;
@@ -38,17 +35,16 @@ class HoldingsTest : public ::testing::Test {
   Answer AskAs(ClientId client, uint32_t request, uint32_t ack, const std::vector<Key>& fetch = {},
                const std::vector<Key>& drop = {}) {
     Holdings::Turn turn =
-        holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, kTightBound, fetch.size()}});
+        holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
     turn.Drop(kTable, Vector<Key>(drop.begin(), drop.end()));
     for (Key key : fetch) turn.Hold(kTable, key, g_[key]);
     Answer answer{turn.number(), turn.reset(), {}};
     turn.Name(kTable, &answer.named);
     return answer;
   }
-  void Push(ClientId from, Key key, uint32_t ticks, bool tight = false) {
+  void Push(ClientId from, Key key, uint32_t ticks) {
     g_[key] += ticks;
-    holdings_.Pushed(
-        from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; }, [=](size_t) { return tight; });
+    holdings_.Pushed(from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; });
   }
   void Left(ClientId from, uint32_t ack, const Names& keys) {
     holdings_.Left(from, ack, kTable, {keys.data(), keys.size()});
@@ -57,7 +53,7 @@ class HoldingsTest : public ::testing::Test {
   Holdings holdings_;
   std::map<Key, Clock> g_;
   uint64_t epoch_ = 1;
-  int64_t bound_ = kBound;
+  Bound bound_ = kBound;
   uint32_t request_ = 0;
 };
 
@@ -330,18 +326,22 @@ TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   EXPECT_EQ(Ask(kAnn, back.number).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, ATightRowIsNotifiedPastItsOwnBound) {
+// Would find a partition that names young rows by the bound of old ones.
+TEST_F(HoldingsTest, ARowIsNamedPastTheBoundOfItsAge) {
+  bound_ = Bound(3, 10);
+  g_ = {{1, 0}, {2, 100}};
   const uint32_t first = Ask(kAnn, 0, {1, 2}).number;
-  Push(kBob, 1, kTightBound + 1, /*tight=*/true);
-  Push(kBob, 2, kTightBound + 1, /*tight=*/false);
+  Push(kBob, 1, 2);
+  Push(kBob, 2, 2);
   EXPECT_EQ(Ask(kAnn, first).named, Names({1}));
+  Push(kBob, 2, 2);
+  EXPECT_EQ(Ask(kAnn, first + 1).named, Names({2}));
 }
 
 TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {
   Push(kBob, 1, 2);
   const uint32_t first = Ask(kAnn, 0, {1}).number;
-  holdings_.Pushed(
-      kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; }, NotTight);
+  holdings_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
   EXPECT_EQ(Ask(kAnn, first).named, Names());
 }
 
@@ -367,8 +367,7 @@ TEST_F(HoldingsTest, OutOfMemoryForgets) {
   const Vector<Key> pushed = {5};
   const Vector<uint32_t> ticks = {100};
   SetAllocLimit(AllocatedBytes());
-  holdings_.Pushed(
-      kBob, kTable, pushed, ticks, [&](size_t) { return 100; }, NotTight);
+  holdings_.Pushed(kBob, kTable, pushed, ticks, [&](size_t) { return 100; });
   SetAllocLimit(SIZE_MAX);
   EXPECT_EQ(holdings_.clients(), 0u);
   EXPECT_TRUE(Ask(kAnn, ack).reset);

@@ -160,7 +160,7 @@ TEST_F(ShardTest, RecreatedRowStartsAboveTheClockFloor) {
   for (int i = 0; i < 6; ++i) Tick(2, kNow);
   shard_->Remove(shard_->rows().Find(1));
   Tick(1, kNow);
-  EXPECT_EQ(ClockOf(1), 1 + Shard::kBirthGap + 1);
+  EXPECT_EQ(ClockOf(1), 2 * kBirthGap + 1);
   shard_->Remove(shard_->rows().Find(2));
   EXPECT_EQ(shard_->clock_floor(), 6);
   shard_->RaiseFloor(INT64_MAX);

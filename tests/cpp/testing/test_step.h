@@ -41,7 +41,6 @@ class TestStep {
   struct Begin {
     int64_t server;                // the store's clock
     std::vector<float> row;        // and the store's row
-    bool tight = true;             // and its class of it
     std::vector<uint64_t> issued;  // ticks of each worker
     uint64_t restarts = 0;         // of partitions
   };

@@ -36,12 +36,7 @@ Request RandomRequest(Random* r, const Request& before) {
       for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
     }
     t.bound = r->Chance(0.3) ? kUnbounded : r->Chance(0.5) ? 7 : static_cast<int64_t>(r->Next() >> 2);
-    if (r->Chance(0.5)) {
-      t.hot_rows = 1 + static_cast<uint32_t>(r->Below(5000));
-      t.tight_bound = r->Chance(0.5) ? 3 : static_cast<int64_t>(r->Next() >> 2);
-      t.lookup = static_cast<uint8_t>(r->Below(3));
-      for (size_t i = 0; i < t.push_keys.size(); ++i) t.push_tight.push_back(r->Below(2) != 0);
-    }
+    if (r->Chance(0.5)) t.bound.every = r->Chance(0.5) ? 20 : static_cast<uint32_t>(r->Next());
     AnyKeys(r, &t.check_keys);
     for (size_t i = 0; i < t.check_keys.size(); ++i) t.check_clocks.push_back(Any(r));
     AnyKeys(r, &t.fetch_keys);
@@ -93,10 +88,6 @@ void ExpectSame(const Request& p, const Request& q, bool says_inc) {
     EXPECT_EQ(p.tables[i].row_format, q.tables[i].row_format);
     EXPECT_EQ(p.tables[i].block, q.tables[i].block);
     EXPECT_EQ(p.tables[i].bound, q.tables[i].bound);
-    EXPECT_EQ(p.tables[i].hot_rows, q.tables[i].hot_rows);
-    EXPECT_EQ(p.tables[i].tight_bound, q.tables[i].tight_bound);
-    EXPECT_EQ(p.tables[i].lookup, q.tables[i].lookup);
-    EXPECT_EQ(p.tables[i].push_tight, q.tables[i].push_tight);
     EXPECT_EQ(p.tables[i].check_keys, q.tables[i].check_keys);
     EXPECT_EQ(p.tables[i].check_clocks, q.tables[i].check_clocks);
     EXPECT_EQ(p.tables[i].fetch_keys, q.tables[i].fetch_keys);
@@ -198,9 +189,7 @@ TEST(RequestFrame, ThePushPartAlone) {
       of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
       of.hold = false;
       of.left = 0;
-      of.bound = of.tight_bound = kUnbounded;
-      of.hot_rows = of.lookup = 0;
-      of.push_tight.clear();
+      of.bound = Bound();
     }
     push.after_seq = q.seq;
     push.told_ack = 0;

@@ -33,22 +33,45 @@ def test_accuracy(tmp_path: Path) -> None:
     for part in result["parts"].values():
         assert len(tables.part_table(part)) > 3
         for group in part["groups"]:
-            names = {"auc", "auc_before_flush", "largest_clock", "steps", "hot", "placed"}
+            names = {"auc", "auc_before_flush", "largest_clock", "steps", "rows", "placed"}
             assert names <= set(group["runs"][0])
     assert [goal["goal"].split(":")[0] for goal in tables.goals(result)] == ["census", "criteo_like"]
 
 
 def test_traffic(tmp_path: Path) -> None:
     goals, tables = benchmark("traffic_goals"), benchmark("traffic_tables")
-    result = run("traffic", tmp_path / "traffic.json", "--only", "dims", "placed", "--samples", "32768")
-    low = goals.find(result["sweeps"]["dims"], bound="10", dim=16)
+    sweeps = ("dims", "placed", "default")
+    result = run("traffic", tmp_path / "traffic.json", "--only", *sweeps, "--samples", "32768")
+    low = goals.find(result["sweeps"]["dims"], bound="10/10", dim=16)
     assert {"rows", "bytes", "rows_saved", "bytes_saved"} <= set(low)
     assert sum(low["bytes_by_class"].values()) == pytest.approx(low["bytes"])
     assert set(low["of_heads"]) == {"frame", "part"} and set(low["of_checks"]) == {"check", "moved", "left"}
-    for name in ("goals", "dims", "placed"):
+    for name in ("goals", *sweeps):
         assert len(tables.WRITERS[name](result)) > 3
-    placed = goals.find(result["sweeps"]["placed"], bound="10", placed="C24")
+    placed = goals.find(result["sweeps"]["placed"], bound="10/10", placed="C24")
     assert placed["bytes_saved"] > low["bytes_saved"] and placed["unique_ids"] < low["unique_ids"]
+
+
+def test_traffic_bounds(tmp_path: Path) -> None:
+    """A staleness that the program took for HET's bound, or by its rows' own optimizer, would not show."""
+    goals, program = benchmark("traffic_goals"), benchmark("traffic")
+    path = benchmark("traffic_streams").make_stream(tmp_path, "criteo_scaled", 8192, 1)
+
+    def bounds(run: Any, *words: str) -> dict[str, Any]:
+        words = (str(program.PROGRAM), *run.arguments(path, 1000), *words)
+        result = dict(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
+        allowed = goals.missed_at_most({"bounds": result["bounds"], "share": 1, "workers": 2})
+        assert allowed is None or result["staleness"]["max"] <= allowed
+        return dict(result["bounds"])
+
+    def by(bound: str, *words: str) -> dict[str, Any]:
+        return bounds(program.Run("criteo_scaled", 8192, 2, bound=bound), *words)
+
+    aged = by("30")
+    assert aged["pull"]["most"] == 30 and aged["pull"]["every"] > 1 and aged["push"]["every"] > 1
+    assert by("30", "--optimizer", "sgd")["pull"] == {"most": 10, "every": 0}
+    assert by("30/2") == {"pull": {"most": 30, "every": 0}, "push": {"most": 2, "every": 0}}
+    assert by("unbounded") == {"pull": None, "push": None}
 
 
 @horovod_lib.RANKS

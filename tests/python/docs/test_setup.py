@@ -106,6 +106,24 @@ def test_an_environment_has_the_commands(machine, tmp_path):
         assert f"usage: {name}" in called.stdout
 
 
+@pytest.mark.slow
+def test_an_environment_of_another_tree_stays_with_it(machine, tmp_path):
+    """`make wheel VENV=` of another tree sent that tree's Python to this one."""
+    venv, other = tmp_path / "venv", tmp_path / "other"
+    assert machine(TOOLS / "make_venv.sh", "python3.11", venv).returncode == 0
+    (pth,) = venv.glob("lib/python3.11/site-packages/het_tf_tree.pth")
+    assert pth.read_text() == f"{TOOLS.parent}\n"
+    (other / "het_tf").mkdir(parents=True)
+    (other / "het_tf/__init__.py").touch()
+    pth.write_text(f"{other}\n")
+    done = machine(TOOLS / "make_venv.sh", "python3.11", venv)
+    assert done.returncode == 0 and pth.read_text() == f"{other}\n"
+    assert f"{venv} is the environment of {other}, and stays so; rm {pth}" in done.stderr
+    (other / "het_tf/__init__.py").unlink()  # a tree that is gone needs it no more
+    assert machine(TOOLS / "make_venv.sh", "python3.11", venv).returncode == 0
+    assert pth.read_text() == f"{TOOLS.parent}\n"
+
+
 def test_stage_shows_the_end_of_a_failed_log_and_the_remedy(machine, tmp_path):
     machine.add(
         "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"

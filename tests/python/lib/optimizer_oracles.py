@@ -64,7 +64,7 @@ class Adam(Oracle):
 
 
 class Adagrad(Oracle):
-    initial_accumulator, epsilon = 0.1, 1e-7
+    initial_accumulator, epsilon = 0.0, 1e-10
 
     def start(self):
         self.accumulator = self.zeros() + self.initial_accumulator
@@ -84,7 +84,7 @@ class RowWiseAdagrad(Adagrad):
 
 
 class Ftrl(Oracle):
-    l1, l2, beta, l2_shrinkage, initial_accumulator = 0.0, 0.0, 0.0, 0.0, 0.1
+    l1, l2, beta, l2_shrinkage, initial_accumulator = 0.0, 0.0, 0.0, 0.0, 0.0
 
     def start(self):
         self.z, self.n = self.zeros(), self.zeros() + self.initial_accumulator

@@ -42,7 +42,7 @@ class Adagrad final : public Optimizer {
 
 OptimizerEntry AdagradEntry() {
   return {"adagrad",
-          {{"initial_accumulator", 0.1, 0, kHuge}, {"epsilon", 1e-7, kTiny, kHuge}},
+          {{"initial_accumulator", 0, 0, kHuge}, {"epsilon", 1e-10, kTiny, kHuge}},
           [](const Params& p, size_t dim) -> std::unique_ptr<Optimizer> {
             return std::make_unique<Adagrad>(dim, static_cast<float>(p.at("initial_accumulator")),
                                              static_cast<float>(p.at("epsilon")));

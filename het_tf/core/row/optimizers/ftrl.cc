@@ -90,7 +90,7 @@ OptimizerEntry FtrlEntry() {
            {"l2", 0, 0, kHuge},
            {"beta", 0, 0, kHuge},
            {"l2_shrinkage", 0, 0, kHuge},
-           {"initial_accumulator", 0.1, 0, kHuge}},
+           {"initial_accumulator", 0, 0, kHuge}},
           [](const Params& p, size_t dim) -> std::unique_ptr<Optimizer> {
             return std::make_unique<Ftrl>(dim, p);
           }};

@@ -10,11 +10,11 @@ namespace het::device_check {
 
 struct Held {
   uint32_t ticks = 0;          // own, not given away
+  int64_t base = 0;            // clock of the last answer, and ticks given away since
   std::vector<float> own;      // change of the value by all own ticks of the worker that were not discarded
   std::vector<float> unsent;   // and by those not given away
   std::vector<float> foreign;  // change by others, at the store now
   std::vector<float> seen;     // and as of the last answer
-  bool tight = false;          // the library was last told so
 };
 
 class Ledger {
@@ -43,6 +43,7 @@ class Ledger {
   // Its update was given away.
   void Gone(int64_t key) {
     Held& held = At(key);
+    held.base += held.ticks;
     held.ticks = 0;
     held.unsent.assign(dim_, 0.0f);
   }

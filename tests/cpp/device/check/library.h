@@ -35,7 +35,6 @@ namespace het::device_check {
   X(Take)                       \
   X(Forget)                     \
   X(ForgetKeys)                 \
-  X(SetTight)                   \
   X(Inspect)                    \
   X(FailAllocation)
 

@@ -81,7 +81,7 @@ void Side::Describe(size_t number, const Step& step) {
   use_tables_[number].clear();
   for (const Use& use : step.uses) {
     call.uses.push_back({tables_[use.table], use.check, use.stamp, use.pinned_from, use.push_bound,
-                         use.tight_push_bound, use.learning_rate});
+                         use.push_every, use.learning_rate});
     use_tables_[number].push_back(use.table);
   }
   for (const Feature& feature : step.features) {
@@ -159,7 +159,6 @@ void Side::CopyWanted(const HetDevWanted& wanted, size_t uses, Reply* reply) con
   });
   if (wanted.reads != nullptr) reply->reads.assign(wanted.reads, wanted.reads + uses);
   if (wanted.hits != nullptr) reply->hits.assign(wanted.hits, wanted.hits + uses);
-  if (wanted.tight_hits != nullptr) reply->tight_hits.assign(wanted.tight_hits, wanted.tight_hits + uses);
 }
 
 void Side::CopyUpdates(const HetDevExport& from, const std::vector<size_t>& row_floats, Reply* reply) const {
@@ -169,7 +168,7 @@ void Side::CopyUpdates(const HetDevExport& from, const std::vector<size_t>& row_
     reply->updates.push_back({of.use,
                               {of.keys, of.keys + of.n},
                               {of.ticks, of.ticks + of.n},
-                              {of.tight, of.tight + of.n},
+                              {of.clocks, of.clocks + of.n},
                               {of.updates, of.updates + of.n * row_floats[of.use]}});
   }
   std::sort(reply->updates.begin(), reply->updates.end(),
@@ -208,8 +207,8 @@ Reply Side::Install(size_t number, const std::vector<Answer>& answers) {
       rows = to;
       to += answer.rows.size();
     }
-    given.push_back({answer.use, answer.keys.size(), answer.keys.data(), answer.bases.data(),
-                     answer.admit.data(), answer.tight.empty() ? nullptr : answer.tight.data(), rows});
+    given.push_back(
+        {answer.use, answer.keys.size(), answer.keys.data(), answer.bases.data(), answer.admit.data(), rows});
   }
   HetDevExport victims = {};
   Reply reply = Answered(library_.Install(context_, call.call, &call.batch, given.data(),
@@ -241,15 +240,12 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
   Reply reply =
       Answered(library_.Sum(context_, call.call, &call.batch, scale, active, nullptr, &wanted, &summed));
   if (reply.code != HET_DEV_OK) return reply;
-  wanted.reads = wanted.hits = wanted.tight_hits = nullptr;
+  wanted.reads = wanted.hits = nullptr;
   CopyWanted(wanted, 0, &reply);
   if (wanted.n > 0) return reply;
   reply.uniques = summed.uniques;
   reply.due = summed.due;
   if (summed.ticks != nullptr) reply.ticks.assign(summed.ticks, summed.ticks + call.uses.size());
-  if (summed.tight_ticks != nullptr) {
-    reply.tight_ticks.assign(summed.tight_ticks, summed.tight_ticks + call.uses.size());
-  }
   if (summed.active != nullptr) reply.active.assign(summed.active, summed.active + call.features.size());
   for (uint8_t& flag : reply.active) flag = flag != 0;
   reply.non_finite = summed.non_finite != 0;
@@ -292,11 +288,6 @@ Reply Side::ForgetKeys(size_t table, int what, const std::vector<int64_t>& keys)
       library_.ForgetKeys(context_, tables_[table], what, keys.data(), keys.size(), nullptr, &discarded));
   reply.discarded = discarded;
   return reply;
-}
-
-Reply Side::SetTight(size_t table, bool tight, const std::vector<int64_t>& keys) {
-  return Answered(
-      library_.SetTight(context_, tables_[table], tight ? 1 : 0, keys.data(), keys.size(), nullptr));
 }
 
 Reply Side::Inspect(size_t table, int64_t key) {

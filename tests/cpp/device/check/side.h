@@ -16,7 +16,7 @@ struct Use {
   uint64_t stamp;
   uint64_t pinned_from;
   int64_t push_bound;
-  int64_t tight_push_bound;
+  uint32_t push_every;
   float learning_rate;
 };
 struct Feature {
@@ -38,10 +38,7 @@ struct Answer {
   std::vector<int64_t> keys;
   std::vector<int64_t> bases;
   std::vector<uint8_t> admit;
-  std::vector<uint8_t> tight;  // empty: the library is told of no classes
   std::vector<float> rows;
-
-  bool TightAt(size_t i) const { return !tight.empty() && tight[i] != 0; }
 };
 
 // What came back. `code` and `error` of all; the rest of those that have it.
@@ -54,17 +51,17 @@ struct Updates {
   uint32_t use;
   std::vector<int64_t> keys;
   std::vector<uint32_t> ticks;
-  std::vector<uint8_t> tight;
+  std::vector<int64_t> clocks;
   std::vector<float> floats;
 };
 struct Reply {
   int code = HET_DEV_OK;
   std::string error;
   std::vector<Wanted> wanted;  // by (use, key)
-  std::vector<uint64_t> reads, hits, tight_hits;
+  std::vector<uint64_t> reads, hits;
   std::vector<Updates> updates;  // by use
   uint64_t uniques = 0, due = 0, discarded = 0;
-  std::vector<uint64_t> ticks, tight_ticks;
+  std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;
   bool non_finite = false;
   uint32_t bad_use = 0;
@@ -103,7 +100,6 @@ class Side {
   Reply Take(size_t table, uint64_t max_rows);
   Reply Forget(size_t table, int what, const std::vector<uint8_t>* partitions);
   Reply ForgetKeys(size_t table, int what, const std::vector<int64_t>& keys);
-  Reply SetTight(size_t table, bool tight, const std::vector<int64_t>& keys);
   Reply Inspect(size_t table, int64_t key);
   Reply State(size_t table);
   void FailAllocation(uint64_t n) { library_.FailAllocation(context_, n); }

@@ -11,9 +11,8 @@ namespace het::device_check {
 void World::Run() {
   using Operation = void (World::*)();
   const std::vector<std::pair<uint64_t, Operation>> operations = {
-      {38, &World::TrainLookup}, {8, &World::ReadOnly},    {3, &World::FinishUnseen},
-      {5, &World::Take},         {2, &World::Forget},      {4, &World::ForgetKeys},
-      {8, &World::OthersPush},   {3, &World::CheckStates}, {4, &World::Reclassify},
+      {38, &World::TrainLookup}, {8, &World::ReadOnly},   {3, &World::FinishUnseen}, {5, &World::Take},
+      {2, &World::Forget},       {4, &World::ForgetKeys}, {8, &World::OthersPush},   {3, &World::CheckStates},
   };
   for (uint64_t i = 0; i < options_.operations; ++i) {
     uint64_t at = random_.Below(100);
@@ -146,28 +145,6 @@ void World::ForgetKeys() {
   AgeOthers(slots_.size());
 }
 
-void World::Reclassify() {
-  const size_t number = random_.Below(tables_.size());
-  Table& table = tables_[number];
-  const bool tight = random_.Chance(table.tight);
-  std::vector<int64_t> keys;
-  for (size_t n = random_.Below(30); n > 0; --n) {
-    keys.push_back(random_.Chance(0.9) ? DrawKey(table) : static_cast<int64_t>(random_.Next()));
-  }
-  Note("table " + std::to_string(number) + " hears that " + std::to_string(keys.size()) + " rows are " +
-       (tight ? "tight" : "not tight"));
-  Reply tested, reference;
-  Both(
-      "SetTight", [&](Side* side) { return side->SetTight(number, tight, keys); }, &tested, &reference);
-  Expect(tested.code == HET_DEV_OK, "SetTight answers " + std::to_string(tested.code) + ": " + tested.error);
-  for (const int64_t key : keys) {
-    const Reply here = reference_.Inspect(number, key);
-    if (!here.row.found) continue;
-    tally_->reclassified += table.ledger->At(key).tight != tight;
-    table.ledger->At(key).tight = tight;
-  }
-}
-
 void World::OthersPush() {
   for (Table& table : tables_) {
     if (!table.shared) continue;
@@ -224,7 +201,9 @@ void World::Deliver(size_t number, const Updates& updates, const std::string& wh
     Expect(updates.ticks[i] > 0 && updates.ticks[i] == held.ticks,
            of + " has " + std::to_string(updates.ticks[i]) + " ticks, and by the ledger " +
                std::to_string(held.ticks));
-    Expect((updates.tight[i] != 0) == held.tight, of + " is said to be in the wrong class");
+    Expect(updates.clocks[i] == held.base + held.ticks,
+           of + " has clock " + std::to_string(updates.clocks[i]) + ", and by the ledger " +
+               std::to_string(held.base + held.ticks));
     const float* floats = updates.floats.data() + i * width;
     for (size_t j = 0; table.exact && j < width; ++j) {
       Expect(floats[j] == held.unsent[j], of + " is not what the ledger has");

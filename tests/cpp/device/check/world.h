@@ -24,10 +24,13 @@ struct WorldOptions {
   uint64_t operations = 60;
 };
 
+// Push bounds by age are drawn from these.
+inline const std::vector<uint32_t> kPushEvery = {0, 0, 1, 3, 10};
+
 // What happened, for the table at the end: a schedule in which nothing was evicted has tested little.
 struct Tally {
   uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, own_rows = 0, evictions = 0, ticks = 0, due = 0;
-  uint64_t tight_ticks = 0, reclassified = 0;
+  uint64_t due_by_age = 0, held_back_by_age = 0;
   uint64_t victims = 0, taken = 0, discarded = 0, fetched_for_sum = 0, non_finite = 0, refused = 0;
   uint64_t out_of_memory = 0;
 };
@@ -49,8 +52,8 @@ class World {
     std::vector<double> popularity;  // cumulated
     bool exact;                      // SGD on whole numbers: values are known
     bool shared;                     // other workers update its rows
-    int64_t pull_bound, push_bound, tight_push_bound;
-    double tight;  // so many of its rows are, by chance; 0: it has one class
+    int64_t pull_bound, push_bound;
+    uint32_t push_every;
     float learning_rate;
     std::unique_ptr<ToyStore> store;
     std::unique_ptr<Ledger> ledger;
@@ -95,7 +98,6 @@ class World {
   void TakeAll(size_t table);
   void Forget();
   void ForgetKeys();
-  void Reclassify();
   void OthersPush();
   void LookAtRows(size_t count);
   void CheckStates();

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "het_tf/core/wire/bound.h"
 #include "tests/cpp/device/check/world.h"
 
 namespace het::device_check {
@@ -56,11 +57,11 @@ void World::SumAndTick(size_t number) {
   Slot& slot = slots_[number];
   for (Use& use : slot.step.uses) {
     Table& table = tables_[use.table];
-    for (int64_t* bound : {&table.push_bound, &table.tight_push_bound}) {
-      if (table.config.keep_updates && random_.Chance(0.03)) *bound = static_cast<int64_t>(random_.Below(4));
-    }
+    if (table.config.keep_updates && random_.Chance(0.03))
+      table.push_bound = static_cast<int64_t>(random_.Below(4));
+    if (random_.Chance(0.03)) table.push_every = random_.Pick(kPushEvery);
     use.push_bound = table.push_bound;
-    use.tight_push_bound = table.tight_push_bound;
+    use.push_every = table.push_every;
   }
   bool broken = false;
   DrawGradients(&slot.step, &broken);
@@ -121,15 +122,9 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
   }
   size_t uniques = 0;
   for (const auto& of_use : sums) uniques += of_use.size();
-  Expect(summed.ticks.size() == sums.size() && summed.tight_ticks.size() == sums.size(),
-         "Sum gives no ticks of uses");
+  Expect(summed.ticks.size() == sums.size(), "Sum gives no ticks of uses");
   for (size_t u = 0; u < sums.size(); ++u) {
-    Ledger& ledger = *tables_[step.uses[u].table].ledger;
-    uint64_t tight = 0;
-    for (const auto& [key, sum] : sums[u]) tight += ledger.At(key).tight;
     Expect(summed.ticks[u] == sums[u].size(), "Sum: ticks of use " + std::to_string(u) + " are wrong");
-    Expect(summed.tight_ticks[u] == tight, "Sum: tight_ticks of use " + std::to_string(u) + " are wrong");
-    tally_->tight_ticks += tight;
   }
   Expect(summed.uniques == uniques, "Sum: uniques is " + std::to_string(summed.uniques) + ", and there are " +
                                         std::to_string(uniques) + " keys");
@@ -160,7 +155,14 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
     }
   }
   uint64_t due = 0;
-  for (const Updates& updates : tested.updates) due += updates.keys.size();
+  for (const Updates& updates : tested.updates) {
+    const Use& use = step.uses[updates.use];
+    due += updates.keys.size();
+    for (size_t i = 0; i < updates.keys.size(); ++i) {
+      tally_->due_by_age += updates.ticks[i] <= use.push_bound &&
+                            updates.ticks[i] > Bound(use.push_bound, use.push_every).Of(updates.clocks[i]);
+    }
+  }
   Expect(due == summed.due, "Sum has announced " + std::to_string(summed.due) + " due updates, Tick gives " +
                                 std::to_string(due));
   DeliverAll(step, tested, "a due update");
@@ -169,9 +171,9 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
     const Use& use = step.uses[u];
     for (const auto& [key, sum] : sums[u]) {
       const Held& held = ledger.At(key);
-      Expect(
-          held.ticks <= static_cast<uint64_t>(held.tight ? use.tight_push_bound : use.push_bound),
-          "after the tick key " + std::to_string(key) + " has more ticks than the push bound of its class");
+      Expect(held.ticks <= Bound(use.push_bound, use.push_every).Of(held.base + held.ticks),
+             "after the tick key " + std::to_string(key) + " has more ticks than its push bound");
+      tally_->held_back_by_age += use.push_every != 0 && held.ticks > 0;
     }
   }
   AgeOthers(number);

@@ -152,13 +152,12 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_.Below(i)]);
     Table& table = tables_[slot.step.uses[use].table];
     for (size_t i = 0; i < all.size(); ++i) {
-      if (i == 0 || random_.Chance(0.02)) answers.push_back({use, {}, {}, {}, {}, {}});
+      if (i == 0 || random_.Chance(0.02)) answers.push_back({use, {}, {}, {}, {}});
       const ToyStore::Row& row = table.store->Read(all[i].key);
       Answer& answer = answers.back();
       answer.keys.push_back(all[i].key);
       answer.bases.push_back(row.clock);
       answer.admit.push_back(random_.Chance(admit));
-      if (table.tight > 0) answer.tight.push_back(random_.Chance(table.tight));
       answer.rows.insert(answer.rows.end(), row.floats.begin(), row.floats.end());
       table.ledger->Answered(all[i].key);
     }
@@ -188,7 +187,7 @@ void World::InstallOnce(size_t number, const std::vector<Answer>& answers) {
     Ledger& ledger = *tables_[slot.step.uses[answer.use].table].ledger;
     for (size_t i = 0; i < answer.keys.size(); ++i) {
       const int64_t key = answer.keys[i];
-      ledger.At(key).tight = answer.TightAt(i);
+      ledger.At(key).base = answer.bases[i];
       if (reference_.Inspect(slot.step.uses[answer.use].table, key).row.found) continue;
       slot.own_rows = true;
       ++tally_->own_rows;
@@ -201,8 +200,8 @@ void World::RefuseBadAnswers(size_t number) {
   const Step& step = slots_[number].step;
   const uint32_t use = 0;
   const size_t width = tables_[step.uses[use].table].config.row_floats;
-  const Answer twice = {use, {5, 5}, {1, 1}, {1, 1}, {}, std::vector<float>(2 * width)};
-  const Answer negative = {use, {5}, {-1}, {1}, {}, std::vector<float>(width)};
+  const Answer twice = {use, {5, 5}, {1, 1}, {1, 1}, std::vector<float>(2 * width)};
+  const Answer negative = {use, {5}, {-1}, {1}, std::vector<float>(width)};
   for (const Answer& bad : {twice, negative}) {
     Reply tested, reference;
     Both(

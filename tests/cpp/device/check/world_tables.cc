@@ -93,8 +93,7 @@ void World::MakeTables() {
     const std::vector<int64_t> bounds = {0, 1, 3, 10, kHighest, kHighest};
     table.pull_bound = random_.Pick(bounds);
     table.push_bound = config.keep_updates ? random_.Pick(bounds) : 0;
-    table.tight_push_bound = config.keep_updates ? random_.Pick(bounds) : 0;
-    table.tight = random_.Pick(std::vector<double>{0, 0.1, 0.5, 1});
+    table.push_every = random_.Pick(kPushEvery);
     table.shared = random_.Chance(0.6);
     table.learning_rate = table.exact            ? 1.0f
                           : random_.Chance(0.05) ? 0.0f
@@ -116,11 +115,11 @@ void World::MakeTables() {
            "CreateTable answers " + std::to_string(tested.code) + ": " + tested.error);
     Note(table.name + ": " + kOptimizers[config.optimizer] + " dim " + std::to_string(config.dim) +
          " capacity " + std::to_string(config.capacity) + " " + kPolicies[config.policy] + " pull " +
-         std::to_string(table.pull_bound) + " push " + std::to_string(table.push_bound) + " tight " +
-         std::to_string(table.tight) + " with push " + std::to_string(table.tight_push_bound) +
-         " keep_updates " + std::to_string(config.keep_updates) + " l2 " + std::to_string(config.l2) +
-         " max_norm " + std::to_string(config.max_norm) + " ids " + std::to_string(table.pool.size()) +
-         (table.exact ? " whole numbers" : "") + (table.shared ? " shared" : ""));
+         std::to_string(table.pull_bound) + " push " + std::to_string(table.push_bound) + " every " +
+         std::to_string(table.push_every) + " keep_updates" + std::to_string(config.keep_updates) + " l2 " +
+         std::to_string(config.l2) + " max_norm " + std::to_string(config.max_norm) + " ids " +
+         std::to_string(table.pool.size()) + (table.exact ? " whole numbers" : "") +
+         (table.shared ? " shared" : ""));
   }
 }
 
@@ -182,7 +181,7 @@ Step World::DrawStep() {
   for (const uint32_t t : numbers) {
     const Table& table = tables_[t];
     const bool check = table.pull_bound != kHighest && random_.Chance(0.8);
-    step.uses.push_back({t, check, 0, 0, table.push_bound, table.tight_push_bound, table.learning_rate});
+    step.uses.push_back({t, check, 0, 0, table.push_bound, table.push_every, table.learning_rate});
   }
   const size_t features = random_.Chance(0.02) ? 0 : 1 + random_.Below(6);
   for (size_t f = 0; f < features; ++f) {

@@ -28,7 +28,7 @@ struct AsUnsigned {
 // An update that leaves.
 struct Leaving {
   uint32_t ticks;
-  bool tight;
+  int64_t clock;  // of the row, these ticks included
   std::vector<float> update;
 };
 
@@ -40,9 +40,8 @@ struct Row {
   uint64_t stamp = 0;
   uint32_t frequency = 0;
   bool invalid = false;
-  bool tight = false;
 
-  Leaving Update() const { return {ticks, tight, update}; }
+  Leaving Update() const { return {ticks, base + ticks, update}; }
 };
 using Rows = std::map<Key, Row, AsUnsigned>;
 using Keys = std::set<Key, AsUnsigned>;
@@ -53,7 +52,7 @@ struct Wanted {
   std::vector<uint32_t> use;
   std::vector<Key> keys;
   std::vector<int64_t> bases;
-  std::vector<uint64_t> reads, hits, tight_hits;
+  std::vector<uint64_t> reads, hits;
 
   void Add(uint32_t of_use, Key key, int64_t base);
   void Show(HetDevWanted* shown) const;
@@ -63,7 +62,7 @@ struct Export {
   struct OfUse {
     std::vector<Key> keys;
     std::vector<uint32_t> ticks;
-    std::vector<uint8_t> tight;
+    std::vector<int64_t> clocks;
     std::vector<float> updates;
   };
   std::vector<OfUse> uses;
@@ -111,7 +110,7 @@ struct HetDevContext {
   het::reference::Wanted wanted;
   het::reference::Export leaving;
   std::vector<uint8_t> active;
-  std::vector<uint64_t> ticks, tight_ticks;
+  std::vector<uint64_t> ticks;
   std::optional<het::reference::Sums> sums;
 
   // Begins a call: HetDevTick must follow HetDevSum at once. False where memory is to run out.

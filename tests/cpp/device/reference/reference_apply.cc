@@ -35,8 +35,15 @@ struct Sum {
 };
 using SumsOfUse = std::map<Key, Sum, het::reference::AsUnsigned>;
 
+int64_t PushBound(const HetDevUse& use, int64_t clock) {
+  if (use.push_every == 0) return use.push_bound;
+  const int64_t age = clock % (int64_t{1} << 20);
+  return std::min(use.push_bound, age / use.push_every);
+}
+
 bool WillLeave(const HetDevUse& use, const Row& row, bool of_call) {
-  return of_call || int64_t{row.ticks} + 1 > (row.tight ? use.tight_push_bound : use.push_bound);
+  const int64_t ticks = int64_t{row.ticks} + 1;
+  return of_call || ticks > PushBound(use, row.base + ticks);
 }
 
 void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
@@ -80,7 +87,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
     }
   }
   context->wanted.Show(wanted);
-  wanted->reads = wanted->hits = wanted->tight_hits = nullptr;
+  wanted->reads = wanted->hits = nullptr;
   if (wanted->n > 0) return HET_DEV_OK;
 
   std::vector<SumsOfUse> sums(batch->n_uses);
@@ -91,16 +98,13 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
   het::reference::Sums result{call, {}};
   result.of_use.resize(batch->n_uses);
   context->ticks.assign(batch->n_uses, 0);
-  context->tight_ticks.assign(batch->n_uses, 0);
   summed->ticks = context->ticks.data();
-  summed->tight_ticks = context->tight_ticks.data();
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     for (auto& [key, sum] : sums[u]) {
       bool of_call = false;
       const Row* row = call->Find(batch->uses[u].table, key, &of_call);
       ++summed->uniques;
       ++context->ticks[u];
-      context->tight_ticks[u] += row->tight;
       summed->due += WillLeave(batch->uses[u], *row, of_call);
       sum.EndChunk();
       bool finite = true;

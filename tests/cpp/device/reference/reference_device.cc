@@ -32,7 +32,7 @@ void Wanted::Add(uint32_t of_use, Key key, int64_t base) {
 }
 
 void Wanted::Show(HetDevWanted* shown) const {
-  *shown = {keys.size(), use.data(), keys.data(), bases.data(), reads.data(), hits.data(), tight_hits.data()};
+  *shown = {keys.size(), use.data(), keys.data(), bases.data(), reads.data(), hits.data()};
 }
 
 void Export::Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out) {
@@ -43,12 +43,12 @@ void Export::Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out) {
     for (const auto& [key, update] : leaving[u]) {
       of.keys.push_back(key);
       of.ticks.push_back(update.ticks);
-      of.tight.push_back(update.tight);
+      of.clocks.push_back(update.clock);
       of.updates.insert(of.updates.end(), update.update.begin(), update.update.end());
     }
     if (!of.keys.empty())
       shown.push_back(
-          {u, of.keys.size(), of.keys.data(), of.ticks.data(), of.tight.data(), of.updates.data()});
+          {u, of.keys.size(), of.keys.data(), of.ticks.data(), of.clocks.data(), of.updates.data()});
   }
   *out = {static_cast<uint32_t>(shown.size()), shown.data()};
 }
@@ -92,9 +92,8 @@ int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDe
       return Fail(HET_DEV_INVALID,
                   which + ": stamp is " + std::to_string(use.stamp) + "; it must be below 2^32");
     }
-    for (const int64_t bound : {use.push_bound, use.tight_push_bound}) {
-      if (bound == 0 || (bound > 0 && use.table->config.keep_updates)) continue;
-      return Fail(HET_DEV_INVALID, which + ": a push bound is " + std::to_string(bound) +
+    if (use.push_bound < 0 || (use.push_bound > 0 && !use.table->config.keep_updates)) {
+      return Fail(HET_DEV_INVALID, which + ": push_bound is " + std::to_string(use.push_bound) +
                                        "; it must be 0 or more, and 0 for a table without keep_updates");
     }
   }

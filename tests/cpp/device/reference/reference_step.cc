@@ -59,7 +59,6 @@ struct Given {
   const float* row;
   int64_t base;
   bool admit;
-  bool tight;
 };
 
 void Renew(const HetDevTable& table, const Given& given, Row* row) {
@@ -69,7 +68,6 @@ void Renew(const HetDevTable& table, const Given& given, Row* row) {
   }
   row->base = given.base;
   row->invalid = false;
-  row->tight = given.tight;
 }
 
 // Lets an absent row in. False: its bucket is full of rows that are pinned, or `answered` by this install.
@@ -131,12 +129,11 @@ int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* ba
   const std::vector<Keys> keys = het::reference::KeysOf(*batch, nullptr);
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     const HetDevUse& use = batch->uses[u];
-    uint64_t hits = 0, tight_hits = 0;
+    uint64_t hits = 0;
     for (Key key : keys[u]) {
       bool of_call = false;
       Row* row = call->Find(use.table, key, &of_call);
       hits += row != nullptr;
-      tight_hits += row != nullptr && !of_call && row->tight;
       if (row != nullptr && training && !of_call) use.table->Use(row, use.stamp);
       if (row != nullptr && !row->invalid && !use.check) continue;
       context->wanted.Add(u, key, row == nullptr || row->invalid ? HET_DEV_NO_BASE : row->base);
@@ -145,7 +142,6 @@ int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* ba
     use.table->Age();
     context->wanted.reads.push_back(keys[u].size());
     context->wanted.hits.push_back(hits);
-    context->wanted.tight_hits.push_back(tight_hits);
   }
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];
@@ -170,8 +166,7 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
     const HetDevAnswer& answer = answers[a];
     HetDevTable* table = batch->uses[answer.use].table;
     for (uint64_t i = 0; i < answer.n; ++i) {
-      const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0,
-                        answer.tight != nullptr && answer.tight[i] != 0};
+      const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0};
       Row* row = call->Find(table, answer.keys[i]);
       answered[answer.use].insert(answer.keys[i]);
       if (row != nullptr) {

@@ -159,12 +159,11 @@ void HetDevDestroyTable(HetDevContext*, HetDevTable* table) { delete table; }
 
 int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream, HetDevTableState* state) {
   context->sums.reset();
-  *state = {table->capacity, Bytes(table->config), 0, 0, 0, 0, table->inserts, table->evictions};
+  *state = {table->capacity, Bytes(table->config), 0, 0, 0, table->inserts, table->evictions};
   table->ForEach([&](Key, Row* row) {
     ++state->rows;
     state->dirty += row->ticks > 0;
     state->invalid += row->invalid;
-    state->tight += row->tight;
     return false;
   });
   return HET_DEV_OK;
@@ -215,22 +214,13 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
   return HET_DEV_OK;
 }
 
-int HetDevSetTight(HetDevContext* context, HetDevTable* table, int tight, const int64_t* keys, uint64_t n,
-                   HetDevStream) {
-  if (!context->Begin()) return context->OutOfMemory();
-  for (uint64_t i = 0; i < n; ++i) {
-    if (Row* row = table->Find(keys[i])) row->tight = tight != 0;
-  }
-  return HET_DEV_OK;
-}
-
 int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream,
                   HetDevRowState* state, float* row, float* update) {
   context->sums.reset();
   *state = HetDevRowState();
   const Row* found = table->Find(key);
   if (found == nullptr) return HET_DEV_OK;
-  *state = {1, found->invalid, found->tight, found->base, found->ticks, found->stamp, found->frequency};
+  *state = {1, found->invalid, found->base, found->ticks, found->stamp, found->frequency};
   if (row != nullptr) std::copy(found->row.begin(), found->row.end(), row);
   if (update != nullptr && found->ticks > 0) std::copy(found->update.begin(), found->update.end(), update);
   return HET_DEV_OK;

@@ -16,8 +16,8 @@ std::string DeviceLibraryPath() {
   return given == nullptr ? HET_DEVICE_LIBRARY : given;
 }
 
-TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bound, int64_t push_bound,
-                     const std::optional<HotRows>& hot) {
+TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pull_bound,
+                     const Bound& push_bound) {
   TableOptions options;
   if (device.empty()) return options;
   options.cache = CacheConfig();
@@ -25,7 +25,6 @@ TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bo
   options.cache->capacity = capacity;
   options.cache->pull_bound = pull_bound;
   options.cache->push_bound = push_bound;
-  options.cache->hot = hot;
   return options;
 }
 

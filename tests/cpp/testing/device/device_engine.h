@@ -15,8 +15,8 @@ namespace het::testing {
 
 std::string DeviceLibraryPath();
 
-TableOptions CacheOf(const std::string& device, size_t capacity, int64_t pull_bound, int64_t push_bound,
-                     const std::optional<HotRows>& hot = std::nullopt);
+TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pull_bound,
+                     const Bound& push_bound);
 
 TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optimizer = "sgd");
 

@@ -25,19 +25,18 @@ Rows::Rows(const Schema& schema, std::vector<Key> k, Clock base)
       clocks(keys.size(), -7),
       came(keys.size(), 7),
       admit(keys.size(), 7),
-      tight(keys.size(), 7),
       rows(keys.size() * schema->row_floats(), -777) {
   read.parts.push_back({schema->id(), 0, keys.size(), keys.data(), bases.data(), came.data(), admit.data(),
-                        tight.data(), clocks.data(), rows.data()});
+                        clocks.data(), rows.data()});
 }
 
 Ticks::Ticks(const Schema& schema, std::vector<Key> k, float dv)
     : keys(std::move(k)),
       ticks(keys.size(), 1),
-      tight(keys.size(), 0),
+      clocks(keys.size(), 1),
       updates(keys.size() * schema->row_floats(), dv) {
-  push.parts.push_back(
-      {schema->id(), keys.size(), keys.data(), ticks.data(), tight.data(), updates.data(), /*evicted=*/true});
+  push.parts.push_back({schema->id(), keys.size(), keys.data(), ticks.data(), clocks.data(), updates.data(),
+                        /*evicted=*/true});
 }
 
 }  // namespace het::testing

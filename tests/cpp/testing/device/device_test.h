@@ -25,17 +25,17 @@ struct Rows {
   Rows(const Schema& schema, std::vector<Key> k, Clock base = kNoBase);
   std::vector<Key> keys;
   std::vector<Clock> bases, clocks;
-  std::vector<uint8_t> came, admit, tight;
+  std::vector<uint8_t> came, admit;
   std::vector<float> rows;
   DeviceRead read;
 };
 
-// Updates of one tick each, of rows that are not tight: `dv` in every float of the row.
+// Updates of one tick each, of rows that had none before: `dv` in every float of the row.
 struct Ticks {
   Ticks(const Schema& schema, std::vector<Key> k, float dv);
   std::vector<Key> keys;
   std::vector<uint32_t> ticks;
-  std::vector<uint8_t> tight;
+  std::vector<Clock> clocks;
   std::vector<float> updates;
   DevicePush push;
 };

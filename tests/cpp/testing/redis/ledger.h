@@ -44,9 +44,7 @@ struct Ledger {
   std::atomic<int64_t> largest{0};    // foreign ticks that a read has not seen
   std::atomic<int64_t> unapplied{0};  // most ticks of one row and worker that the server lacked after a step
   std::atomic<uint64_t> reads{0};     // rows that were checked
-  // Ticks of rows that their worker had heard to be tight, and not to be (store/row_classes.h).
-  std::atomic<uint64_t> tight_ticks{0};
-  std::atomic<uint64_t> rare_ticks{0};
+  std::atomic<uint64_t> held_back{0};  // rows with unsent ticks at the end of a step
   std::atomic<int> errors{0};
   std::atomic<uint32_t> error_texts_begun{0};
   char error_texts[8][512] = {};

@@ -94,11 +94,14 @@ void PsFleet::CheckServer() {
   // Not a training read: nothing stays here, every row is fetched.
   const Status status = observer_->client().Read(step->MakeRead(), 0);
   ASSERT_TRUE(status.ok()) << status.message();
+  const SyncPolicy sync = config_.cache.sync();
   for (const auto& [who, ticks] : done) {
     const float* value = step->Value(observer_->schema().id(), who.second);
     const int64_t lacks = ticks - static_cast<int64_t>(kLedgerInitial - value[who.first]);
     Ledger::Raise(&ledger_->unapplied, lacks);
-    if (config_.cache.push_bound == kUnbounded || lacks <= config_.cache.push_bound) continue;
+    Clock all = 0;
+    for (uint32_t w = 0; w < config_.workers; ++w) all += ledger_->workers[w].ticks[who.second].begun;
+    if (!sync.bounds_pushes() || lacks <= sync.most_unapplied(all)) continue;
     ledger_->Error("I1: the server lacks " + std::to_string(lacks) + " ticks that worker " +
                    std::to_string(who.first) + " has finished, key " + std::to_string(who.second));
   }
@@ -130,7 +133,7 @@ void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {
       sum += made.sum;
       EXPECT_LE(there, made.begun) << "ticks of worker " << w << ", key " << key;
       if (w == dead) {
-        EXPECT_LE(made.done - there, config_.cache.push_bound)
+        EXPECT_LE(made.done - there, config_.cache.push_bound.most)
             << "key " << key << ": more than s_push is lost";
       } else {
         *lost += made.begun - there;

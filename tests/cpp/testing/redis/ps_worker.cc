@@ -21,9 +21,10 @@ TableSpec PsWorkerConfig::spec() const {
   return spec;
 }
 
-int64_t PsWorkerConfig::Bound(int64_t in_progress) const {
+int64_t PsWorkerConfig::MostUnseen(Clock ticks, int64_t in_progress) const {
   if (cache.pull_bound == kUnbounded || cache.push_bound == kUnbounded) return kUnbounded;
-  return cache.pull_bound + (static_cast<int64_t>(workers) - 1) * (cache.push_bound + in_progress);
+  const int64_t held_back = cache.sync().most_unapplied(ticks);
+  return cache.pull_bound.Of(ticks) + (static_cast<int64_t>(workers) - 1) * (held_back + in_progress);
 }
 
 PsClient::PsClient(const PsWorkerConfig& config, const CacheConfig& cache)
@@ -149,22 +150,22 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
       ++TicksOf(rank_, part.keys[u]).begun;
     }
   }
-  std::map<Key, bool> heard;
+  std::map<Key, Clock> before;
   for (auto& [where, part] : step->parts()) {
-    for (Key key : part.keys) heard[key] = HeardTight(key);
+    for (Key key : part.keys) before[key] = ClockOf(key);
   }
   if (!Succeeds(ps_.client().Write(step->MakeWrite(1), step->token, nullptr), "an update")) return false;
   for (auto& [where, part] : step->parts()) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       if (!part.touched[u]) continue;
       ++TicksOf(rank_, part.keys[u]).done;
-      // It may have heard of another class meanwhile.
-      const bool tight = heard[part.keys[u]] && HeardTight(part.keys[u]);
-      ++(tight ? ledger_->tight_ticks : ledger_->rare_ticks);
-      const int64_t bound = config_.cache.sync(tight).push_bound;
+      // The base may have fallen meanwhile, with the store's clock.
+      const Clock clock = std::max(ClockOf(part.keys[u]), before[part.keys[u]] + 1);
+      const int64_t bound = config_.cache.sync().most_unapplied(clock);
       if (bound == kUnbounded) continue;
       const auto unapplied =
           static_cast<int64_t>(ps_.client().UnappliedTicks(ps_.schema().id(), part.keys[u]));
+      ledger_->held_back += unapplied > 0;
       if (unapplied > bound) {
         ledger_->Error("I1: worker " + std::to_string(rank_) + " ends a step with " +
                        std::to_string(unapplied) + " unapplied ticks of key " + std::to_string(part.keys[u]));
@@ -174,10 +175,16 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
   return true;
 }
 
-bool PsWorker::HeardTight(Key key) {
+Clock PsWorker::ClockOf(Key key) {
   const TableCache* cache = ps_.client().cache(ps_.schema().id());
   const uint32_t line = cache->lines().Find(key);
-  return line != kNoRow && cache->tight(line);
+  return line == kNoRow ? 0 : cache->clock(line);
+}
+
+Clock PsWorker::AllTicks(Key key) {
+  Clock ticks = 0;
+  for (uint32_t v = 0; v < config_.workers; ++v) ticks += TicksOf(v, key).begun;
+  return ticks;
 }
 
 int64_t PsWorker::Foreign(const float* value) const {
@@ -211,14 +218,16 @@ void PsWorker::CheckRow(Key key, const float* value, const Before& before) {
   if (config_.losses != PsWorkerConfig::kNone) return;
   const int64_t behind = before.foreign_at_server - Foreign(value);
   if (config_.cache.pull_bound != kUnbounded && before.foreign_at_server >= 0 &&
-      behind > config_.cache.pull_bound) {
+      behind > config_.cache.pull_bound.Of(AllTicks(key))) {
     error("I2: the row lacks " + std::to_string(behind) + " foreign ticks that the server had");
   }
-  if (config_.bound() == kUnbounded) return;
-  if (unseen > config_.bound() || unseen_done > config_.bound_of_done()) {
+  const int64_t most = config_.most_unseen(AllTicks(key));
+  if (most == kUnbounded) return;
+  const int64_t most_done = config_.most_unseen_done(AllTicks(key));
+  if (unseen > most || unseen_done > most_done) {
     error("I3: " + std::to_string(unseen) + " foreign ticks unseen, " + std::to_string(unseen_done) +
-          " of them of steps that are over; allowed are " + std::to_string(config_.bound()) + " and " +
-          std::to_string(config_.bound_of_done()));
+          " of them of steps that are over; allowed are " + std::to_string(most) + " and " +
+          std::to_string(most_done));
   }
 }
 

@@ -29,13 +29,14 @@ struct PsWorkerConfig {
   // then others miss more than I2 and I3 allow. kLost: workers no longer have it, so I4 does not hold either.
   enum Losses { kNone, kRepaired, kLost } losses = kNone;
 
-  // I3, and the ticks of steps that are over alone.
-  int64_t bound() const { return Bound(1); }
-  int64_t bound_of_done() const { return Bound(0); }
+  // I3 of a row with so many ticks, and what it says of steps that are over.
+  static constexpr Clock kOld = kBirthGap - 1;
+  int64_t most_unseen(Clock ticks) const { return MostUnseen(ticks, 1); }
+  int64_t most_unseen_done(Clock ticks) const { return MostUnseen(ticks, 0); }
   TableSpec spec() const;
 
  private:
-  int64_t Bound(int64_t in_progress) const;
+  int64_t MostUnseen(Clock ticks, int64_t in_progress) const;
 };
 
 // Who reads rows of the parameter server: a client with its connections.
@@ -84,9 +85,11 @@ class PsWorker {
   std::unique_ptr<TestStep> Read(std::unique_ptr<TestStep> step, bool training);
   bool Write(std::unique_ptr<TestStep> step);
   Ledger::Ticks& TicksOf(uint32_t v, Key key) { return ledger_->workers[v].ticks[key]; }
+  // Of all workers, begun ones included.
+  Clock AllTicks(Key key);
 
-  // What this worker has heard of a row that it has in its cache.
-  bool HeardTight(Key key);
+  // What this worker's copy of a row contains; 0: it has none.
+  Clock ClockOf(Key key);
   // The ticks of other workers in a row.
   int64_t Foreign(const float* value) const;
   void CheckRow(Key key, const float* value, const Before& before);

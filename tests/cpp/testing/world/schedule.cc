@@ -117,10 +117,6 @@ void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
-  if (world_.config().cache.hot && r.Chance(0.2)) {
-    const size_t table = r.Below(world_.config().tables);
-    return world_.SetHot({world_.schema(table)->id(), r.Between(-2, 9)}, r.Chance(0.5));
-  }
   if (world_.config().prefetch && r.Chance(0.3)) return Prefetch(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step

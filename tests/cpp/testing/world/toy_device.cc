@@ -29,7 +29,6 @@ struct ToyDevice::Table : DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override;
-  void SetTight(Key key, bool tight) noexcept override;
 
   template <typename Fn>
   void DropRows(Fn goes) {
@@ -50,7 +49,7 @@ struct ToyDevice::Asked {
     uint32_t partition;
     std::vector<Key> keys;
     std::vector<Clock> bases, clocks;
-    std::vector<uint8_t> came, admit, tight;
+    std::vector<uint8_t> came, admit;
     std::vector<float> rows;
   };
   uint64_t token = 0;
@@ -82,12 +81,6 @@ void ToyDevice::Table::DropKeys(Span<const Key> keys) {
 
 void ToyDevice::Table::DropClean() {
   device->Do([=] { DropRows([](Key, const Row& row) { return row.ticks == 0; }); });
-}
-
-void ToyDevice::Table::SetTight(Key key, bool tight) noexcept {
-  device->PutOff([=] {
-    if (const auto row = rows.find(key); row != rows.end()) row->second.tight = tight;
-  });
 }
 
 void ToyDevice::Asked::Add(uint64_t table, uint32_t partition, Key key, Clock base) {
@@ -159,9 +152,8 @@ Status ToyDevice::Write(CachedWrite* write, uint64_t token) {
                        row->update.data());
     ++row->ticks;
     ++Cache(table)->counters().ticks;
-    Cache(table)->counters().hot_ticks += row->tight;
     const bool in_call = table.rows.count(part.keys[u]) == 0;
-    if (in_call || row->ticks > Cache(table)->config().sync(row->tight).most_unsent())
+    if (in_call || Cache(table)->config().sync().PushNow(row->ticks, row->base + row->ticks))
       Leave(part.table, part.keys[u], row, &due);
   });
   ++applied_;
@@ -236,10 +228,7 @@ std::unique_ptr<ToyDevice::Asked> ToyDevice::LookUp(CachedRead* read, uint64_t t
       const auto row = table.rows.find(part.keys[u]);
       const bool here = row != table.rows.end();
       hits += here;
-      if (here && token != 0) {
-        row->second.stamp = asked->stamp;
-        Cache(table)->counters().hot_reads += row->second.tight;
-      }
+      if (here && token != 0) row->second.stamp = asked->stamp;
       const bool trusted = here && !row->second.invalid;
       if (!trusted || check)
         asked->Add(part.table, part.partition, part.keys[u], trusted ? row->second.base : kNoBase);
@@ -256,11 +245,10 @@ DeviceRead* ToyDevice::Want(Asked* asked) {
     const size_t n = part.keys.size();
     part.came.assign(n, 7);
     part.admit.assign(n, 7);
-    part.tight.assign(n, 7);
     part.clocks.assign(n, -7);
     part.rows.assign(n * tables_.at(where.second)->schema->row_floats(), -777);
     asked->wanted.parts.push_back({where.second, where.first, n, part.keys.data(), part.bases.data(),
-                                   part.came.data(), part.admit.data(), part.tight.data(), part.clocks.data(),
+                                   part.came.data(), part.admit.data(), part.clocks.data(),
                                    part.rows.data()});
   }
   return &asked->wanted;
@@ -306,7 +294,6 @@ void ToyDevice::Install(Asked* asked) {
       row->x.assign(given, given + floats);
       if (row->ticks > 0) table.schema->optimizer().MergeInto(row->update.data(), row->ticks, row->x.data());
       row->base = part.clocks[i];
-      row->tight = part.tight[i] != 0;
       row->invalid = false;
       row->stamp = std::max(row->stamp, asked->stamp);
     }
@@ -335,7 +322,7 @@ void ToyDevice::Leave(uint64_t table, Key key, Row* row, Leaving* leaving) {
   Updates& updates = (*leaving)[table];
   updates.keys.push_back(key);
   updates.ticks.push_back(row->ticks);
-  updates.tight.push_back(row->tight);
+  updates.clocks.push_back(row->base + row->ticks);
   updates.updates.insert(updates.updates.end(), row->update.begin(), row->update.end());
   row->base += row->ticks;
   row->ticks = 0;
@@ -346,7 +333,7 @@ Status ToyDevice::Push(const Leaving& leaving, bool evicted) {
   DevicePush push;
   for (const auto& [table, u] : leaving) {
     push.parts.push_back(
-        {table, u.keys.size(), u.keys.data(), u.ticks.data(), u.tight.data(), u.updates.data(), evicted});
+        {table, u.keys.size(), u.keys.data(), u.ticks.data(), u.clocks.data(), u.updates.data(), evicted});
   }
   return push.parts.empty() ? Status() : client_->PushForDevice(push);
 }

@@ -27,7 +27,6 @@ class ToyDevice {
     Clock base = 0;
     uint32_t ticks = 0;  // unsent
     bool invalid = false;
-    bool tight = false;
     uint64_t stamp = 0;  // of the last read or write that used it
   };
 
@@ -64,7 +63,7 @@ class ToyDevice {
   struct Updates {
     std::vector<Key> keys;
     std::vector<uint32_t> ticks;
-    std::vector<uint8_t> tight;
+    std::vector<Clock> clocks;
     std::vector<float> updates;
   };
   using Leaving = std::map<uint64_t, Updates>;  // by table

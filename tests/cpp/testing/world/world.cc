@@ -91,8 +91,8 @@ Status World::Write(size_t w, TestStep* step) {
   }
   if (device(w) != nullptr) device(w)->DoWhatWasPutOff();
   const uint64_t before = Ticks(w);
-  std::map<TableKey, bool> heard;
-  for (auto& [key, g] : gradients) heard[key] = HeardTight(w, key);
+  std::map<TableKey, Clock> before_clocks;
+  for (auto& [key, g] : gradients) before_clocks[key] = WorkerClock(w, key);
   CachedWrite* write = step->MakeWrite(learning_rate());
   const Status status = device(w) != nullptr ? device(w)->Write(write, step->token)
                                              : client(w).Write(write, step->token, nullptr);
@@ -100,7 +100,7 @@ Status World::Write(size_t w, TestStep* step) {
   if (Ticks(w) != before) {
     for (auto& [key, g] : gradients) Issue(w, key, g);
   }
-  if (status.ok()) CheckWrite(w, step, heard);
+  if (status.ok()) CheckWrite(w, step, before_clocks);
   return status;
 }
 
@@ -174,31 +174,14 @@ int64_t World::ServerClock(const TableKey& key) {
   return clock;
 }
 
-bool World::ServerTight(const TableKey& key) {
-  bool tight = true;
-  OnServer(key, [&](const Shard& shard, uint32_t row) { tight = shard.classes().tight(row); });
-  return tight;
-}
-
-bool World::HeardTight(size_t w, const TableKey& key) {
+Clock World::WorkerClock(size_t w, const TableKey& key) {
   if (device(w) != nullptr) {
     const ToyDevice::Row* row = device(w)->Find(key, 0);
-    return row != nullptr && row->tight;
+    return row == nullptr ? 0 : row->base + row->ticks;
   }
   const TableCache* cache = client(w).cache(key.first);
   const uint32_t line = cache->lines().Find(key.second);
-  return line != kNoRow && cache->tight(line);
-}
-
-void World::SetHot(const TableKey& key, bool hot) {
-  const uint32_t p = PartitionOf(HashKey(key.second, service_.hash_seed()), service_.partitions());
-  service_.WithPartition(p, [&](Partition& partition) {
-    Shard* shard = partition.Find(key.first);
-    const uint32_t row = shard->rows().Find(key.second);
-    if (row == kNoRow) return;
-    shard->classes().Set(row, hot);
-    if (hot) partition.RowsChanged(key.first);  // a push that makes a row hot is noted by what holds it
-  });
+  return line == kNoRow ? 0 : cache->clock(line);
 }
 
 std::vector<float> World::ServerRow(const TableKey& key) {

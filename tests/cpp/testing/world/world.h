@@ -85,8 +85,6 @@ class World {
 
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
   int64_t ServerClock(const TableKey& key);
-  // The row is hot from now on, or rare, whatever its ticks; nothing where the store has no such row.
-  void SetHot(const TableKey& key, bool hot);
   std::vector<float> ServerRow(const TableKey& key);
   uint64_t Issued(size_t w, const TableKey& key);
   uint64_t Sum(uint64_t Counters::*counter);
@@ -114,9 +112,8 @@ class World {
   float* Mirror(const TableKey& key);
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
 
-  // What the store judges of a row, and what worker w has heard of one that it has in its cache.
-  bool ServerTight(const TableKey& key);
-  bool HeardTight(size_t w, const TableKey& key);
+  // What worker w's copy of a row contains; 0: it has none.
+  Clock WorkerClock(size_t w, const TableKey& key);
 
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
@@ -130,8 +127,8 @@ class World {
 
   // I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
-  // heard[key]: what the worker had heard when the write began.
-  void CheckWrite(size_t w, TestStep* step, const std::map<TableKey, bool>& heard);
+  // before[key]: WorkerClock when the write began.
+  void CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before);
 
   const WorldConfig config_;
   LocalService service_;

@@ -124,7 +124,6 @@ void World::Compare(const char* what, const TableKey& key, const float* value, f
 TestStep::Begin World::Now(const TableKey& key) {
   TestStep::Begin now;
   now.server = ServerClock(key);
-  now.tight = ServerTight(key);
   now.row = ServerRow(key);
   now.restarts = restarts_;
   for (uint32_t v = 0; v < config_.workers; ++v) now.issued.push_back(Issued(v, key));
@@ -138,7 +137,7 @@ void World::NoteBegin(TestStep* step) {
 }
 
 void World::BeginEarlier(size_t w, TestStep* step) {
-  if (step->token == 0 || config_.cache.pull_bound == 0 || config_.cache.pull_bound == kUnbounded) return;
+  if (step->token == 0 || config_.cache.pull_bound.most == 0 || config_.cache.pull_bound == kUnbounded) return;
   const bool told = config_.cache.checks != "asked" && device(w) == nullptr;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
@@ -232,10 +231,10 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
             w, key);
     }
   }
-  // The store checked with the bound of the row's class at that time.
-  const bool tight = ServerTight(key) && (begin == nullptr || begin->tight);
-  const int64_t pull = config_.cache.sync(tight).pull_bound;
-  const int64_t push = config_.cache.push_bound;
+  // The store checked with the bound of its clock at some time between then and now; bounds grow with clocks.
+  const Clock newest = std::max(ServerClock(key), begin == nullptr ? 0 : begin->server);
+  const int64_t pull = config_.cache.pull_bound.Of(newest);
+  const Bound push = config_.cache.push_bound;
   // A read was checked after it had begun; a failover may have taken the store back since then.
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
   // What is told counts from the lookup before: of the ticks that the store had then, a restart may have
@@ -253,21 +252,21 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   int64_t most = pull;
   for (size_t v = 0; v < config_.workers; ++v) {
     const auto held_back = held_back_[key].find(v);
-    if (v != w) most += (held_back == held_back_[key].end() ? push : held_back->second) + 1;
+    if (v != w) most += (held_back == held_back_[key].end() ? push.most : held_back->second) + 1;
   }
   if (unseen > most) Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
 }
 
-void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, bool>& heard) {
+void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before) {
   if (config_.cache.push_bound == kUnbounded) return;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // It may have heard of another class meanwhile.
-      const bool tight = HeardTight(w, key) && heard.at(key);
-      const int64_t bound = held_back_[key][w] = config_.cache.sync(tight).push_bound;
+      // The base may have fallen meanwhile, with the store's clock.
+      const Clock clock = std::max(WorkerClock(w, key), before.at(key) + 1);
+      const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);
       if (unapplied <= static_cast<uint64_t>(bound)) continue;
       Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, key);
     }

@@ -3,7 +3,10 @@
 namespace het::testing {
 
 std::string WorldConfig::ToString() const {
-  auto bound = [](int64_t b) { return b == kUnbounded ? std::string("unbounded") : std::to_string(b); };
+  auto bound = [](const Bound& b) {
+    if (b == kUnbounded) return std::string("unbounded");
+    return std::to_string(b.most) + (b.every == 0 ? "" : " by age / " + std::to_string(b.every));
+  };
   return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) +
          (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +
          std::to_string(partitions) + (shards > 0 ? " on " + std::to_string(shards) + " shards" : "") +
@@ -12,9 +15,6 @@ std::string WorldConfig::ToString() const {
          std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
          bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
-         (cache.hot ? ", hot " + std::to_string(cache.hot->rows) + " pull " + bound(cache.hot->pull_bound) +
-                          " push " + bound(cache.hot->push_bound)
-                    : "") +
          (cache.checks != "asked" ? ", " + cache.checks + ", holds " + std::to_string(most_held) : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (faults.delay > 0 ? ", faults" : "") + (prefetch ? ", prefetches" : "") +
