@@ -3,8 +3,8 @@
 * README.md, CHANGELOG.md and examples/README.md are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module, with every public name.
-* The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/ as
-  how-to.
+* The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/
+  as how-to.
 * Links to files that are no page lead nowhere in a site: their words stay.
 """
 
