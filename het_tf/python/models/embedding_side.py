@@ -16,6 +16,7 @@ from het_tf.python.data.hashing import salt
 from het_tf.python.layer.inputs import as_int64, check_dtype, to_tensor
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table import initializers, optimizers
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import FeatureConfig, TableConfig
@@ -75,7 +76,7 @@ def ids_of(field: Field, ids: Any) -> Any:
     Raises:
       ValueError: They are of another type.
     """
-    ids = to_tensor(ids)
+    ids = to_tensor(ids, f"feature {quoted(field.name)}: ids")
     check_dtype(field.name, ids.dtype)
     if (ids.dtype == tf.string) != (field.dtype == "string"):
         given = "string" if ids.dtype == tf.string else "int64"

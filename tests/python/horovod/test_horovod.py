@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import rules_lib
 import tensorflow as tf
+from floats_lib import MODEL, assert_close
 from played_lib import Played
 
 import het_tf
@@ -192,8 +193,8 @@ def test_dense_weights_see_the_average_and_rows_their_share(played):
             found.append((model.layers[-1].get_weights(), rules_lib.rows()))
     (_, initial), (one, rows_of_one), (two, rows_of_two) = found
     for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(rows_of_one - initial, 2 * (rows_of_two - initial), rtol=1e-3, atol=1e-6)
+        assert_close(a, b, MODEL)
+    assert_close(rows_of_one - initial, 2 * (rows_of_two - initial), MODEL, magnitude=np.abs(rows_of_one))
     assert np.abs(rows_of_one - initial).max() > 1e-4
 
 
