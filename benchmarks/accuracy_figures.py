@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from accuracy_tables import NAMES, differences, interval, kinds, name_of
 
-SHOWN = ("criteo_like", "long", "census", "movielens")
+SHOWN = ("criteo_like", "thousand", "census", "accumulator")
 
 
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:

@@ -25,6 +25,18 @@ CHUNK = 8192
 warnings.filterwarnings("ignore", r"`build\(\)` was called on layer")
 
 
+def optimizers(settings: Any) -> dict[str, Any]:
+    """Returns the optimizers of a model's tables; none where the model is to choose."""
+    import het_tf
+
+    if settings.learning_rate is None:
+        return {}
+    begin = {} if settings.accumulator is None else {"initial_accumulator": settings.accumulator}
+    return {
+        "table_optimizer": getattr(het_tf.optimizers, settings.optimizer)(settings.learning_rate, **begin)
+    }
+
+
 def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[Any, Any]:
     """Returns a model of het_tf.models whose rows are given to it, and the parts (tables) it asks for."""
     import het_tf
@@ -42,7 +54,7 @@ def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[A
         description,
         embedding_dim=settings.dim,
         hidden_units=settings.hidden,
-        table_optimizer=getattr(het_tf.optimizers, settings.optimizer)(settings.learning_rate),
+        **optimizers(settings),
         seed=seed,
         **({"cross_rank": 32} if name == "dcn" else {}),
     )

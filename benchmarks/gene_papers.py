@@ -61,7 +61,7 @@ def two_towers(description: Any, seed: int) -> Any:
         temperature=TEMPERATURE,
         embedding_dim=DIM,
         hidden_units=(64,),
-        table_optimizer=het_tf.optimizers.Adagrad(RATE),
+        table_optimizer=het_tf.optimizers.Adagrad(RATE, 0.1, 1e-7),
         seed=seed,
         name="genes",
     )
@@ -207,7 +207,7 @@ def sequences(options: argparse.Namespace, save: Any) -> None:
         some = train.take(np.random.default_rng(seed).permutation(len(train))[::every])
         model = het_tf.models.SASRec(
             description, embedding_dim=32, negatives=4, dropout=0.2, seed=seed,
-            table_optimizer=het_tf.optimizers.Adagrad(RATE),
+            table_optimizer=het_tf.optimizers.Adagrad(RATE, 0.1, 1e-7),
         )  # fmt: skip
         model.compile(tf.keras.optimizers.Adam(1e-3))
         before = time.monotonic()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import accuracy_tables
+import defaults_tables
 import gene_papers_tables
 import models_tables
 import slow_link_tables
@@ -223,6 +224,7 @@ def draw_figures(wanted: Callable[[str], bool]) -> None:
         "traffic": traffic_figures.draw,
         "accuracy": accuracy_figures.draw,
         "slow_link": slow_link_figures.draw,
+        "defaults": defaults_tables.draw,
     }
     for name, draw in drawers.items():
         path = HERE / f"results/{name}.json"
@@ -250,6 +252,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "ps_sweep": ("ps_sweep.json", table_and_goals),
     "checkpoint": ("checkpoint.json", checkpoint),
     "serving": ("serving.json", serving),
+    **{f"defaults {name}": ("defaults.json", write) for name, write in defaults_tables.WRITERS.items()},
     "compare census": ("compare_with_keras_census.json", compare_with_keras),
     "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
     **{f"models {name}": ("models.json", write) for name, write in models_tables.WRITERS.items()},

@@ -23,15 +23,14 @@ class Defaults:
     embedding_dim: int
     hidden: tuple[int, ...]
     dropout: float
-    learning_rate: float
     dense_learning_rate: float = 0.001
 
 
 DEFAULTS = {
-    "census": Defaults(7, 128, 16, (128, 64), 0.2, 0.1),
-    "movielens": Defaults(3, 256, 16, (128, 64), 0.3, 0.1),
-    "criteo_like": Defaults(1, 512, 16, (256, 128), 0.0, 0.05),
-    "criteo": Defaults(1, 2048, 16, (400, 400, 400), 0.0, 0.02),
+    "census": Defaults(7, 128, 16, (128, 64), 0.2),
+    "movielens": Defaults(3, 256, 16, (128, 64), 0.3),
+    "criteo_like": Defaults(1, 512, 16, (256, 128), 0.0),
+    "criteo": Defaults(1, 2048, 16, (400, 400, 400), 0.0),
 }
 
 
@@ -149,12 +148,11 @@ def parser(description: str) -> Parser:
     tables.add_argument(
         "--optimizer",
         choices=TABLE_OPTIMIZERS,
-        default="row_wise_adagrad",
         metavar="NAME",
-        help=f"of the tables: {', '.join(TABLE_OPTIMIZERS)}; default row_wise_adagrad",
+        help=f"of the tables: {', '.join(TABLE_OPTIMIZERS)}; default: the model's, mostly row_wise_adagrad",
     )
     tables.add_argument(
-        "--learning-rate", type=number(float, 0), metavar="X", help="of the tables; default by data set"
+        "--learning-rate", type=number(float, 0), metavar="X", help="of the tables; default: the optimizer's"
     )
     tables.add_argument(
         "--staleness",

@@ -21,18 +21,27 @@ if not any((Path(entry or ".") / "het_tf" / "__init__.py").is_file() for entry i
 
 def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options as keyword arguments of a model of het_tf.models."""
-    from het_tf import Cache, optimizers
+    from het_tf import Cache
 
-    table_optimizer = optimizers.get({"name": options.optimizer, "learning_rate": options.learning_rate})
     return {
         "embedding_dim": options.embedding_dim,
         "hidden_units": options.hidden,
         "dropout": options.dropout,
         "embedding": options.embedding,
-        "table_optimizer": table_optimizer,
+        "table_optimizer": table_optimizer(options),
         "cache": Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
     }
+
+
+def table_optimizer(options: argparse.Namespace) -> Any:
+    """Returns the optimizer of the tables that was asked for; None: the model's own."""
+    from het_tf import optimizers
+
+    rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
+    if options.optimizer is None and not rate:
+        return None
+    return optimizers.get({"name": options.optimizer or "row_wise_adagrad", **rate})
 
 
 def main(

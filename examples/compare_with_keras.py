@@ -13,7 +13,8 @@ optimizer trains everything: rows, wide weights and dense weights.
 het_tf applies the sum of an id's gradients once, and so does Keras 2. Keras 3 gives AdaGrad the occurrences
 one by one and accumulates the sum of their squares in place of the square of their sum: another optimizer.
 All but the last sum them (the gradient is made dense; rows with a gradient of 0 do not move under AdaGrad or
-SGD). For SGD the two are one.
+SGD). For SGD the two are one. AdaGrad begins at Keras' accumulator, 0.1, on both sides;
+benchmarks/defaults.py compares the default optimizer with what a user of Keras writes.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Na
     tf.keras.backend.clear_session()
     het_tf.reset()
     tf.keras.utils.set_random_seed(seed)
+    like_keras = {"initial_accumulator": 0.1, "epsilon": 1e-7} if options.optimizer == "adagrad" else {}
     table_optimizer = het_tf.optimizers.get(
-        {"name": options.optimizer, "learning_rate": options.learning_rate}
+        {"name": options.optimizer, "learning_rate": options.learning_rate, **like_keras}
     )
     model = getattr(het_tf.models, MODELS[model_name])(
         splits.description,

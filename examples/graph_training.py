@@ -48,8 +48,6 @@ DEFAULTS = {
     "graph_like": Defaults(0, 1, 64, (10, 5), (5,), 32, 64, 0.0, 0.0, True, "mean", "adagrad", 0.03, 0.005),
 }
 LINK_BATCH, LINK_NEGATIVES = 512, 100
-ACCUMULATOR = 1e-8
-"""AdaGrad's at the beginning: gradients of rows are means over batch and neighbours, far below 0.1."""
 
 
 def parser() -> arguments.Parser:
@@ -132,7 +130,7 @@ def row_optimizer(options: argparse.Namespace) -> Any:
 
     if options.optimizer == "adam":
         return optimizers.Adam(options.learning_rate)
-    return optimizers.Adagrad(options.learning_rate, ACCUMULATOR)
+    return optimizers.Adagrad(options.learning_rate)
 
 
 def optimizer(options: argparse.Namespace) -> Any:
@@ -152,9 +150,9 @@ def optimizer(options: argparse.Namespace) -> Any:
             summed = tf.convert_to_tensor(gradient)
             if not hasattr(self, "squares"):
                 with tf.init_scope():
-                    self.squares = tf.Variable(tf.fill(variable.shape, ACCUMULATOR), trainable=False)
+                    self.squares = tf.Variable(tf.zeros(variable.shape), trainable=False)
             squares = self.squares.assign_add(tf.square(summed))
-            variable.assign_sub(options.learning_rate * summed / tf.sqrt(squares + 1e-7))
+            variable.assign_sub(options.learning_rate * summed / tf.sqrt(squares + 1e-10))
 
     split = options.embedding == "keras" and options.optimizer == "adagrad"
     kind = AdamAndRows if split else tf.keras.optimizers.Adam

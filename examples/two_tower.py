@@ -14,8 +14,8 @@ from typing import Any
 import arguments
 import common
 
-# epochs, batch size, learning rate, temperature
-DATA = {"movielens": (3, 256, 0.1, 0.05), "gene_papers": (1, 2048, 0.5, 0.1)}
+# epochs, batch size, temperature
+DATA = {"movielens": (3, 256, 0.05), "gene_papers": (1, 2048, 0.1)}
 
 
 def parser() -> arguments.Parser:
@@ -29,7 +29,7 @@ def parser() -> arguments.Parser:
     add("--data", choices=DATA, default="movielens", help="default movielens")
     add("--epochs", type=whole, metavar="N", help="passes over the training part; default by data set")
     add("--batch-size", type=whole, metavar="N", help="rows of a batch; default by data set")
-    add("--learning-rate", type=positive, metavar="X", help="of the tables, by AdaGrad; by data set")
+    add("--learning-rate", type=positive, metavar="X", help="of the tables; default the optimizer's")
     add("--embedding", choices=("het", "keras"), default="het", help="default het")
     add("--no-logq", action="store_true", help="do not correct for how often items are met")
     add("--negatives", type=arguments.number(int, 0), default=0, metavar="K",
@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> None:
 
     import het_tf
 
-    epochs, batch_size, rate, temperature = DATA[options.data]
-    rate = options.learning_rate or rate
+    epochs, batch_size, temperature = DATA[options.data]
+    rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
     history = {"history": 20} if options.data == "movielens" else {}
     train, _, test, description = het_tf.data.load(options.data, **history)
     train, test = train.take(train.label > 0), test.take(test.label > 0)
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
         drawn_from=len(items[name]) if options.negatives else None,
         hidden_units=(64,),
         embedding=options.embedding,
-        table_optimizer=het_tf.optimizers.Adagrad(rate),
+        table_optimizer=het_tf.optimizers.RowWiseAdagrad(**rate),
         seed=options.seed,
     )
     model.compile(tf.keras.optimizers.Adam(1e-3))

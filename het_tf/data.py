@@ -12,9 +12,13 @@ gene_partners) or a stream of them (`CriteoLikeStream`, `CriteoStream`), and bot
     part.read(rows=None)           -> Examples: the first `rows` rows in memory (None: all)
     part.rows                      number of rows, or None where only a full pass would tell
 
+Your own: `describe(source, label)` gives the description of a CSV, a Parquet file or a DataFrame, and
+`tabular(source, description)` its rows as a stream.
+
 `inputs` is a dict: one int64 `[B]` for each categorical field and each cross, one int64 `[B, L]` for each
 sequence field (padded with `PADDING` = -1), and, where there are numeric columns, one float32 `[B, M]` under
-the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where there are T labels.
+the key `NUMERIC` = "numeric". Fields of dtype "string" have strings in place of int64, padded with "".
+`label` is float32 `[B]`, 0 or 1; `[B, T]` where there are T labels.
 
 `description` is a `Description`, enough to build a model without knowing the data set:
 
@@ -27,13 +31,14 @@ the key `NUMERIC` = "numeric". `label` is float32 `[B]`, 0 or 1; `[B, T]` where 
     description.labels             what 1 means in each label, in words
     description.side(item)         the description of the item's fields alone, or of the user's
     description.inputs()           {name: (shape without the batch, dtype)}, to make the keras.Inputs of
+    description.columns            what `describe` has found in each column
 
-    Field(name, size, crossed, length, shares)   ids are in [0, size); size None: 64-bit hashes, any int64
+    Field(name, size, crossed, length, shares, dtype)   ids are in [0, size); size None: any int64 or string
 
-Ids count from 0 in each field. `offsets(description)` and `shared_ids(examples, description)` move all
-fields into one id space, for a model with a single table. Single data sets: `census()`, `movielens()`,
-`gene_papers()`, `gene_partners()`, `criteo(path)`, `criteo_like(rows, seed, start)` (an `Examples`),
-`oracle_logit(examples)`. `by_time(splits, field, count)` cuts all parts into periods.
+Each field has ids of its own; a model that reads several from one table moves them apart. Single data sets:
+`census()`, `movielens()`, `gene_papers()`, `gene_partners()`, `criteo(path)`,
+`criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`. `by_time(splits, field, count)`
+cuts all parts into periods.
 
 Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with
 labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(nodes, seed)`), and its

@@ -35,6 +35,7 @@ from het_tf.python.versions import (
     TREE,
     build_command,
     cpu_lacks,
+    gpu_build_command,
     gpu_ops_tensorflow,
     pip_install,
     plugin_march,
@@ -213,12 +214,14 @@ def check_gpu_ops(report: dict[str, Any], library: Path) -> Finding:
     """libhet_tf_gpu.so: built, and for this TensorFlow."""
     use = "for caches in the memory of a GPU"
     if not library.exists():
-        return Finding("GPU ops", "missing", f"{use}: {library} is not built", build_command(), needed=False)
+        return Finding(
+            "GPU ops", "missing", f"{use}: {library} is not built", gpu_build_command(), needed=False
+        )
     built_for = gpu_ops_tensorflow(library) or "an unknown version"
     text = f"{use}: {library}, for TensorFlow {built_for} alone"
     if built_for != report.get("tensorflow", built_for):
         text += f"; this is {report['tensorflow']}"
-        return Finding("GPU ops", "wrong", text, build_command(), needed=False)
+        return Finding("GPU ops", "wrong", text, gpu_build_command(), needed=False)
     return Finding("GPU ops", "ok", text, needed=False)
 
 
@@ -226,7 +229,7 @@ def check_device_library(report: dict[str, Any], library: Path) -> Finding:
     """libhet_cuda.so: built, loadable, and with a GPU and a driver to work on."""
     if not library.exists():
         text = f"works the GPU: {library} is not built; that takes nvcc of CUDA 13"
-        return Finding("GPU library", "missing", text, build_command(), needed=False)
+        return Finding("GPU library", "missing", text, gpu_build_command(), needed=False)
     gpu = report.get("device")
     if gpu is None:
         # Machines without a GPU have the library too: nothing is wrong with them.

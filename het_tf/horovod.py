@@ -27,6 +27,7 @@ from het_tf.python.horovod.data import shard
 from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.horovod.metrics import global_metrics, global_states
+from het_tf.python.horovod.shortest import until_shortest
 from het_tf.python.session.collective import barrier
 
 if _TYPE_CHECKING:
@@ -53,4 +54,5 @@ __all__ = [
     "reduce_gradients",
     "run_elastic",
     "shard",
+    "until_shortest",
 ]

@@ -20,7 +20,14 @@ for requirements in "$@"; do
   }
 done
 # Python finds het_tf in this tree, from every directory; the shell its commands, which are those of pip.
-echo "$root" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/het_tf_tree.pth"
+# An environment of another tree stays that tree's: here it only builds.
+pth=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/het_tf_tree.pth
+other=$(cat "$pth" 2>/dev/null || true)
+if [ -n "$other" ] && [ "$other" != "$root" ] && [ -e "$other/het_tf/__init__.py" ]; then
+  echo "$venv is the environment of $other, and stays so; rm $pth before this to make it that of $root" >&2
+else
+  echo "$root" >"$pth"
+fi
 "$venv/bin/python" - "$root/pyproject.toml" <<'EOF'
 import sys
 import tomllib

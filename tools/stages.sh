@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a target of the Makefile and ends with a table of the stages that it came through, also where one of
-# them failed:
+# Runs a target of the Makefile and ends with a table of its stages. One that fails keeps only those from running
+# that need what it makes; the exit status says at the end that there was one:
 #   tools/stages.sh TARGET "LEFT=what it left out" ...
 # Each LEFT is one stage that was left out, as `make LEFT` runs it.
 set -euo pipefail
@@ -9,7 +9,7 @@ shift
 mkdir -p build/log
 : >build/log/stages.tsv
 status=0
-make "$target" || status=$?
+make --keep-going "$target" || status=$?
 
 echo
 awk -F '\t' '
@@ -24,4 +24,6 @@ if [ $# -gt 0 ]; then
   echo "left to make test-all; each can be called alone:"
   for stage in "$@"; do printf '  make %-22s %s\n' "${stage%%=*}" "${stage#*=}"; done
 fi
+failed=$(awk -F '\t' '$5 != 0 { printf " %s", $1 }' build/log/stages.tsv)
+[ -z "$failed" ] || printf '\nFAILED:%s (build/log/STAGE.log has the whole output of each)\n' "$failed" >&2
 exit $status

@@ -23,9 +23,11 @@ Result<std::unique_ptr<Fleet>> Fleet::Create(uint32_t workers, uint32_t partitio
   std::unique_ptr<Fleet> fleet(new Fleet(workers, partitions));
   fleet->features_ = std::move(features);
   for (uint32_t w = 0; w < workers; ++w) {
+    ClientConfig config;
+    config.seed = w;
     fleet->engines_.push_back(std::make_unique<Engine>(
         "worker " + std::to_string(w), 1, std::make_unique<LocalStore>(&fleet->service_),
-        std::make_unique<LocalTransport>(&fleet->service_), ClientConfig()));
+        std::make_unique<LocalTransport>(&fleet->service_), config));
     fleet->tables_.emplace_back();
     for (size_t t = 0; t < specs.size(); ++t) {
       auto spec = ParseTableSpec(specs[t]);

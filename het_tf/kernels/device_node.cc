@@ -107,6 +107,7 @@ Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, floa
     return engine.LookupOnDevice({tables, features}, out, stream, training ? token : nullptr);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
+  HET_RETURN_IF_ERROR(CheckIds(*node->spec, host.features));
   HET_RETURN_IF_ERROR(engine.Lookup({tables, host.features}, host.floats, training ? token : nullptr));
   return host.FloatsOut(rows);
 }

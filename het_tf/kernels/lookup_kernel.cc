@@ -27,6 +27,7 @@ class EngineLookup final : public LookupKernel {
   Status Compute(TF_OpKernelContext* context) override {
     HET_ASSIGN_OR_RETURN(const CallSpec::Resolved resolved, spec_->Resolve());
     HET_ASSIGN_OR_RETURN(const IdInputs ids, GetIdInputs(context, *spec_, 0));
+    HET_RETURN_IF_ERROR(CheckIds(*spec_, ids.features));
     HET_ASSIGN_OR_RETURN(const RowOutputs outputs, NewRowOutputs(context, *spec_, ids));
     uint64_t token = 0;
     HET_RETURN_IF_ERROR(resolved.engine->Lookup({*resolved.tables, ids.features}, outputs.rows,

@@ -77,6 +77,13 @@ def pip_install(*packages: str) -> str:
     return " ".join([sys.executable, "-m pip install", *packages])
 
 
+def gpu_build_command() -> str:
+    """The command that builds the libraries for GPUs, which the wheel of `make wheel` has not."""
+    if TREE is not None:
+        return build_command()
+    return f"make wheel-gpu in het_tf's source tree, then {pip_install('dist/het_tf_gpu-*.whl')}"
+
+
 def build_command(arguments: str = "") -> str:
     """The command that builds the plugin where Python looks for it.
 

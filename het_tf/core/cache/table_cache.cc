@@ -6,10 +6,12 @@
 
 namespace het {
 
-TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device)
+TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device,
+                       uint64_t seed)
     : schema_(std::move(schema)),
       config_(config),
       device_(device),
+      rounding_(Mix64(Mix64(seed) ^ schema_->id())),
       lines_(schema_->row_floats(), hash_seed),
       policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
       admission_(config.admit_after, config.capacity),
@@ -135,7 +137,7 @@ RowFormat TableCache::push_format() const {
 }
 
 Rounding TableCache::RoundingOfLast(Key key) const {
-  return {push_format(), SIZE_MAX, HashKey(key, numbers_.newest()) | 1};
+  return {push_format(), SIZE_MAX, Mix64(HashKey(key, rounding_) ^ numbers_.newest()) | 1};
 }
 
 float* TableCache::AppendWire(const float* update, Vector<float>* wire) const {

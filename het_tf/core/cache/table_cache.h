@@ -52,8 +52,10 @@ class DeviceLines;
 
 class TableCache {
  public:
-  // `device`: where the lines are, if they are not here; then this cache never has any.
-  TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr);
+  // `device`: where the lines are, if they are not here; then this cache never has any. `seed`: of what is
+  // rounded at random; another client of the store has another one.
+  TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr,
+             uint64_t seed = 0);
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -254,7 +256,9 @@ class TableCache {
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
-  // How the last push of a row is rounded, whose rest is lost.
+  // How the last push of a row is rounded, whose rest is lost: by random numbers that depend on the client,
+  // the table, the row and the lookup, each mixed before the next enters. Otherwise the errors of several
+  // rows, tables or workers are equal, and add up.
   Rounding RoundingOfLast(Key key) const;
   // Has given the line's update away.
   void SetClean(uint32_t line);
@@ -262,6 +266,7 @@ class TableCache {
   Schema schema_;
   CacheConfig config_;
   DeviceLines* device_;
+  const uint64_t rounding_;  // the client and the table
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;

@@ -11,13 +11,14 @@ namespace het {
 
 class CachedTables {
  public:
-  CachedTables(uint32_t partitions, uint64_t hash_seed)
-      : layout_(partitions, hash_seed), hash_seed_(hash_seed) {}
+  // `seed`: as TableCache's.
+  CachedTables(uint32_t partitions, uint64_t hash_seed, uint64_t seed = 0)
+      : layout_(partitions, hash_seed), hash_seed_(hash_seed), seed_(seed) {}
 
   uint32_t partitions() const { return layout_.partitions(); }
   // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
-    caches_[schema->id()] = std::make_unique<TableCache>(schema, config, hash_seed_, lines);
+    caches_[schema->id()] = std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_);
   }
   void Remove(uint64_t table) { caches_.erase(table); }
   // Null: there is none.
@@ -43,6 +44,7 @@ class CachedTables {
  private:
   const Layout layout_;
   const uint64_t hash_seed_;
+  const uint64_t seed_;
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
 };
 

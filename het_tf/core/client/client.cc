@@ -14,7 +14,7 @@ constexpr size_t kParallelKeys = 4096;
 
 Client::Client(Transport* transport, ClientConfig config)
     : config_(std::move(config)),
-      tables_(transport->partitions(), transport->id(0).hash_seed),
+      tables_(transport->partitions(), transport->id(0).hash_seed, config_.seed),
       subscriptions_(&tables_),
       exchange_(transport, config_, &tables_, &subscriptions_, this),
       pushes_(&tables_, &exchange_.sessions(), config_.max_frame_bytes),

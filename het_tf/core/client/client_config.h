@@ -17,6 +17,8 @@ constexpr double kNoticeSeconds = 5;
 enum class Durability { kApplied, kReplicated, kCheckpoint };
 
 struct ClientConfig {
+  // Of what is rounded at random. Clients of one store have different ones, or they round alike.
+  uint64_t seed = 0;
   double request_timeout = 10;  // seconds without a byte until an unanswered request counts as lost
   double deadline = 60;         // seconds without progress until a call gives up
   // A flush sends frames of at most about so many bytes.

@@ -1,6 +1,8 @@
 #include "het_tf/core/engine/call_spec.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/row/schema_json.h"
@@ -39,6 +41,7 @@ Status CallSpec::Parse(const std::string& text) {
       specs_.push_back(schema->ToJson());
       schemas_.push_back(std::move(schema));
     }
+    std::string layout = name_space_ + "\n";
     for (const nlohmann::json& feature : json.at("features")) {
       Feature parsed;
       const nlohmann::json padding_id = feature.value("padding_id", nlohmann::json());
@@ -53,9 +56,11 @@ Status CallSpec::Parse(const std::string& text) {
                                std::to_string(tables_.size()));
       }
       if (!padding_id.is_null()) parsed.padding_id = padding_id.get<Key>();
+      parsed.name = feature.value("name", std::to_string(features_.size()));
       features_.push_back(parsed);
+      layout += std::to_string(parsed.table) + " " + padding_id.dump() + "\n";
     }
-    signature_ = HashName(name_space_ + "\n" + json.at("tables").dump() + json.at("features").dump());
+    signature_ = HashName(layout + json.at("tables").dump());
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument(std::string("specs is not the JSON of a lookup: ") + error.what());
   }
@@ -111,6 +116,21 @@ Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float 
   // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN
   // makes the LossScaleOptimizer do the same and lower the scale.
   return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
+}
+
+Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features) {
+  constexpr Key kNaN = std::numeric_limits<Key>::min();
+  for (size_t f = 0; f < features.size(); ++f) {
+    const Span<const Key> ids = features[f].ids;
+    const auto count = std::count(ids.begin(), ids.end(), kNaN);
+    if (count == 0 || features[f].padding_id == kNaN) continue;
+    return InvalidArgument(
+        "feature '" + spec.features()[f].name + "': " + std::to_string(count) + " of " +
+        std::to_string(ids.size()) +
+        " ids are -2^63, which is what NaN becomes as an integer; leave these samples out, "
+        "or give what is missing an id of its own before ids are made integers");
+  }
+  return Status();
 }
 
 Status CheckLearningRates(const CallSpec& spec, Span<const float> rates) {

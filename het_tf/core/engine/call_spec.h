@@ -5,7 +5,9 @@
 // specs is one JSON object:
 //   "namespace"   whose tables; "" is the default one
 //   "tables"      [spec of a table as in core/row/schema.h, ...]: a fresh process knows what a graph needs
-//   "features"    [{"table": number in "tables", "padding_id": integer or null}, ...], one for each ids input
+//   "features"    [{"table": number in "tables", "padding_id": integer or null, "name": optional, for
+//   messages},
+//                 ...], one for each ids input
 //   "online"      optional, of a lookup without training: its tables are read from a live parameter server
 //                 by a serving process (core/serve/online_spec.h), and need not be known in this
 //                 one
@@ -28,6 +30,7 @@ class CallSpec {
   struct Feature {
     uint32_t table = 0;
     std::optional<Key> padding_id;
+    std::string name;
   };
   // The tables as they are now, for one call: it holds the engine.
   struct Resolved {
@@ -80,6 +83,9 @@ struct GradientScale {
 };
 // FailedPrecondition: a loss scale is needed and absent.
 Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale);
+// InvalidArgument: an id is -2^63, which is what NaN becomes as an integer, and the feature's padding is
+// another one; the message names the feature and says how many.
+Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features);
 // InvalidArgument: not one for each table, or one is not finite.
 Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
 
@@ -30,6 +31,7 @@ Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
 
 Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
                                                  size_t threads, ClientConfig config) {
+  config.seed = RandomId();  // other workers are other processes
   if (config.notice == nullptr) {
     config.notice = [where = address.ToString()](const std::string& text) {
       std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());

@@ -21,8 +21,16 @@ constexpr long kTls12 = 0x0303;      // TLS1_2_VERSION
 constexpr int kSetServerName = 55;   // SSL_CTRL_SET_TLSEXT_HOSTNAME
 constexpr int kErrorWantRead = 2;    // SSL_ERROR_WANT_READ
 constexpr int kErrorZeroReturn = 6;  // SSL_ERROR_ZERO_RETURN: the server has said that it closes
-constexpr long kNotYetValid = 9;     // X509_V_ERR_...
+constexpr long kNoIssuer = 2;        // X509_V_ERR_...
+constexpr long kBadSignature = 7;
+constexpr long kNotYetValid = 9;
 constexpr long kHasExpired = 10;
+constexpr long kSelfSigned = 18;
+constexpr long kSelfSignedInChain = 19;
+constexpr long kNoLocalIssuer = 20;
+constexpr long kNoFirst = 21;
+constexpr long kInvalidPurpose = 26;
+constexpr long kOtherKey = 30;
 constexpr long kHostMismatch = 62;
 constexpr long kIpMismatch = 64;
 
@@ -236,15 +244,32 @@ std::string TlsStream::Reason() const {
       case kHostMismatch:
       case kIpMismatch:
         return refused + "; connect to a host that stands in it, or name one by ?server_name=NAME";
-      default:
+      case kInvalidPurpose:
+        return refused +
+               "; it is for other uses: issue one with extendedKeyUsage = serverAuth, clientAuth (servers of "
+               "a "
+               "cluster show it to each other)";
+      case kNoIssuer:
+      case kBadSignature:
+      case kSelfSigned:
+      case kSelfSignedInChain:
+      case kNoLocalIssuer:
+      case kNoFirst:
+      case kOtherKey:
         return refused + (settings_.ca.empty() ? "; give the CA that signed it by ?ca=FILE"
                                                : "; ca=" + settings_.ca + " is not the CA that signed it");
+      default:
+        return refused + "; look at it, and at its CA's: openssl x509 -text -in FILE";
     }
   }
   const char* const text = openssl_->ERR_reason_error_string(openssl_->ERR_peek_last_error());
   const std::string why = text == nullptr ? "no reason given" : text;
   if (Contains(why, "wrong version number") || Contains(why, "packet length")) {
     return where + " does not speak TLS (" + why + "); write redis:// for a server without it";
+  }
+  if (Contains(why, "protocol version") || Contains(why, "unsupported protocol")) {
+    return where + " speaks no TLS of today: " + why +
+           "; TLS 1.2 is the oldest that is spoken here: set its tls-protocols to 'TLSv1.2 TLSv1.3'";
   }
   if (Contains(why, "alert")) {
     return where + " refuses the connection: " + why + "; " + AboutClient();

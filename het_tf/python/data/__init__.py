@@ -8,12 +8,11 @@ from het_tf.python.data.criteo_tsv import CriteoStream, criteo
 from het_tf.python.data.examples import (
     NUMERIC,
     PADDING,
+    Column,
     Description,
     Examples,
     Field,
     Splits,
-    offsets,
-    shared_ids,
 )
 from het_tf.python.data.gene_papers import gene_papers
 from het_tf.python.data.gene_partners import gene_partners
@@ -27,10 +26,12 @@ from het_tf.python.data.graph.packages import debian_packages
 from het_tf.python.data.graph.writer import GraphWriter
 from het_tf.python.data.load import load
 from het_tf.python.data.movielens_100k import movielens
+from het_tf.python.data.tabular import TabularStream, describe, tabular
 
 __all__ = [
     "NUMERIC",
     "PADDING",
+    "Column",
     "CriteoLikeStream",
     "CriteoStream",
     "Description",
@@ -41,6 +42,7 @@ __all__ = [
     "NodeSet",
     "NodeTask",
     "Splits",
+    "TabularStream",
     "blog_catalog",
     "by_time",
     "census",
@@ -48,6 +50,7 @@ __all__ = [
     "criteo_like",
     "criteo_like_description",
     "debian_packages",
+    "describe",
     "gene_papers",
     "gene_partners",
     "graph_like",
@@ -55,8 +58,7 @@ __all__ = [
     "load",
     "load_graph",
     "movielens",
-    "offsets",
     "oracle_logit",
     "pubmed",
-    "shared_ids",
+    "tabular",
 ]

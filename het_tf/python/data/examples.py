@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 PADDING = -1
-"""The id that fills the unused end of a row of a sequence field."""
+"""The id that fills the unused end of a row of a sequence field; in fields of strings it is ""."""
 
 NUMERIC = "numeric"
 """The key of the numeric columns in the inputs of a model."""
 
 Int64Array = npt.NDArray[np.int64]
+IdArray = npt.NDArray[Any]  # int64, or strings
 FloatArray = npt.NDArray[np.float32]
 
 
@@ -35,6 +36,10 @@ class Field:
       length: the padded length L of a sequence field; None for a field with one id a row.
       shares: the name of a field of one id a row whose ids, and rows in a model, these are: that of the item
         for the history of a user's items; None: the ids are the field's own.
+      dtype: "int64", or "string": the model is fed strings, and hashes them to 64 bits.
+
+    Raises:
+      ValueError: dtype is neither, or "string" with a size.
     """
 
     name: str
@@ -42,6 +47,43 @@ class Field:
     crossed: tuple[str, ...] = ()
     length: int | None = None
     shares: str | None = None
+    dtype: str = "int64"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("int64", "string"):
+            raise ValueError(f"field {self.name!r}: dtype is {self.dtype!r}; give 'int64' or 'string'")
+        if self.dtype == "string" and self.size is not None:
+            raise ValueError(f"field {self.name!r}: strings have no size, and it is {self.size}; give None")
+
+    @property
+    def padding(self) -> int | str:
+        """What fills the unused end of a row of a sequence, and stands for what is missing."""
+        return PADDING if self.dtype == "int64" else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """What `describe` has found in a column of a table.
+
+    Attributes:
+      name: Of the column.
+      type: As Arrow calls it.
+      use: "ids", "numeric", "label", "date" or "left out"; dates are left out, too.
+      missing: How many values are: nulls, and NaN.
+      low: The lowest number; None where there are none.
+      high: The highest.
+    """
+
+    name: str
+    type: str
+    use: str
+    missing: int = 0
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        bounds = "" if self.low is None else f", {self.low:g} to {self.high:g}"
+        return f"{self.name}: {self.type}, {self.use}{bounds}, {self.missing:,} missing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +99,11 @@ class Description:
       labels: what 1 means in each column of the label, in words: one for each task of a model.
       item: the names of the fields that say what is offered (categorical and sequences); the others say to
         whom. () where a data set has no such sides.
+      columns: What `describe` has found: types, ranges, what is missing, and what it left out.
 
     Raises:
-      ValueError: `item`, or what a field shares, names no field; there are no labels.
+      ValueError: `item`, or what a field shares, names no field; two fields, or two numeric columns, have one
+        name; there are no labels.
     """
 
     name: str
@@ -69,20 +113,23 @@ class Description:
     numeric: tuple[str, ...] = ()
     labels: tuple[str, ...] = ("clicked",)
     item: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = dataclasses.field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.labels, str) or not self.labels:
             raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
+        _check_names("fields", [field.name for field in self.fields] + [NUMERIC] * bool(self.numeric))
+        _check_names("numeric columns", self.numeric)
         known = {field.name for field in self.categorical + self.sequences}
         unknown = sorted(set(self.item) - known)
         if unknown:
             raise ValueError(f"item names {unknown}; give names of categorical fields or sequences: {known}")
-        sizes = {field.name: field.size for field in self.categorical}
+        kinds = {field.name: (field.size, field.dtype) for field in self.categorical}
         for field in self.fields:
-            if field.shares is not None and sizes.get(field.shares, -1) != field.size:
+            if field.shares is not None and kinds.get(field.shares) != (field.size, field.dtype):
                 raise ValueError(
                     f"field {field.name!r} shares {field.shares!r}; give the name of a categorical field of "
-                    f"its size, {field.size}"
+                    f"its size, {field.size}, and dtype, {field.dtype}"
                 )
 
     @property
@@ -134,11 +181,21 @@ class Description:
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """The inputs of a model: `{name: (shape without the batch dimension, dtype)}`."""
         result: dict[str, tuple[tuple[int, ...], str]] = {
-            field.name: (() if field.length is None else (field.length,), "int64") for field in self.fields
+            field.name: (() if field.length is None else (field.length,), field.dtype)
+            for field in self.fields
         }
         if self.numeric:
             result[NUMERIC] = ((len(self.numeric),), "float32")
         return result
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"two {what} are called {twice[0]!r}; name each input of a model once"
+            + (f", and no field {NUMERIC!r} beside numeric columns" if twice[0] == NUMERIC else "")
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,17 +203,17 @@ class Examples:
     """Rows of a data set in memory, column by column.
 
     Attributes:
-      categorical: int64 `[N]` by name: the categorical fields and the crosses.
-      sequences: int64 `[N, L]` by name, padded with `PADDING`.
-      numeric: float32 `[N, M]`; M is 0 where there are no numeric columns.
+      categorical: int64 or strings `[N]` by name: the categorical fields and the crosses.
+      sequences: int64 `[N, L]` by name, padded with `PADDING`, or strings, padded with "".
+      numeric: float32 `[N, M]`; M is 0 where there are no numeric columns. NaN: the number is missing.
       label: float32, 0 or 1: `[N]`, or `[N, T]` of T labels.
 
     Raises:
       ValueError: when made of columns of different lengths or of other dtypes.
     """
 
-    categorical: Mapping[str, Int64Array]
-    sequences: Mapping[str, Int64Array]
+    categorical: Mapping[str, IdArray]
+    sequences: Mapping[str, IdArray]
     numeric: FloatArray
     label: FloatArray
 
@@ -167,10 +224,12 @@ class Examples:
         expected += [(NUMERIC, self.numeric, np.float32, 2)]
         expected += [("label", self.label, np.float32, 2 if self.label.ndim == 2 else 1)]
         for name, column, dtype, rank in expected:
-            if column.dtype != dtype or column.ndim != rank or len(column) != len(self.label):
+            fits = column.dtype == dtype or (dtype is np.int64 and column.dtype.kind in "OSU")
+            if not fits or column.ndim != rank or len(column) != len(self.label):
                 raise ValueError(
                     f"column {name!r} is {column.dtype}{list(column.shape)}; Examples of {len(self.label)} "
-                    f"rows needs {np.dtype(dtype)} of rank {rank} with that many rows; convert it."
+                    f"rows needs {np.dtype(dtype)}{' or strings' * (dtype is np.int64)} of rank {rank} with "
+                    "that many rows; convert it."
                 )
 
     def __len__(self) -> int:
@@ -269,23 +328,44 @@ def to_tf_dataset(
 
     passes = iter(range(2**62))
 
-    # A tensor from Python costs tens of microseconds: all fields of one id a row cross over as one matrix.
-    names = list(like.categorical)
+    # A tensor from Python costs tens of microseconds: all fields of one id a row cross over as one matrix,
+    # those of strings as another.
+    groups = {
+        dtype: [
+            name for name, ids in like.categorical.items() if (ids.dtype == np.int64) == (dtype is np.int64)
+        ]
+        for dtype in (np.int64, object)
+    }
 
-    def generate() -> Iterator[tuple[np.ndarray, dict[str, np.ndarray], FloatArray]]:
+    def generate() -> Iterator[tuple[dict[str, np.ndarray], dict[str, np.ndarray], FloatArray]]:
         for batch in epoch(next(passes)):
-            others = {name: column for name, column in batch.inputs().items() if name not in names}
-            ids = np.stack(list(batch.categorical.values())) if names else np.zeros((0, len(batch)), np.int64)
+            others = {name: column for name, column in batch.inputs().items() if name not in like.categorical}
+            ids = {
+                str(number): np.stack([batch.categorical[name] for name in names]).astype(dtype, copy=False)
+                for number, (dtype, names) in enumerate(groups.items())
+                if names
+            }
             yield ids, others, batch.label
 
-    def unpack(ids: tf.Tensor, others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[Any, Any]:
-        return {**dict(zip(names, tf.unstack(ids, num=len(names)), strict=True)), **others}, label
+    def unpack(ids: dict[str, tf.Tensor], others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[Any, Any]:
+        columns = dict(others)
+        for number, names in enumerate(groups.values()):
+            if names:
+                columns |= dict(zip(names, tf.unstack(ids[str(number)], num=len(names)), strict=True))
+        return columns, label
 
     def spec(column: np.ndarray) -> tf.TensorSpec:
-        return tf.TensorSpec((batch_size, *column.shape[1:]), column.dtype)
+        dtype = column.dtype if column.dtype.kind in "if" else tf.string
+        return tf.TensorSpec((batch_size, *column.shape[1:]), dtype)
 
     others = {name: spec(column) for name, column in like.inputs().items() if name not in like.categorical}
-    signature = (tf.TensorSpec((len(names), batch_size), tf.int64), others, spec(like.label))
+    kinds = (tf.int64, tf.string)
+    matrices = {
+        str(number): tf.TensorSpec((len(names), batch_size), kinds[number])
+        for number, names in enumerate(groups.values())
+        if names
+    }
+    signature = (matrices, others, spec(like.label))
     dataset = tf.data.Dataset.from_generator(lambda: Pass(generate()), output_signature=signature)
     dataset = dataset.map(unpack)
     if count is not None:
@@ -306,41 +386,3 @@ def check_shard(index: int, count: int) -> None:
             f"shard {index} of {count} does not exist; give an index in [0, count), for example "
             "shard(hvd.rank(), hvd.size())."
         )
-
-
-def offsets(description: Description) -> dict[str, int]:
-    """Returns what to add to each field's ids so that all fields share one table.
-
-    Fields with a size follow each other in the order of `description.fields`; one that shares another's ids
-    gets what that one gets. Hashed fields get 0, for a field's name is part of its hashes already (they meet
-    the sized ids with a probability of about table size / 2^64).
-    """
-    result, total = {}, 0
-    for field in description.fields:
-        if field.shares is not None:
-            continue
-        result[field.name] = 0 if field.size is None else total
-        total += field.size or 0
-    return result | {one.name: result[one.shares] for one in description.fields if one.shares is not None}
-
-
-def shared_ids(examples: Examples, description: Description) -> Examples:
-    """Returns `examples` with all ids moved into one id space by `offsets`; padding stays `PADDING`.
-
-    Raises:
-      ValueError: if `examples` has a field that `description` lacks.
-    """
-    offset = offsets(description)
-    unknown = [name for name in (*examples.categorical, *examples.sequences) if name not in offset]
-    if unknown:
-        raise ValueError(
-            f"fields {unknown} are not in the description of {description.name!r}; pass their own."
-        )
-    return dataclasses.replace(
-        examples,
-        categorical={name: ids + offset[name] for name, ids in examples.categorical.items()},
-        sequences={
-            name: np.where(ids == PADDING, PADDING, ids + offset[name])
-            for name, ids in examples.sequences.items()
-        },
-    )

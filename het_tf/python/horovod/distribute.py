@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from het_tf.python.horovod import checks
+from het_tf.python.horovod import checks, shortest
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.layer import reduction
 from het_tf.python.session import collective, settings
@@ -22,6 +22,9 @@ def distribute(model: Any) -> Any:
     before, and while it does, what it hands to its optimizers is reduced first. Loss scaling, clipping,
     accumulation, weight decay and moving averages therefore see the averaged gradients, on every rank the
     same. With one rank nothing changes. Call it before or after `compile`; a second call does nothing.
+
+    `fit` on datasets whose lengths no rank knows, as after a `filter`, ends each epoch on all ranks with the
+    shortest, as `until_shortest` says. A generator needs `steps_per_epoch`.
 
     Before the first step the ranks compare their models, and refuse to begin with different ones.
 
@@ -48,6 +51,7 @@ def distribute(model: Any) -> Any:
     # An attribute of the object, in front of the method of its class: the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
+    model.fit = shortest.fits(model, model.fit)
     model.train_function = None  # a fit before this call has traced the old step
     return model
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from het_tf.python.horovod import agreement
+from het_tf.python.horovod import agreement, shortest
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
@@ -33,8 +33,9 @@ def reduce_gradients(gradients: Any) -> Any:
     if hvd is None or not settings.several_workers():
         return gradients
     flat = tf.nest.flatten(gradients)
-    prefix = collective.name("gradient")
-    with tf.control_dependencies(agreement.compare(_values(flat))):
+    prefix, values = collective.name("gradient"), _values(flat)
+    shortest.compare(values)
+    with tf.control_dependencies(agreement.compare(values)):
         reduced = [
             None
             if gradient is None

@@ -9,7 +9,7 @@ from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
 # What a cache counts that does not grow: it is logged as it stands.
-_LEVELS = ("rows", "unsent_rows", "bytes", "hot_rows")
+_LEVELS = ("rows", "unsent_rows", "bytes")
 
 
 class CacheStats(tf.keras.callbacks.Callback):
@@ -19,7 +19,7 @@ class CacheStats(tf.keras.callbacks.Callback):
     History and the progress bar) as `TABLE/FIGURE`:
 
     * `rows`, `bytes`: what the store holds at the end of the epoch; `cache_rows`, `cache_unsent_rows`,
-      `cache_bytes`, with `het_tf.Hot` `cache_hot_rows`: what the cache holds.
+      `cache_bytes`: what the cache holds.
     * what the epoch has added: `applies` (updates of the table) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched since they were not cached), update_pull (since
       they were stale), bound_push and evict_push (rows sent), bytes each way, and more.

@@ -31,21 +31,26 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, tf.SparseTensor)
 
 
+def check_dtype(feature: str | None, dtype: Any) -> None:
+    """ValueError: ids of this type cannot be; it names the feature and the remedy."""
+    name = tf.as_dtype(dtype).name
+    if not (name.startswith(("int", "uint")) or name == "string"):
+        raise ValueError(
+            f"feature {feature!r}: ids are {name}; they must be integers or strings (a float32 cannot "
+            "tell ids "
+            'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a '
+            "Sequential "
+            "model, or cast with tf.cast(ids, tf.int64)"
+        )
+
+
 def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool = False) -> None:
     """Refuses ids of a wrong type or rank, also before there are any (symbolic calls).
 
     Raises:
       ValueError: Names the feature, what is wrong, and the remedy.
     """
-    name = tf.as_dtype(dtype).name
-    if not (name.startswith(("int", "uint")) or name == "string"):
-        raise ValueError(
-            f"feature {feature.name!r}: ids are {name}; they must be integers or strings (a float32 cannot "
-            "tell ids "
-            'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a '
-            "Sequential "
-            "model, or cast with tf.cast(ids, tf.int64)"
-        )
+    check_dtype(feature.name, dtype)
     if rank is None:
         return
     if rank == 0:

@@ -144,7 +144,11 @@ class EmbeddingCollection(keras.layers.Layer):
             "namespace": namespace,
             "tables": [table.spec for table in tables],
             "features": [
-                {"table": numbers[feature.table.name], "padding_id": feature.padding_id}
+                {
+                    "table": numbers[feature.table.name],
+                    "padding_id": feature.padding_id,
+                    "name": feature.name,
+                }
                 for feature in features.flat
             ],
             "needs_loss_scale": loss_scale.needed(self),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.examples import NUMERIC, Description, Field
+from het_tf.python.data.examples import NUMERIC, Column, Description, Field
 from het_tf.python.models.blocks import apply, check_widths, hidden_layers
 from het_tf.python.models.embedding_side import EmbeddingSide, Part
 from het_tf.python.session.native import tf
@@ -32,7 +32,8 @@ class ClickModel(keras.Model):
       dropout: Share of the outputs of hidden layers that is dropped in training, in [0, 1).
       embedding: "het": tables of het_tf named `NAME/deep` and the like, each trained by its own optimizer.
         "keras": `keras.layers.Embedding`, trained by the compiled optimizer.
-      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad(0.05)`.
+      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: as the class says, or
+        `RowWiseAdagrad()`.
       linear_optimizer: Of the table of first-order weights; None: as the class says.
       cache: Of the tables, a `het_tf.Cache`; None: its defaults.
       hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
@@ -43,8 +44,8 @@ class ClickModel(keras.Model):
         and go with it.
 
     Call arguments:
-      inputs: A dict: int64 `[B]` a categorical field, int64 `[B, L]` a sequence, float32 `[B, M]` under
-        "numeric". Fields that the model does not use may be missing.
+      inputs: A dict: int64 or strings `[B]` a categorical field, `[B, L]` a sequence (see `Field.dtype`),
+        float32 `[B, M]` under "numeric". Fields that the model does not use may be missing.
 
     Returns:
       Logits, float32 `[B, 1]`, or one for each label where a class says so; `tf.sigmoid` makes them
@@ -82,7 +83,9 @@ class ClickModel(keras.Model):
         hidden_units = check_widths("hidden_units", hidden_units)
         self.description = description
         self.embedding_dim = embedding_dim
-        self.table_optimizer = optimizers.get(table_optimizer)
+        self.table_optimizer = (
+            self.default_table_optimizer() if table_optimizer is None else optimizers.get(table_optimizer)
+        )
         self.linear_optimizer = (
             self.default_linear_optimizer() if linear_optimizer is None else optimizers.get(linear_optimizer)
         )
@@ -119,6 +122,10 @@ class ClickModel(keras.Model):
         """The tables of the model."""
         raise NotImplementedError(f"{type(self).__name__} must say its tables: define parts()")
 
+    def default_table_optimizer(self) -> optimizers.Optimizer:
+        """The optimizer of the tables where none is given."""
+        return optimizers.get(None)
+
     def default_linear_optimizer(self) -> optimizers.Optimizer:
         """The optimizer of first-order weights where none is given."""
         return self.table_optimizer
@@ -153,17 +160,31 @@ class ClickModel(keras.Model):
 
         Call it before `fit`, with the training part alone. Without it the columns are used as they are.
 
+        A number that is missing (NaN) counts as the mean, here and in every call.
+
         Args:
-          examples: A part of a data set (of a stream, its first 131,072 rows are read), or float32 `[N, M]`.
+          examples: A part of a data set, or a `tf.data.Dataset` of inputs or `(inputs, label)` in batches (of
+            a stream or data set the first 131,072 rows are read), or float32 `[N, M]`.
+
+        Raises:
+          ValueError: A column has no number.
         """
         if self.scale is None:
             return
-        numeric = examples.read(ADAPT_ROWS).numeric if hasattr(examples, "read") else np.asarray(examples)
-        self.scale.adapt(np.asarray(numeric, np.float32))
+        numbers = _numbers_of(examples)
+        there = np.isfinite(numbers)
+        empty = [name for name, any_ in zip(self.description.numeric, there.any(0), strict=True) if not any_]
+        if empty:
+            raise ValueError(f"numeric columns {empty} have no number in {len(numbers)} rows; leave them out")
+        mean = np.mean(numbers, axis=0, where=there, dtype=np.float64)
+        self.scale.adapt(np.where(there, numbers, mean).astype(np.float32))
 
     def numeric(self, inputs: Mapping[str, Any]) -> Any:
-        """The standardised numeric columns, float32 `[B, M]`; None if there are none."""
-        return None if self.scale is None else self.scale(inputs[NUMERIC])
+        """The standardised numeric columns, float32 `[B, M]`, 0 for a missing one; None if there are none."""
+        if self.scale is None:
+            return None
+        scaled = self.scale(inputs[NUMERIC])
+        return tf.where(tf.math.is_nan(scaled), tf.zeros_like(scaled), scaled)
 
     def deep_input(self, rows: Any, numeric: Any) -> Any:
         """Rows `[B, fields, dim]` and numbers `[B, M]`, one after the other: `[B, fields * dim + M]`."""
@@ -201,6 +222,21 @@ class ClickModel(keras.Model):
         return cls(**{**config, "cache": Cache.from_config(config["cache"])})
 
 
+def _numbers_of(examples: Any) -> np.ndarray:
+    """The numeric columns that `ClickModel.adapt` is given, float32 `[N, M]`."""
+    if hasattr(examples, "read"):
+        return np.asarray(examples.read(ADAPT_ROWS).numeric, np.float32)
+    if not isinstance(examples, tf.data.Dataset):
+        return np.asarray(examples, np.float32)
+    found: list[np.ndarray] = []
+    for batch in examples:
+        inputs = batch[0] if isinstance(batch, tuple) else batch
+        found.append(np.asarray(inputs[NUMERIC], np.float32))
+        if sum(map(len, found)) >= ADAPT_ROWS:
+            break
+    return np.concatenate(found)
+
+
 def description_from_config(config: Mapping[str, Any]) -> Description:
     """Returns the description of which `config` is the `dataclasses.asdict`, also by way of JSON."""
 
@@ -209,4 +245,5 @@ def description_from_config(config: Mapping[str, Any]) -> Description:
 
     groups = {name: fields(config[name]) for name in ("categorical", "crosses", "sequences")}
     texts = {name: tuple(config[name]) for name in ("numeric", "labels", "item")}
-    return Description(**{**config, **groups, **texts})
+    columns = tuple(Column(**column) for column in config["columns"])
+    return Description(**{**config, **groups, **texts, "columns": columns})

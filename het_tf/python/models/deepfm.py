@@ -6,6 +6,7 @@ from typing import Any
 from het_tf.python.models.blocks import FactorizationMachine
 from het_tf.python.models.field_vectors import FieldVectorModel
 from het_tf.python.session.native import tf
+from het_tf.python.table import optimizers
 
 keras: Any = tf.keras
 
@@ -20,7 +21,9 @@ class DeepFM(FieldVectorModel):
     columns (x is the standardised number, w and v belong to the column). Second order and deep part share the
     vectors v; there are no crossed features, for the second order finds them.
 
-    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w.
+    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of
+    vectors as they are, so a step moves it more than in other models: `table_optimizer` is
+    `RowWiseAdagrad(0.02)`.
 
     Args, inputs, outputs and errors: see `ClickModel`; `linear_optimizer` is `table_optimizer` unless given.
     """
@@ -31,6 +34,10 @@ class DeepFM(FieldVectorModel):
         super().__init__(description, *args, **kwargs)
         self.second_order = FactorizationMachine(name="second_order")
         self.output_layer = keras.layers.Dense(1, name="deep_logit")
+
+    def default_table_optimizer(self) -> optimizers.Optimizer:
+        """Of a smaller rate than tables have by default, see the class."""
+        return optimizers.RowWiseAdagrad(0.02)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from het_tf.python.data.examples import PADDING
 from het_tf.python.models.base import ClickModel
 from het_tf.python.models.blocks import apply, check_widths, hidden_layers
-from het_tf.python.models.embedding_side import Part
+from het_tf.python.models.embedding_side import Part, ids_of, is_padding
 from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
@@ -114,7 +113,7 @@ class DIN(ClickModel):
         names = [field.name for field in part.columns]
         interests = []
         for field, attention in zip(self.description.histories, self.attention, strict=True):
-            there = tf.not_equal(tf.cast(inputs[field.name], tf.int64), PADDING)
+            there = ~is_padding(field, ids_of(field, inputs[field.name]))
             target = vectors[:, names.index(str(field.shares))]
             interests.append(attention([target, rows[part.key(field)], there])[:, None, :])
         x = self.deep_input(tf.concat([vectors, *interests], axis=1), self.numeric(inputs))

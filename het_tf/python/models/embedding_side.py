@@ -1,14 +1,19 @@
 """The embedding side of a click-through model: ids of many fields in, one row a field out.
 
-A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id). Fields
-with a size follow each other in the table's id space; 64-bit hashes are ids as they are.
+A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id), and an
+`IdSpace` says which ids of the table are those of a field.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from het_tf.python.data.examples import PADDING, Field
+from het_tf.python.data.hashing import salt
+from het_tf.python.layer.inputs import as_int64, check_dtype, to_tensor
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
 from het_tf.python.table import initializers, optimizers
@@ -18,6 +23,10 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 keras: Any = tf.keras
 
 SIDES = ("het", "keras")
+_NAN = (
+    "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give what is "
+    "missing an id of its own before ids are made integers"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,49 +69,103 @@ class Part:
         return f"{self.name}/{field.name}"
 
 
+def ids_of(field: Field, ids: Any) -> Any:
+    """A tensor of ids as the field has them: int64 or strings.
+
+    Raises:
+      ValueError: They are of another type.
+    """
+    ids = to_tensor(ids)
+    check_dtype(field.name, ids.dtype)
+    if (ids.dtype == tf.string) != (field.dtype == "string"):
+        given = "string" if ids.dtype == tf.string else "int64"
+        raise ValueError(
+            f"feature {field.name!r}: ids are {ids.dtype.name}, and the model was made for {field.dtype}; "
+            f"feed it these, or make it of a description with Field({field.name!r}, None, dtype={given!r})"
+        )
+    return ids if field.dtype == "string" else tf.cast(ids, tf.int64)
+
+
+def is_padding(field: Field, ids: Any) -> Any:
+    """Where a sequence has no id, bool of the shape of ids that `ids_of` gives."""
+    return tf.equal(ids, tf.constant(field.padding, ids.dtype))
+
+
+def refuse_nan(names: Sequence[str], ids: Any) -> None:
+    """An error, in a graph when it runs, where ids `[..., names]` hold what NaN becomes as an integer."""
+    is_nan = tf.equal(ids, tf.int64.min)
+
+    def refuse() -> Any:
+        counts = tf.reduce_sum(tf.cast(tf.reshape(is_nan, [-1, len(names)]), tf.int32), axis=0)
+        if tf.executing_eagerly():
+            texts = [f"feature {name!r}: {n}" for name, n in zip(names, counts.numpy(), strict=True) if n]
+            raise tf.errors.InvalidArgumentError(None, None, f"{', '.join(texts)} {_NAN}")
+        found = tf.boolean_mask(tf.constant(list(names)), counts > 0), tf.boolean_mask(counts, counts > 0)
+        told = tf.debugging.Assert(tf.constant(False), ["features", *found, _NAN], summarize=100)
+        with tf.control_dependencies([told]):
+            return tf.constant(True)
+
+    tf.cond(tf.reduce_any(is_nan), refuse, lambda: tf.constant(False))
+
+
 class IdSpace:
-    """Moves the ids of several fields into one space.
+    """Moves the ids of several fields into one space: the ids of a table.
+
+    To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
+    [0, sum of sizes). A field without a size gets a hash of its name, 64 bits, and sums run over: equal ids
+    of two such fields are 2^64 apart at random, and those of one field stay as near to each other as they
+    were (their differences are what travels). A field that shares the ids of another has its number.
 
     Args:
-      fields: Of ids in `[0, size)`, or of 64-bit hashes (size None). One that shares the ids of another of
-        them has its place.
-      hash_buckets: None leaves hashes as they are; else each field of hashes gets so many ids of its own, by
-        the remainder of the hash.
+      fields: Of ids in `[0, size)`, or of any int64 (size None).
+      hash_buckets: None, or how many ids a field without a size gets in place of 2^64: remainders, so that
+        all fields follow each other.
 
     Attributes:
-      size: ids are in `[0, size)`, but for hashes left as they are.
+      size: The sum of the sizes.
     """
 
     def __init__(self, fields: Sequence[Field], hash_buckets: int | None = None) -> None:
         self._offsets: dict[str, int] = {}
-        self._buckets: dict[str, int] = {}
+        self._hash_buckets = hash_buckets
         self.size = 0
         names = {field.name for field in fields}
         shared = [field for field in fields if field.shares in names]
         for field in fields:
             if field in shared:
                 continue
-            size = field.size
-            if size is None and hash_buckets is not None:
-                size = self._buckets[field.name] = hash_buckets
-            self._offsets[field.name] = 0 if size is None else self.size
+            size = hash_buckets if field.size is None else field.size
+            self._offsets[field.name] = _number_of_name(field.name) if size is None else self.size
             self.size += size or 0
         for field in shared:
             self._offsets[field.name] = self._offsets[str(field.shares)]
-            if field.shares in self._buckets:
-                self._buckets[field.name] = self._buckets[str(field.shares)]
 
     def __call__(self, field: Field, ids: Any) -> Any:
-        """Returns the ids of `field`, int64 of any shape, in the common space; it knows no padding."""
-        ids = tf.cast(ids, tf.int64)
-        buckets = self._buckets.get(field.name)
-        if buckets is not None:
-            ids = tf.math.floormod(ids, tf.constant(buckets, tf.int64))
-        return ids + tf.constant(self._offsets[field.name], tf.int64)
+        """Returns the ids of `field`, of any shape, as int64 in the common space; it knows no padding."""
+        return self._moved((field,), as_int64(ids_of(field, ids)))
 
     def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
         """Returns the ids of fields of one id a row as one int64 `[B, F]`."""
-        return tf.stack([self(field, inputs[field.name]) for field in fields], axis=1)
+        columns = [as_int64(ids_of(field, inputs[field.name])) for field in fields]
+        return self._moved(fields, tf.stack(columns, axis=1))
+
+    def _moved(self, fields: Sequence[Field], ids: Any) -> Any:
+        names = [field.name for field in fields]
+        if self._hash_buckets is None:
+            refuse_nan(names, ids)
+        else:  # of ids with a size nothing is taken
+            sizes = [self._hash_buckets if field.size is None else 2**63 - 1 for field in fields]
+            ids = tf.math.floormod(ids, _constant(sizes))
+        return ids + _constant([self._offsets[name] for name in names])
+
+
+def _constant(numbers: Sequence[int]) -> Any:
+    """int64 of the last axis; a scalar if there is one."""
+    return tf.constant(numbers if len(numbers) > 1 else numbers[0], tf.int64)
+
+
+def _number_of_name(name: str) -> int:
+    return int(salt("field", name).astype(np.int64))
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -120,14 +183,16 @@ class EmbeddingSide(keras.layers.Layer):
       named: Whether somebody has chosen the prefix; else the tables are the layer's own ("het" alone).
 
     Call arguments:
-      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field.
+      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field, or strings (padded with "").
 
     Returns:
       For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S averaged sequences
       (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
 
     Raises:
-      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows.
+      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows; ids have another type
+        than the field.
+      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer ("het" alone).
     """
 
     def __init__(
@@ -186,10 +251,35 @@ class EmbeddingSide(keras.layers.Layer):
             if part.single:
                 ids[part.name] = space.stack(part.single, inputs)
             for field in part.sequences:
-                sequence = tf.cast(inputs[field.name], tf.int64)
+                sequence = ids_of(field, inputs[field.name])
                 padding = tf.constant(PADDING, tf.int64)
-                ids[part.key(field)] = tf.where(sequence == padding, padding, space(field, sequence))
+                ids[part.key(field)] = tf.where(is_padding(field, sequence), padding, space(field, sequence))
         return ids
+
+    def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
+        """Where the rows of a field lie: what `het_tf.Table`, `load_rows` and `projector` call their ids.
+
+            table = het_tf.table("clicks/deep")
+            table.lookup(model.rows.row_ids("deep", "user", [5, 7]))
+
+        Args:
+          part: Name of a part, "deep" for instance.
+          field: Name of one of its fields.
+          ids: Of the field, any shape.
+
+        Returns:
+          int64 of the shape of `ids`.
+
+        Raises:
+          KeyError: There is no such part, or it has no such field.
+        """
+        for one, space in zip(self.parts, self._spaces, strict=True):
+            for of_part in one.fields:
+                if (one.name, of_part.name) == (part, field):
+                    found: npt.NDArray[np.int64] = space(of_part, ids).numpy()
+                    return found
+        known = {one.name: [of_part.name for of_part in one.fields] for one in self.parts}
+        raise KeyError(f"part {part!r} with field {field!r}: the model has {known}")
 
     def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         rows = self.collection(self.ids(inputs))
@@ -211,8 +301,8 @@ class EmbeddingSide(keras.layers.Layer):
         for part, space, embedding in zip(self.parts, self._spaces, self.embeddings, strict=True):
             blocks = [embedding(space.stack(part.single, inputs))] if part.single else []
             for field in part.sequences:
-                sequence = tf.cast(inputs[field.name], tf.int64)
-                real = sequence != tf.constant(PADDING, tf.int64)
+                sequence = ids_of(field, inputs[field.name])
+                real = ~is_padding(field, sequence)
                 rows = embedding(space(field, tf.where(real, sequence, tf.zeros_like(sequence))))
                 weight = tf.cast(real, rows.dtype)[..., None]
                 if field.name in part.apart:

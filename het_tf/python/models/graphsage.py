@@ -52,7 +52,9 @@ class GraphSAGE(keras.Model):
         the compiled optimizer.
       rows: Those of another model, which `embedding_dim`, `embedding`, `table_optimizer` and `cache` then
         say nothing of.
-      table_optimizer: Of the table, one of `het_tf.optimizers` or its name; None: `Adagrad(0.05)`.
+      table_optimizer: Of the table, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad()`,
+        and beside features `RowWiseAdagrad(0.003)`: rows of a larger rate learn the few labelled nodes by
+        heart.
       cache: Of the table; None: `het_tf.Cache()`.
       seed: Of initial rows and weights.
       name: Of the model, and before the name of its table. Two models of one name share it. None: the table
@@ -101,7 +103,9 @@ class GraphSAGE(keras.Model):
         _check(nodes, classes, self.fanouts, widths, embedding_dim, shape, dropout)
         if l2 < 0:
             raise ValueError(f"l2 is {l2}; give 0 or more")
-        self.table_optimizer = optimizers.get("adagrad" if table_optimizer is None else table_optimizer)
+        if table_optimizer is None and features is not None:
+            table_optimizer = optimizers.RowWiseAdagrad(0.003)
+        self.table_optimizer = optimizers.get(table_optimizer)
         self._arguments: dict[str, Any] = {
             "nodes": nodes,
             "classes": classes,

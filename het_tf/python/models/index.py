@@ -19,7 +19,7 @@ class Index:
     of items, `to_faiss()` is where approximate indexes begin.
 
     Args:
-      ids: int64 `[N]`: the items, each once.
+      ids: int64 or strings `[N]`: the items, each once.
       vectors: float32 `[N, d]`.
 
     Raises:
@@ -29,9 +29,9 @@ class Index:
     def __init__(self, ids: npt.ArrayLike, vectors: npt.ArrayLike) -> None:
         self.ids = np.asarray(ids)
         self.vectors = np.ascontiguousarray(vectors, np.float32)
-        if self.ids.dtype.kind not in "iu":
-            raise ValueError(f"ids are {self.ids.dtype}; give integers")
-        self.ids = self.ids.astype(np.int64)
+        if self.ids.dtype.kind not in "iuOSU":
+            raise ValueError(f"ids are {self.ids.dtype}; give integers or strings")
+        self.ids = self.ids.astype(np.int64 if self.ids.dtype.kind in "iu" else object)
         if self.ids.ndim != 1 or self.vectors.ndim != 2 or len(self.ids) != len(self.vectors):
             raise ValueError(
                 f"ids have shape {self.ids.shape} and vectors {self.vectors.shape}; give [N] and [N, d]"
@@ -44,7 +44,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def search(self, queries: Any, k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def search(self, queries: Any, k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
         """The k items of the largest dot products with each query, the largest first.
 
         Args:
@@ -52,7 +52,7 @@ class Index:
           k: How many, from 1 to the number of items.
 
         Returns:
-          Scores float32 `[Q, k]` and ids int64 `[Q, k]`; of equal scores the item that was given first comes
+          Scores float32 `[Q, k]` and ids `[Q, k]`; of equal scores the item that was given first comes
           first.
 
         Raises:
@@ -94,7 +94,13 @@ class Index:
 
         Raises:
           ImportError: FAISS is not installed.
+          ValueError: Ids are strings.
         """
+        if self.ids.dtype != np.int64:
+            raise ValueError(
+                "ids are strings, and those of FAISS integers; give it Index(np.arange(len(index)), "
+                "index.vectors).to_faiss(), and look its answers up in index.ids"
+            )
         try:
             import faiss  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError:
@@ -122,7 +128,7 @@ def make_index(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; give 1 or more")
-    ids = np.asarray(inputs[name], np.int64)
+    ids = np.asarray(inputs[name])
     if not len(ids):
         raise ValueError("there are no items; an index has one or more")
     run = tf.function(encode, reduce_retracing=True)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.data.examples import Description
+from het_tf.python.layer.inputs import as_int64
 from het_tf.python.models.base import ClickModel, description_from_config
 from het_tf.python.models.blocks import check_count
-from het_tf.python.models.embedding_side import IdSpace, Part
+from het_tf.python.models.embedding_side import IdSpace, Part, ids_of
 from het_tf.python.models.index import Index, make_index
 from het_tf.python.models.occurrences import Occurrences
 from het_tf.python.models.own_loss import OwnLoss
@@ -188,7 +189,7 @@ class TwoTower(OwnLoss):
         """The items' fields, with negatives behind those of the samples; and whether there are negatives."""
         fields = self.item_tower.description.fields
         missing = [field.name for field in fields if NEGATIVE + field.name not in inputs]
-        items = {field.name: tf.cast(inputs[field.name], tf.int64) for field in fields}
+        items = {field.name: ids_of(field, inputs[field.name]) for field in fields}
         if len(missing) == len(fields):
             return items, False
         if missing:
@@ -197,7 +198,7 @@ class TwoTower(OwnLoss):
             )
         for field in fields:
             shape = [-1] if field.length is None else [-1, field.length]
-            negatives = tf.reshape(tf.cast(inputs[NEGATIVE + field.name], tf.int64), shape)
+            negatives = tf.reshape(ids_of(field, inputs[NEGATIVE + field.name]), shape)
             items[field.name] = tf.concat([items[field.name], negatives], axis=0)
         return items, True
 
@@ -207,7 +208,7 @@ class TwoTower(OwnLoss):
         result = {"candidates": vectors}
         if self.occurrences is None:
             return {**result, "log_e": tf.zeros_like(vectors[:, 0]), "term": tf.constant(0.0)}
-        places = self._space(self.item_field, ids) if self.occurrences.side == "keras" else ids
+        places = self._space(self.item_field, ids) if self.occurrences.side == "keras" else as_int64(ids)
         counts, total, term = self.occurrences(places, occurred=number, training=training)
         size, drawn = (tf.cast(one, tf.float32) for one in (number, tf.shape(ids)[0] - number))
         expected = size * (counts + 1.0) / (total + 1.0)  # this batch's own are not counted yet
@@ -242,8 +243,9 @@ class TwoTower(OwnLoss):
         """The index of items, as the model is now; it does not follow later training.
 
         Args:
-          items: int64 `[N]` where the item has one field, its id; else a dict of arrays of the item's fields,
-            or an `Examples` (each item once is taken). Keys that are no fields of the item are ignored.
+          items: int64 or strings `[N]` where the item has one field, its id; else a dict of arrays of the
+            item's fields, or an `Examples` (each item once is taken). Keys that are no fields of the item are
+            ignored.
           batch_size: Items that the tower is called on at a time.
 
         Raises:
@@ -262,7 +264,10 @@ class TwoTower(OwnLoss):
             raise ValueError(
                 f"items lack the fields {missing}; give a dict with all of the item's, or Examples"
             )
-        columns = {field.name: np.asarray(items[field.name], np.int64) for field in fields}
+        columns = {
+            field.name: np.asarray(items[field.name], np.int64 if field.dtype == "int64" else object)
+            for field in fields
+        }
         return make_index(lambda batch: self.item_tower(batch, training=False), columns, name, batch_size)
 
     # --- configuration --------------------------------------------------------------------------------------

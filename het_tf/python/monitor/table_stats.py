@@ -13,7 +13,7 @@ from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
 # What a cache holds, as it stands.
-_LEVELS = ("rows", "bytes", "unsent_rows", "hot_rows")
+_LEVELS = ("rows", "bytes", "unsent_rows")
 # Growth over the steps since the last point: tag -> counters whose sum it is (core/cache/counters.h).
 _PER_STEP = {
     "traffic/bytes_in": ("row_bytes_in", "metadata_bytes_in"),
@@ -26,10 +26,8 @@ _PER_STEP = {
     "pulled_rows/prefetched": ("prefetched",),
     "pushed_rows/bound": ("bound_push",),
     "pushed_rows/evicted": ("evict_push",),
-    "reads/all": ("reads",),
-    "reads/hot": ("hot_reads",),
-    "ticks/all": ("ticks",),
-    "ticks/hot": ("hot_ticks",),
+    "reads": ("reads",),
+    "ticks": ("ticks",),
 }
 
 
@@ -41,13 +39,12 @@ class TableStats(tf.keras.callbacks.Callback):
     and `tensorboard --logdir logs`. Tags begin with the name of the table:
 
     * `rows`, `bytes`, `updates`: of the store. Of a shared server rank 0 writes them.
-    * `cache/rows`, `bytes`, `unsent_rows`, `hot_rows`: what the cache holds at that moment.
-    * `cache/hit_rate`, `cache/hot_hits`: hits / reads since the last point, and how many of the hits were of
-      rows with the tighter bounds.
-    * `traffic/*` (bytes, requests), `pulled_rows/*`, `pushed_rows/*`, `reads/*`, `ticks/*`: a step, since the
-      last point, by class; hot ones are among all.
+    * `cache/rows`, `bytes`, `unsent_rows`: what the cache holds at that moment.
+    * `cache/hit_rate`: hits / reads since the last point.
+    * `traffic/*` (bytes, requests), `pulled_rows/*`, `pushed_rows/*`, `reads`, `ticks`: a step, since the
+      last point.
     * `lag/mean`: ticks that the rows checked since the last point lacked; `lag/p99_so_far` and
-      `lag/max_so_far`: since the cache was made, as the cache keeps no others. `hot_lag/*`: of hot rows. All
+      `lag/max_so_far`: since the cache was made, as the cache keeps no others. All
       are upper bounds within a factor of two, as in `Table.stats()`.
     * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names. Of those that it draws at
       the store rank 0 writes them.
@@ -168,12 +165,11 @@ def _flat(stats: dict[str, Any]) -> dict[str, float]:
     """The numbers of a cache; lags as lag/..., with the sum of those that were observed."""
     found: dict[str, float] = {}
     for name, value in stats.get("cache", {}).items():
-        if isinstance(value, dict):
-            kind = {"staleness": "lag", "hot_staleness": "hot_lag"}.get(name, name)
-            found[f"{kind}/observed"] = value["observed"]
-            found[f"{kind}/sum"] = value["observed"] * value["mean_at_most"]
-            found[f"{kind}/p99_so_far"] = value["p99_at_most"]
-            found[f"{kind}/max_so_far"] = value["max_at_most"]
+        if name == "staleness":
+            found["lag/observed"] = value["observed"]
+            found["lag/sum"] = value["observed"] * value["mean_at_most"]
+            found["lag/p99_so_far"] = value["p99_at_most"]
+            found["lag/max_so_far"] = value["max_at_most"]
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             found[name] = value
     return found
@@ -186,15 +182,12 @@ def _of_cache(now: dict[str, float], before: dict[str, float], steps: int) -> di
     found = {f"cache/{name}": now[name] for name in _LEVELS if name in now}
     if grown("reads"):
         found["cache/hit_rate"] = grown("hits") / grown("reads")
-    if grown("hits"):
-        found["cache/hot_hits"] = grown("hot_reads") / grown("hits")
     for tag, names in _PER_STEP.items():
         found[tag] = sum(grown(name) for name in names) / steps
-    for kind in ("lag", "hot_lag"):
-        if grown(f"{kind}/observed"):
-            found[f"{kind}/mean"] = grown(f"{kind}/sum") / grown(f"{kind}/observed")
-        if now[f"{kind}/observed"]:
-            found |= {name: now[name] for name in (f"{kind}/p99_so_far", f"{kind}/max_so_far")}
+    if grown("lag/observed"):
+        found["lag/mean"] = grown("lag/sum") / grown("lag/observed")
+    if now["lag/observed"]:
+        found |= {name: now[name] for name in ("lag/p99_so_far", "lag/max_so_far")}
     return found
 
 

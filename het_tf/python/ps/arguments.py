@@ -11,14 +11,16 @@ from het_tf.python.show import Command
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Valkey or Redis servers that hold tables of het_tf: start, watch, save, reshard, stop.
+Valkey or Redis servers that hold tables of het_tf.
 
-  het-ps up --shards 2 --dir DIR     start two servers, make them a cluster, print the address for HET_PS
+  het-ps up --shards 2 --dir DIR     start two servers, make them a cluster,
+                                     print the address for HET_PS
   het-ps status --dir DIR --watch    what they do
   het-ps down --dir DIR              stop them
 
-status, save and reshard also work on servers that someone else runs: --ps ADDRESS, or HET_PS.
-`het-ps COMMAND --help` explains each. Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+status, save and reshard also work on servers that someone else runs:
+--ps ADDRESS, or HET_PS. `het-ps COMMAND --help` explains each.
+Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 ADDRESS_HELP = (
     "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with ?ca=FILE for TLS, or"
@@ -154,7 +156,9 @@ def _reshard(command: Command) -> None:
     sub.add_argument("--repair", action="store_true", help="repair open slots only")
     which = sub.add_mutually_exclusive_group()
     which.add_argument("--add", metavar="HOST:PORT", help="first take this empty server in as a new shard")
-    which.add_argument("--remove", metavar="HOST:PORT", help="leave this shard without slots")
+    which.add_argument(
+        "--remove", metavar="HOST:PORT", help="take this server out of the cluster; its rows go to the others"
+    )
 
 
 def _timeout(sub: argparse.ArgumentParser, default: float) -> None:

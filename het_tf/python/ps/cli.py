@@ -129,7 +129,12 @@ def _place(text: str) -> Place:
 
 def run_reshard(options: argparse.Namespace) -> int:
     """het-ps reshard."""
-    address, _ = _where(options)
+    address, layout = _where(options)
+    if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
+        raise ServerError(
+            f"{options.remove} is one of the servers of {options.dir}, which `het-ps up` starts again; a"
+            " directory keeps its servers"
+        )
     with contextlib.ExitStack() as stack:
         shards = reshard.Shards(address, stack)
         if options.check:
@@ -149,12 +154,12 @@ def run_reshard(options: argparse.Namespace) -> int:
         if options.repair:
             print(f"{repaired} open slots were closed")
             return 0
-        leaving = ""
+        leaving = None
         if options.add:
             reshard.add(shards, _place(options.add), address, stack, say)
         if options.remove:
-            leaving = reshard.remove(shards, _place(options.remove))
-        moves = reshard.plan(shards, leaving)
+            leaving = reshard.member(shards, _place(options.remove))
+        moves = reshard.plan(shards, leaving.id if leaving is not None and leaving.slots else "")
         begin = said = time.monotonic()
         keys = 0
         for number, move in enumerate(moves, 1):
@@ -168,8 +173,9 @@ def run_reshard(options: argparse.Namespace) -> int:
             f"{repaired} open slots closed; {len(moves)} slots moved, with {keys} keys,"
             f" in {time.monotonic() - begin:.1f} s"
         )
-        if leaving:
-            print(f"{options.remove} owns no slots any more and can be stopped")
+        if leaving is not None:
+            reshard.forget(shards, leaving, address, stack, say)
+            print(f"{options.remove} has left the cluster, is empty, and can be stopped")
     return 0
 
 

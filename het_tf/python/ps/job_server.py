@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import re
 import socket
 import sys
@@ -95,7 +96,7 @@ def _use(rank: int, address: str) -> str:
     if _server is None:
         _presence = Node.of(addresses.parse(address))
         try:
-            _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}")
+            _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}_{os.getpid()}")
         except ServerError as error:
             raise ConnectionError(f"the parameter server that rank 0 runs for this job: {error}") from None
     return address
@@ -143,42 +144,57 @@ def _end_of_job() -> None:
         return
     begin = time.monotonic()
     # The interpreter sets last_value when it prints the error by which a program ends.
-    seconds = FAILED_SECONDS if getattr(sys, "last_value", None) is not None else WAIT_SECONDS
+    failed = getattr(sys, "last_value", None) is not None
     try:
         if _leave is not None:
-            _leave()  # takes half a minute where a rank is stopped: Horovod asks it
-        _wait_for_others(_server, begin, seconds)
+            _leave()  # without an error, takes half a minute where a rank is stopped: Horovod asks it
+        _wait_for_others(_server, begin, failed)
     finally:
         stop()
 
 
-def _wait_for_others(server: LocalServer, begin: float, seconds: float) -> None:
-    """Waits until the processes of the other ranks have ended, for so many seconds since `begin`."""
+def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
+    """Waits until the processes of the other ranks have ended, at most for a time since `begin`.
+
+    Where rank 0 has failed, it does not wait for a process that is stopped (SIGSTOP): that sends nothing, and
+    is often what the others have failed by.
+    """
     said = False
+    seconds = FAILED_SECONDS if failed else WAIT_SECONDS
     while server.alive():
         try:
             with Node.of(addresses.parse(server.address)) as node:
-                others = sorted(
-                    set(re.findall(rf"name={_NAME}(\d+)", str(node.ask("CLIENT", "LIST")))), key=int
-                )
+                found = re.findall(rf"name={_NAME}(\d+)_(\d+)", str(node.ask("CLIENT", "LIST")))
         except ServerError:
             return
-        waited = time.monotonic() - begin
-        if not others:
+        if not found:
             return
-        if waited > seconds:
+        processes = {int(rank): int(process) for rank, process in found}
+        others = ", ".join(map(str, sorted(processes)))
+        waited = time.monotonic() - begin
+        stopped = failed and all(map(_stopped, processes.values()))
+        if stopped or waited > seconds:
+            why = "is stopped (SIGSTOP)" if stopped else f"has not ended after {waited:.0f} s"
             _say(
-                f"after {waited:.0f} s rank {', '.join(others)} has not ended; the parameter server of this "
-                "job stops, and what was not sent to it is lost"
+                f"rank {others} {why}; the parameter server of this job stops, and what was not sent to it "
+                "is lost"
             )
             return
         if waited > 5 and not said:
             said = True
             _say(
-                f"rank 0 is done, and keeps the parameter server of this job for rank {', '.join(others)}, "
-                f"at most {seconds - waited:.0f} s more"
+                f"rank 0 is done, and keeps the parameter server of this job for rank {others}, at most "
+                f"{seconds - waited:.0f} s more"
             )
         time.sleep(0.05)
+
+
+def _stopped(process: int) -> bool:
+    """Whether a process of this machine is stopped, by a signal or a debugger."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
 
 
 def _say(text: str) -> None:

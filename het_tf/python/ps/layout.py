@@ -29,14 +29,27 @@ from het_tf.python.ps.node import Node
 
 FORMAT = 1
 APPENDFSYNC = ("always", "everysec", "no")
+LEAST_MEMORY = 16 << 20  # bytes: of a server without rows, with its replication backlog
 BUS_OFFSET = 10000  # of a cluster's second port
 
 
 def check_memory(text: str) -> str:
-    """A number of bytes as redis.conf writes it, such as 512mb or 12gb. ValueError: it is none."""
-    if not re.fullmatch(r"\d+(k|kb|m|mb|g|gb)?", text.lower()):
+    """A number of bytes as redis.conf writes it, such as 512mb or 12gb.
+
+    Raises:
+      ValueError: It is none, or less than a server takes that holds nothing.
+    """
+    found = re.fullmatch(r"(\d+)(k|kb|m|mb|g|gb)?", text.lower())
+    if not found:
         raise ValueError(
             f"maxmemory is '{text}'; write a number of bytes such as 512mb or 12gb (0: no limit)"
+        )
+    number, unit = int(found[1]), found[2] or ""
+    size = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
+    if 0 < size < LEAST_MEMORY:
+        raise ValueError(
+            f"maxmemory is '{text}', {size} bytes, and a server takes megabytes without a row: it would "
+            f"accept none; give at least {LEAST_MEMORY >> 20}mb, such as {number}gb, or 0 for no limit"
         )
     return text.lower()
 

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 from het_tf.python.ps import cluster
 from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.ps.node import Node, Refused
+from het_tf.python.ps.node import Node, Refused, Unreachable
 
 Say = Callable[[str], None]
 
@@ -52,11 +52,13 @@ class Shards:
         self.nodes: dict[str, Node] = {}
         self._login = (address.user, address.password)
         for peer in cluster.View(first).primaries:
-            if not peer.slots and (peer.failed or "noaddr" in peer.flags):
+            down = peer.failed or "noaddr" in peer.flags
+            node = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
+            if not peer.slots and (down or not _answers(node)):
                 continue  # it has nothing to lose, and can get nothing
-            if peer.failed or "noaddr" in peer.flags:
+            if down:
                 raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
-            self.nodes[peer.id] = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
+            self.nodes[peer.id] = node
         self.read()
 
     def read(self) -> None:
@@ -136,6 +138,13 @@ class Shards:
             # Who gave its last slot away becomes a replica, and has heard of it already.
             if name == move.target or "only with masters" not in error.reply:
                 raise
+
+
+def _answers(node: Node) -> bool:
+    try:
+        return str(node.ask("PING")) == "PONG"
+    except Unreachable:
+        return False
 
 
 def _first(address: Address, stack: contextlib.ExitStack) -> Node:
@@ -288,10 +297,46 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
     shards.read()
 
 
-def remove(shards: Shards, place: Place) -> str:
-    """The id of the shard whose primary listens at `place`. ServerError: there is none."""
-    for name, node in shards.nodes.items():
-        if node.place == place:
-            return name
-    known = ", ".join(str(node.place) for node in shards.nodes.values())
-    raise ServerError(f"{place} is no primary of this cluster; its primaries are {known}")
+def member(shards: Shards, place: Place) -> cluster.Peer:
+    """The server of the cluster at `place`, up or down. ServerError: there is none."""
+    peers = next(iter(shards.views.values())).peers.values()
+    for peer in peers:
+        if peer.place == place:
+            return peer
+    known = ", ".join(sorted(str(peer.place) for peer in peers))
+    raise ServerError(f"{place} is no server of this cluster; its servers are {known}")
+
+
+def forget(
+    shards: Shards, leaving: cluster.Peer, address: Address, stack: contextlib.ExitStack, say: Say
+) -> None:
+    """Takes a server that owns no slots out of the cluster: it is emptied, and the others forget it.
+
+    A server that is only stopped stays in everybody's list, as one that failed. Its replicas go on, as those
+    of another shard.
+
+    Raises:
+      ServerError: One of the others does not answer, and would tell the rest of it again.
+    """
+    peers = next(iter(shards.views.values())).peers.values()
+    others = [
+        stack.enter_context(Node(p.place, address)) for p in peers if p.id != leaving.id and p.place.port
+    ]
+    heir = next(name for name in shards.nodes if name != leaving.id)
+    for node in others:
+        if cluster.View(node).myself.primary == leaving.id:
+            node.ask("CLUSTER", "REPLICATE", heir)
+            say(f"{node.place} becomes a replica of {shards.nodes[heir].place}")
+    with contextlib.suppress(Unreachable):  # it is down, and tells nobody of itself
+        stack.enter_context(Node(leaving.place, address)).ask("CLUSTER", "RESET", "HARD")
+
+    def waiting() -> str:
+        # Each keeps it out for a minute: by then no other one speaks of it.
+        for node in others:
+            if leaving.id in cluster.View(node).peers:
+                with contextlib.suppress(Refused):  # its own primary, until it has heard of the new one
+                    node.ask("CLUSTER", "FORGET", leaving.id)
+        knows = [str(node.place) for node in others if leaving.id in cluster.View(node).peers]
+        return f"{', '.join(knows)} still knows {leaving.place}" if knows else ""
+
+    cluster.await_true(waiting, 30, say)

@@ -243,6 +243,8 @@ def _faults(servers: list[Server]) -> Iterator[str]:
                 if full
                 else "Start it (`het-ps up`), or read its log"
             )
+            if not server.name and (server.shard is None or server.role == "replica"):  # no row is only there
+                remedy += f". If it is gone for good: `het-ps reshard --remove {server.place}`"
             yield f"{here} does not answer: {server.why}. {remedy}"
             heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
             if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:

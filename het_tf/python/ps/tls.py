@@ -23,6 +23,7 @@ DAYS = 3650  # of both certificates
 
 _WANTS_TLS = "a server that speaks TLS wants rediss:// for redis://"
 _WANTS_NONE = "a server that does not speak TLS wants redis:// for rediss://"
+_WANTS_1_2 = "TLS 1.2 is the oldest that is spoken here: set its tls-protocols to 'TLSv1.2 TLSv1.3'"
 
 _CONFIG = """\
 [req]
@@ -111,6 +112,8 @@ def explain(error: BaseException, tls: Tls | None, answered: bool) -> str:
             return f"shows a certificate that is refused: {why}; {_remedy(one.verify_code, tls)}"
         if isinstance(one, ssl.SSLError) and one.reason:
             why = one.reason.lower().replace("_", " ")
+            if "protocol version" in why or "unsupported protocol" in why:
+                return f"speaks no TLS of today: {why}; {_WANTS_1_2}"
             if "alert" in why:
                 return f"refuses the connection: {why}; {_client(tls)}"
             return f"breaks TLS: {why}; {_WANTS_NONE}"
@@ -124,15 +127,21 @@ def explain(error: BaseException, tls: Tls | None, answered: bool) -> str:
     return ""
 
 
+# Codes of X509_verify_cert_error_string; those of a chain that ends elsewhere, and what else has a remedy.
+_OTHER_CA = (2, 7, 18, 19, 20, 21, 30)
+_REMEDIES = {
+    9: "check the clocks of both machines",
+    10: "renew the server's certificate, or its CA's",
+    26: "it is for other uses: issue one with extendedKeyUsage = serverAuth, clientAuth (servers of a cluster"
+    " show it to each other)",
+    62: "connect to a host that stands in it, or name one by ?server_name=NAME",
+    64: "connect to a host that stands in it, or name one by ?server_name=NAME",
+}
+
+
 def _remedy(code: int, tls: Tls | None) -> str:
-    known = {
-        9: "check the clocks of both machines",
-        10: "renew the server's certificate, or its CA's",
-        62: "connect to a host that stands in it, or name one by ?server_name=NAME",
-        64: "connect to a host that stands in it, or name one by ?server_name=NAME",
-    }
-    if code in known:
-        return known[code]
+    if code not in _OTHER_CA:
+        return _REMEDIES.get(code, "look at it, and at its CA's: openssl x509 -text -in FILE")
     given = tls is not None and tls.ca
     return f"ca={given} is not the CA that signed it" if given else "give the CA that signed it by ?ca=FILE"
 

@@ -1,6 +1,7 @@
 """`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
 import json
+import logging
 import math
 import numbers
 import os
@@ -11,6 +12,7 @@ from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
+log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
 
 _DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
@@ -190,7 +192,28 @@ def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str
         )
     from het_tf.python.ps import job_server  # takes redis-py, which one worker does not need
 
+    if hvd.rank() == 0:
+        _warn_of_stalls()
     return job_server.agree(hvd, address, equal, _leave_the_job)
+
+
+def _warn_of_stalls() -> None:
+    """Says so where Horovod will not end the job after the time that it was asked for.
+
+    Its watch of stalls ends no job before it has warned, and sees no process that is stopped, or on a machine
+    that is away: all ranks then wait in Gloo.
+    """
+    asked, warning, gloo = (
+        float(os.environ.get(f"HOROVOD_{name}_SECONDS", default))
+        for name, default in (("STALL_SHUTDOWN_TIME", 0), ("STALL_CHECK_TIME", 60), ("GLOO_TIMEOUT", 30))
+    )
+    if 0 < asked < max(warning, gloo):
+        log.warning(
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is %g, and Horovod ends no job before "
+            "HOROVOD_STALL_CHECK_TIME_SECONDS (%g) for a rank that hangs, nor before "
+            "HOROVOD_GLOO_TIMEOUT_SECONDS (%g) for one that is stopped; set both to at most %g",
+            asked, warning, gloo, asked,
+        )  # fmt: skip
 
 
 def _leave_the_job() -> None:

@@ -184,18 +184,16 @@ TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
 }
 
 TEST_F(DeviceClient, OnlyFinitePushBoundsAreWaitedFor) {
-  for (const auto& [bound, hot] :
-       {std::pair<int64_t, bool>(2, false), {kUnbounded, false}, {kUnbounded, true}}) {
-    WorldConfig config = Bounded(bound);
+  for (const Bound& bound : {Bound(2), Bound(kUnbounded), Bound(kUnbounded, 20)}) {
+    WorldConfig config = Bounded(kUnbounded);
     config.client.deadline = 3;
-    // The row of an earlier push may be tight by now.
-    if (hot) config.cache.hot = HotRows{8, 3, 2};
+    config.cache.push_bound = bound;
     Make(config);
     net().HoldReplies(0, true);
     Ticks ticks(world().schema(0), {1}, 1);
     ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
     const Status waited = client().WaitForDevice();
-    if (bound == kUnbounded && !hot) {
+    if (bound == kUnbounded) {
       EXPECT_TRUE(waited.ok()) << waited.message();
     } else {
       EXPECT_EQ(waited.code(), Code::kDeadlineExceeded);
@@ -210,59 +208,37 @@ TEST_F(DeviceClient, OnlyFinitePushBoundsAreWaitedFor) {
   }
 }
 
-TEST_F(DeviceClient, OwnStepWaitsOnlyForRowsPastTheBoundOfTheirClass) {
-  for (const auto& [own, tight] : {std::pair<uint32_t, bool>(4, false), {5, false}, {2, true}, {3, true}}) {
-    WorldConfig config = Bounded(4);
-    config.client.deadline = 3;
-    config.cache.hot = HotRows{8, 3, 2};
-    Make(config);
-    net().HoldReplies(0, true);
-    Ticks ticks(world().schema(0), {1}, 1);
-    ticks.ticks[0] = own;
-    ticks.tight[0] = tight;
-    uint64_t of_step = client().next_frame();
-    ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
-    EXPECT_EQ(client().WaitForDevice(of_step).code(),
-              own == (tight ? 2 : 4) ? Code::kOk : Code::kDeadlineExceeded);
-    // Of the next step it is an earlier push: its row may have more ticks by now.
-    of_step = client().next_frame();
-    EXPECT_EQ(client().WaitForDevice(of_step).code(), Code::kDeadlineExceeded);
-    net().HoldReplies(0, false);
-    EXPECT_TRUE(client().WaitForDevice(of_step).ok());
-    EXPECT_EQ(world().ServerClock(At(1)), own);
-    Abandon();
+// By age, one push of a row may be on its way: that of a young row too.
+TEST_F(DeviceClient, OwnStepWaitsOnlyForRowsPastTheirBound) {
+  struct Case {
+    Bound bound;
+    Clock clock;
+    uint32_t most;  // ticks that may be unapplied
+  };
+  for (const auto& [bound, clock, most] :
+       {Case{4, 6, 4}, {Bound(4, 20), 19, 1}, {Bound(4, 20), 40, 3}, {Bound(4, 20), 1000, 5}}) {
+    for (const uint32_t own : {most, most + 1}) {
+      SCOPED_TRACE(std::to_string(clock) + ", " + std::to_string(own) + " ticks");
+      WorldConfig config = Bounded(4);
+      config.client.deadline = 3;
+      config.cache.push_bound = bound;
+      Make(config);
+      net().HoldReplies(0, true);
+      Ticks ticks(world().schema(0), {1}, 1);
+      ticks.ticks[0] = own;
+      ticks.clocks[0] = clock;
+      uint64_t of_step = client().next_frame();
+      ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
+      EXPECT_EQ(client().WaitForDevice(of_step).code(), own == most ? Code::kOk : Code::kDeadlineExceeded);
+      // Of the next step it is an earlier push: its row may have more ticks by now.
+      of_step = client().next_frame();
+      EXPECT_EQ(client().WaitForDevice(of_step).code(), Code::kDeadlineExceeded);
+      net().HoldReplies(0, false);
+      EXPECT_TRUE(client().WaitForDevice(of_step).ok());
+      EXPECT_EQ(world().ServerClock(At(1)), own);
+      Abandon();
+    }
   }
-}
-
-// A row comes with its class, a push says which one decided, and the answer which one it is.
-TEST_F(DeviceClient, ClassesComeWithRowsAndWithAnswersToPushes) {
-  WorldConfig config = Bounded(4);
-  config.cache.hot = HotRows{8, 3, 2};
-  Make(config);
-  const Schema& schema = world().schema(0);
-  Read(0, {1, 2, 3});
-  Ticks ticks(schema, {1, 2}, -1);
-  ticks.tight = {1, 0};
-  net().record = true;
-  ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
-  ASSERT_TRUE(client().Flush().ok());
-  EXPECT_EQ(Sent(0).at(0).tables.at(0).push_tight, (Vector<uint8_t>{1, 0}));
-  world().SetHot(At(1), false);
-  Rows fetched(schema, {1, 2, 3});
-  ASSERT_TRUE(client().ReadForDevice(&fetched.read, true).ok());
-  EXPECT_EQ(fetched.tight, (std::vector<uint8_t>{0, 1, 1}));
-  Rows checked(schema, {1, 2}, 0);
-  checked.bases = {1, -5};
-  ASSERT_TRUE(client().ReadForDevice(&checked.read, true).ok());
-  EXPECT_EQ(checked.came, (std::vector<uint8_t>{0, 1}));
-  EXPECT_EQ(checked.tight[1], 1);
-  // The device has heard nothing of that, and pushes both as it would have before.
-  ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
-  ASSERT_TRUE(client().Flush().ok());
-  toy().DoWhatWasPutOff();
-  EXPECT_FALSE(rows()[1].tight);
-  EXPECT_TRUE(rows()[2].tight);
-  Abandon();
 }
 
 TEST_F(DeviceClient, AKeyIsAdmittedOnceAStep) {

@@ -74,7 +74,7 @@ class DeviceLibraryTest : public ::testing::Test {
     ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK) << HetDevError();
     const HetDevTableConfig config = SgdTable(64, kDim);
     ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
-    use_.push_bound = use_.tight_push_bound = INT64_MAX;
+    use_.push_bound = INT64_MAX;
     use_.learning_rate = 1;
     use_.stamp = use_.pinned_from = 1;
   }
@@ -103,8 +103,7 @@ class DeviceLibraryTest : public ::testing::Test {
     return Keys(wanted_.keys, wanted_.keys + wanted_.n);
   }
   // Row of key k: {k, k + 0.5}.
-  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true,
-                 const uint8_t* tight = nullptr) {
+  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true) {
     std::vector<HetDevAnswer> given;
     std::vector<std::vector<float>> rows;
     const std::vector<int64_t> bases(100, base);
@@ -114,7 +113,7 @@ class DeviceLibraryTest : public ::testing::Test {
       for (const int64_t key : keys) {
         for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
       }
-      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), tight, rows.back().data()});
+      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data()});
     }
     HetDevExport victims;
     return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), nullptr,
@@ -283,7 +282,6 @@ TEST_F(DeviceLibraryTest, RefusedBatches) {
       {[&] { feature_.n = uint64_t{1} << 32; }, "4294967296 ids"},
       {[&] { use_.stamp = uint64_t{1} << 32; }, "stamp 4294967296"},
       {[&] { use_.push_bound = -1; }, "push_bound -1"},
-      {[&] { use_.tight_push_bound = -1; }, "tight_push_bound -1"},
       {[&] {
          batch_ = {twice, 2, &feature_, 1};
        },
@@ -362,32 +360,28 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   refused(call_, "same batch");
 }
 
-TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsClass) {
+// Of key 1 no tick is held back. Key 2 is older. Key 3 has had 2^20 ticks more than key 1, and is as young.
+TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsAge) {
+  constexpr int64_t kGap = int64_t{1} << 20;
   use_.push_bound = 5;
-  use_.tight_push_bound = 0;
-  SetBatch({1, 2});
+  use_.push_every = 10;
+  SetBatch({1, 2, 3});
   Lookup();
-  const uint8_t tight[] = {1, 0};
-  ASSERT_EQ(TryInstall({{1, 2}}, 5, true, tight), HET_DEV_OK) << HetDevError();
-  using Left = std::vector<std::pair<int64_t, int>>;  // of each row its key and class
+  ASSERT_EQ(TryInstall({{1}}, 5), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(TryInstall({{2}}, 29), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(TryInstall({{3}}, kGap + 5), HET_DEV_OK) << HetDevError();
+  using Left = std::vector<std::pair<int64_t, int64_t>>;  // of each row its key and clock
   const auto tick = [&] {
-    HetDevSummed summed;
-    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_OK);
-    EXPECT_EQ(summed.tight_ticks[0], 1u);
+    Sum();
     HetDevExport left = {};
     EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
     Left rows;
     for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
-      rows.push_back({left.of->keys[i], left.of->tight[i]});
+      rows.push_back({left.of->keys[i], left.of->clocks[i]});
     return rows;
   };
-  EXPECT_EQ(tick(), (Left{{1, 1}}));
-  const int64_t rare[] = {1}, hot[] = {2, 99};
-  ASSERT_EQ(HetDevSetTight(context_, use_.table, 0, rare, 1, nullptr), HET_DEV_OK) << HetDevError();
-  ASSERT_EQ(HetDevSetTight(context_, use_.table, 1, hot, 2, nullptr), HET_DEV_OK) << HetDevError();
-  EXPECT_EQ(tick(), (Left{{2, 1}}));
-  Lookup();
-  EXPECT_EQ(wanted_.tight_hits[0], 1u);
+  for (const int64_t n : {1, 2, 3}) EXPECT_EQ(tick(), (Left{{1, 5 + n}, {3, kGap + 5 + n}}));
+  EXPECT_EQ(tick(), (Left{{1, 9}, {2, 33}, {3, kGap + 9}}));
 }
 
 TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {

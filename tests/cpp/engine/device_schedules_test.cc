@@ -17,7 +17,7 @@ namespace {
 struct Setting {
   const char* optimizer;
   size_t capacity;
-  int64_t pull_bound, push_bound;
+  Bound pull_bound, push_bound;
   uint32_t admit_after;
   const char* policy;
 };
@@ -32,12 +32,18 @@ class DeviceSchedules : public ::testing::TestWithParam<Setting> {
 
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
-  const int64_t bounds[][2] = {{0, 0}, {1, 1}, {10, 10}, {kUnbounded, kUnbounded}, {kUnbounded, 0}, {0, 4}};
+  const Bound bounds[][2] = {{0, 0},
+                             {1, 1},
+                             {10, 10},
+                             {kUnbounded, kUnbounded},
+                             {kUnbounded, 0},
+                             {0, 4},
+                             {Bound(10, 2), Bound(4, 3)}};
   size_t i = 0;
   for (const char* optimizer :
        {"sgd", "momentum", "rmsprop", "adam", "adagrad", "row_wise_adagrad", "ftrl"}) {
     for (const size_t capacity : {1, 100, 5000}) {
-      const auto& bound = bounds[i % 6];
+      const auto& bound = bounds[i % 7];
       const char* const policies[] = {"lru", "lfu", "light_lfu"};
       all.push_back({optimizer, capacity, bound[0], bound[1], i % 4 == 3 ? 2u : 1u, policies[(i / 2) % 3]});
       ++i;
@@ -49,7 +55,10 @@ std::vector<Setting> Settings() {
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceSchedules, ::testing::ValuesIn(Settings()), [](const auto& info) {
   const Setting& s = info.param;
-  auto bound = [](int64_t b) { return b == kUnbounded ? std::string("x") : std::to_string(b); };
+  auto bound = [](const Bound& b) {
+    if (b == kUnbounded) return std::string("x");
+    return std::to_string(b.most) + (b.every == 0 ? "" : "by" + std::to_string(b.every));
+  };
   return std::string(s.optimizer) + "_" + std::to_string(s.capacity) + "_" + bound(s.pull_bound) + "_" +
          bound(s.push_bound) + "_" + std::to_string(s.admit_after) + "_" + s.policy;
 });
@@ -72,6 +81,8 @@ class Trio {
           spec.initializer = {"uniform", -1, 1};
           spec.l2 = 0.01;
         }
+        // Those of the other table follow the number of workers.
+        if (options.cache && spec.name == "b") options.cache->staleness = setting.pull_bound.most;
         const Status created = engines_.back()->CreateTable(spec, options);
         EXPECT_TRUE(created.ok()) << created.message();
       }
@@ -198,8 +209,8 @@ TEST_P(DeviceSchedules, GiveTheRowsOfADirectTable) {
     } else if (kind < 95) {
       trio.Each("Clear", [](Engine* engine) { return engine->Clear("b"); });
     } else if (kind < 98) {
-      const int64_t pull = static_cast<int64_t>(random() % 4), push = static_cast<int64_t>(random() % 4);
-      trio.Each("SetBounds", [&](Engine* engine) { return engine->SetBounds("a", pull, push); });
+      const auto workers = static_cast<uint32_t>(1 + random() % 4);
+      trio.Each("SetWorkers", [&](Engine* engine) { return engine->SetWorkers("b", workers); });
     } else {
       ASSERT_EQ(trio.engine(0).Size("b").value(), trio.engine(2).Size("b").value()) << what;
     }

@@ -271,6 +271,74 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   EXPECT_EQ(worker.Value(77), 100);
 }
 
+// --- rounding
+
+// A worker whose row 1 leaves in 4 bits after each step.
+class RoundingWorker {
+ public:
+  static constexpr size_t kDim = 64;
+
+  explicit RoundingWorker(const std::string& address)
+      : engine_(OpenRemoteEngine(ParseServerAddress(address).value(), "", 1).value()) {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = "sgd";
+    spec.initializer = {"zeros", 0, 0};
+    TableOptions options;
+    options.cache = CacheConfig();
+    options.cache->capacity = 0;
+    options.cache->push_bound = 0;
+    options.cache->wire = RowFormat::kInt4;
+    EXPECT_TRUE(engine_->CreateTable(spec, options).ok());
+    table_ = engine_->Find("t").value();
+  }
+  std::vector<float> Read(uint64_t* token = nullptr) {
+    std::vector<float> row(kDim);
+    float* const out = row.data();
+    const Status status = engine_->Lookup(batch_, {&out, 1}, token);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return row;
+  }
+  // A step whose update has numbers about half way between two integers.
+  void Train() {
+    uint64_t token = 0;
+    Read(&token);
+    std::vector<float> gradients(kDim, -0.4f);
+    gradients[0] = -4;
+    const float* const gradient = gradients.data();
+    const float rate = 1;
+    ApplyArgs args;
+    args.token = token;
+    args.gradients = {&gradient, 1};
+    args.learning_rates = {&rate, 1};
+    bool skipped = false;
+    const Status status = engine_->Apply(batch_, args, &skipped);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+ private:
+  const int64_t id_ = 1;
+  const FeatureIds feature_{0, {&id_, 1}, std::nullopt};
+  std::shared_ptr<Engine> engine_;
+  TablePtr table_;
+  const BatchCall batch_{{&table_, 1}, {&feature_, 1}};
+};
+
+// Defect: all workers draw the same random numbers, and the errors of those in step add up.
+TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
+  RedisServer server;
+  RoundingWorker first(AddressOf(server)), second(AddressOf(server));
+  first.Train();
+  const std::vector<float> one = first.Read();
+  second.Train();
+  std::vector<float> other = first.Read();
+  for (size_t i = 0; i < other.size(); ++i) other[i] -= one[i];
+  EXPECT_EQ(one[0], 4);
+  EXPECT_EQ(other[0], 4);
+  EXPECT_NE(one, other);
+}
+
 // --- refusals
 
 // What a server is told before a step, so that it refuses, and what makes it go on.

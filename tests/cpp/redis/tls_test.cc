@@ -90,6 +90,17 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
   EXPECT_THAT(Complaint(Address("server_name=localhost")), HasSubstr("ostname mismatch"));
   EXPECT_EQ(Complaint(Address("server_name=elsewhere")), "");
   EXPECT_EQ(Complaint(Address("server_name=127.0.0.2")), "");
+  // "ca=... is not the CA that signed it" would send the reader to the wrong file.
+  certificates_->Issue("for_clients", "IP:127.0.0.1\nextendedKeyUsage=clientAuth");
+  Show("for_clients");
+  EXPECT_THAT(Complaint(Address()), AllOf(HasSubstr("certificate purpose; it is for other uses"),
+                                          HasSubstr("serverAuth"), Not(HasSubstr("is not the CA"))));
+}
+
+TEST_F(TlsTest, AServerOfOldVersions) {
+  Start({"--tls-protocols", "TLSv1.1", "--tls-ciphers", "DEFAULT@SECLEVEL=0"});
+  EXPECT_THAT(Complaint(Address()),
+              AllOf(HasSubstr("set its tls-protocols to 'TLSv1.2 TLSv1.3'"), Not(HasSubstr("?cert=FILE"))));
 }
 
 TEST_F(TlsTest, OneSideWithoutIt) {

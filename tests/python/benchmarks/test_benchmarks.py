@@ -33,7 +33,7 @@ def test_accuracy(tmp_path: Path) -> None:
     for part in result["parts"].values():
         assert len(tables.part_table(part)) > 3
         for group in part["groups"]:
-            names = {"auc", "auc_before_flush", "largest_clock", "steps", "hot", "placed"}
+            names = {"auc", "auc_before_flush", "largest_clock", "steps", "rows", "placed"}
             assert names <= set(group["runs"][0])
     assert [goal["goal"].split(":")[0] for goal in tables.goals(result)] == ["census", "criteo_like"]
 

@@ -196,7 +196,7 @@ def test_to_tf_shuffles_each_epoch_anew(splits: Splits) -> None:
 
 def test_examples_refuse_columns_that_do_not_fit(splits: Splits) -> None:
     part = splits.test.take(slice(0, 10))
-    with pytest.raises(ValueError, match=r"column 'age' is int32\[10\].*int64 of rank 1"):
+    with pytest.raises(ValueError, match=r"column 'age' is int32\[10\].*int64 or strings of rank 1"):
         Examples({"age": np.zeros(10, np.int32)}, {}, part.numeric, part.label)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match=r"column 'age' is int64\[9\]; Examples of 10 rows"):
         Examples({"age": np.zeros(9, np.int64)}, {}, part.numeric, part.label)

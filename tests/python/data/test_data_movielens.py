@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
-from het_tf.python.data import PADDING, Examples, Splits, load, movielens, offsets, shared_ids
+from het_tf.python.data import PADDING, Splits, load, movielens
 from het_tf.python.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, fetch
 
 
@@ -20,14 +18,9 @@ def lines(file) -> list[list[str]]:
     return [line.split("\t") for line in fetch(file).read_text(encoding="utf-8").splitlines()[1:]]
 
 
-def test_bad_arguments(splits: Splits) -> None:
+def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="buckets is -3"):
         load("movielens", cross_buckets=-3)
-    foreign = Examples(
-        {"other": np.zeros(1, np.int64)}, {}, np.zeros((1, 0), np.float32), np.zeros(1, np.float32)
-    )
-    with pytest.raises(ValueError, match=r"fields \['other'\] are not in the description of 'movielens'"):
-        shared_ids(foreign, splits.description)
 
 
 def test_parts_are_consecutive_in_time(splits: Splits) -> None:
@@ -78,22 +71,6 @@ def test_genres_are_padded_at_the_end(splits: Splits) -> None:
     assert present.all(axis=1).any(), "the length is that of the longest list"
 
 
-def test_one_table_for_all_fields_keeps_the_padding(splits: Splits) -> None:
-    shared = shared_ids(splits.test, splits.description)
-    offset = offsets(splits.description)
-    np.testing.assert_array_equal(
-        shared.sequences["genres"] == PADDING, splits.test.sequences["genres"] == PADDING
-    )
-    ranges = [
-        (offset[field.name], offset[field.name] + field.size)
-        for field in (*splits.description.categorical, *splits.description.sequences)
-    ]
-    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(ranges))
-    assert offset["age_x_gender"] == 0, "hashed fields stay where they are"
-    assert shared.sequences["genres"].max() < ranges[-1][1]
-    assert shared.categorical["item"].min() >= 943
-
-
 def test_to_tf_gives_sequences_beside_ids(splits: Splits) -> None:
     pytest.importorskip("tensorflow")
     inputs, label = next(iter(splits.train.to_tf(64, drop_remainder=True)))
@@ -126,14 +103,6 @@ def test_histories_hold_what_was_liked_strictly_before() -> None:
     assert (field.name, field.size, field.length, field.shares) == ("history", 1682, length, "item")
     plain = movielens()
     assert plain.description.histories == () and "history" not in plain.train.inputs()
-
-
-def test_a_history_lies_in_the_id_space_of_its_items() -> None:
-    splits = load("movielens", history=3)
-    assert offsets(splits.description)["history"] == offsets(splits.description)["item"] == 943
-    moved = shared_ids(splits.test, splits.description).sequences["history"]
-    wanted = splits.test.sequences["history"]
-    np.testing.assert_array_equal(moved, np.where(wanted == PADDING, PADDING, wanted + 943))
 
 
 def test_two_labels(splits: Splits) -> None:

@@ -1,6 +1,7 @@
 """The set-up scripts: what is missing is one clear line that names the remedy."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,24 @@ def test_an_environment_has_the_commands(machine, tmp_path):
         assert f"usage: {name}" in called.stdout
 
 
+@pytest.mark.slow
+def test_an_environment_of_another_tree_stays_with_it(machine, tmp_path):
+    """`make wheel VENV=` of another tree sent that tree's Python to this one."""
+    venv, other = tmp_path / "venv", tmp_path / "other"
+    assert machine(TOOLS / "make_venv.sh", "python3.11", venv).returncode == 0
+    (pth,) = venv.glob("lib/python3.11/site-packages/het_tf_tree.pth")
+    assert pth.read_text() == f"{TOOLS.parent}\n"
+    (other / "het_tf").mkdir(parents=True)
+    (other / "het_tf/__init__.py").touch()
+    pth.write_text(f"{other}\n")
+    done = machine(TOOLS / "make_venv.sh", "python3.11", venv)
+    assert done.returncode == 0 and pth.read_text() == f"{other}\n"
+    assert f"{venv} is the environment of {other}, and stays so; rm {pth}" in done.stderr
+    (other / "het_tf/__init__.py").unlink()  # a tree that is gone needs it no more
+    assert machine(TOOLS / "make_venv.sh", "python3.11", venv).returncode == 0
+    assert pth.read_text() == f"{TOOLS.parent}\n"
+
+
 def test_stage_shows_the_end_of_a_failed_log_and_the_remedy(machine, tmp_path):
     machine.add(
         "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
@@ -137,3 +156,60 @@ def test_second_make_does_no_setup_work():
         cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "make_venv.sh" not in done.stdout
+
+
+def make(*arguments, cwd=ROOT, env=None):
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", *map(str, arguments)], cwd=cwd, env=environment | (env or {}), capture_output=True, text=True
+    )
+
+
+def test_a_stage_that_fails_keeps_no_other_one_from_running(tmp_path):
+    """Defect: the first stage that fails ends `make test`, and nobody sees what the others say."""
+    (tmp_path / "Makefile").write_text(
+        f"all: first second third\nfirst third:\n\t@{TOOLS}/stage.sh $@ $@ true\n"
+        f"second:\n\t@{TOOLS}/stage.sh second second false\ntest:\n\t@{TOOLS}/stages.sh all\n"
+    )
+    done = make("test", cwd=tmp_path)
+    assert done.returncode != 0
+    table = [line.split() for line in done.stdout.splitlines()]
+    assert [line[::4] for line in table if line[:1] in (["first"], ["second"], ["third"])] == [
+        ["first"], ["second", "FAILED"], ["third"],
+    ]  # fmt: skip
+    assert "FAILED: second (" in done.stderr
+    (tmp_path / "Makefile").write_text((tmp_path / "Makefile").read_text().replace(" false", " true"))
+    done = make("test", cwd=tmp_path)
+    assert done.returncode == 0 and "FAILED" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("goal", ["test-stages", "test-fast-stages", "test-all-stages"])
+def test_every_stage_of_tests_runs_where_all_of_them_fail(tmp_path, goal):
+    """Defect: a recipe has two stages of tests, and the second does not run where the first fails."""
+    (tmp_path / "stage").write_text(
+        '#!/bin/bash\n[ "$1" != --show ] || shift\necho "$1" >>"$NAMES"\n'
+        '[[ "$1" =~ ^(system|horovod|servers|build.*|venv.*|notebooks-venv)$ ]]\n'
+    )
+    (tmp_path / "stage").chmod(0o755)
+    for name in ("venv", "venv215", "venv220", "venvdocs"):
+        (tmp_path / name).mkdir()
+    done = make(
+        "--keep-going", goal, f"STAGE={tmp_path}/stage", "VENV=" + str(tmp_path / "venv"),
+        *(f"{name.upper()}={tmp_path / name}" for name in ("venv215", "venv220", "venvdocs")),
+        env={"NAMES": str(tmp_path / "names")},
+    )  # fmt: skip
+    assert done.returncode != 0
+    ran = set((tmp_path / "names").read_text().split())
+    of_test = {"check", "threads", "exact", "python-tf215", "python"}
+    expected = {
+        "test-stages": of_test,
+        "test-fast-stages": {"check", "python"},
+        "test-all-stages": of_test
+        | {"full", "redis8", "het-ps-redis8", "valkey", "het-ps-valkey", "python-long", "python-long-tf215"}
+        | {"tf220", "symbols", "benchmarks", "notebooks"},
+    }[goal]
+    assert {
+        name for name in ran if not re.match("system|horovod|servers|build|venv|notebooks-venv", name)
+    } == (expected)

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 keras = tf.keras
-LOWEST = -(2**63)
+LOWEST = 1 - 2**63  # -2**63 is refused
 
 
 def export(model: Any, path: Path, **options: Any) -> Any:

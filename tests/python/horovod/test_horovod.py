@@ -107,12 +107,20 @@ def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
 
 
 @pytest.mark.parametrize(
-    ("failed", "leaving", "ends", "told"),
-    [(False, 29, 60, "at most 31 s more"), (False, 0, 60, "at most 55 s more"), (True, 29, 29, "after 29 s")],
+    ("failed", "stopped", "leaving", "ends", "told"),
+    [
+        (False, True, 29, 60, "at most 31 s more"),
+        (False, False, 0, 60, "at most 55 s more"),
+        (True, False, 29, 29, "rank 1 has not ended after 29 s"),
+        (True, False, 0, 10, "rank 1 has not ended after 10 s"),
+        (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
+    ],
 )
-def test_a_stopped_rank_is_waited_for_no_longer_than_is_said(
-    monkeypatch, capsys, failed, leaving, ends, told
+def test_another_rank_is_waited_for_no_longer_than_is_said(
+    monkeypatch, capsys, failed, stopped, leaving, ends, told
 ):
+    """A failed rank 0 that waits for a stopped process only holds the job up."""
+
     class Clock:
         now = 0.0
 
@@ -133,11 +141,12 @@ def test_a_stopped_rank_is_waited_for_no_longer_than_is_said(
         mine = stop = alive
 
         def ask(self, *_):
-            return "id=3 name=het_rank_1 age=1"
+            return "id=3 name=het_rank_1_77 age=1"
 
     clock, server = Clock(), Server()
     monkeypatch.setattr(job_server, "time", clock)
     monkeypatch.setattr(job_server, "_server", server)
+    monkeypatch.setattr(job_server, "_stopped", lambda process: stopped and process == 77)
     monkeypatch.setattr(job_server, "_leave", lambda: clock.sleep(leaving))
     monkeypatch.setattr(job_server.Node, "of", lambda address: contextlib.nullcontext(server))
     monkeypatch.setattr(sys, "last_value", RuntimeError() if failed else None, raising=False)

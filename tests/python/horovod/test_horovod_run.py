@@ -40,6 +40,20 @@ def test_a_rank_that_dies_ends_the_job_and_its_server(victim, how, code, tmp_pat
     raise AssertionError(f"left behind: {horovod_lib.servers_below(tmp_path)}, {list(tmp_path.iterdir())}")
 
 
+@pytest.mark.long
+def test_a_rank_that_is_stopped_ends_the_job(tmp_path):
+    """Rank 0 kept the server for the stopped rank, which can send nothing, after its own step had failed."""
+    seconds = {f"HOROVOD_{name}_SECONDS": "6" for name in ("STALL_SHUTDOWN_TIME", "STALL_CHECK_TIME")}
+    done = horovod_lib.launch(
+        horovod_lib.WORKER, tmp_path, "die:1:stop", TMPDIR=str(tmp_path), timeout=300,
+        HOROVOD_GLOO_TIMEOUT_SECONDS="6", **seconds,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "rank 1 is stopped (SIGSTOP); the parameter server of this job stops" in done.stdout
+    assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is" not in done.stdout
+    assert not horovod_lib.servers_below(tmp_path)
+
+
 def auc_of(text: str) -> float:
     found = re.findall(r"test AUC (\d\.\d{4})", text)
     assert len(found) == 1, text[-4000:]

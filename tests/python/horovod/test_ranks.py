@@ -20,7 +20,19 @@ pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 def job(tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
-    cases = ["ways", "begin", "metrics", "loops", "fail", "export", "exact", "save", "keras_files", "orders"]
+    cases = [
+        "ways",
+        "begin",
+        "metrics",
+        "loops",
+        "fail",
+        "export",
+        "exact",
+        "save",
+        "keras_files",
+        "orders",
+        "end",
+    ]
     ranks = horovod_lib.Ranks(place, *cases, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
@@ -114,6 +126,12 @@ def test_files_of_keras_have_what_both_ranks_have_trained(job, fresh):
 
 def test_ranks_that_read_a_placed_stream_in_two_orders_are_told(job):
     job[0].wait("orders")
+
+
+def test_ranks_with_streams_of_unknown_lengths_end_with_the_shortest_and_say_so_once(job):
+    """Ranks with more batches would wait for ever."""
+    job[0].wait("end")
+    assert job[0].out.count("the data of rank 0 ended first, after 7 batches") == 1
 
 
 def test_the_job_leaves_nothing_behind(job):

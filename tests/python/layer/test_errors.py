@@ -100,16 +100,6 @@ BAD_CACHES = [
         r"cache.wire is 'fp16'; give one of \('auto', 'float32', 'float16', 'int8', 'int4'\)",
     ),
     (dict(checks="told me"), r"cache.checks is 'told me'; give one of \('auto', 'asked', 'told'\)"),
-    (
-        dict(checks="told", total_staleness=9),
-        r"cache.checks is 'told' with total_staleness=9; .*checks=\"asked\"",
-    ),
-    (dict(hot=(4096, 4, 16)), r"cache.hot is \(4096, 4, 16\); give a het_tf.Hot"),
-    (dict(hot="always"), r"cache.hot is 'always'; give a het_tf.Hot, .* \"auto\" or None"),
-    (dict(hot=het_tf.Hot(), staleness=10), r"cache.hot.pull is 16, and cache.pull_bound is 10.*at most 10"),
-    (dict(hot=het_tf.Hot(), push_bound=3), r"cache.hot.push is 4, and cache.push_bound is 3.*at most 3"),
-    (dict(hot=het_tf.Hot(), staleness=None), r"cache.hot is given, and cache.pull_bound is None"),
-    (dict(hot=het_tf.Hot(), total_staleness=90), r"cache.total_staleness is 90, and cache.hot is given too"),
     (dict(device="cuda"), r'cache.device is \'cuda\'; give "cpu" .* "gpu" .* or "auto"'),
     (dict(device=None), r"cache.device is None"),
     (dict(rows=0, device="gpu"), r"cache.rows is 0 with device='gpu'.*give rows or bytes"),
@@ -123,24 +113,10 @@ def test_bad_arguments_of_a_cache(arguments, message):
         het_tf.Cache(**arguments)
 
 
-BAD_HOT = [
-    (dict(rows=0), "hot.rows is 0; give an integer from 1 to"),
-    (dict(rows=2.5), "hot.rows is 2.5; give an integer"),
-    (dict(push=-1), "hot.push is -1; give an integer from 0 to"),
-    (dict(pull="many"), "hot.pull is 'many'; give an integer from 0 to"),
-]
-
-
-@pytest.mark.parametrize("arguments, message", BAD_HOT, ids=[str(given) for given, _ in BAD_HOT])
-def test_bad_arguments_of_hot_rows(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        het_tf.Hot(**arguments)
-
-
 def test_a_cache_is_a_value():
-    hot = het_tf.Cache(staleness=30, hot=het_tf.Hot(rows=np.int64(5)))
-    assert het_tf.Cache.from_config(json.loads(json.dumps(hot.get_config()))) == hot
-    assert hot != het_tf.Cache(staleness=30)
+    bounded = het_tf.Cache(pull_bound=np.int64(5), push_bound=None)
+    assert het_tf.Cache.from_config(json.loads(json.dumps(bounded.get_config()))) == bounded
+    assert bounded != het_tf.Cache(staleness=5)
     cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lru")
     assert cache == het_tf.Cache(policy="lru", staleness=3, rows=7) and cache != het_tf.Cache(rows=7)
     assert het_tf.Cache.from_config(cache.get_config()) == cache

@@ -310,3 +310,22 @@ def test_weights_of_another_shape_are_refused_in_graphs_too():
     if native.KERAS_3:
         with pytest.raises(ValueError, match="one weight for each id"):
             layer(keras.Input((2,), dtype="int64"), weights=keras.Input((3,)))
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_what_nan_becomes_is_no_id(mode):
+    """Ids with a hole were floats, NaN became -2^63, and that row was trained. As padding it is legal."""
+    table = het_tf.TableConfig("t", DIM)
+    layer = het_tf.keras.EmbeddingCollection(
+        {
+            "item": het_tf.FeatureConfig(table),
+            "user": het_tf.FeatureConfig(table, combiner="sum", padding_id=-(2**63)),
+        }
+    )
+    call = tf.function(layer) if mode == "graph" else layer
+    holes = tf.cast(np.array([1, np.nan, 2, np.nan]), tf.int64)
+    rows = call({"item": tf.constant([1, 2, 3, 4], tf.int64), "user": holes[:, None]})
+    assert not rows["user"][1].numpy().any()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature 'item': 2 of 4 ids are -2\^63.*NaN"):
+        call({"item": holes, "user": holes[:, None]})

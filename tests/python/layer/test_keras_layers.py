@@ -258,7 +258,7 @@ def test_cache_options_reach_the_core():
         4,
         name="t",
         cache=het_tf.Cache(
-            rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3, checks="asked", hot=None
+            rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3, checks="asked"
         ),
     )
     options = het_tf.table("t").options["cache"]
@@ -267,11 +267,11 @@ def test_cache_options_reach_the_core():
         "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5))
-    assert het_tf.table("auto").options["cache"]["checks"] == "auto"
+    options = het_tf.table("auto").options["cache"]
+    assert (options["checks"], options["staleness"], options["workers"]) == ("auto", 5, 1)
+    assert "pull_bound" not in options, "both bounds follow staleness"
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"
-    het_tf.keras.Embedding(4, name="total", cache=het_tf.Cache(rows=7, total_staleness=9, checks="auto"))
-    assert "checks" not in het_tf.table("total").options["cache"], "asked: S counts from the lookup"
     het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.table("direct").options == {}
 

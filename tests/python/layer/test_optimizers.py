@@ -73,7 +73,7 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
     layer = het_tf.keras.EmbeddingCollection(
         {"a": het_tf.FeatureConfig(table), "b": het_tf.FeatureConfig(table)}, **MODES[mode]
     )
-    ids = np.array([-(2**63), *range(-9, 9), 2**62], np.int64)  # in the order of to_numpy
+    ids = np.array([1 - 2**63, *range(-9, 9), 2**62], np.int64)  # in the order of to_numpy
     initial = het_tf.table("t").lookup(ids)
     renamed = {("momentum_param" if name == "momentum" else name): value for name, value in params.items()}
     oracle = oracle_class(initial, **renamed)

@@ -102,15 +102,6 @@ def test_check_ahead_is_a_bool(check_ahead):
         het_tf.prefetch(batches(ids()), het_tf.keras.Embedding(2, name="t"), check_ahead=check_ahead)
 
 
-def test_check_ahead_does_not_keep_a_total_staleness():
-    layer = het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(total_staleness=7, rows=10))
-    with pytest.raises(
-        ValueError, match=r"'t' was given Cache\(total_staleness=7\): .* Give it Cache\(staleness="
-    ):
-        het_tf.prefetch(batches(ids()), layer, check_ahead=True)
-    assert len(list(het_tf.prefetch(batches(ids()), layer))) == 3
-
-
 def test_what_is_no_dataset_or_no_layer_is_refused():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):

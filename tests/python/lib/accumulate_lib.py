@@ -29,7 +29,7 @@ OPTIMIZERS = {
     "ftrl": het_tf.optimizers.FTRL(0.05, l1=0.001, l2=0.01),
 }
 DIMS = {name: 2 + number for number, name in enumerate(OPTIMIZERS)} | {"second": 4}
-STRANGE = np.array([-(2**63), 2**63 - 1, -1, 2**53 + 1], np.int64)
+STRANGE = np.array([1 - 2**63, 2**63 - 1, -1, 2**53 + 1], np.int64)
 
 
 def batches(workers: int, steps: int) -> list[dict[str, np.ndarray]]:

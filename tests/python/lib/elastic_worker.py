@@ -37,7 +37,7 @@ def main() -> None:
     rate = tf.keras.optimizers.schedules.PiecewiseConstantDecay([10_000], [1.0, 0.0])
     embed = het_tf.keras.Embedding(
         2, name="counted", optimizer=het_tf.optimizers.SGD(rate), initializer="zeros",
-        cache=het_tf.Cache(**({"total_staleness": 9} if given.get("total") else {"staleness": 0})),
+        cache=het_tf.Cache(staleness=4 if given.get("stale") else 0),
     )  # fmt: skip
     rows = tf.keras.layers.Flatten()(embed(ids))
     output = tf.keras.layers.Dense(1, kernel_initializer="ones")(rows)
@@ -80,7 +80,7 @@ def main() -> None:
                 wait_for_another(state)
             step()
             state.step += 1
-            stats = het_tf.table("counted").options["cache"]
+            stats = het_tf.table("counted").stats()["cache"]
             line = {
                 "step": state.step,
                 "size": hvd.size(),

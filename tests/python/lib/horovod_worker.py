@@ -272,6 +272,50 @@ def orders(hvd):
     refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
 
 
+def filtered(batches):
+    """A dataset of so many batches, which it does not tell."""
+    ids, x, y = (one[: batches * BATCH] for one in part(2, 0))
+    return tf.data.Dataset.from_tensor_slices(((ids, x), y)).batch(BATCH).filter(lambda *_: True)
+
+
+def end_together(hvd):
+    """Ranks whose streams have unknown lengths stop with the shortest, however they train."""
+    mine = filtered(7 + 4 * hvd.rank())
+    for name, options in (
+        ("one", {}),
+        ("many", dict(steps_per_execution=4)),
+        ("eager", dict(run_eagerly=True)),
+    ):
+        model = functional(f"end_{name}", staleness=0)
+        het_tf.horovod.distribute(model).compile("sgd", "mse", **options)
+        batches = []
+        count = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs, to=batches: to.append(batch)
+        )
+        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage(), count]
+        model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=callbacks)
+        model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=callbacks)
+        same(hvd, name, [batches, *weights_of(model)])
+        assert batches[: 4 if name == "many" else 14] == ([3, 7] * 2 if name == "many" else [*range(7)] * 2)
+    model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
+    het_tf.horovod.broadcast(model)
+
+    @tf.function
+    def step(ids, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, model.trainable_variables))
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    stream = het_tf.horovod.until_shortest(mine)
+    if hvd.rank() == 1:
+        next(iter(stream))  # one rank alone may look
+    for (ids, x), y in stream:
+        step(ids, x, y)
+    assert int(optimizer.iterations) == 7, optimizer.iterations
+    same(hvd, "end_loop", weights_of(model))
+
+
 def metrics(hvd, place):
     """Metrics over ranks with unequal rows are those of one process with all rows."""
     model = functional("metrics", normalize=False)
@@ -391,7 +435,7 @@ def die(hvd, place, victim_and_how):
             if batch == 5 and hvd.rank() == int(victim):
                 if how == "error":
                     raise ValueError("the data is bad here")
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
 
     model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[
         het_tf.callbacks.Broadcast(), End()])  # fmt: skip

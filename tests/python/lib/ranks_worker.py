@@ -120,6 +120,7 @@ CASES = {
     "load": checkpoint_worker.load,
     "keras_files": keras_files,
     "export": export,
+    "end": lambda hvd, place: horovod_worker.end_together(hvd),
     "die": horovod_worker.die,
 }
 

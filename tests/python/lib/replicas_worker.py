@@ -27,7 +27,7 @@ OPTIMIZERS = {
         het_tf.optimizers.SGD(0.5),
         lambda: LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=2**8),
     ),
-    "adagrad": (het_tf.optimizers.Adagrad(0.5), lambda: keras.optimizers.Adagrad(0.5)),
+    "adagrad": (het_tf.optimizers.Adagrad(0.5, 0.1, 1e-7), lambda: keras.optimizers.Adagrad(0.5)),
 }
 
 

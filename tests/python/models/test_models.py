@@ -6,17 +6,18 @@ import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from export_lib import TOY
+from export_lib import TOY, serve
 from models_lib import assert_equal_twins, twins
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
-from het_tf.python.models import Cross, DCNv2, DeepFM, FactorizationMachine, WideDeep
+from het_tf.python.models import DIN, Cross, DCNv2, DeepFM, FactorizationMachine, TwoTower, WideDeep
 from het_tf.python.models.embedding_side import IdSpace
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,8 @@ class Rows:
         self.examples = examples
         self.offset, total = {}, 0
         for field in self.fields(description, part):
-            self.offset[field.name] = 0 if field.size is None else total
+            of_name = np.int64(model.rows.row_ids(part, field.name, 0)) if field.size is None else None
+            self.offset[field.name] = total if of_name is None else of_name
             total += field.size or 0
 
     @staticmethod
@@ -140,6 +142,154 @@ def test_id_space_keeps_fields_apart() -> None:
     found, count = np.unique(ids, return_counts=True)
     assert found.min() == 0 and found.max() == space.size - 1 == 5 + 10 + 7 + 6 - 1
     assert (count == np.array([1] * 5 + [10] * 10 + [1] * 13)).all()
+
+
+FIELDS = Description(
+    "fields",
+    categorical=(Field("user", None), Field("item", None), Field("kind", 3)),
+    sequences=(Field("history", None, length=2, shares="item"),),
+)
+
+
+def test_fields_of_any_id_have_rows_of_their_own(fresh: np.random.Generator, tmp_path: Path) -> None:
+    """User 5 and item 5 had one row, and learnt each other's gradients. A history has the rows of its items;
+    `row_ids` says where all are, and an export reads the same ones."""
+    inputs = {"user": [5], "item": [5], "kind": [2], "history": [[5, PADDING]]}
+    inputs = {name: tf.constant(ids, tf.int64) for name, ids in inputs.items()}
+    model = DeepFM(FIELDS, embedding_dim=DIM, hidden_units=(3,), name="fields", seed=1)
+    user, item, _, history = model.rows(inputs)["deep"].numpy()[0]
+    assert (user != item).all() and (item == history).all()
+    compiled(model).fit(tf.data.Dataset.from_tensors((inputs, [[1.0]])), epochs=2, verbose=0)
+    table = het_tf.table("fields/deep")
+    assert table.size == 3, "one for user, kind, and item with its history"
+    rows = {name: int(model.rows.row_ids("deep", name, ids[0])) for name, ids in list(inputs.items())[:3]}
+    np.testing.assert_array_equal(model.rows.row_ids("deep", "history", [[5]]), [[rows["item"]]])
+    assert set(table.to_numpy()[0].tolist()) == set(rows.values()) and rows["kind"] == 2
+    with pytest.raises(KeyError, match="part 'deep' with field 'film'"):
+        model.rows.row_ids("deep", "film", 5)
+
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    served = serve(tmp_path / "1")(**inputs)
+    expected = model(inputs, training=False)
+    np.testing.assert_allclose(next(iter(served.values())), expected, rtol=1e-5)
+
+
+def test_rows_of_a_file_go_to_one_field(fresh: np.random.Generator, tmp_path: Path) -> None:
+    """`load_rows` took the ids of a file for those of the table, which are those of no field."""
+    model = DeepFM(FIELDS, embedding_dim=2, name="fields")
+    np.savez(tmp_path / "x.npz", ids=[5, -7], values=np.eye(2))
+    het_tf.load_rows(
+        "fields/deep", tmp_path / "x.npz", row_ids=lambda ids: model.rows.row_ids("deep", "user", ids)
+    )
+    assert het_tf.table("fields/deep").size == 2
+    found = model.rows(
+        {
+            name: tf.constant([[5, 5]]) if name == "history" else tf.constant([5])
+            for name in ("user", "item", "kind", "history")
+        }
+    )["deep"].numpy()[0]
+    assert found[0].tolist() == [1, 0] and abs(found[1:]).max() < 0.1
+
+
+TEXTS = Description(
+    "texts",
+    categorical=(
+        Field("user", None, dtype="string"),
+        Field("item", None, dtype="string"),
+        Field("kind", None),
+    ),
+    sequences=(Field("history", None, length=2, shares="item", dtype="string"),),
+    numeric=("x",),
+    item=("item",),
+)
+
+
+def texts(rows: int = 64) -> Examples:
+    number = np.arange(rows)
+    users, items = (np.array([f"{n % size}" for n in number], object) for size in (5, 7))
+    history = np.stack([np.roll(items, 1), np.full(rows, "")], axis=1).astype(object)
+    x = np.where(number % 3, number, np.nan).astype(np.float32)[:, None]
+    ids = {"user": users, "item": items, "kind": number % 2}
+    return Examples(ids, {"history": history}, x, (number % 2).astype(np.float32))
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize(("cls", "side"), [(DIN, "het"), (DIN, "keras"), (TwoTower, "het")])
+def test_strings_are_ids(fresh: np.random.Generator, cls: Any, side: str, tmp_path: Path) -> None:
+    """They were "Cast string to int64 is not supported". A number that is missing counts as the mean."""
+    examples = texts()
+    model = cls(TEXTS, embedding_dim=DIM, hidden_units=(4,), embedding=side, name="texts")
+    dataset = examples.to_tf(16)
+    model.adapt(dataset)
+    if cls is TwoTower:
+        model.compile("adam")
+    else:
+        compiled(model)
+    assert np.isfinite(model.fit(dataset, epochs=2, verbose=0).history["loss"]).all()
+    assert np.isfinite(model.fit(tensors(examples), examples.label, verbose=0).history["loss"]).all()
+    model.evaluate(dataset, verbose=0)
+    if cls is TwoTower:
+        scores, ids = model.index(examples).search(model.user_tower(tensors(examples)), 3)
+        assert set(ids.ravel()) <= set("0123456") and scores.shape == (64, 3)
+        with pytest.raises(ValueError, match="ids are strings, and those of FAISS integers"):
+            model.index(examples).to_faiss()
+        return
+    if side == "keras":
+        return
+    table = het_tf.table("texts/deep")
+    assert table.size == 5 + 7 + 2, "a row for each user, item and kind; padding has none"
+    places = model.rows.row_ids("deep", "item", ["3", "4"])
+    np.testing.assert_array_equal(places, model.rows.row_ids("deep", "history", ["3", "4"]))
+    assert set(places.tolist()) <= set(table.to_numpy()[0].tolist())
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    served = serve(tmp_path / "1")(**examples.inputs())
+    expected = model(tensors(examples), training=False)
+    np.testing.assert_allclose(next(iter(served.values())), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.tf215
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"user": [1, 2]}, "feature 'user': ids are int.*, and the model was made for string"),
+        ({"kind": ["a", "b"]}, "feature 'kind': ids are string, and the model was made for int64"),
+        ({"kind": [1.0, np.nan]}, "feature 'kind': ids are float.*must be integers"),
+        ({"kind": [-(2**63), 1]}, r"(?s)feature.*kind.*1.*ids are -2\^63, which is what NaN becomes"),
+    ],
+)
+def test_ids_of_another_type(
+    fresh: np.random.Generator, inputs: dict[str, Any], message: str, mode: str
+) -> None:
+    """A NaN that was made an integer trained the row of -2^63, silently."""
+    model = DeepFM(TEXTS, embedding_dim=DIM, hidden_units=(4,), name="texts")
+    good = tensors(texts(2))
+    bad = {**good, **{name: tf.constant(ids) for name, ids in inputs.items()}}
+    if message.startswith("(?s)"):
+        bad["kind"] = tf.constant(inputs["kind"], tf.int64)
+    call = tf.function(model) if mode == "graph" else model
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        call(bad)
+
+
+def test_a_column_without_numbers_has_no_scale(fresh: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"numeric columns \['x'\] have no number in 3 rows"):
+        DeepFM(TEXTS).adapt(np.full((3, 1), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"categorical": (Field("a", None), Field("a", 3))}, "two fields are called 'a'"),
+        ({"sequences": (Field("a", None, length=2),)}, "two fields are called 'a'"),
+        ({"numeric": ("x", "y", "x")}, "two numeric columns are called 'x'"),
+        ({"categorical": (Field("numeric", 2),), "numeric": ("x",)}, "no field 'numeric' beside numeric"),
+    ],
+)
+def test_names_come_once(fields: dict[str, Any], message: str) -> None:
+    """The second of two fields took the input, and the rows, of the first."""
+    with pytest.raises(ValueError, match=message):
+        Description("twice", **{"categorical": (Field("a", None),), **fields})
 
 
 # --- models against their formulas ------------------------------------------------------------------------
@@ -211,7 +361,7 @@ def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> 
     model, examples, _ = trained(DeepFM, fresh)
     ids, _ = het_tf.Table("deepfm/deep", model.rows.collection.namespace).to_numpy()
     sequence = {int(i) + 5 for i in examples.sequences["s"].ravel() if i != PADDING}
-    hashes = {int(i) for i in examples.categorical["h"]}
+    hashes = set(model.rows.row_ids("deep", "h", examples.categorical["h"]).tolist())
     assert set(ids.tolist()) == {*range(5), *sequence, *hashes}
 
 

@@ -98,15 +98,16 @@ def test_points_of_epochs(fresh, tmp_path):
 def test_lags_and_rates_are_those_since_the_last_point():
     def stats(reads, hits, observed, mean, p99):
         lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
-        no_lag = dict(observed=0, mean_at_most=0.0, p99_at_most=0.0, max_at_most=0.0)
         names = {name for names in table_stats._PER_STEP.values() for name in names}
-        counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits, hot_reads=hits // 2)
-        return table_stats._flat({"cache": {**counters, "staleness": lag, "hot_staleness": no_lag}})
+        counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
+        return table_stats._flat(
+            {"cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
+        )
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
-    assert found["cache/hit_rate"] == 0.5 and found["cache/hot_hits"] == 0.5 and found["reads/all"] == 20
+    assert found["cache/hit_rate"] == 0.5 and found["reads"] == 20
     assert found["lag/mean"] == 5, "(30 * 4 - 10 * 2) / 20"
-    assert found["lag/p99_so_far"] == 8 and not any(name.startswith("hot_lag") for name in found)
+    assert found["lag/p99_so_far"] == 8
 
 
 def test_each_rank_writes_a_run_and_rank_0_the_store(played, tmp_path):

@@ -264,6 +264,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
             (["--unix"], "has unix = False, and True was asked for"),
             (["--maxmemory", "1gb"], "maxmemory cannot change while shard-0 run"),
             (["--maxmemory", "1 gb"], "maxmemory is '1 gb'; write a number of bytes such as"),
+            (["--maxmemory", "12"], "maxmemory is '12', 12 bytes, and a server takes"),
         ]:
             assert why in het_ps("up", "--dir", directory, *words, status=1).err
         assert pids(directory) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import re
@@ -14,11 +15,24 @@ from het_ps_lib import het_ps
 from rich.console import Console
 
 import het_tf
+from het_tf.python.checkpoint.cli.cli import parser as ckpt_parser
+from het_tf.python.data.cli.cli import parser as data_parser
 from het_tf.python.ps import address, cluster, programs, redis_server, reshard, show, status
 from het_tf.python.ps.address import Place
+from het_tf.python.ps.arguments import parser as ps_parser
 from het_tf.python.ps.errors import ServerError
 
 ROOT = Path(het_tf.__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", ["het-ps", "het-ckpt", "het-data"])
+def test_help_fits_a_terminal(name, monkeypatch):
+    """Heads of `--help` are not wrapped by argparse: they were 104 to 118 columns wide."""
+    parser = {"het-ps": ps_parser, "het-ckpt": ckpt_parser, "het-data": data_parser}[name]()
+    monkeypatch.setenv("COLUMNS", "80")
+    (subs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for command in (parser, *subs.choices.values()):
+        assert max(map(len, command.format_help().splitlines())) <= 80, command.prog
 
 
 @pytest.mark.parametrize(

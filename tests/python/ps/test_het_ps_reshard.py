@@ -117,7 +117,7 @@ def test_a_key_on_both_sides_is_not_overwritten(two):
 
 
 def test_shards_come_and_go_while_training(two):
-    url, urls = two
+    url, _ = two
     counts = np.zeros(200)
     with LocalServer.start(
         port=(free := free_ports(1)), settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
@@ -145,8 +145,10 @@ def test_shards_come_and_go_while_training(two):
             assert sum(share) % 64 == 0 and max(share) - min(share) <= len(share)
             assert "partitions are even" in het_ps("reshard", "--ps", third.address, "--check").out
             done = het_ps("reshard", "--ps", url, "--remove", f"127.0.0.1:{free}")
-            assert "owns no slots any more and can be stopped" in done.out
-            assert not ask(third.address, "KEYS", "het:*}") or mine(third.address).primary
+            assert "has left the cluster, is empty, and can be stopped" in done.out
+            with redis_node(third.address) as node:
+                assert list(cluster.View(node).peers) == [cluster.View(node).myself.id]
+                assert node.ask("DBSIZE") == 0
         finally:
             stop.set()
             thread.join()
@@ -154,14 +156,39 @@ def test_shards_come_and_go_while_training(two):
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.table("u").lookup(np.arange(200))[:, 0], -faults[0])
         check(counts)
-        assert "is no primary of this cluster; its primaries are" in het_ps(
+        assert "is no server of this cluster; its servers are" in het_ps(
             "reshard", "--ps", url, "--remove", "127.0.0.1:1", status=1
         ).err  # fmt: skip
-        for one in urls:
-            with contextlib.suppress(Exception):
-                ask(one, "CLUSTER", "FORGET", mine(third.address).id)
         het_tf.table("u").drop()
         het_tf.table("t").drop()
+    assert picture("--ps", url)["faults"] == [], "the third is stopped, and nobody waits for it"
+
+
+def test_a_server_that_is_gone_is_taken_out(two):
+    """`status` was at fault for ever, and its advice was to start a server that is gone."""
+    url, urls = two
+    settings = {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+    with LocalServer.start(port=(free := free_ports(1)), settings=settings) as third:
+        place = f"127.0.0.1:{free}"
+        with redis_node(urls[0]) as first, redis_node(third.address) as node:
+            first.ask("CLUSTER", "MEET", "127.0.0.1", free, free + 10000)
+            cluster.await_true(lambda: "" if len(cluster.View(node).peers) == 3 else "alone", 30, print)
+            cluster.await_true(lambda: "" if len(cluster.View(first).peers) == 3 else "alone", 30, print)
+    (fault,) = picture("--ps", url, status=1)["faults"]
+    assert f"If it is gone for good: `het-ps reshard --remove {place}`" in fault
+    assert f"{place} has left" in het_ps("reshard", "--ps", url, "--remove", place).out
+    assert picture("--ps", url)["faults"] == []
+    for one in urls:
+        with redis_node(one) as node:
+            assert len(cluster.View(node).peers) == 2
+
+
+def test_a_server_of_a_directory_stays(two, tmp_path_factory):
+    """`het-ps up` would start it again, empty, and `status --dir` would miss it."""
+    url, _ = two
+    directory = tmp_path_factory.getbasetemp() / "two0/ps"
+    done = het_ps("reshard", "--dir", directory, "--remove", url.removeprefix("redis://"), status=1)
+    assert "is one of the servers of" in done.err and "a directory keeps its servers" in done.err
 
 
 def test_what_reshard_refuses(two):

@@ -75,7 +75,6 @@ def test_a_sample_is_of_rows_of_the_whole_table(server):
     "cache, there",
     [
         ({}, "int4"),
-        ({"total_staleness": 5}, "int4"),
         ({"pull_bound": 0}, "int4"),
         ({"staleness": None}, "int4"),
         ({"staleness": 0}, "float32"),

@@ -103,6 +103,40 @@ def test_both_clients_say_what_is_wrong(directory, tmp_path):
         assert "does not speak TLS" in het_ps("status", "--ps", wrong, status=1).err
 
 
+def test_certificates_for_clients_and_old_versions(tmp_path):
+    """Both were called a matter of the CA, or of the client's certificate: the wrong files to look at."""
+    tls.make_certificates(tmp_path / "tls", "127.0.0.1")
+    config = (tmp_path / "tls/openssl.cnf").read_text().replace("serverAuth, clientAuth", "clientAuth")
+    (tmp_path / "tls/openssl.cnf").write_text(config)
+    words = (
+        "req -x509 -config openssl.cnf -newkey rsa:2048 -nodes -extensions server -CA ca.crt -CAkey ca.key"
+    )
+    words = [*words.split(), "-keyout", "client.key", "-out", "client.crt"]
+    subprocess.run(["openssl", *words], cwd=tmp_path / "tls", check=True, capture_output=True)
+    for name, more, why in (
+        ("client", (), "it is for other uses: issue one with extendedKeyUsage = serverAuth"),
+        (
+            "server",
+            ("--tls-protocols", "TLSv1.1", "--tls-ciphers", "DEFAULT@SECLEVEL=0"),
+            "tls-protocols to 'TLSv",
+        ),
+    ):
+        port, files = redis_lib.free_port(), tmp_path / "tls"
+        words = [
+            "--tls-port",
+            str(port),
+            "--tls-cert-file",
+            str(files / f"{name}.crt"),
+            "--tls-auth-clients",
+            "no",
+        ]
+        words += ["--tls-key-file", str(files / f"{name}.key"), "--tls-ca-cert-file", str(files / "ca.crt")]
+        with redis_lib.running(tmp_path / name, "--port", str(redis_lib.free_port()), *words, *more):
+            address = f"rediss://127.0.0.1:{port}?ca={files}/ca.crt"
+            for said in (complaint(address), het_ps("status", "--ps", address, status=1).err):
+                assert why in said and "is not the CA" not in said and "cert=FILE" not in said
+
+
 def test_clients_show_certificates(directory, tmp_path):
     address = address_of(directory)
     certificates = directory / "tls"

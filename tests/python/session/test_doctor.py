@@ -56,6 +56,17 @@ def test_missing_plugin_is_named_with_its_remedy(tmp_path):
     assert found.state == "missing" and found.fatal and found.remedy == versions.build_command()
 
 
+def test_libraries_for_gpus_are_of_another_wheel(tmp_path, monkeypatch):
+    """In a wheel the remedy was to build the wheel that has no code for GPUs."""
+    checks = (doctor.check_gpu_ops, doctor.check_device_library)
+    assert [check({}, tmp_path / "none.so").remedy for check in checks] == [versions.build_command()] * 2
+    monkeypatch.setattr(versions, "TREE", None)
+    for check in checks:
+        found = check({}, tmp_path / "none.so")
+        assert found.remedy.startswith("make wheel-gpu in het_tf's source tree, then ")
+        assert found.remedy.endswith("-m pip install dist/het_tf_gpu-*.whl")
+
+
 def test_het_ps_needs_redis_py_and_is_no_need():
     there = doctor.check_het_ps({"redis": "8.1.0"})
     assert there.state == "ok" and "--help" in there.text

@@ -11,16 +11,21 @@ from het_tf.python.show import Command, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Looks at checkpoints of het_tf, checks them, merges increments, compares and converts. Needs no TensorFlow.
+Looks at checkpoints of het_tf, checks them, merges increments, compares and
+converts. Needs no TensorFlow.
 
-  het-ckpt inspect runs/ctr                       what the newest checkpoint in a directory holds
-  het-ckpt verify runs/ctr/ckpt-00000012          reads every byte of it; exit status 1 if something is wrong
-  het-ckpt merge full runs/ctr/ckpt-00000012      it and what it builds on, as one full checkpoint
+  het-ckpt inspect runs/ctr
+      what the newest checkpoint in a directory holds
+  het-ckpt verify runs/ctr/ckpt-00000012
+      reads every byte of it; exit status 1 if something is wrong
+  het-ckpt merge full runs/ctr/ckpt-00000012
+      it and what it builds on, as one full checkpoint
   het-ckpt diff runs/ctr/ckpt-00000010 runs/ctr/ckpt-00000012
   het-ckpt to-parquet runs/ctr rows --table item
 
-A PATH is a checkpoint, or a directory of checkpoints, whose newest is meant. Of an increment, the rows of all
-that it builds on are meant, too. `het-ckpt COMMAND --help` explains each.
+A PATH is a checkpoint, or a directory of checkpoints: then its newest one. An
+increment counts with the rows of all that it builds on.
+`het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 

@@ -1,7 +1,9 @@
 """`het-ckpt inspect`: what is in a checkpoint."""
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from het_tf.python.checkpoint.cli.view import TableView, View
 from het_tf.python.checkpoint.rowfile import TensorFile
 from het_tf.python.show import number, size
 
+_WIDTH = 80
 _MANY = 8  # lines of files and of dense tensors, without --all
 
 
@@ -114,9 +117,10 @@ def render(found: dict[str, Any], everything: bool, one_table: bool) -> Group:
         everything: Whether to list all files and dense tensors, however many.
         one_table: Whether a table was chosen, of which everything is shown.
     """
-    parts: list[Any] = [_head(found), Text(), _tables(found["tables"])]
+    parts: list[Any] = [_head(found), Text(), *map(Text, _tables(found["tables"]))]
     if one_table:
-        parts += [Text(line) for line in _details(found["tables"][0])]
+        for line in _details(found["tables"][0]):
+            parts += map(Text, textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""])
     if len(found["chain"]) > 1:
         parts += [Text(), _chain(found["chain"])]
     parts += [Text(), _files(found["files"], everything)]
@@ -130,8 +134,9 @@ def _head(found: dict[str, Any]) -> Text:
     step = "no step" if found["step"] is None else f"step {found['step']}"
     space = f", namespace {found['namespace']!r}" if found["namespace"] else ""
     return Text(
-        f"{found['path']}: {kind}, {step}, of {moment(found['created'])} UTC, {size(found['bytes'])} in"
-        f" {len(found['files'])} files of {found['store']['partitions']} partitions{space}\nid {found['id']}"
+        f"{found['path']}\n{kind}, {step}, of {moment(found['created'])} UTC{space}\n"
+        f"{size(found['bytes'])} in {len(found['files'])} files of {found['store']['partitions']} partitions"
+        f"\nid {found['id']}"
     )
 
 
@@ -150,27 +155,16 @@ def _between(pair: list[int] | None, show: Callable[[float], str] = number) -> s
     return low if low == high else f"{low} to {high}"
 
 
-def _tables(tables: list[dict[str, Any]]) -> Table:
-    out = _grid(
-        "table|dim|optimizer|rows|own|bytes|clocks|updates|last used (UTC)",
-        "dim|rows|own|bytes|clocks|updates",
-    )
+def _tables(tables: list[dict[str, Any]]) -> Iterator[str]:
     for one in tables:
-        own = "all" if one["complete"] else number(one["own_rows"])
+        own = "" if one["complete"] else f" ({number(one['own_rows'])} its own)"
         if one["own_removed"]:
-            own += f", -{number(one['own_removed'])}"
-        out.add_row(
-            Text(one["name"]),
-            str(one["spec"]["dim"]),
-            str(one["spec"].get("optimizer", {}).get("name", "?")),
-            number(one["rows"]),
-            own,
-            size(one["bytes"]),
-            _between(one["clocks"]),
-            _between(one["counts"]),
-            _between(one["last_used"], moment),
-        )
-    return out
+            own = own[:-1] + f", {number(one['own_removed'])} removed)"
+        optimizer = one["spec"].get("optimizer", {}).get("name", "?")
+        yield f"{one['name']}: dim {one['spec']['dim']}, {optimizer}"
+        yield f"    {number(one['rows'])} rows{own}, {size(one['bytes'])}"
+        yield f"    clocks {_between(one['clocks'])}, updates {_between(one['counts'])}"
+        yield f"    last used {_between(one['last_used'], moment)} (UTC)"
 
 
 def _details(table: dict[str, Any]) -> list[str]:
@@ -192,7 +186,8 @@ def _chain(chain: list[dict[str, Any]]) -> Table:
     out = _grid("chain|step|rows|removed|bytes", "step|rows|removed|bytes")
     for one in chain:
         step = "-" if one["step"] is None else str(one["step"])
-        out.add_row(Text(one["path"]), step, number(one["rows"]), number(one["removed"]), size(one["bytes"]))
+        name = Text(Path(one["path"]).name)  # they lie in one directory
+        out.add_row(name, step, number(one["rows"]), number(one["removed"]), size(one["bytes"]))
     return out
 
 

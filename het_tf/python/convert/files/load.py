@@ -1,7 +1,7 @@
 """The function `het_tf.load_rows`: rows of files into a table."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ def load_rows(
     ids: str | None = None,
     slots: str | Sequence[str | float] = (),
     format: str | None = None,
+    row_ids: Callable[[Array], Array] | None = None,
 ) -> int:
     """Sets rows of a table from a file: those of another system, of another program, or pretrained ones.
 
@@ -61,6 +62,8 @@ def load_rows(
         `table.row_floats - table.dim` wide; a number stands for a slot that is equal in all rows (the step of
         Adam). Of TFRA the names of the slots' tables, matched by id. Empty: slots begin anew.
       format: "npz", "safetensors", "parquet", "checkpoint" or "tfra"; None: as the path says.
+      row_ids: From the ids of the file to those of the table, for tables that several fields read:
+        `lambda ids: model.rows.row_ids("deep", "user", ids)`. None: they are the same.
 
     Returns:
       How many rows were set.
@@ -78,7 +81,13 @@ def load_rows(
         source = _Source(Path(path), format, into.name)
         values = source.values(rows, ids)
         wanted = [slots] if isinstance(slots, str) else list(slots)
-        return _Loading(into, values, int64_ids(values), [source.slot(each, values) for each in wanted]).run()
+        found = [source.slot(each, values) for each in wanted]
+        if row_ids is not None:
+            values = values.moved(row_ids)
+            found = [
+                each if isinstance(each, float) or each.ids is None else each.moved(row_ids) for each in found
+            ]
+        return _Loading(into, values, int64_ids(values), found).run()
 
 
 class _Source:

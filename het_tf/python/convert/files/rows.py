@@ -1,6 +1,7 @@
 """Rows of one table as a file has them: ids, and floats that are read some at a time."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ class Rows:
     def width(self) -> int:
         """Floats of a row."""
         return int(self.parts[0].shape[1]) if self.parts else 0
+
+    def moved(self, row_ids: Callable[[Array], Array]) -> "Rows":
+        """The same rows, with the ids that `row_ids` makes of these."""
+        ids = np.arange(self.count, dtype=np.int64) if self.ids is None else self.ids
+        return replace(self, ids=np.asarray(row_ids(ids)))
 
     def floats(self, numbers: native.Int64Array) -> native.FloatArray:
         """Rows by their numbers, float32 [n, width]."""

@@ -19,20 +19,23 @@ from het_tf.python.show import Command, bar, number, run, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Places samples on workers by a field, so that fewer rows of tables travel (docs/horovod.md).
+Places samples on workers by a field, so that fewer rows of tables travel
+(docs/horovod.md).
 
   het-data fields train.tsv --workers 8
-      a table of the fields: what each would save; the first lines of the file are enough
-  het-data shard train.tsv --part train --by C24 --workers 8 --batch 128 --out placed
-      placed/part-00000-of-00008.tsv and so on, and placed/placement.json; the k-th 128 samples
-      of all files together are the k-th 1,024 of the stream. A rank reads its own:
-      het_tf.data.criteo(het_tf.horovod.shard("placed")).to_tf(128, drop_remainder=True)
+      a table of the fields: what each would save; the first lines are enough
+  het-data shard train.tsv --by C24 --workers 8 --batch 128 --out placed
+      placed/part-00000-of-00008.tsv and so on, and placed/placement.json; the
+      k-th 128 samples of all files together are the k-th 1,024 of the stream.
+      A rank reads its own:
+      het_tf.data.criteo(het_tf.horovod.shard("placed"))
   het-data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
   het-data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
 
-Files are Criteo's lines (also .gz), Parquet (.parquet; needs pyarrow) or TFRecords of tf.train.Example
-(.tfrecord, also .gz; needs TensorFlow); --format says which where a name does not. Several files are one
-stream, in the order in which they are given. Validate on samples that are not placed.
+Files are Criteo's lines (also .gz), Parquet (.parquet; needs pyarrow) or
+TFRecords of tf.train.Example (.tfrecord, also .gz; needs TensorFlow); --format
+says which where a name does not. Several files are one stream, in the order in
+which they are given. Validate on samples that are not placed.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord"}

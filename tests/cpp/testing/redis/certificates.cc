@@ -40,7 +40,7 @@ void Certificates::MakeCa(const std::string& name) {
 
 void Certificates::Issue(const std::string& name, const std::string& subject, const std::string& ca,
                          int days) {
-  Run("echo subjectAltName=" + subject + " >extensions && openssl req -new " + kNewKey +
+  Run("printf 'subjectAltName=" + subject + "\\n' >extensions && openssl req -new " + kNewKey +
       " -subj '/CN=" + name + "' -keyout " + name +
       ".key -out request && openssl x509 -req -in request -CA " + ca + ".crt -CAkey " + ca +
       ".key -CAcreateserial -extfile extensions -days " + std::to_string(days) + " -out " + name + ".crt");

@@ -220,7 +220,9 @@ void World::AddWorker() {
     replica_[p] = Snapshot(p);
     return true;
   };
-  worker.client = std::make_unique<Client>(worker.transport.get(), config_.client);
+  ClientConfig client = config_.client;
+  client.seed = workers_.size();
+  worker.client = std::make_unique<Client>(worker.transport.get(), client);
   if (workers_.size() < config_.devices) {
     worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
   }

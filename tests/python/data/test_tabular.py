@@ -1,0 +1,291 @@
+"""describe and tabular: CSV, Parquet, frames; types, holes, shards, errors that name file and line."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from het_tf.python.data import Description, Field, describe, tabular
+
+ROWS = [
+    "user,item,age,price,when,clicked",
+    "anna,7,31,2.5,2024-01-01,1",
+    ",8,,3,2024-01-02,0",
+    "bo,,40,,2024-01-03,1",
+]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def columns(**more: Any) -> dict[str, Any]:
+    return {"user": [1, 2, 3], "clicked": [0, 1, 1], **more}
+
+
+def test_a_csv_with_strings_holes_and_dates(tmp_path: Path) -> None:
+    """Strings are ids, holes are -1, "" and NaN, and a date is no id: each would have a row of no use."""
+    path = write(tmp_path / "x.csv", ROWS)
+    about = describe(path, numeric=["age"])
+    assert about.categorical == (Field("user", None, dtype="string"), Field("item", None))
+    assert (about.numeric, about.labels, about.sequences) == (("age", "price"), ("clicked",), ())
+    found = {column.name: column for column in about.columns}
+    assert {name: column.use for name, column in found.items()} == {
+        "user": "ids", "item": "ids", "age": "numeric", "price": "numeric", "when": "date",
+        "clicked": "label",
+    }  # fmt: skip
+    assert (found["age"].low, found["age"].high, found["age"].missing) == (31, 40, 1)
+    assert str(found["price"]) == "price: double, numeric, 2.5 to 3, 1 missing"
+
+    stream = tabular(path, about)
+    assert stream.rows == 3
+    rows = stream.read()
+    assert rows.categorical["user"].tolist() == ["anna", "", "bo"]
+    assert rows.categorical["item"].tolist() == [7, 8, -1]
+    np.testing.assert_array_equal(rows.numeric, np.float32([[31, 2.5], [np.nan, 3], [40, np.nan]]))
+    assert rows.label.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv", "parquet", "directory", "list", "table", "dict"])
+def test_every_kind_of_source_has_the_same_rows(kind: str, tmp_path: Path) -> None:
+    """Also of several files: in their order, each once."""
+    data = {"user": [f"u{n}" for n in range(9)], "n": list(range(9)), "clicked": [n % 2 for n in range(9)]}
+    table = pa.table(data)
+    lines = [",".join(data), *(f"{u},{n},{c}" for u, n, c in zip(*data.values(), strict=True))]
+    source: Any = tmp_path / f"x.{kind}"
+    if kind == "csv.gz":
+        source.write_bytes(gzip.compress("\n".join(lines).encode()))
+    elif kind in ("csv", "tsv"):
+        write(source, [line.replace(",", "\t") if kind == "tsv" else line for line in lines])
+    elif kind == "parquet":
+        pq.write_table(table, source, row_group_size=4)
+    elif kind in ("directory", "list"):
+        (tmp_path / "d").mkdir()
+        for number in range(3):
+            pq.write_table(table.slice(3 * number, 3), tmp_path / "d" / f"{number}.parquet")
+        source = tmp_path / "d" if kind == "directory" else sorted((tmp_path / "d").iterdir())
+    else:
+        source = table if kind == "table" else data
+    rows = tabular(source, describe(source)).read()
+    assert rows.categorical["user"].tolist() == data["user"] and rows.label.tolist() == data["clicked"]
+    assert rows.categorical["n"].tolist() == data["n"]
+
+
+def test_types(caplog: pytest.LogCaptureFixture) -> None:
+    """Floats that are whole and have a hole were integers; what is neither number nor id is left out."""
+    source = columns(
+        flag=[True, None, False],
+        kind=pa.array(["a", "b", None]).dictionary_encode(),
+        codes=pa.array([5, 6, None]).dictionary_encode(),
+        big=np.array([2**63 + 5, 1, 2], np.uint64),
+        pandas=[5.0, np.nan, 7.0],
+        whole=[5.0, 6.0, 7.0],
+        at=[datetime.datetime(2024, 1, 1)] * 3,
+        past=[[1, 2], [], None],
+        tags=[["x"], ["y", "z", "x"], []],
+        bytes=[b"a", b"b", b"c"],
+        zip=[1, 20, 300],
+    )
+    with caplog.at_level(logging.WARNING, "het_tf"):
+        about = describe(source, strings=["zip"], leave_out=["whole"])
+    assert "column 'pandas': whole numbers as double, 1 missing: taken for ids" in caplog.text
+    kinds = {field.name: (field.dtype, field.length) for field in about.fields}
+    assert kinds == {
+        "user": ("int64", None), "flag": ("int64", None), "kind": ("string", None), "codes": ("int64", None),
+        "big": ("int64", None), "pandas": ("int64", None), "zip": ("string", None), "past": ("int64", 2),
+        "tags": ("string", 3),
+    }  # fmt: skip
+    uses = {column.name: column.use for column in about.columns}
+    assert (uses["at"], uses["bytes"], uses["whole"], about.numeric) == ("date", "left out", "left out", ())
+    rows = tabular(source, about).read()
+    assert rows.categorical["flag"].tolist() == [1, -1, 0]
+    assert rows.categorical["kind"].tolist() == ["a", "b", ""]
+    assert rows.categorical["codes"].tolist() == [5, 6, -1]
+    assert rows.categorical["big"].tolist() == [5 - 2**63, 1, 2]
+    assert rows.categorical["pandas"].tolist() == [5, -1, 7]
+    assert rows.categorical["zip"].tolist() == ["1", "20", "300"]
+    assert rows.sequences["past"].tolist() == [[1, 2], [-1, -1], [-1, -1]]
+    assert rows.sequences["tags"].tolist() == [["x", "", ""], ["y", "z", "x"], ["", "", ""]]
+
+
+def test_pandas() -> None:
+    """Nullable and categorical columns, strings with None, an index that is no column."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "user": pd.array([5, None, 7], dtype="Int64"),
+            "kind": pd.Categorical(["a", None, "b"]),
+            "name": ["x", None, "y"],
+            "flag": pd.array([True, None, False], dtype="boolean"),
+            "hole": [1.0, None, 3.0],
+            "price": [0.5, np.nan, 1.5],
+            "clicked": [0, 1, 1],
+        },
+        index=["p", "q", "r"],
+    )
+    about = describe(frame)
+    assert [field.name for field in about.categorical] == ["user", "kind", "name", "flag", "hole"]
+    assert about.numeric == ("price",)
+    rows = tabular(frame, about).read()
+    assert {name: ids.tolist() for name, ids in rows.categorical.items()} == {
+        "user": [5, -1, 7], "kind": ["a", "", "b"], "name": ["x", "", "y"], "flag": [1, -1, 0],
+        "hole": [1, -1, 3],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="column mixed"):
+        describe(frame.assign(mixed=pd.Series([1, "a", 2], index=frame.index, dtype=object)))
+
+
+@pytest.mark.slow
+def test_a_file_is_read_in_parts(tmp_path: Path) -> None:
+    """Shards are disjoint and equal, also across batches and files, and to_tf has strings beside numbers."""
+    tf = pytest.importorskip("tensorflow")
+    count = 150_001
+    n = np.arange(count)
+    table = pa.table({"n": n, "text": n.astype(str), "x": n / 2.0, "clicked": n % 2})
+    for number, part in enumerate((table.slice(0, 70_003), table.slice(70_003))):
+        pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=40_000)
+    about = describe(tmp_path)
+    stream = tabular(tmp_path, about)
+    assert stream.rows == count and about.columns[0].high == count - 1
+    shards = [stream.shard(index, 4) for index in range(4)]
+    found = [shard.read().categorical["n"] for shard in shards]
+    assert [len(one) for one in found] == [shard.rows for shard in shards] == [count // 4] * 4
+    np.testing.assert_array_equal(np.stack(found, axis=1).ravel(), n[: count // 4 * 4])
+    again = stream.shard(1, 2).shard(1, 2).read(3)
+    assert again.categorical["n"].tolist() == [3, 7, 11]
+
+    dataset = shards[0].to_tf(1000, shuffle=True)
+    assert int(dataset.cardinality()) == 38
+    inputs, label = next(iter(dataset))
+    assert inputs["text"].dtype == tf.string and inputs["numeric"].shape == (1000, 1)
+    ids = inputs["n"].numpy()
+    assert [int(one) for one in inputs["text"].numpy()] == ids.tolist()
+    np.testing.assert_array_equal(label, ids % 2)
+
+
+def test_a_pass_needs_no_memory_for_the_file(tmp_path: Path) -> None:
+    """Arrow keeps the bytes of all row groups unless told otherwise: a pass took the memory of the file."""
+    schema = pa.schema([("x", pa.int64()), ("clicked", pa.int64())])
+    rng = np.random.default_rng(0)
+    with pq.ParquetWriter(tmp_path / "x.parquet", schema, use_dictionary=False) as writer:
+        for _ in range(64):
+            x = rng.integers(0, 2**62, 1 << 16)
+            writer.write_table(pa.table({"x": x, "clicked": x % 2}))
+    size = (tmp_path / "x.parquet").stat().st_size
+    about = describe(pa.table({"x": [1], "clicked": [0]}))
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in tabular(tmp_path / "x.parquet", about).blocks():
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < size / 2
+
+
+BAD_CSV = [
+    (["a,clicked", "1,0", "x,1"], "line 3, column 'a'.*'x'.*strings="),
+    (["a,clicked", "1,0", "2"], "line 3: Expected 2 columns, got 1"),
+    (["a,clicked", "1,0", "2,"], "row 2, column 'clicked': a label is missing"),
+    (["a,clicked", "1,yes"], "column 'clicked': is string, and no number"),
+    (["a,clicked"], "has no rows"),
+    ([""], "cannot be read.*Empty CSV"),
+    (["a,a,clicked", "1,2,0"], "multiple columns named a"),
+    (["a,label", "1,0"], r"has no columns \['clicked'\]; it has \['a', 'label'\]"),
+    (["a,clicked", "18446744073709551615,0"], "column 'a': whole numbers up to 1.8.*strings="),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), BAD_CSV)
+def test_bad_csv(lines: list[str], message: str, tmp_path: Path) -> None:
+    """Each names the file, and the line and column where there is one. Types are those of the first megabyte,
+    so the bad line of the first case comes after it."""
+    if "x,1" in lines:
+        lines = [lines[0], *["1,0"] * 300_000, lines[2]]
+        message = message.replace("line 3", "line 300002")
+    path = write(tmp_path / "bad.csv", lines)
+    with pytest.raises(ValueError, match=f"(?s)bad.csv.*{message}"):
+        describe(path)
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    """Cut, empty, of other columns, of two types, of no kind, not there."""
+    good = tmp_path / "good.parquet"
+    pq.write_table(pa.table(columns(more=np.arange(3000).astype(str)[:3])), good)
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(good.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"cut.parquet cannot be read.*copy it again"):
+        describe(cut)
+    (tmp_path / "none.parquet").touch()
+    with pytest.raises(ValueError, match=r"none.parquet cannot be read.*0 bytes"):
+        describe(tmp_path / "none.parquet")
+    zipped = gzip.compress("\n".join(["a,clicked", *(f"{n},1" for n in range(400_000))]).encode())
+    (tmp_path / "cut.csv.gz").write_bytes(zipped[: len(zipped) * 3 // 4])
+    with pytest.raises(ValueError, match=r"(?s)cut.csv.gz cannot be read.*Truncated"):
+        describe(tmp_path / "cut.csv.gz")
+
+    about = describe(good)
+    other = tmp_path / "other.parquet"
+    pq.write_table(pa.table(columns()), other)
+    with pytest.raises(ValueError, match=r"other.parquet has no columns \['more'\]"):
+        tabular(other, about)
+    with pytest.raises(ValueError, match=r"other.parquet has no column 'more', and .*good.parquet has"):
+        describe([good, other])
+    pq.write_table(pa.table(columns(more=[1, 2, 3])), other)
+    with pytest.raises(
+        ValueError, match=r"other.parquet: column 'more' is int64, and in the first file string"
+    ):
+        describe([good, other])
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):
+        describe(tmp_path / "nowhere.csv")
+    with pytest.raises(ValueError, match=r"is no file \*.csv"):
+        describe(write(tmp_path / "x.txt", ROWS))
+    with pytest.raises(ValueError, match="give files of one kind"):
+        describe([good, write(tmp_path / "x.csv", ROWS)])
+    with pytest.raises(ValueError, match="source is a int"):
+        describe(7)
+    pq.write_table(pa.table(columns()).slice(0, 0), tmp_path / "zero.parquet")
+    with pytest.raises(ValueError, match=r"zero.parquet has no rows"):
+        describe(tmp_path / "zero.parquet")
+
+
+MIXED = Description("mixed", (Field("user", None),), sequences=(Field("past", None, length=2),))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"user": [1, 1.7, 2.5]}, r"row 2, column 'user': an id is no whole number \(2 of 3 here\)"),
+        ({"user": np.array([1, 2**24, 3], np.float32)}, "row 2, column 'user': an id is 16777216 or more"),
+        ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which is what NaN becomes.*1 of 3"),
+        ({"user": ["a", "b", "c"]}, "column 'user': is string, and ids are int64; describe it by strings="),
+        ({"user": [1, "b", 3]}, "column 'user'"),
+        ({"past": [[1], [1, 2, 3], []]}, "row 2, column 'past': a list has more than 2 ids"),
+        ({"past": [1, 2, 3]}, "column 'past': is int64, and the field has lists"),
+        ({"clicked": [1, None, 0]}, "row 2, column 'clicked': a label is missing"),
+    ],
+)
+def test_bad_values(source: dict[str, Any], message: str) -> None:
+    """1.7 became id 1, NaN -2^63, 2^24 + 1 its neighbour, each silently."""
+    with pytest.raises(ValueError, match=message):
+        tabular({**columns(past=[[1], [2], []]), **source}, MIXED).read()
+
+
+def test_strings_where_the_field_is_one_of_strings() -> None:
+    """Floats are no text: 7.0 and 7 would be two ids."""
+    field = Description("x", (Field("user", None, dtype="string"),))
+    with pytest.raises(ValueError, match="column 'user': is double, and ids are strings"):
+        tabular(columns(user=[7.5, 1.0, 2.0]), field).read()
+    with pytest.raises(ValueError, match="dtype is 'str'; give 'int64' or 'string'"):
+        Field("user", None, dtype="str")
+    with pytest.raises(ValueError, match="strings have no size, and it is 5"):
+        Field("user", 5, dtype="string")
+    with pytest.raises(ValueError, match=r"shares 'a'; give .* dtype, string"):
+        Description(
+            "x", (Field("a", None),), sequences=(Field("h", None, length=2, shares="a", dtype="string"),)
+        )
