@@ -107,8 +107,6 @@ Result<Outcome> Simulation::Run() {
   settings_.cache.workers = settings_.workers / settings_.share;
   settings_.cache.Follow(settings_.optimizer);
   settings_.cache.staleness.reset();  // else the rows' own optimizer would be followed
-  outcome_.pull = settings_.cache.pull_bound;
-  outcome_.push = settings_.cache.push_bound;
   HET_RETURN_IF_ERROR(service_.CreateTable(schema_));
   if (settings_.rows_exist) MakeRows();
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
@@ -174,7 +172,10 @@ Result<Outcome> Simulation::Run() {
     outcome_.client_bytes +=
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
-    outcome_.cached_rows += host->client.cache(schema_->id())->lines().size();
+    const TableCache& cache = *host->client.cache(schema_->id());
+    outcome_.cached_rows += cache.lines().size();
+    outcome_.pull = cache.config().pull_bound;
+    outcome_.push = cache.config().push_bound;
   }
   return std::move(outcome_);
 }
