@@ -81,9 +81,13 @@ Status Client::WaitForDevice(uint64_t of_step) {
     });
   };
   const auto& sessions = exchange_.sessions();
-  HET_RETURN_IF_ERROR(
-      waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, "a push"));
-  return MakeRoomForKept();
+  const auto wait = [&] {
+    return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, "a push");
+  };
+  HET_RETURN_IF_ERROR(wait());
+  HET_RETURN_IF_ERROR(MakeRoomForKept());
+  // That may have waited, and heard that a partition's incarnation changed to an earlier state.
+  return wait();
 }
 
 }  // namespace het
