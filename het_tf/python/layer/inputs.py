@@ -98,7 +98,7 @@ def to_tensor(values: Any, subject: str) -> Any:
 def as_int64(ids: Any) -> Any:
     """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same).
 
-    An uint64 from 2**63 on wraps: it is the id that is smaller by 2**64, and negative. No two share one.
+    A uint64 above 2**63 wraps: it is the id that is smaller by 2**64, and negative. No two share one.
     """
     if ids.dtype == tf.int64:
         return ids

