@@ -30,7 +30,8 @@ HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* byte
 HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
 // The step of learning-rate schedules: a worker that joins a job goes on where the others are.
 HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t applies);
-// The number of workers that train the table, at least 1. Bounds that follow it change, and caches are flushed.
+// The number of workers that train the table, at least 1. Bounds that follow it change, and caches are
+// flushed.
 HET_EXPORT int HetSetWorkers(const char* name_space, const char* table, int64_t workers);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
 // values: count * dim. `stored`: as the store has them, and no id twice; else as a lookup reads them.

@@ -37,7 +37,8 @@ size_t PushFrame::bytes() const {
   size_t sum = sizeof(PushFrame);
   for (const TablePush& push : tables) {
     sum += sizeof(TablePush) + push.wire.size() * sizeof(float) +
-           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(push.by_key[0])) + push.clocks.size() * sizeof(Clock);
+           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(push.by_key[0])) +
+           push.clocks.size() * sizeof(Clock);
   }
   return sum;
 }

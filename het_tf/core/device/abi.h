@@ -167,12 +167,12 @@ HET_DEV_EXPORT int HetDevState(HetDevContext* context, HetDevTable* table, HetDe
 
 typedef struct { /* a table in this call */
   HetDevTable* table;
-  int check;                /* rows that are here must be looked at by the store too */
-  uint64_t stamp;           /* of this lookup: grows from training lookup to training lookup; below 2^32 */
-  uint64_t pinned_from;     /* rows with this stamp or a later one stay */
-  int64_t push_bound;       /* INT64_MAX: unbounded */
-  uint32_t push_every;      /* 0: push_bound holds for all rows; else the bound of a row is one tick for so
-                               many of its age, which is (base + ticks) modulo 2^20, at most push_bound */
+  int check;            /* rows that are here must be looked at by the store too */
+  uint64_t stamp;       /* of this lookup: grows from training lookup to training lookup; below 2^32 */
+  uint64_t pinned_from; /* rows with this stamp or a later one stay */
+  int64_t push_bound;   /* INT64_MAX: unbounded */
+  uint32_t push_every;  /* 0: push_bound holds for all rows; else the bound of a row is one tick for so
+                           many of its age, which is (base + ticks) modulo 2^20, at most push_bound */
   float learning_rate;
 } HetDevUse;
 
@@ -204,9 +204,9 @@ typedef struct { /* unique (use, key) in any order; host memory, good until the 
   uint64_t n;
   const uint32_t* use;
   const int64_t* keys;
-  const int64_t* bases;       /* the row is here and has this base; HET_DEV_NO_BASE: absent, or invalid */
-  const uint64_t* reads;      /* for each use: different keys that occurred; of HetDevLookup alone */
-  const uint64_t* hits;       /* and those of them that were here, invalid ones included */
+  const int64_t* bases;  /* the row is here and has this base; HET_DEV_NO_BASE: absent, or invalid */
+  const uint64_t* reads; /* for each use: different keys that occurred; of HetDevLookup alone */
+  const uint64_t* hits;  /* and those of them that were here, invalid ones included */
 } HetDevWanted;
 
 /* Gives the rows of what is here, valid and needs no look; `training` counts as a use of each row. Rows of

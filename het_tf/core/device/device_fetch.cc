@@ -76,8 +76,7 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
     const TableSchema& schema = batch->tables[g / store_.count]->schema();
     floats += rows * schema.row_floats();
     read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
-                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first],
-                          nullptr});
+                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
   }
 
   // From here on `wanted` is no more.

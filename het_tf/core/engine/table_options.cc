@@ -128,7 +128,8 @@ Result<CacheConfig> ParseCache(const Json& json) {
   const auto gives = [&json](const char* name) { return json.contains(name); };
   if (cache.staleness && (gives("pull_bound") || gives("push_bound"))) {
     return InvalidArgument(
-        "cache options have staleness and pull_bound or push_bound; both bounds follow staleness. Give one of "
+        "cache options have staleness and pull_bound or push_bound; both bounds follow staleness. Give one "
+        "of "
         "the two");
   }
   return cache;

@@ -19,10 +19,10 @@
 //
 // What is rounded away. 16-bit floats keep 11 bits of every element, and of one that is smaller than 2^-29 of
 // the block's largest fewer; below 2^-39 of it nothing is left. Integers keep 1/254 to 1/127 (8 bits) or 1/15
-// to 1/8 (4 bits) of the block's largest for all. A single float keeps 8 bits beside integers. Powers of two as scales mean that integers up to 2048 (16
-// bits), 127 and 7 are exact, that what was rounded is not changed by another rounding, and that x - Round(x)
-// is exact. A block in which a number is infinite, not a number or next to the largest float is never
-// rounded.
+// to 1/8 (4 bits) of the block's largest for all. A single float keeps 8 bits beside integers. Powers of two
+// as scales mean that integers up to 2048 (16 bits), 127 and 7 are exact, that what was rounded is not
+// changed by another rounding, and that x - Round(x) is exact. A block in which a number is infinite, not a
+// number or next to the largest float is never rounded.
 //
 // Two ways to pack: PackRows loses nothing, whatever it is given, and is small for rows that were rounded
 // before: so who rounds decides what the other side has, and keeps the rest (an update's error feedback,

@@ -191,8 +191,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
     if (acknowledged < record->second.first || acknowledged > record->second.last) return false;
     return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
       const Table* held = record->second.Find(use.table);
-      return held == nullptr ||
-             (held->epoch == use.epoch && held->bound == use.bound);
+      return held == nullptr || (held->epoch == use.epoch && held->bound == use.bound);
     });
   };
   if (number_ == std::numeric_limits<uint32_t>::max()) {

@@ -61,7 +61,7 @@ class Holdings {
     uint64_t table;
     uint64_t epoch;
     Bound bound;
-    size_t incoming;      // keys that it asks to hold
+    size_t incoming;  // keys that it asks to hold
   };
 
   class Turn;

@@ -6,8 +6,8 @@
 // copy look fresh. So a shard remembers a *clock floor*, the highest clock of any row that was
 // removed, and a row that is made afterwards starts more than kBirthGap above it: every copy from
 // before, with all own updates that were on their way, is further behind than any bound below kBirthGap
-// allows. It starts at a multiple of kBirthGap, so that its clock says its age (wire/bound.h). The floor is saved and, since removals are replicated one by one, equal in every copy of
-// the partition.
+// allows. It starts at a multiple of kBirthGap, so that its clock says its age (wire/bound.h). The floor is
+// saved and, since removals are replicated one by one, equal in every copy of the partition.
 //
 // Not thread-safe; the partition's owner locks.
 #pragma once
@@ -44,9 +44,7 @@ class Shard {
   static constexpr Clock kLastClock = kMaxClock - kMaxPushTicks;
 
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
-      : schema_(std::move(schema)),
-        epoch_(epoch),
-        rows_(schema_->row_floats(), hash_seed) {}
+      : schema_(std::move(schema)), epoch_(epoch), rows_(schema_->row_floats(), hash_seed) {}
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }

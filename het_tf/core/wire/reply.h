@@ -36,7 +36,7 @@ struct TableReply {
   Vector<uint32_t> refreshed;  // positions in check_keys
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
-  Vector<Key> told_keys;                // held rows that have moved past the bound, and are held no longer
+  Vector<Key> told_keys;         // held rows that have moved past the bound, and are held no longer
   Vector<float> rows;
   // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
   // it empty.
@@ -53,8 +53,7 @@ struct TableReply {
   }
   // Whether it says anything of its table.
   bool speaks() const {
-    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() ||
-           !lag_histogram.empty();
+    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !lag_histogram.empty();
   }
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part

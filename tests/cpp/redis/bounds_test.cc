@@ -48,9 +48,10 @@ class RedisBounds : public ::testing::Test {
     std::printf(
         "  %u workers, %zu server(s), pull %s, push %s, %s of %zu: largest staleness %ld, bound %s; largest "
         "unapplied %ld; %lu rows read\n",
-        config.workers, shards, Text(config.cache.pull_bound.most).c_str(), Text(config.cache.push_bound.most).c_str(),
-        config.cache.policy.c_str(), config.cache.capacity, fleet.ledger().largest.load(),
-        Text(config.most_unseen(PsWorkerConfig::kOld)).c_str(), fleet.ledger().unapplied.load(), fleet.ledger().reads.load());
+        config.workers, shards, Text(config.cache.pull_bound.most).c_str(),
+        Text(config.cache.push_bound.most).c_str(), config.cache.policy.c_str(), config.cache.capacity,
+        fleet.ledger().largest.load(), Text(config.most_unseen(PsWorkerConfig::kOld)).c_str(),
+        fleet.ledger().unapplied.load(), fleet.ledger().reads.load());
   }
 
   std::map<size_t, std::unique_ptr<RedisShards>> servers_;
@@ -67,8 +68,8 @@ TEST_F(RedisBounds, EveryBoundHolds) {
   }
 }
 
-// Bounds of a row grow with its ticks: young rows are exact, old ones as stale as HET's. Would find a server or
-// a worker that takes the largest bound for every row.
+// Bounds of a row grow with its ticks: young rows are exact, old ones as stale as HET's. Would find a server
+// or a worker that takes the largest bound for every row.
 TEST_F(RedisBounds, ByAgeHold) {
   for (const char* checks : {"asked", "told"}) {
     PsWorkerConfig config = Config(3, Bound(20, 4), Bound(12, 16), "lfu", 100);

@@ -34,8 +34,7 @@ class HoldingsTest : public ::testing::Test {
   }
   Answer AskAs(ClientId client, uint32_t request, uint32_t ack, const std::vector<Key>& fetch = {},
                const std::vector<Key>& drop = {}) {
-    Holdings::Turn turn =
-        holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
+    Holdings::Turn turn = holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
     turn.Drop(kTable, Vector<Key>(drop.begin(), drop.end()));
     for (Key key : fetch) turn.Hold(kTable, key, g_[key]);
     Answer answer{turn.number(), turn.reset(), {}};

@@ -102,8 +102,7 @@ TEST_F(CheckpointStore, FloorsAndEpochs) {
   EXPECT_EQ(after.rows[0] + after.rows[1], 49u);
   for (size_t p = 0; p < 2; ++p) EXPECT_NE(after.epochs[p], before.epochs[p]);
   next.Assign(schema, 3, 1);
-  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), 2 * kBirthGap + 1)
-      << "not as if it had never gone";
+  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), 2 * kBirthGap + 1) << "not as if it had never gone";
 }
 
 // Whatever happens between two saves, base and increments are what the store was; and an increment holds

@@ -41,9 +41,9 @@ struct Ledger {
   };
   Worker workers[kMostWorkers];
   std::atomic<bool> stop{false};
-  std::atomic<int64_t> largest{0};    // foreign ticks that a read has not seen
-  std::atomic<int64_t> unapplied{0};  // most ticks of one row and worker that the server lacked after a step
-  std::atomic<uint64_t> reads{0};     // rows that were checked
+  std::atomic<int64_t> largest{0};     // foreign ticks that a read has not seen
+  std::atomic<int64_t> unapplied{0};   // most ticks of one row and worker that the server lacked after a step
+  std::atomic<uint64_t> reads{0};      // rows that were checked
   std::atomic<uint64_t> held_back{0};  // rows with unsent ticks at the end of a step
   std::atomic<int> errors{0};
   std::atomic<uint32_t> error_texts_begun{0};

@@ -137,7 +137,8 @@ void World::NoteBegin(TestStep* step) {
 }
 
 void World::BeginEarlier(size_t w, TestStep* step) {
-  if (step->token == 0 || config_.cache.pull_bound.most == 0 || config_.cache.pull_bound == kUnbounded) return;
+  if (step->token == 0 || config_.cache.pull_bound.most == 0 || config_.cache.pull_bound == kUnbounded)
+    return;
   const bool told = config_.cache.checks != "asked" && device(w) == nullptr;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
