@@ -250,7 +250,7 @@ docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages
 	  env NO_MKDOCS_2_WARNING=1 $(VENVDOCS)/bin/mkdocs build --strict
 	@echo "python3 -m http.server -d site    # then open http://localhost:8000; search needs a server"
 
-docs-check: ## links and make targets named in the documents exist
+docs-check: ## links, paths and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
 DIST ?= dist

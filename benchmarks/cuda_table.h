@@ -64,7 +64,7 @@ class Table {
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
     const int64_t push_bound = keep_updates ? INT64_MAX : 0;
-    use_ = {table_, 0, 1, 1, push_bound, push_bound, 0.01f};
+    use_ = {table_, 0, 1, 1, push_bound, /*push_every=*/0, 0.01f};
   }
   ~Table() {
     library_.DestroyCall(context_, call_);
@@ -143,7 +143,7 @@ class Table {
     bases_.assign(keys.size(), 0);
     admit_.assign(keys.size(), 1);
     const HetDevAnswer answer = {
-        0, keys.size(), keys.data(), bases_.data(), admit_.data(), nullptr, static_cast<float*>(rows)};
+        0, keys.size(), keys.data(), bases_.data(), admit_.data(), static_cast<float*>(rows)};
     const HetDevBatch batch = Batch();
     HetDevExport victims = {};
     Must(library_, library_.Install(context_, call_, &batch, &answer, 1, nullptr, &victims), "Install");

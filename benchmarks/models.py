@@ -257,7 +257,9 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             "keras": float(values["keras"].mean()),
             "difference": float(gap.mean()),
             "largest": float(np.abs(gap).max()),
-            "passes": sorted({one["passes"] for one in runs if one["model"] == name}),
+            "passes": sorted(
+                {one["passes"] for one in runs if one["model"] == name and one["side"] in SIDES}
+            ),
             "met": bool(abs(gap.mean()) <= GOALS["quality"]),
             "written": {
                 side: [float(np.mean(values[side])), float(np.std(values[side])), len(values[side])]

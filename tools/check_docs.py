@@ -1,7 +1,8 @@
 """Checks the Markdown files.
 
-Relative links and their anchors lead somewhere, every `make x` names a target, prose (not tables, not
-code) ends before column 100, and docs/errors.md quotes messages that the sources have.
+Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in
+the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
+before column 100, and docs/errors.md quotes messages that the sources have.
 """
 
 import re
@@ -14,6 +15,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 COLUMNS = 100
+QUOTED = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)/?`")
+SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
 MAKE = re.compile(r"(?:`|^\s*\$ ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 MAKE_LINE = re.compile(r"^ *make ([a-z][a-z0-9-]*)", re.MULTILINE)
 
@@ -48,11 +51,27 @@ def made(text: str) -> list[str]:
     return MAKE.findall(text) + MAKE_LINE.findall(code)
 
 
+def gone(text: str, files: list[str]) -> list[str]:
+    """Paths in backticks that name no file or folder: from the root, or a source's from some folder."""
+    tops = {file.partition("/")[0] for file in files if "/" in file}
+    return [
+        path
+        for path in QUOTED.findall(CODE.sub("", text))
+        if path.partition("/")[0] in tops or path.endswith(SOURCE)
+        if not (ROOT / path).exists() and not any(file.endswith(f"/{path}") for file in files)
+    ]
+
+
+def files_of_git(*patterns: str) -> list[str]:
+    """The files that are in the repository, or could be."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
 def main() -> int:
     """Prints one line for each fault; the exit status is their presence."""
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    documents = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    files, documents = files_of_git(), files_of_git("*.md")
     faults = [f"docs/errors.md: no message says {words!r}" for words in unsaid()]
     for name in documents:
         text = (ROOT / name).read_text()
@@ -66,8 +85,10 @@ def main() -> int:
             elif anchor and target.suffix == ".md" and anchor not in anchors(target):
                 faults.append(f"{name}: {link} has no heading for #{anchor}")
         faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
+        if name != "CHANGELOG.md":
+            faults += [f"{name}: there is no `{path}`" for path in gone(text, files)]
         faults += [f"{name}: there is no `make {t}`" for t in made(text) if t not in targets]
-    print("\n".join(faults) or f"{len(documents)} documents: links and make targets exist")
+    print("\n".join(faults) or f"{len(documents)} documents: links, paths and make targets exist")
     return bool(faults)
 
 

@@ -3,7 +3,8 @@
 * README.md, CHANGELOG.md and examples/README.md are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module, with every public name.
-* The navigation: tutorials, concepts, tests and decisions by their files, all other pages of docs/ as how-to.
+* The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/
+  as how-to.
 * Links to files that are no page lead nowhere in a site: their words stay.
 """
 
@@ -97,7 +98,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
-    taken = {"index.md", "changelog.md", "errors.md", "benchmarks.md", *TESTS}
+    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "benchmarks.md", *TESTS}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
 
     def group(name: str, members: list[str]) -> None:
@@ -116,6 +117,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     group("How to", [page for page in pages if page not in taken])
     if len(nav) > 2:  # how-to pages come before the concepts
         nav.insert(2, nav.pop())
+    nav.append({"Questions": "faq.md"})
     nav.append({"Reference": [*reference(), "errors.md"]})
     nav.append({"Benchmarks": "benchmarks.md"})
     nav.append({"Tests": TESTS})

@@ -124,13 +124,11 @@ class Batch:
         kind = column.type
         if arrow.types.is_floating(kind) or arrow.types.is_decimal(kind):
             values = self._numbers(name, column).to_numpy(zero_copy_only=False)
-            exact = 2.0 ** (24 if kind in (arrow.float16(), arrow.float32()) else 53)
             there = np.where(np.isnan(values), PADDING, values)
             self._refuse(name, there != np.floor(there), "an id is no whole number")
+            most = exact(kind)
             self._refuse(
-                name,
-                np.abs(there) >= exact,
-                f"an id is {exact:.0f} or more, where {kind} has no longer all numbers",
+                name, np.abs(there) >= most, f"an id is {most:.0f} or more, which {kind} cannot tell apart"
             )
             return np.asarray(there, np.int64)
         if not (arrow.types.is_integer(kind) or arrow.types.is_boolean(kind) or arrow.types.is_null(kind)):
@@ -167,6 +165,16 @@ def is_number(kind: Any) -> bool:
     """Whether they are integers, floats or decimals."""
     types = pyarrow().types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def value_type(kind: Any) -> Any:
+    """The type of what lists hold and categories stand for; else the type itself."""
+    return kind.value_type if is_list(kind) or pyarrow().types.is_dictionary(kind) else kind
+
+
+def exact(kind: Any) -> float:
+    """Below this, floats of a type tell all whole numbers apart."""
+    return 2.0 ** (24 if kind in (pyarrow().float16(), pyarrow().float32()) else 53)
 
 
 class Table:
@@ -220,15 +228,19 @@ class Table:
             )
             raise ValueError(f"{missing} has no column {name!r}, and {other} has; describe files of one kind")
         for field in schema if not is_csv else ():
-            if _value(field.type) != _value(self.types[field.name]):
+            if not _alike(self.types[field.name], field.type):
                 raise ValueError(
                     f"{fragment.path}: column {field.name!r} is {field.type}, and in the first file "
                     f"{self.types[field.name]}; write both alike"
                 )
 
 
-def _value(kind: Any) -> Any:
-    return kind.value_type if pyarrow().types.is_dictionary(kind) else kind
+def _alike(first: Any, other: Any) -> bool:
+    """Whether Arrow reads a column of the other type as one of the first."""
+    types, a, b = pyarrow().types, value_type(first), value_type(other)
+    kin = (is_text(a) and is_text(b)) or (types.is_floating(a) and is_number(b))
+    kin = kin or (types.is_integer(a) and types.is_integer(b))
+    return is_list(first) == is_list(other) and (a == b or kin)
 
 
 @contextlib.contextmanager
@@ -281,18 +293,21 @@ def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] 
 def _frame(source: Any) -> Any:
     """A table in memory as Arrow's; NaN is null."""
     arrow = pyarrow()
+    where = "table"
     try:
         if isinstance(source, Mapping):
             columns = {}
             for name, values in source.items():
-                with _told(f"column {name!r}"):
-                    columns[name] = arrow.array(values, from_pandas=True)
+                where = f"column {name!r}"
+                columns[name] = arrow.array(values, from_pandas=True)
             return arrow.table(columns)
         if type(source).__module__.split(".")[0] == "pandas":
             return arrow.Table.from_pandas(source, preserve_index=False)
         return arrow.table(source)
     except arrow.ArrowException as error:
-        raise ValueError(f"{error}; a column has one type: convert it, for example by .astype(str)") from None
+        raise ValueError(
+            f"{where}: {error}; a column has one type: convert it, for example by .astype(str)"
+        ) from None
     except TypeError:
         raise ValueError(
             f"source is a {type(source).__name__}; give a path, paths, a DataFrame, a pyarrow.Table or a dict"

@@ -348,11 +348,13 @@ def to_tf_dataset(
             yield ids, others, batch.label
 
     def unpack(ids: dict[str, tf.Tensor], others: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[Any, Any]:
-        columns = dict(others)
-        for number, names in enumerate(groups.values()):
-            if names:
-                columns |= dict(zip(names, tf.unstack(ids[str(number)], num=len(names)), strict=True))
-        return columns, label
+        columns = {
+            name: column
+            for number, names in enumerate(groups.values())
+            if names
+            for name, column in zip(names, tf.unstack(ids[str(number)], num=len(names)), strict=True)
+        }
+        return {**columns, **others}, label
 
     def spec(column: np.ndarray) -> tf.TensorSpec:
         dtype = column.dtype if column.dtype.kind in "if" else tf.string

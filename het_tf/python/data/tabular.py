@@ -16,7 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.arrow import Batch, Table, is_list, is_number, is_text, open_table, pyarrow
+from het_tf.python.data.arrow import (
+    Batch,
+    Table,
+    exact,
+    is_list,
+    is_number,
+    is_text,
+    open_table,
+    pyarrow,
+    value_type,
+)
 from het_tf.python.data.examples import Column, Description, Examples, Field, check_shard
 from het_tf.python.data.streams import Stream
 
@@ -124,13 +134,9 @@ def _names(description: Description) -> list[str]:
     return [*(field.name for field in description.fields), *description.numeric, *description.labels]
 
 
-def _value(kind: Any) -> Any:
-    return kind.value_type if is_list(kind) or pyarrow().types.is_dictionary(kind) else kind
-
-
 def _use(kind: Any) -> str:
     """What a column is for, as far as its type says."""
-    types, value = pyarrow().types, _value(kind)
+    types, value = pyarrow().types, value_type(kind)
     if is_text(value) or types.is_integer(value) or types.is_boolean(value):
         return "ids"
     if types.is_temporal(value):
@@ -160,7 +166,7 @@ class _Found:
 
     def field(self) -> Field:
         """The field of a column of ids."""
-        text = self.as_text or is_text(_value(self.type))
+        text = self.as_text or is_text(value_type(self.type))
         length = max(1, self.longest) if is_list(self.type) else None
         return Field(self.name, None, length=length, dtype="string" if text else "int64")
 
@@ -177,7 +183,7 @@ class _Found:
             longest = compute.max(compute.list_value_length(column)).as_py() if is_list(self.type) else 0
             self.longest = max(self.longest, longest or 0)
             batch.ids(self.field())
-        if not is_number(_value(self.type)) or is_list(self.type):
+        if not is_number(value_type(self.type)) or is_list(self.type):
             self.missing += column.null_count
             return
         values = batch.numbers(self.name)
@@ -191,19 +197,13 @@ class _Found:
         )
 
     def decide(self, where: str) -> None:
-        """Takes floats for ids where pandas has made them of integers."""
-        if (
-            self.said
-            or self.use != "numeric"
-            or not self.whole
-            or self.low is None
-            or not is_number(self.type)
-        ):
+        """Takes floats for ids where pandas has made them of integers. ValueError: they may have been ids."""
+        if self.said or self.use != "numeric" or self.low is None or not self.whole:
             return
-        if max(-self.low, self.high or 0) >= 2.0**53:
+        if max(-self.low, self.high or 0) >= exact(self.type):
             raise ValueError(
-                f"{where}, column {self.name!r}: whole numbers up to {self.high:g} as {self.type}, which "
-                f"no longer has all of them; if these are ids, write them as integers or read a CSV by "
+                f"{where}, column {self.name!r}: whole numbers up to {self.high:.0f}, which {self.type} "
+                "cannot tell apart; if they are ids, write them as integers, or read a CSV by "
                 f"strings=[{self.name!r}], else say numeric=[{self.name!r}]"
             )
         if self.missing:

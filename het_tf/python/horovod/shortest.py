@@ -261,5 +261,5 @@ def _length(x: Any) -> str:
 
 
 def _steps_per_execution(model: Any) -> int:
-    given = model.steps_per_execution if KERAS_3 else model._steps_per_execution
+    given = getattr(model, "steps_per_execution" if KERAS_3 else "_steps_per_execution", None)
     return 1 if given is None else int(given)

@@ -14,11 +14,17 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.session.native import tf
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table.config import FeatureConfig
 
 Finish = Callable[[Any], Any]
 
 MAX_RANK = 3  # of dense ids without a combiner
+
+
+def named(feature: FeatureConfig) -> str:
+    """What messages call it."""
+    return f"feature {quoted(str(feature.name))}"
 
 
 def is_ragged(x: Any) -> bool:
@@ -36,11 +42,9 @@ def check_dtype(feature: str | None, dtype: Any) -> None:
     name = tf.as_dtype(dtype).name
     if not (name.startswith(("int", "uint")) or name == "string"):
         raise ValueError(
-            f"feature {feature!r}: ids are {name}; they must be integers or strings (a float32 cannot "
-            "tell ids "
-            'above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the first layer of a '
-            "Sequential "
-            "model, or cast with tf.cast(ids, tf.int64)"
+            f"feature {quoted(str(feature))}: ids are {name}; they must be integers or strings (a float32 "
+            'cannot tell ids above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the '
+            "first layer of a Sequential model, or cast with tf.cast(ids, tf.int64)"
         )
 
 
@@ -54,29 +58,48 @@ def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool
     if rank is None:
         return
     if rank == 0:
-        raise ValueError(
-            f"feature {feature.name!r}: ids are a scalar; give them a batch axis, shape [B] or [B, L]"
-        )
+        raise ValueError(f"{named(feature)}: ids are a scalar; give them a batch axis, shape [B] or [B, L]")
     if feature.combiner is None and not sparse and rank > MAX_RANK:
         raise ValueError(
-            f"feature {feature.name!r}: ids have rank {rank} and there is no combiner; rows of rank up to "
-            f"{MAX_RANK} "
+            f"{named(feature)}: ids have rank {rank} and there is no combiner; rows of rank up to {MAX_RANK} "
             'are kept apart. Reshape the ids, or give FeatureConfig(combiner="sum" | "mean" | "sqrtn")'
         )
 
 
-def to_tensor(ids: Any) -> Any:
-    """Makes a tensor of lists and arrays; leaves tensors of every kind as they are."""
-    if is_ragged(ids) or is_sparse(ids) or tf.is_tensor(ids):
-        return ids
-    array = np.asarray(ids)
-    if array.dtype.kind in "iu" and array.dtype != np.uint64:
-        array = array.astype(np.int64)
-    return tf.convert_to_tensor(array)
+def to_tensor(values: Any, subject: str) -> Any:
+    """Makes a tensor of lists and arrays; leaves tensors of every kind as they are.
+
+    Args:
+      values: Numbers or strings.
+      subject: Names them in the error, such as "feature 'user': ids".
+
+    Raises:
+      ValueError: TensorFlow has no type for them, or nested lists have several lengths.
+    """
+    if is_ragged(values) or is_sparse(values) or tf.is_tensor(values):
+        return values
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "iu" and array.dtype != np.uint64:
+            array = array.astype(np.int64)
+        return tf.convert_to_tensor(array)
+    except (TypeError, ValueError) as error:
+        kind = (
+            f"of dtype {values.dtype}"
+            if isinstance(values, np.ndarray)
+            else f"of type {type(values).__name__}"
+        )
+        raise ValueError(
+            f"{subject} are {kind}, which makes no tensor ({error}). Give one array of integers or of "
+            "strings, without None; lists of several lengths as tf.ragged.constant(...)"
+        ) from None
 
 
 def as_int64(ids: Any) -> Any:
-    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same)."""
+    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same).
+
+    An uint64 from 2**63 on wraps: it is the id that is smaller by 2**64, and negative. No two share one.
+    """
     if ids.dtype == tf.int64:
         return ids
     if ids.dtype == tf.string:
@@ -99,8 +122,8 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
     Raises:
       ValueError: Wrong type or rank of ids, or weights of another shape.
     """
-    ids = to_tensor(ids)
-    weights = None if weights is None else to_tensor(weights)
+    ids = to_tensor(ids, f"{named(feature)}: ids")
+    weights = None if weights is None else to_tensor(weights, f"{named(feature)}: weights")
     check_ids(feature, ids.dtype, ids.shape.rank, is_sparse(ids))
     if is_sparse(ids):
         return _prepare_sparse(feature, ids, weights)
@@ -195,19 +218,19 @@ def _checked_weights(feature: FeatureConfig, ids: Any, weights: Any, kind: str) 
     """float32 weights of exactly the shape of the ids."""
     if is_ragged(weights) or is_sparse(weights):
         raise ValueError(
-            f"feature {feature.name!r}: ids are {kind} and weights are "
+            f"{named(feature)}: ids are {kind} and weights are "
             f"{'ragged' if is_ragged(weights) else 'sparse'}; give both the same structure"
         )
     if not weights.dtype.is_floating:
         weights = tf.cast(weights, tf.float32)
     if not weights.shape.is_compatible_with(ids.shape):
         raise ValueError(
-            f"feature {feature.name!r}: weights have shape {weights.shape} and ids have shape {ids.shape}; "
+            f"{named(feature)}: weights have shape {weights.shape} and ids have shape {ids.shape}; "
             "give one weight for each id"
         )
     if not (weights.shape.is_fully_defined() and ids.shape.is_fully_defined()):
         # Else [B, 1] would be broadcast to [B, L] at run time.
-        message = f"feature {feature.name!r}: weights must have the shape of the ids"
+        message = f"{named(feature)}: weights must have the shape of the ids"
         with tf.control_dependencies([tf.debugging.assert_equal(tf.shape(weights), tf.shape(ids), message)]):
             weights = tf.identity(weights)
     return tf.cast(weights, tf.float32)
@@ -220,7 +243,7 @@ def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     length = feature.max_sequence_length
     if weights is not None and not is_ragged(weights):
         raise ValueError(
-            f"feature {feature.name!r}: ids are ragged and weights are not; give a tf.RaggedTensor of the "
+            f"{named(feature)}: ids are ragged and weights are not; give a tf.RaggedTensor of the "
             "same row lengths, for example ids.with_flat_values(weights)"
         )
     if weights is not None:
@@ -228,8 +251,7 @@ def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     if length is not None:
         if ids.ragged_rank != 1:
             raise ValueError(
-                f"feature {feature.name!r}: ids have {ids.ragged_rank} ragged axes; max_sequence_length goes "
-                "with one"
+                f"{named(feature)}: ids have {ids.ragged_rank} ragged axes; max_sequence_length goes with one"
             )
         ids = ids[:, :length]
         weights = None if weights is None else weights[:, :length]
@@ -255,7 +277,7 @@ def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
     """The weights, with the rows of the ids."""
     if weights.ragged_rank != ids.ragged_rank:
         raise ValueError(
-            f"feature {feature.name!r}: weights have {weights.ragged_rank} ragged axes and ids have "
+            f"{named(feature)}: weights have {weights.ragged_rank} ragged axes and ids have "
             f"{ids.ragged_rank}; give one weight for each id"
         )
     flat = weights.flat_values
@@ -266,7 +288,7 @@ def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
 
 def _paired(feature: FeatureConfig, values: Any, of_ids: Any, of_weights: Any, what: str) -> Any:
     """The weights' values. Where they lie at other places than the ids: an error, in a graph when it runs."""
-    message = f"feature {feature.name!r}: weights have other {what} than ids; give one weight for each id"
+    message = f"{named(feature)}: weights have other {what} than ids; give one weight for each id"
     if of_ids is of_weights:
         return values
     if tf.executing_eagerly():
@@ -294,7 +316,7 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     if weights is not None:
         if not is_sparse(weights):
             raise ValueError(
-                f"feature {feature.name!r}: ids are sparse and weights are not; give a tf.SparseTensor of "
+                f"{named(feature)}: ids are sparse and weights are not; give a tf.SparseTensor of "
                 "the same indices"
             )
         values = _paired(feature, weights.values, ids.indices, weights.indices, "indices")
@@ -302,7 +324,7 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
     if feature.combiner is None:
         if feature.max_sequence_length is None:
             raise ValueError(
-                f"feature {feature.name!r}: ids are sparse and there is no combiner; give "
+                f"{named(feature)}: ids are sparse and there is no combiner; give "
                 'FeatureConfig(combiner="sum" | "mean" | "sqrtn"), or max_sequence_length=... for a sequence'
             )
         ragged = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
@@ -311,7 +333,7 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
         return _prepare_ragged(feature, ragged, weights)
     if ids.shape.rank is not None and ids.shape.rank != 2:
         raise ValueError(
-            f"feature {feature.name!r}: sparse ids have rank {ids.shape.rank}; a combiner takes [B, L]. Use "
+            f"{named(feature)}: sparse ids have rank {ids.shape.rank}; a combiner takes [B, L]. Use "
             "tf.sparse.reshape, or ragged ids"
         )
     flat = as_int64(ids.values)

@@ -270,7 +270,7 @@ class EmbeddingCollection(keras.layers.Layer):
         if not KERAS_3:
             return tf.not_equal(inputs_lib.as_int64(ids), padding_id)
         if not keras.backend.is_keras_tensor(ids):
-            ids = inputs_lib.as_int64(inputs_lib.to_tensor(ids))
+            ids = inputs_lib.as_int64(inputs_lib.to_tensor(ids, "ids"))
         elif keras.backend.standardize_dtype(ids.dtype) == "string":
             return None
         return keras.ops.not_equal(ids, padding_id)
@@ -288,7 +288,7 @@ class EmbeddingCollection(keras.layers.Layer):
             inputs_lib.check_ids(feature, x.dtype, len(x.shape), sparse)
             if w is not None and not _compatible(w.shape, x.shape):
                 raise ValueError(
-                    f"feature {feature.name!r}: weights have shape {tuple(w.shape)} and ids have shape "
+                    f"{inputs_lib.named(feature)}: weights have shape {tuple(w.shape)} and ids have shape "
                     f"{tuple(x.shape)}; give one weight for each id"
                 )
             shape = self._output_shape(feature, tuple(x.shape))

@@ -44,7 +44,9 @@ class DLRM(ClickModel):
         logit = w^T MLP_top([z; p]) + b
 
     over the categorical fields, the sequences (mean of the rows) and the standardised numeric columns.
-    Without numeric columns there is no z: the fields alone meet.
+    Without numeric columns the bottom perceptron reads the number 1, so z is a vector that is learnt: by its
+    products with the rows each field counts by itself, too. The products of small rows are about 0 and hardly
+    learn from there, and one field has none.
 
     Table: `NAME/deep`.
 
@@ -67,8 +69,7 @@ class DLRM(ClickModel):
         self._arguments |= {"bottom_units": bottom_units}
         self.dots = PairwiseDots(name="dots")
         self.output_layer = keras.layers.Dense(1, name="logit")
-        if self.scale is not None:
-            self.bottom = hidden_layers([*bottom_units, self.embedding_dim], 0.0, self.seed + 50, "bottom")
+        self.bottom = hidden_layers([*bottom_units, self.embedding_dim], 0.0, self.seed + 50, "bottom")
 
     def parts(self) -> tuple[Part, ...]:
         """The table: deep."""
@@ -79,9 +80,8 @@ class DLRM(ClickModel):
         vectors = self.rows(inputs)["deep"]
         numeric = self.numeric(inputs)
         if numeric is None:
-            top = self.dots(vectors)
-        else:
-            dense = apply(self.bottom, numeric, training)
-            top = self.dots(tf.concat([dense[:, None, :], vectors], axis=1))
-            top = tf.concat([dense, top], axis=1)
+            numeric = tf.ones_like(vectors[:, 0, :1])
+        dense = apply(self.bottom, numeric, training)
+        top = self.dots(tf.concat([dense[:, None, :], vectors], axis=1))
+        top = tf.concat([dense, top], axis=1)
         return tf.cast(self.output_layer(self.run_hidden(top, training)), tf.float32)

@@ -16,6 +16,7 @@ from het_tf.python.data.hashing import salt
 from het_tf.python.layer.inputs import as_int64, check_dtype, to_tensor
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table import initializers, optimizers
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import FeatureConfig, TableConfig
@@ -75,7 +76,7 @@ def ids_of(field: Field, ids: Any) -> Any:
     Raises:
       ValueError: They are of another type.
     """
-    ids = to_tensor(ids)
+    ids = to_tensor(ids, f"feature {quoted(field.name)}: ids")
     check_dtype(field.name, ids.dtype)
     if (ids.dtype == tf.string) != (field.dtype == "string"):
         given = "string" if ids.dtype == tf.string else "int64"
@@ -112,8 +113,8 @@ class IdSpace:
     """Moves the ids of several fields into one space: the ids of a table.
 
     To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
-    [0, sum of sizes). A field without a size gets a hash of its name, 64 bits, and sums run over: equal ids
-    of two such fields are 2^64 apart at random, and those of one field stay as near to each other as they
+    [0, sum of sizes). That of a field without a size is a hash of its name, 64 bits, and sums run over: two
+    such fields meet in 2^64 ids as any two hashes do, and ids of one field stay as near to each other as they
     were (their differences are what travels). A field that shares the ids of another has its number.
 
     Args:

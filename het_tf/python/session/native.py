@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python import versions
+from het_tf.python.session.quoting import shortened
 from het_tf.python.versions import SUPPORTED, TESTED
 
 LIBRARY = versions.PLUGIN
@@ -96,7 +97,7 @@ def call(function: str, *arguments: Any) -> str:
     code = getattr(library, function)(*converted)
     text = (library.HetText() or b"").decode(errors="replace")  # of a server it may be anything
     if code != 0:
-        raise _EXCEPTIONS.get(code, RuntimeError)(text)
+        raise _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
     return text
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from het_tf.python.session import connection, native, settings
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
@@ -130,6 +131,13 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     try:
         remote = bool(settings.parameter_server())
         native.call("HetCreateTable", namespace, spec, cache.to_json(spec, remote))
+    except ValueError as error:
+        if "exists with another spec" not in str(error):
+            raise
+        raise ValueError(
+            f"{error}. A layer without a name has a table of its own, which goes with the layer: "
+            "leave the name out where a search builds a model for each trial"
+        ) from None
     except MemoryError as error:
         if cache.place == "cpu":
             raise
@@ -142,7 +150,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
             gc.collect()  # a model that was let go may still be waiting to be collected
         if entry.users:
             raise ValueError(
-                f"table {config.name!r} is in use with learning_rate "
+                f"table {quoted(config.name)} is in use with learning_rate "
                 f"{entry.config.optimizer.learning_rate!r}, and is declared again with "
                 f"{config.optimizer.learning_rate!r}; use one TableConfig for both, give the tables "
                 "different names, or call het_tf.reset() first"

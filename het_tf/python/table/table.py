@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.session import native, scopes, settings
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table import registry
 
 
@@ -77,7 +78,7 @@ class Table:
         Returns:
           float32 of shape `ids.shape + [dim]`.
         """
-        keys = _ids(ids)
+        keys = _ids(ids, self.name)
         unique, places = np.unique(keys, return_inverse=True) if stored else (keys, ...)
         values = np.empty((*unique.shape, self.dim), np.float32)
         native.call("HetRead", self.namespace, self.name, unique, unique.size, int(stored), values)
@@ -95,7 +96,7 @@ class Table:
         Raises:
           ValueError: The shapes do not fit, or a value is NaN or Inf.
         """
-        keys = _ids(ids)
+        keys = _ids(ids, self.name)
         rows = np.ascontiguousarray(values, np.float32)
         width = self.row_floats if with_slots else self.dim
         if keys.ndim != 1 or rows.shape != (keys.size, width):
@@ -110,7 +111,7 @@ class Table:
 
     def remove(self, ids: npt.ArrayLike) -> int:
         """Removes rows: they are initial ones again. Returns how many there were."""
-        keys = _ids(ids)
+        keys = _ids(ids, self.name)
         return native.call_int("HetRemove", self.namespace, self.name, keys, keys.size)
 
     def clear(self) -> None:
@@ -210,10 +211,10 @@ class Table:
         return f"Table({self.name!r}, dim={self.dim}, size={self.size}{place})"
 
 
-def _ids(ids: npt.ArrayLike) -> native.Int64Array:
+def _ids(ids: npt.ArrayLike, table: str) -> native.Int64Array:
     array = np.asarray(ids)
     if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"ids are {array.dtype}; give integers")
+        raise ValueError(f"table {quoted(table)}: ids are {array.dtype}; give integers")
     return np.asarray(array, np.int64, order="C")  # ascontiguousarray would give a scalar an axis
 
 

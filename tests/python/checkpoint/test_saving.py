@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import saving_lib
 import tensorflow as tf
+from floats_lib import MODEL, TRAINED, assert_close, of_columns
 from saving_lib import (
     Arrays,
     Checkpoint,
@@ -62,10 +63,10 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     np.testing.assert_array_equal(predictions(model), at_save)
     assert_equal(everything(), saved)
     train(model, 2)
-    np.testing.assert_allclose(predictions(model), uninterrupted, rtol=1e-6, atol=1e-7)
+    assert_close(predictions(model), uninterrupted)
     again = everything()
     np.testing.assert_array_equal(again["clocks"], rows["clocks"])
-    np.testing.assert_allclose(again["rows"], rows["rows"], rtol=1e-5, atol=1e-7)
+    assert_close(again["rows"], rows["rows"], MODEL, magnitude=of_columns(rows["rows"]))
     way.restore(model)
     assert_equal(everything(), saved)
 
@@ -315,7 +316,7 @@ def test_a_table_at_a_parameter_server(tmp_path, server):
     uninterrupted = predictions(model)
     way.restore(model)
     # The cache's rows and the server's were summed in another order.
-    np.testing.assert_allclose(predictions(model), want, rtol=1e-4, atol=1e-7)
+    assert_close(predictions(model), want, MODEL)
     assert_equal(everything(), saved)
     train(model, 2)
-    np.testing.assert_allclose(predictions(model), uninterrupted, rtol=1e-4, atol=1e-6)
+    assert_close(predictions(model), uninterrupted, TRAINED)

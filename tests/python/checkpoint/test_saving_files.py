@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from floats_lib import assert_close
 from saving_lib import (
     KERAS_3,
     assert_equal,
@@ -41,7 +42,7 @@ def test_load_model_when_the_original_is_gone_goes_on(tmp_path):
     gc.collect()
     loaded = keras.models.load_model(path)
     train(loaded)
-    np.testing.assert_allclose(predictions(loaded), want, rtol=1e-6, atol=1e-7)
+    assert_close(predictions(loaded), want)
 
 
 def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
@@ -225,5 +226,5 @@ def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
         run(crash_in=2)
     het_tf.reset()  # the process has died
     resumed = predictions(run())
-    np.testing.assert_allclose(resumed, seen.predictions[-1], rtol=1e-6, atol=1e-7)
+    assert_close(resumed, seen.predictions[-1])
     np.testing.assert_array_equal(everything()["clocks"], want["clocks"])

@@ -117,6 +117,14 @@ def test_types(caplog: pytest.LogCaptureFixture) -> None:
     assert rows.sequences["tags"].tolist() == [["x", "", ""], ["y", "z", "x"], ["", "", ""]]
 
 
+def test_several_labels() -> None:
+    """Each is a column of the label, in the order in which they are given."""
+    source = columns(bought=[True, False, False])
+    about = describe(source, label=["bought", "clicked"])
+    assert about.labels == ("bought", "clicked") and [field.name for field in about.fields] == ["user"]
+    assert tabular(source, about).read().label.tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
 def test_pandas() -> None:
     """Nullable and categorical columns, strings with None, an index that is no column."""
     pd = pytest.importorskip("pandas")
@@ -197,7 +205,7 @@ BAD_CSV = [
     ([""], "cannot be read.*Empty CSV"),
     (["a,a,clicked", "1,2,0"], "multiple columns named a"),
     (["a,label", "1,0"], r"has no columns \['clicked'\]; it has \['a', 'label'\]"),
-    (["a,clicked", "18446744073709551615,0"], "column 'a': whole numbers up to 1.8.*strings="),
+    (["a,clicked", "18446744073709551615,0"], "column 'a': whole numbers up to 184.*strings="),
 ]
 
 
@@ -236,6 +244,18 @@ def test_bad_files(tmp_path: Path) -> None:
         tabular(other, about)
     with pytest.raises(ValueError, match=r"other.parquet has no column 'more', and .*good.parquet has"):
         describe([good, other])
+    narrow = pa.table(
+        columns(user=pa.array([4, 5, 6], pa.int32()), more=pa.array(["a"] * 3, pa.large_string()))
+    )
+    pq.write_table(narrow, other)
+    assert tabular([good, other], describe([good, other])).read().categorical["user"].tolist() == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     pq.write_table(pa.table(columns(more=[1, 2, 3])), other)
     with pytest.raises(
         ValueError, match=r"other.parquet: column 'more' is int64, and in the first file string"
@@ -264,7 +284,7 @@ MIXED = Description("mixed", (Field("user", None),), sequences=(Field("past", No
         ({"user": np.array([1, 2**24, 3], np.float32)}, "row 2, column 'user': an id is 16777216 or more"),
         ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which is what NaN becomes.*1 of 3"),
         ({"user": ["a", "b", "c"]}, "column 'user': is string, and ids are int64; describe it by strings="),
-        ({"user": [1, "b", 3]}, "column 'user'"),
+        ({"user": [1, "b", 3]}, "column 'user': Could not convert 'b'.*a column has one type"),
         ({"past": [[1], [1, 2, 3], []]}, "row 2, column 'past': a list has more than 2 ids"),
         ({"past": [1, 2, 3]}, "column 'past': is int64, and the field has lists"),
         ({"clicked": [1, None, 0]}, "row 2, column 'clicked': a label is missing"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from export_lib import serve, tensors, toy_examples, trained
+from floats_lib import MODEL, assert_close
 
 import het_tf
 from het_tf.python import versions
@@ -53,4 +54,4 @@ def test_another_tensorflow_answers_alike(format: str, rng: np.random.Generator,
     assert not release.startswith("2.21."), "this is the TensorFlow that wrote it"
     assert there.keys() == here.keys()
     for name, answers in here.items():
-        np.testing.assert_allclose(there[name], answers, rtol=1e-5, atol=1e-6)
+        assert_close(there[name], answers, MODEL)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from floats_lib import MODEL, assert_close, of_columns
 
 import het_tf
 
@@ -42,15 +43,16 @@ def union() -> tuple[dict, np.ndarray]:
 
 def check(file: Path, expected: dict, dense: np.ndarray) -> None:
     found = np.load(file)
-    np.testing.assert_allclose(found["dense"], dense, rtol=2e-6, atol=1e-6)
+    assert_close(found["dense"], dense)
     for table, scan in expected.items():
         np.testing.assert_array_equal(found[f"{table}/ids"], scan["ids"], table)
         # One tick a key and step, whoever made it.
         np.testing.assert_array_equal(found[f"{table}/clocks"], scan["clocks"], table)
         dim = accumulate_lib.DIMS[table]
         values, slots = found[f"{table}/rows"][:, :dim], found[f"{table}/rows"][:, dim:]
-        np.testing.assert_allclose(values, scan["rows"][:, :dim], rtol=1e-6, atol=1e-6, err_msg=table)
-        np.testing.assert_allclose(slots, scan["rows"][:, dim:], rtol=1e-5, atol=5e-6, err_msg=table)
+        assert_close(values, scan["rows"][:, :dim], message=table)
+        slots_of_union = scan["rows"][:, dim:]
+        assert_close(slots, slots_of_union, MODEL, magnitude=of_columns(slots_of_union), message=table)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import redis_lib
 import saving_lib
 import tensorflow as tf
 from checkpoint_lib import fit, model, tables, weights
+from floats_lib import MODEL, assert_close
 
 import het_tf
 from het_tf import checkpoint
@@ -59,7 +60,7 @@ def equals_the_union(place, union):
     for name, expected in union.items():
         np.testing.assert_array_equal(found[0][name], found[1][name], err_msg=name)
         if name.startswith("float/") and not name.endswith("/ids"):
-            np.testing.assert_allclose(found[0][name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+            assert_close(found[0][name], expected, message=name)
         else:
             np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
     assert len(set(union["whole/rows"].ravel())) > 10, "the rows have moved"
@@ -121,7 +122,7 @@ def test_files_of_keras_have_what_both_ranks_have_trained(job, fresh):
         restored = saving_lib.everything()
         for column in ("ids", "clocks", "counts", "last_used", "rows"):
             np.testing.assert_array_equal(restored[column], found[column])
-        np.testing.assert_allclose(saving_lib.predictions(made), found["predictions"], rtol=1e-4, atol=1e-6)
+        assert_close(saving_lib.predictions(made), found["predictions"], MODEL)
 
 
 def test_ranks_that_read_a_placed_stream_in_two_orders_are_told(job):

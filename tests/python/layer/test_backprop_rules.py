@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from floats_lib import MODEL, TRAINED, assert_close
 from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
 
 import het_tf
@@ -92,9 +93,9 @@ def test_1_a_table_learns_what_a_keras_embedding_learns(mode):
     run = tf.function(train) if mode == "graph" else train
     for i in range(0, 64, 8):
         run(tf.constant(ids[i : i + 8]), tf.constant(labels[i : i + 8]))
-    np.testing.assert_allclose(rows(), reference.get_weights()[0], rtol=1e-4, atol=1e-6)
+    assert_close(rows(), reference.get_weights()[0], TRAINED)
     for a, b in zip(ours.layers[-1].get_weights(), theirs.layers[-1].get_weights(), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        assert_close(a, b, TRAINED)
 
 
 def test_1_steps_per_execution_keeps_order():
@@ -111,7 +112,7 @@ def test_1_steps_per_execution_keeps_order():
         model.fit(*data(), batch_size=8, epochs=1, verbose=0, shuffle=False)
         results.append((rows(), model.layers[-1].get_weights()[0]))
     for one, four in zip(*results, strict=True):
-        np.testing.assert_allclose(one, four, rtol=1e-6, atol=1e-7)
+        assert_close(one, four)
 
 
 def test_1_two_lookups_of_one_table_in_a_step_both_count():
@@ -127,7 +128,7 @@ def test_1_two_lookups_of_one_table_in_a_step_both_count():
 
     variables = layer.trainable_variables + other.trainable_variables
     step(lambda ids: ids, [1], "graph", variables, loss)
-    np.testing.assert_allclose(rows([1]), np.full((1, 4), -0.3), rtol=1e-6)
+    assert_close(rows([1]), np.full((1, 4), -0.3))
     assert het_tf.table("t").applies == 3
 
 
@@ -302,10 +303,10 @@ def test_4_of_all_factors_of_a_loss_the_optimizers_scale_alone_is_divided_out(mo
 
     run = tf.function(run) if mode == "graph" else run
     run(tf.constant([1], tf.int64), scale_loss)
-    np.testing.assert_allclose(rows([1]), np.full((1, 4), -0.1 / 4), rtol=1e-6)
+    assert_close(rows([1]), np.full((1, 4), -0.1 / 4))
     if policy == "float32":  # the next loss has not been scaled
         run(tf.constant([2], tf.int64), lambda loss: loss)
-        np.testing.assert_allclose(rows([2]), np.full((1, 4), -0.1 / 4), rtol=1e-6)
+        assert_close(rows([2]), np.full((1, 4), -0.1 / 4))
 
 
 @keras_3_only
@@ -317,7 +318,7 @@ def test_4_a_loss_scale_factor_is_divided_out():
         model = make_model(keras.optimizers.SGD(0.05, loss_scale_factor=factor))
         model.fit(*data(), batch_size=16, verbose=0, shuffle=False)
         results.append(rows())
-    np.testing.assert_allclose(*results, rtol=1e-5)
+    assert_close(*results, MODEL)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
+from floats_lib import assert_close
 
 import het_tf
 from het_tf.python.session import native, settings
@@ -168,9 +169,9 @@ def test_the_mask_of_a_padded_sequence_reaches_the_next_layer():
     x = keras.Input((None,), dtype="int64")
     model = keras.Model(x, lstm(layer(x)))
     short = model.predict(ids[:, :2], verbose=0)
-    np.testing.assert_allclose(model.predict(ids, verbose=0), short, rtol=1e-5, atol=1e-6)
+    assert_close(model.predict(ids, verbose=0), short)
     rows = layer(tf.constant(ids))
-    np.testing.assert_allclose(lstm(rows, mask=tf.constant(ids != 0)), short, rtol=1e-5, atol=1e-6)
+    assert_close(lstm(rows, mask=tf.constant(ids != 0)), short)
     assert np.abs(lstm(tf.stop_gradient(rows.numpy())).numpy() - short).max() > 1e-6
 
 
@@ -244,7 +245,7 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
     module.model = model
     tf.saved_model.save(module, str(tmp_path), signatures=module.serve)
     served = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
-    np.testing.assert_allclose(next(iter(served(**ids).values())), want, rtol=1e-6)
+    assert_close(next(iter(served(**ids).values())), want)
     het_tf.reset()
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table"):
         served(**ids)

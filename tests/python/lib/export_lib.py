@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from floats_lib import assert_close
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
@@ -82,10 +83,10 @@ def serve(path: Any, signature: str = "serving_default") -> Any:
 
 
 def assert_predicts(got: Any, wanted: Any) -> None:
-    """Predictions are the live model's to 1e-6 of the largest: graphs round in orders of their own."""
+    """Predictions are the live model's; graphs round in orders of their own."""
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+    assert_close(got, wanted)
 
 
 def ops_of(path: Any) -> set[str]:

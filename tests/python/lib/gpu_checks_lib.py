@@ -10,6 +10,7 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
+from floats_lib import MODEL, assert_close
 
 import het_tf
 from het_tf.python.table import registry
@@ -62,7 +63,7 @@ def same(a, b, exact=True):
     elif exact:
         np.testing.assert_array_equal(a, b)
     else:
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+        assert_close(a, b, MODEL)
 
 
 def raises(kind, text, function, *arguments, **named):

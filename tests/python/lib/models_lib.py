@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from floats_lib import TRAINED, assert_close
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
@@ -97,10 +98,13 @@ def assert_equal_twins(het: Any, other: Any, learnt: bool = True) -> None:
     tables = pairs_of(het, other)
     theirs = dense_of(other, [embedding for _, embedding in tables])
     for mine, other_weight in zip(dense_of(het, []), theirs, strict=True):
-        np.testing.assert_allclose(mine.numpy(), other_weight.numpy(), rtol=1e-3, atol=1e-5)
+        expected = other_weight.numpy()
+        # One that begins at 0 and changes no output, as a bias of keys before a softmax, stays near 0: its
+        # gradients are sums of larger terms.
+        assert_close(mine.numpy(), expected, TRAINED, magnitude=max(0.1, np.abs(expected).max()))
     for table, embedding in tables:
         rows = table.lookup(np.arange(embedding.input_dim))
-        np.testing.assert_allclose(rows, embedding.embeddings.numpy(), rtol=1e-3, atol=1e-5)
+        assert_close(rows, embedding.embeddings.numpy(), TRAINED)
         assert not learnt or table.size > 0, table.name
 
 

@@ -13,6 +13,7 @@ import traceback
 
 import numpy as np
 import tensorflow as tf
+from floats_lib import MODEL, SUM, assert_close
 
 import het_tf
 
@@ -81,9 +82,9 @@ def rows():
     return het_tf.table("t").lookup(np.arange(IDS))
 
 
-def compare(ours, theirs, seen, tolerance=1e-6):
+def compare(ours, theirs, seen, ulps=SUM):
     """Rows and dense weights are those of Keras, and a row has one tick for each step that it was in."""
-    equal(weights(ours, rows()), weights(theirs), tolerance)
+    equal(weights(ours, rows()), weights(theirs), ulps)
     found = het_tf.table("t").scan()
     clocks = dict(zip(found["ids"].tolist(), found["clocks"].tolist(), strict=True))
     assert clocks == {key: sum(key in step for step in seen) for key in set(np.concatenate(seen, None))}
@@ -96,9 +97,9 @@ def weights(model, rows=None):
     return [rows, *(weight for layer in model.layers[3:] for weight in layer.get_weights())]
 
 
-def equal(found, expected, tolerance=1e-6):
+def equal(found, expected, ulps=SUM):
     for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        assert_close(a, b, ulps)
 
 
 def train(model, ids, labels, table=False):
@@ -123,7 +124,7 @@ def fit(name, eager=False, cache=None):
     compare(ours, theirs, ids)
     before = rows()
     scores = ours.predict(ids[0], batch_size=BATCH, verbose=0)
-    np.testing.assert_allclose(scores, theirs(ids[0]), rtol=1e-5, atol=1e-6)
+    assert_close(scores, theirs(ids[0]), MODEL)
     ours.evaluate(ids[0], labels[0], verbose=0)
     np.testing.assert_array_equal(rows(), before)
 
@@ -172,7 +173,7 @@ def mixed():
     ids, labels = batches()
     for model in (ours, theirs):
         train(model, ids, labels)
-    compare(ours, theirs, ids, tolerance=1e-2)
+    compare(ours, theirs, ids, 2**13 * SUM)  # float16 keeps 13 bits less
     before = rows()
     labels[0, 0] = 1e9  # overflows at one replica
     ours.fit(ids[0], labels[0], batch_size=BATCH, shuffle=False, verbose=0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from floats_lib import MODEL, TRAINED, assert_close
 
 import het_tf
 from het_tf.python.data.graph.graph import Graph
@@ -80,7 +81,7 @@ def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> N
         ]
         z = sage(1, sage(0, zero[i], one[i]), np.stack(hidden))
         expected = z @ model.head.kernel.numpy() + model.head.bias.numpy()
-        np.testing.assert_allclose(logits[i], expected, rtol=1e-4, atol=1e-5)
+        assert_close(logits[i], expected, MODEL)
 
 
 @pytest.mark.tf215
@@ -114,7 +115,7 @@ def test_sides_learn_the_same(fresh: np.random.Generator, graph: Graph) -> None:
             else model.rows.embedding.embeddings.numpy()
         )
         assert np.abs(trained - begin).max() > 0.01
-    np.testing.assert_allclose(*logits, rtol=2e-3, atol=2e-4)
+    assert_close(*logits, 8 * TRAINED)
 
 
 def test_learns_communities_with_look_ahead(fresh: np.random.Generator, graph: Graph, tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_learns_communities_with_look_ahead(fresh: np.random.Generator, graph: G
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     probe = hops_of(graph.sample([0, 1, 2], FANOUTS))
     (logits,) = served(**probe).values()
-    np.testing.assert_allclose(logits, model(probe, training=False), rtol=1e-4, atol=1e-5)
+    assert_close(logits, model(probe, training=False), MODEL)
     twin = GraphSAGE.from_config({**model.get_config(), "name": None})
     assert {**twin.get_config(), "name": "learns"} == model.get_config()
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from export_lib import TOY, serve
+from floats_lib import MODEL, assert_close
 from models_lib import assert_equal_twins, twins
 
 import het_tf
@@ -114,7 +115,7 @@ def trained(cls: Any, rng: np.random.Generator, **kwargs: Any) -> tuple[Any, Exa
 def test_factorization_machine_is_the_sum_over_pairs(rng: np.random.Generator) -> None:
     v = rng.normal(size=(6, 5, 3)).astype(np.float32)
     expected = sum((v[:, i] * v[:, j]).sum(1) for i, j in itertools.combinations(range(5), 2))
-    np.testing.assert_allclose(FactorizationMachine()(v).numpy()[:, 0], expected, rtol=1e-4, atol=1e-5)
+    assert_close(FactorizationMachine()(v).numpy()[:, 0], expected)
 
 
 @pytest.mark.parametrize("rank", [None, 2])
@@ -127,7 +128,7 @@ def test_cross_layer(rng: np.random.Generator, rank: int | None) -> None:
     matrix = layer.matrix.numpy() if rank is None else layer.down.numpy() @ layer.up.numpy()
     assert np.linalg.matrix_rank(matrix) == (5 if rank is None else rank)
     expected = first * (last @ matrix + bias) + last
-    np.testing.assert_allclose(layer([first, last]).numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert_close(layer([first, last]).numpy(), expected)
     assert Cross.from_config(layer.get_config()).rank == rank
 
 
@@ -302,7 +303,7 @@ def test_wide_deep_formula(fresh: np.random.Generator) -> None:
     *hidden, kernel, bias = weights(model)
     expected = wide.one("a") + wide.one("h") + wide.one("a_x_h") + perceptron(deep, hidden) @ kernel + bias
     assert np.abs(wide.one("a_x_h")).min() > 1e-3
-    np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
+    assert_close(model(tensors(examples), training=False), expected, MODEL)
 
 
 def test_deepfm_formula(fresh: np.random.Generator) -> None:
@@ -314,7 +315,7 @@ def test_deepfm_formula(fresh: np.random.Generator) -> None:
     second = sum((v * w).sum(1, keepdims=True) for v, w in itertools.combinations(vectors, 2))
     *hidden, kernel, bias = weights(model)
     expected = first + second + perceptron(np.concatenate(vectors, 1), hidden) @ kernel + bias
-    np.testing.assert_allclose(model(tensors(examples), training=False), expected, rtol=1e-3, atol=1e-5)
+    assert_close(model(tensors(examples), training=False), expected, MODEL)
 
 
 @pytest.mark.parametrize(("structure", "rank"), [("parallel", None), ("stacked", 2)])
@@ -327,9 +328,7 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
         x = x0 * (x @ matrix + cross.bias.numpy()) + x
     *hidden, kernel, bias = weights(model)
     last = perceptron(x, hidden) if structure == "stacked" else np.concatenate([x, perceptron(x0, hidden)], 1)
-    np.testing.assert_allclose(
-        model(tensors(examples), training=False), last @ kernel + bias, rtol=1e-3, atol=1e-5
-    )
+    assert_close(model(tensors(examples), training=False), last @ kernel + bias, MODEL)
 
 
 # --- the embedding sides ----------------------------------------------------------------------------------
@@ -382,7 +381,7 @@ def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None
 def test_adapt_standardises_by_the_examples_given(fresh: np.random.Generator) -> None:
     examples = toy_examples(fresh, 1000)
     model = WideDeep(TOY)
-    np.testing.assert_allclose(model.numeric(tensors(examples)), examples.numeric, rtol=1e-5)
+    assert_close(model.numeric(tensors(examples)), examples.numeric)
     model = WideDeep(TOY)
     model.adapt(examples)
     numeric = model.numeric(tensors(examples)).numpy()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from export_lib import assert_predicts, serve
+from floats_lib import MODEL, TRAINED, assert_close
 from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
@@ -64,7 +65,7 @@ def test_the_loss_is_the_formula(fresh: np.random.Generator, negatives: str) -> 
             e += 6 / 9
         vectors = model.item_tower({"item": tf.constant(ids)}, training=False).numpy()
         wanted = expected_loss(outputs["user"].numpy(), vectors, e, 0.5)
-        assert float(model.softmax_loss(outputs)) == pytest.approx(wanted, rel=1e-4)
+        assert_close(model.softmax_loss(outputs), wanted, MODEL)
         train(model, as_examples(inputs), 1, softmax_loss)
         met += np.bincount(inputs["item"].numpy(), minlength=9)
 
@@ -92,7 +93,7 @@ def test_weights_of_samples(fresh: np.random.Generator) -> None:
     outputs = model(ids_of(fresh), training=True)
     alone = model.softmax_loss(outputs, tf.constant([0.0] * 15 + [2.0]))
     others = model.softmax_loss(outputs, tf.constant([1.0] * 15 + [0.0]))
-    assert float(model.softmax_loss(outputs)) == pytest.approx(float(alone + 15 * others) / 16, rel=1e-5)
+    assert_close(model.softmax_loss(outputs), float(alone + 15 * others) / 16, MODEL)
 
 
 @pytest.mark.tf215
@@ -155,7 +156,7 @@ def test_two_tower_sides_train_the_same_model(fresh: np.random.Generator, logq: 
     examples = events(fresh, 30)
     het, other = twins(TwoTower, EVENTS, examples, logq=logq, temperature=0.5, **SMALL)
     losses = [train(model, examples, 3, softmax_loss) for model in (het, other)]
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert_close(*losses, TRAINED)
     assert_equal_twins(het, other)
 
 
@@ -176,7 +177,7 @@ def test_sasrec_sides_train_the_same_model(fresh: np.random.Generator) -> None:
         return model.next_item_loss(outputs)
 
     losses = [train(model, examples, 3, loss_of) for model in (het, other)]
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert_close(*losses, TRAINED)
     assert_equal_twins(het, other)
 
 
@@ -186,6 +187,7 @@ def test_sasrec_scores_the_item_after_each_place(fresh: np.random.Generator) -> 
     inputs = tensors(events(fresh))
     outputs = model(inputs, training=True)
     history, item = inputs["history"].numpy(), inputs["item"].numpy()
+    largest = np.abs(outputs["logits"]).max()
     for row in (1, 2, 3, 4, 5):
         n = int((history[row] != PADDING).sum())
         for t in range(n):
@@ -193,7 +195,7 @@ def test_sasrec_scores_the_item_after_each_place(fresh: np.random.Generator) -> 
             following = history[row, t + 1] if t + 1 < n else item[row]
             asked = {"history": tf.constant(cut[None]), "item": tf.constant([following])}
             score = float(model(asked, training=False)["score"][0, 0])
-            assert float(outputs["logits"][row, t, 0]) == pytest.approx(score, rel=1e-4, abs=1e-5)
+            assert_close(outputs["logits"][row, t, 0], score, MODEL, magnitude=largest)
     assert outputs["logits"].shape == (32, 4, 2)
     np.testing.assert_array_equal(outputs["there"], history != PADDING)
 
@@ -221,7 +223,7 @@ def test_sasrec_loss_is_the_formula(fresh: np.random.Generator) -> None:
         own, *others = outputs["logits"][b, t]
         total.append(np.log1p(np.exp(-own)) + np.mean(np.log1p(np.exp(others))))
     found = model.next_item_loss({name: tf.constant(one) for name, one in outputs.items()})
-    assert float(found) == pytest.approx(np.mean(total), rel=1e-5)
+    assert_close(found, np.mean(total))
 
 
 @pytest.mark.parametrize("cls", [TwoTower, SASRec])
@@ -286,12 +288,12 @@ def test_a_model_is_its_index(fresh: np.random.Generator) -> None:
     first = {int(item): row for row, item in reversed(list(enumerate(examples.categorical["item"])))}
     outputs = model(tensors(examples))
     for item, vector in zip(index.ids, index.vectors, strict=True):
-        np.testing.assert_allclose(vector, outputs["item"].numpy()[first[int(item)]], rtol=1e-5, atol=1e-7)
+        assert_close(vector, outputs["item"].numpy()[first[int(item)]], MODEL)
     sas = SASRec(EVENTS, 4)
     outputs = sas(tensors(examples))
     values, ids = sas.index(np.arange(9)).search(outputs["user"], 9)
     own = values[ids == examples.categorical["item"][:, None]]
-    np.testing.assert_allclose(own, outputs["score"].numpy()[:, 0], rtol=1e-4, atol=1e-6)
+    assert_close(own, outputs["score"].numpy()[:, 0], MODEL)
     assert len(TwoTower(IDS, **SMALL).index([3, 1])) == 2
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from floats_lib import MODEL, assert_close, of_columns
 
 import het_tf
 
@@ -41,7 +42,7 @@ def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, stale
     here, there = found.values()
     np.testing.assert_array_equal(here["ids"], there["ids"])
     np.testing.assert_array_equal(here["clocks"], there["clocks"])
-    np.testing.assert_allclose(there["rows"], here["rows"], rtol=1e-5, atol=1e-6)
+    assert_close(there["rows"], here["rows"], MODEL, magnitude=of_columns(here["rows"]))
 
 
 def test_a_sample_is_of_rows_of_the_whole_table(server):

@@ -1,0 +1,52 @@
+"""lib/floats_lib.py: what two paths may differ in, and what they may not."""
+
+import numpy as np
+import pytest
+from floats_lib import SUM, ULP, assert_close, of_columns
+
+
+def test_a_sum_of_large_terms_may_be_off_by_their_rounding():
+    """Defect: a tolerance relative to the result, which depends on the processor where terms cancel."""
+    terms = np.array([1, 2**-13, -1, 2**-14], np.float32)
+    forward, backward = (float(np.add.accumulate(some, dtype="f")[-1]) for some in (terms, terms[::-1]))
+    other = [1.0, forward + 7 * ULP]
+    assert_close([1.0, backward], other)
+    assert abs(backward - other[1]) > 1e-3 * backward
+    assert_close(backward, other[1], magnitude=1)
+    with pytest.raises(AssertionError):
+        assert_close(backward, other[1])
+
+
+@pytest.mark.parametrize("off", [SUM - 1, SUM + 1])
+@pytest.mark.parametrize("largest", [1e-6, 1.0, 3e5])
+def test_the_unit_is_that_of_the_largest_number(off, largest):
+    expected = np.array([largest, largest / 100, 0])
+    found = expected + off * ULP * largest
+    if off < SUM:
+        return assert_close(found, expected)
+    with pytest.raises(AssertionError, match="the name"):
+        assert_close(found, expected, message="the name")
+
+
+def test_columns_have_units_of_their_own():
+    """Defect: the slots of a row are compared by the magnitude of its values, so anything passes."""
+    expected = np.array([[1.0, 1e-5], [0.5, 2e-5]])
+    found = expected + np.array([[0, 1e-7], [0, 0]])
+    assert_close(found, expected)
+    with pytest.raises(AssertionError):
+        assert_close(found, expected, magnitude=of_columns(expected))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [([1.0], [1.0, 1.0]), ([np.nan], [1.0]), ([1.0], [np.nan]), ([np.inf], [1.0]), ([1e-30], [0.0])],
+)
+def test_what_is_no_rounding(found, expected):
+    with pytest.raises(AssertionError):
+        assert_close(found, expected)
+
+
+def test_places_without_a_number_are_the_same_ones():
+    assert_close([np.nan, np.inf, 1.0], [np.nan, np.inf, 1.0])
+    assert_close(np.zeros((0, 3)), np.zeros((0, 3)))
+    assert_close([0.0, 0.0], [0.0, 0.0])
