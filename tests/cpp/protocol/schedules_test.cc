@@ -167,7 +167,7 @@ const Kind kKinds[] = {
     {"DeviceFailoversThatLoseFrames", 600, 60, true, {OnDevices, Faulty(0.03)}},
     {"DeviceByAge", 600, 60, false, {ByAge, OnDevices}},
     {"DeviceByAgeFaults", 600, 60, false, {ByAge, OnDevices, Faulty(0.05)}},
-    {"DeviceByAgeFailovers", 600, 60, true, {ByAge, OnDevices, Faulty(0.03), KeptForReplica}},
+    {"DeviceByAgeFailovers", 3000, 60, true, {ByAge, OnDevices, Faulty(0.03), KeptForReplica}},
 };
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, Schedules, ::testing::ValuesIn(kKinds),
