@@ -18,6 +18,7 @@ import saving_lib
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.horovod.agreement import Stream
 from het_tf.python.table import registry
 
 
@@ -104,6 +105,9 @@ def leave_nothing(hvd):
     if hvd.rank() != 0:
         het_tf.horovod.barrier()
     tf.keras.backend.clear_session()
+    # Streams that were placed: a case has ranks that disagree on them.
+    Stream._passes.clear()
+    Stream._notes = None
     het_tf.horovod.barrier()
 
 
