@@ -195,7 +195,7 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
 
 def cache_options(run: Run, rows: int, policy: str, workers: int) -> dict[str, Any]:
     """Returns a table's options as the core reads them."""
-    cache: dict[str, Any] = {"capacity": rows, "policy": policy}
+    cache: dict[str, Any] = {"rows": rows, "policy": policy}
     if run.bound == UNBOUNDED:
         cache |= {"pull_bound": None, "push_bound": None}
     elif "/" in run.bound:
@@ -205,7 +205,7 @@ def cache_options(run: Run, rows: int, policy: str, workers: int) -> dict[str, A
         cache |= {"staleness": int(run.bound), "workers": workers, "checks": "auto"}
     if run.wire != "float32":
         cache["wire"] = run.wire
-    return {"cache": cache}
+    return cache
 
 
 def rows_of_step(fleet: Fleet, steps: int) -> dict[str, float]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -90,7 +91,7 @@ def systems(all_steps: np.ndarray) -> dict[str, tuple[str, Callable]]:
 
     one = het_tf.keras.Embedding(table("one"))
     fill("one", all_ids)
-    cached = het_tf.keras.Embedding(table("cached"), cache=het_tf.Cache(rows=ROWS, staleness=None))
+    cached = het_tf.keras.Embedding(table("cached"), cache=het_tf.Cache(rows=ROWS, staleness=math.inf))
     fill("cached", all_ids)
     shared = het_tf.keras.EmbeddingCollection([het_tf.FeatureConfig(one.tables[0]) for _ in range(FEATURES)])
     many_tables = [table(f"many{number}") for number in range(FEATURES)]

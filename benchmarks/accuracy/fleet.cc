@@ -32,9 +32,10 @@ Result<std::unique_ptr<Fleet>> Fleet::Create(uint32_t workers, uint32_t partitio
     for (size_t t = 0; t < specs.size(); ++t) {
       auto spec = ParseTableSpec(specs[t]);
       if (!spec.ok()) return spec.status();
-      auto table_options = ParseTableOptions(options[t]);
-      if (!table_options.ok()) return table_options.status();
-      HET_RETURN_IF_ERROR(fleet->engines_[w]->CreateTable(spec.value(), table_options.value()));
+      HET_ASSIGN_OR_RETURN(const auto schema, TableSchema::Create(spec.value()));
+      HET_ASSIGN_OR_RETURN(const auto given, ParseCacheOptions(options[t]));
+      HET_ASSIGN_OR_RETURN(const auto cache, given.Resolve(*schema, /*remote=*/false));
+      HET_RETURN_IF_ERROR(fleet->engines_[w]->CreateTable(spec.value(), cache));
       auto table = fleet->engines_[w]->Find(spec.value().name);
       if (!table.ok()) return table.status();
       fleet->tables_[w].push_back(table.value());

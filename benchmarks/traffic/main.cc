@@ -123,9 +123,9 @@ int Main(int argc, char** argv) {
       fits = Number(text, 1, 255, &value);
       settings.cache.admit_after = static_cast<uint32_t>(value);
     } else if (name == "--policy") {
-      const Status known = CheckPolicyName(text);
-      if (!known.ok()) return Fail(known.message());
-      settings.cache.policy = text;
+      const auto known = ParsePolicy(text);
+      if (!known.ok()) return Fail(known.status().message());
+      settings.cache.policy = known.value();
     } else if (name == "--shards") {
       fits = Number(text, 1, 65536, &value);
       settings.shards = static_cast<uint32_t>(value);
@@ -134,9 +134,9 @@ int Main(int argc, char** argv) {
       if (!known.ok()) return Fail(known.status().message());
       settings.cache.wire = known.value();
     } else if (name == "--checks") {
-      const Status known = CheckChecksName(text);
-      if (!known.ok()) return Fail(known.message());
-      settings.cache.checks = text;
+      const auto known = ParseChecks(text);
+      if (!known.ok()) return Fail(known.status().message());
+      settings.cache.checks = known.value();
     } else if (name == "--pull") {
       fits = Ticks(text, &ticks);
       settings.cache.pull_bound = ticks;

@@ -14,9 +14,4 @@ HET_EXPORT int HetLoadDeviceLibrary(const char* path, int device);
 // FailedPrecondition: there is no device, no library, or the driver is too old; the text has the remedy.
 HET_EXPORT int HetDescribeDevice();
 
-// The most rows whose cache takes at most `bytes`: of device memory where the cache is on the device, of this
-// process's elsewhere. spec: as of HetCreateTable. cache: the JSON object "cache" of its options, without
-// "capacity". InvalidArgument: not even the smallest one fits; the text says what that takes.
-HET_EXPORT int HetCacheRows(const char* spec, const char* cache, int64_t bytes, int64_t* rows);
-
 }  // extern "C"

@@ -53,11 +53,28 @@ int HetCheckSpec(const char* spec) {
   });
 }
 
-int HetCreateTable(const char* name_space, const char* spec, const char* options) {
+int HetCheckCache(const char* cache) {
+  return Answer([&]() -> Status {
+    HET_ASSIGN_OR_RETURN(auto given, het::ParseCacheOptions(cache));
+    if (given.bytes) given.rows = 1;
+    given.bytes.reset();
+    het::TableSpec any;
+    any.name = "any";
+    any.dim = 1;
+    HET_ASSIGN_OR_RETURN(auto schema, het::TableSchema::Create(any));
+    HET_ASSIGN_OR_RETURN(auto options, given.Resolve(*schema, /*remote=*/true));
+    Text() = ToJson(options);
+    return Status();
+  });
+}
+
+int HetCreateTable(const char* name_space, const char* spec, const char* cache) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(auto parsed, het::ParseTableSpec(spec));
-    HET_ASSIGN_OR_RETURN(auto parsed_options, het::ParseTableOptions(options));
-    return engine.CreateTable(parsed, parsed_options);
+    HET_ASSIGN_OR_RETURN(auto schema, het::TableSchema::Create(parsed));
+    HET_ASSIGN_OR_RETURN(auto given, het::ParseCacheOptions(cache));
+    HET_ASSIGN_OR_RETURN(auto options, given.Resolve(*schema, engine.remote()));
+    return engine.CreateTable(parsed, options);
   });
 }
 
@@ -225,7 +242,11 @@ int HetConnectWith(const char* address, const char* options) {
 }
 
 int HetCheckOptions(const char* options) {
-  return Answer([&] { return het::ParseRemoteOptions(options).status(); });
+  return Answer([&]() -> Status {
+    HET_ASSIGN_OR_RETURN(const auto config, het::ParseRemoteOptions(options));
+    Text() = het::RemoteOptionsJson(config);
+    return Status();
+  });
 }
 
 int HetMarkDurable(const char* name_space) {

@@ -16,7 +16,11 @@ HET_EXPORT const char* HetBuildInfo();
 
 // Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
 HET_EXPORT int HetCheckSpec(const char* spec);
-HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* options);
+// cache: one JSON object (engine/table_options.h). Text: the options of a table with it at a parameter server,
+// defaults filled in; of "bytes" that says nothing. InvalidArgument names what is wrong.
+HET_EXPORT int HetCheckCache(const char* cache);
+// cache: as of HetCheckCache.
+HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* cache);
 HET_EXPORT int HetDropTable(const char* name_space, const char* table);
 // The same in this process, while rows at a parameter server stay.
 HET_EXPORT int HetLeaveTable(const char* name_space, const char* table);
@@ -66,7 +70,7 @@ HET_EXPORT void HetScanFree(void* scan);
 // Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
 // process. `options`: a JSON object (ps/client/remote_options.h), or "".
 HET_EXPORT int HetConnectWith(const char* address, const char* options);
-// InvalidArgument names what is wrong with them.
+// Text: the same with defaults filled in. InvalidArgument names what is wrong.
 HET_EXPORT int HetCheckOptions(const char* options);
 // What the namespace has applied so far is in a checkpoint, and need not be kept any longer.
 HET_EXPORT int HetMarkDurable(const char* name_space);

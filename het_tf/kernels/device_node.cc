@@ -39,7 +39,7 @@ Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* c
 
 bool OnDevice(const std::vector<TablePtr>& tables) {
   return std::any_of(tables.begin(), tables.end(), [](const TablePtr& table) {
-    return table->options.cache && table->options.cache->on_device();
+    return table->options.on_device();
   });
 }
 

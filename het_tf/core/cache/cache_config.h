@@ -1,4 +1,5 @@
-// How a worker caches a table, and how stale it may be.
+// How a worker caches a table, and how stale it may be. A default-constructed one is what a user gets who
+// gives nothing, with one worker; engine/table_options.h has what users give and the rules that fill it in.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +14,36 @@
 
 namespace het {
 
-// InvalidArgument: not a word of CacheConfig::checks.
-Status CheckChecksName(const std::string& checks);
+// What leaves a full cache (eviction_policy.h).
+enum class Policy : uint8_t { kLru, kLfu, kLightLfu };
+// "lru", "lfu", "light_lfu". InvalidArgument lists them.
+Result<Policy> ParsePolicy(const std::string& name);
+const char* PolicyName(Policy policy);
+
+// How cached rows stay within the pull bound.
+//   kAsked  their clocks are sent at every read
+//   kTold   the server remembers what this client holds and names what has moved past the bound
+//           (store/holdings.h, client/subscriptions.h)
+//   kAuto   told from a bound of CacheConfig::kLeastTold on, where that takes fewer bytes (check_choice.h)
+enum class Checks : uint8_t { kAsked, kTold, kAuto };
+// "asked", "told", "auto". InvalidArgument lists them.
+Result<Checks> ParseChecks(const std::string& name);
+const char* ChecksName(Checks checks);
 
 struct CacheConfig {
-  size_t capacity = 1 << 20;         // rows; 0: no row outlives its step
-  std::string policy = "lru";        // "lru", "lfu", "light_lfu"
+  static constexpr int64_t kStaleness = 30;
+
+  size_t capacity = 1 << 18;  // rows; 0: no row outlives its step
+  Policy policy = Policy::kLfu;
   uint32_t admit_after = 1;          // steps a key must have occurred in before it may stay
-  Bound pull_bound = 100;            // s_pull: foreign ticks that a read may miss; kUnbounded
-  Bound push_bound = 100;            // s_push: own ticks that may be unsent; kUnbounded
+  Bound pull_bound = kStaleness;     // s_pull: foreign ticks that a read may miss; kUnbounded
+  Bound push_bound = kStaleness;     // s_push: own ticks that may be unsent; kUnbounded
   std::optional<int64_t> staleness;  // both bounds follow it, and the number of workers (Follow)
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
-  // How cached rows stay within pull_bound. "asked": their clocks are sent at every read. "told":
-  // the server remembers what this client holds and names what has moved past the bound
-  // (store/holdings.h, client/subscriptions.h). "auto": told from a bound of kLeastTold on, where that
-  // takes fewer bytes (check_choice.h).
-  std::string checks = "asked";
-  std::string device = "cpu";  // whose memory it takes: "cpu", "gpu" (device/device_tables.h)
+  Checks checks = Checks::kAuto;         // on a device rows are asked about
+  bool on_device = false;                // in the memory of a device (device/device_tables.h)
 
   // Below it the ticks of one more step, by which rows may be older, are much beside the bound.
   static constexpr int64_t kLeastTold = 3;
@@ -45,11 +57,11 @@ struct CacheConfig {
   }
   SyncPolicy sync() const {
     // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
-    const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0;
-    return {pull_bound, push_bound,
-            bounded && (checks == "told" || (checks == "auto" && pull_bound.most >= kLeastTold))};
+    const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0 && !on_device;
+    return {
+        pull_bound, push_bound,
+        bounded && (checks == Checks::kTold || (checks == Checks::kAuto && pull_bound.most >= kLeastTold))};
   }
-  bool on_device() const { return device == "gpu"; }
 };
 
 }  // namespace het

@@ -103,18 +103,16 @@ class Frequency : public ListPolicy {
 
 }  // namespace
 
-Status CheckPolicyName(const std::string& name) {
-  if (name == "lru" || name == "lfu" || name == "light_lfu") return Status();
-  return InvalidArgument("policy '" + name + "' is unknown; choose 'lru', 'lfu' or 'light_lfu'");
-}
-
-Result<std::unique_ptr<EvictionPolicy>> EvictionPolicy::Create(const std::string& name, size_t capacity) {
-  HET_RETURN_IF_ERROR(CheckPolicyName(name));
-  std::unique_ptr<EvictionPolicy> policy;
-  if (name == "lru") policy = std::make_unique<Lru>();
-  if (name == "lfu") policy = std::make_unique<Frequency>(uint8_t{255}, capacity);
-  if (name == "light_lfu") policy = std::make_unique<Frequency>(uint8_t{8}, capacity);
-  return policy;
+std::unique_ptr<EvictionPolicy> EvictionPolicy::Create(Policy policy, size_t capacity) {
+  switch (policy) {
+    case Policy::kLru:
+      return std::make_unique<Lru>();
+    case Policy::kLfu:
+      return std::make_unique<Frequency>(uint8_t{255}, capacity);
+    case Policy::kLightLfu:
+      return std::make_unique<Frequency>(uint8_t{8}, capacity);
+  }
+  return nullptr;
 }
 
 }  // namespace het

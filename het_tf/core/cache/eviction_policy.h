@@ -16,19 +16,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/core/base/status.h"
+#include "het_tf/core/cache/cache_config.h"
 
 namespace het {
 
-// InvalidArgument lists the names there are.
-Status CheckPolicyName(const std::string& name);
-
 class EvictionPolicy {
  public:
-  static Result<std::unique_ptr<EvictionPolicy>> Create(const std::string& name, size_t capacity);
+  static std::unique_ptr<EvictionPolicy> Create(Policy policy, size_t capacity);
   virtual ~EvictionPolicy() = default;
 
   // Throws std::bad_alloc; then the line is not in.

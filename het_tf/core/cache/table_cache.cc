@@ -13,7 +13,7 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
       device_(device),
       rounding_(Mix64(Mix64(seed) ^ schema_->id())),
       lines_(schema_->row_floats(), hash_seed),
-      policy_(std::move(EvictionPolicy::Create(config.policy, config.capacity).value())),
+      policy_(EvictionPolicy::Create(config.policy, config.capacity)),
       admission_(config.admit_after, config.capacity),
       updates_(schema_->row_floats()) {
   config_.Follow(schema_->spec().optimizer.name);

@@ -72,7 +72,7 @@ class TableCache {
   // As the config says, and for "auto" as it has turned out.
   SyncPolicy sync() const {
     SyncPolicy sync = config_.sync();
-    if (config_.checks == "auto") sync.subscribes = sync.subscribes && choice_.told();
+    if (config_.checks == Checks::kAuto) sync.subscribes = sync.subscribes && choice_.told();
     return sync;
   }
   CheckChoice& choice() { return choice_; }

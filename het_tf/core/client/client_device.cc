@@ -14,11 +14,6 @@ Status Client::AddDeviceTable(const Schema& schema, const CacheConfig& config, D
     return InvalidArgument(table + " has wire '" + RowFormatName(config.wire) +
                            "' and a cache on a device, whose rows travel as float32");
   }
-  HET_RETURN_IF_ERROR(CheckPolicyName(config.policy));
-  if (config.checks != "asked") {
-    return InvalidArgument(table + " has checks \"" + config.checks +
-                           "\" and is cached on a device, whose rows are asked about; give checks \"asked\"");
-  }
   tables_.Add(schema, config, lines);
   return Status();
 }

@@ -75,7 +75,7 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
 
 void Subscriptions::Reset(uint32_t partition) {
   for (const auto& [table, cache] : *tables_) {
-    if (cache->config().checks == "asked") continue;
+    if (cache->config().checks == Checks::kAsked) continue;
     bool any = false;
     tables_->ForEachLine(cache.get(), partition, [&, c = cache.get()](uint32_t line) {
       if (!c->subscribed(line)) return;

@@ -45,17 +45,16 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
   config.capacity = cache.capacity;
   config.dim = schema.dim();
   config.row_floats = static_cast<uint32_t>(schema.row_floats());
-  config.policy = cache.policy == "lru"   ? HET_DEV_LRU
-                  : cache.policy == "lfu" ? HET_DEV_LFU
-                                          : HET_DEV_LIGHT_LFU;
+  config.policy = cache.policy == Policy::kLru   ? HET_DEV_LRU
+                  : cache.policy == Policy::kLfu ? HET_DEV_LFU
+                                                 : HET_DEV_LIGHT_LFU;
   const OptimizerSpec& spec = schema.spec().optimizer;
   const DeviceOptimizer& optimizer =
       *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
                     [&](const DeviceOptimizer& candidate) { return spec.name == candidate.name; });
   config.optimizer = optimizer.number;
-  const std::map<std::string, double> params = Optimizer::AllParams(spec);
   for (size_t i = 0; i < std::size(optimizer.params) && optimizer.params[i] != nullptr; ++i) {
-    config.params[i] = params.at(optimizer.params[i]);
+    config.params[i] = spec.params.at(optimizer.params[i]);
   }
   config.l2 = schema.spec().l2;
   config.max_norm = schema.spec().max_norm;

@@ -58,7 +58,7 @@ Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
   cache.bytes = client->cache(id)->bytes();
   cache.pull_bound = client->cache(id)->config().pull_bound;
   cache.push_bound = client->cache(id)->config().push_bound;
-  cache.device = {table.options.cache->device, state.capacity, state.invalid, state.bytes};
+  cache.device = {"gpu", state.capacity, state.invalid, state.bytes};
   return Status();
 }
 

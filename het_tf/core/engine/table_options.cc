@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "het_tf/core/cache/eviction_policy.h"
+#include "het_tf/core/device/device_table.h"
+#include "het_tf/core/store/local_service.h"
 
 namespace het {
 namespace {
@@ -11,128 +12,138 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMost = int64_t{1} << 62;
-
-Status IntegerWanted(const char* name, const Json& value, const char* or_null) {
-  return InvalidArgument(std::string(name) + " is " + value.dump() + "; it must be an integer >= 0" +
-                         or_null);
-}
+constexpr int64_t kMostRows = (int64_t{1} << 32) - 2;
+// Of a line of a cache in this process (table_cache.h): what is not its row.
+constexpr int64_t kLineBytes = 58;
 
 // --- one kind of value each: into the field, or InvalidArgument
 
-template <typename T, T CacheConfig::*field, int64_t most = kMost>
-Status SetCount(const char* name, const Json& value, CacheConfig* cache) {
-  const int64_t number = value.is_number_integer() ? value.get<int64_t>() : -1;
-  if (number < 0 || number > kMost) return IntegerWanted(name, value, "");
-  cache->*field = static_cast<T>(std::min(number, most));
-  return Status();
+Status Wanted(const std::string& name, const Json& value, const std::string& what) {
+  return InvalidArgument("cache." + name + " is " + value.dump() + "; it must be " + what);
 }
 
-// null: unbounded.
-template <Bound CacheConfig::*field>
-Status SetBound(const char* name, const Json& value, CacheConfig* cache) {
-  const int64_t number = value.is_number_integer() ? value.get<int64_t>() : -1;
-  if (!value.is_null() && (number < 0 || number > kMost)) {
-    return IntegerWanted(name, value, ", or null for unbounded");
+Status SetNumber(const std::string& name, const Json& value, int64_t least, int64_t most, int64_t* out) {
+  const bool whole = value.is_number_integer() &&
+                     !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMost));
+  const int64_t number = whole ? value.get<int64_t>() : least - 1;
+  if (number < least || number > most) {
+    return Wanted(name, value, "an integer from " + std::to_string(least) + " to " + std::to_string(most));
   }
-  cache->*field = Bound(value.is_null() ? kUnbounded : number);
+  *out = number;
   return Status();
 }
 
-// A word, which CheckTogether looks at; what is none is shown as it is.
-template <std::string CacheConfig::*field>
-Status SetWord(const char*, const Json& value, CacheConfig* cache) {
-  cache->*field = value.is_string() ? value.get<std::string>() : value.dump();
+template <std::optional<int64_t> CacheOptions::*field, int64_t least, int64_t most>
+Status SetOptional(const std::string& name, const Json& value, CacheOptions* options) {
+  int64_t number = 0;
+  HET_RETURN_IF_ERROR(SetNumber(name, value, least, most, &number));
+  options->*field = number;
   return Status();
 }
 
-Status SetWire(const char*, const Json& value, CacheConfig* cache) {
-  const auto wire = ParseRowFormat(value.is_string() ? value.get<std::string>() : value.dump());
-  if (!wire.ok()) return InvalidArgument("cache option " + wire.status().message());
-  cache->wire = wire.value();
+template <typename T, T CacheConfig::*field, int64_t least, int64_t most>
+Status SetCount(const std::string& name, const Json& value, CacheOptions* options) {
+  int64_t number = 0;
+  HET_RETURN_IF_ERROR(SetNumber(name, value, least, most, &number));
+  options->config.*field = static_cast<T>(number);
   return Status();
 }
 
-// null: unbounded.
-Status SetStaleness(const char* name, const Json& value, CacheConfig* cache) {
-  CacheConfig bound;
-  HET_RETURN_IF_ERROR(SetBound<&CacheConfig::pull_bound>(name, value, &bound));
-  cache->staleness = bound.pull_bound.most;
-  return Status();
-}
-
-Status SetWorkers(const char* name, const Json& value, CacheConfig* cache) {
-  const int64_t number = value.is_number_integer() ? value.get<int64_t>() : 0;
-  if (number < 1 || number > UINT32_MAX) {
-    return InvalidArgument(std::string(name) + " is " + value.dump() + "; it must be an integer >= 1");
+template <std::optional<int64_t> CacheOptions::*field>
+Status SetBound(const std::string& name, const Json& value, CacheOptions* options) {
+  int64_t number = kUnbounded;
+  if (!value.is_null() && !SetNumber(name, value, 0, kMost, &number).ok()) {
+    return Wanted(name, value,
+                  "a number of updates >= 0 (0: every read is checked and every update sent at once), or "
+                  "math.inf for unbounded");
   }
-  cache->workers = static_cast<uint32_t>(number);
+  options->*field = number;
+  return Status();
+}
+
+template <typename T>
+Status SetWord(const Json& value, Result<T> (*parse)(const std::string&), T* out) {
+  const auto word = parse(value.is_string() ? value.get<std::string>() : value.dump());
+  if (!word.ok()) return InvalidArgument("cache." + word.status().message());
+  *out = word.value();
   return Status();
 }
 
 struct Field {
   const char* name;
-  Status (*set)(const char* name, const Json& value, CacheConfig* cache);
+  Status (*set)(const std::string& name, const Json& value, CacheOptions* options);
 };
-constexpr Field kFields[] = {
-    {"capacity", SetCount<size_t, &CacheConfig::capacity>},
-    {"policy", SetWord<&CacheConfig::policy>},
-    {"admit_after", SetCount<uint32_t, &CacheConfig::admit_after, 255>},
-    {"pull_bound", SetBound<&CacheConfig::pull_bound>},
-    {"push_bound", SetBound<&CacheConfig::push_bound>},
-    {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows>},
-    {"wire", SetWire},
-    {"checks", SetWord<&CacheConfig::checks>},
-    {"staleness", SetStaleness},
-    {"workers", SetWorkers},
-    {"device", SetWord<&CacheConfig::device>},
+const Field kFields[] = {
+    {"rows", SetOptional<&CacheOptions::rows, 0, kMostRows>},
+    {"bytes", SetOptional<&CacheOptions::bytes, 1, kMost>},
+    {"staleness", SetBound<&CacheOptions::staleness>},
+    {"pull_bound", SetBound<&CacheOptions::pull_bound>},
+    {"push_bound", SetBound<&CacheOptions::push_bound>},
+    {"workers", SetCount<uint32_t, &CacheConfig::workers, 1, UINT32_MAX>},
+    {"admit_after", SetCount<uint32_t, &CacheConfig::admit_after, 1, 255>},
+    {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows, 0, kMost>},
+    {"policy", [](const std::string&, const Json& value,
+                  CacheOptions* options) { return SetWord(value, ParsePolicy, &options->config.policy); }},
+    {"checks", [](const std::string&, const Json& value,
+                  CacheOptions* options) { return SetWord(value, ParseChecks, &options->config.checks); }},
+    {"wire", [](const std::string&, const Json& value,
+                CacheOptions* options) { return SetWord(value, ParseRowFormat, &options->wire.emplace()); }},
+    {"device",
+     [](const std::string& name, const Json& value, CacheOptions* options) {
+       if (value != "cpu" && value != "gpu") return Wanted(name, value, "\"cpu\" or \"gpu\"");
+       options->config.on_device = value == "gpu";
+       return Status();
+     }},
 };
 
-// Words that are none, and fields that do not go with each other.
-Status CheckTogether(const CacheConfig& cache) {
-  HET_RETURN_IF_ERROR(CheckPolicyName(cache.policy));
-  HET_RETURN_IF_ERROR(CheckChecksName(cache.checks));
-  if (cache.device != "cpu" && cache.device != "gpu") {
-    return InvalidArgument("cache option device is '" + cache.device + "'; it must be \"cpu\" or \"gpu\"");
+// --- rules
+
+Status CheckTogether(const CacheOptions& options) {
+  if (options.rows && options.bytes) {
+    return InvalidArgument("cache.bytes is " + std::to_string(*options.bytes) + ", and cache.rows is " +
+                           std::to_string(*options.rows) +
+                           "; each says how large the cache is, so give one of the two");
   }
-  if (!cache.on_device()) return Status();
-  if (cache.capacity == 0) {
+  if (!options.config.on_device) return Status();
+  if (options.rows == 0) {
     return InvalidArgument(
-        "cache options have capacity 0 and device \"gpu\"; a cache in GPU memory has at least 1 row. Give "
-        "capacity, or device \"cpu\"");
+        "cache.rows is 0 with device=\"gpu\"; a cache on a GPU holds at least one row: give rows or bytes, "
+        "or "
+        "device=\"cpu\"");
   }
-  if (cache.wire != RowFormat::kFloat32) {
-    return InvalidArgument(std::string("cache options have wire \"") + RowFormatName(cache.wire) +
-                           "\" and device \"gpu\"; rows of a cache in GPU memory travel as float32. Leave "
-                           "wire out, or give device \"cpu\"");
+  if (options.wire && options.wire != RowFormat::kFloat32) {
+    return InvalidArgument(std::string("cache.wire is \"") + RowFormatName(*options.wire) +
+                           "\" with device=\"gpu\"; rows of a cache on a GPU travel as float32: leave wire "
+                           "out, or give device=\"cpu\"");
   }
-  if (cache.checks == "told") {
+  if (options.config.checks == Checks::kTold) {
     return InvalidArgument(
-        "cache options have checks \"told\" and device \"gpu\"; rows in GPU memory are asked about. Give "
-        "checks \"asked\" or \"auto\", or device \"cpu\"");
+        "cache.checks is \"told\" with device=\"gpu\"; rows in GPU memory are asked about: leave checks out, "
+        "or give device=\"cpu\"");
   }
   return Status();
 }
 
-Result<CacheConfig> ParseCache(const Json& json) {
-  CacheConfig cache;
-  for (const auto& [name, value] : json.items()) {
-    const std::string& given = name;
-    const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
-                                     [&given](const Field& known) { return given == known.name; });
-    if (field == std::end(kFields)) {
-      return InvalidArgument("cache options have the unknown field '" + name + "'");
-    }
-    HET_RETURN_IF_ERROR(field->set(field->name, value, &cache));
+// How many rows fit.
+Result<int64_t> RowsOf(int64_t bytes, const TableSchema& schema, const CacheConfig& config) {
+  int64_t least = static_cast<int64_t>(schema.row_floats() * sizeof(float)) + kLineBytes;
+  int64_t rows = std::min(bytes / least, kMostRows);
+  if (config.on_device) {
+    HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
+    HetDevTableConfig device = DeviceConfig(schema, config, {0, LocalService::kDefaultPartitions, 0});
+    HET_ASSIGN_OR_RETURN(const uint64_t fit,
+                         DeviceRowsThatFit(*library, device, static_cast<uint64_t>(bytes)));
+    rows = static_cast<int64_t>(fit);
+    device.capacity = 1;
+    uint64_t one = 0;
+    HET_RETURN_IF_ERROR(
+        library->ToStatus(library->HetDevTableBytes(&device, &one), "table '" + schema.spec().name + "'"));
+    least = static_cast<int64_t>(one);
   }
-  HET_RETURN_IF_ERROR(CheckTogether(cache));
-  const auto gives = [&json](const char* name) { return json.contains(name); };
-  if (cache.staleness && (gives("pull_bound") || gives("push_bound"))) {
-    return InvalidArgument(
-        "cache options have staleness and pull_bound or push_bound; both bounds follow staleness. Give one "
-        "of "
-        "the two");
-  }
-  return cache;
+  if (rows > 0) return rows;
+  return InvalidArgument("cache.bytes is " + std::to_string(bytes) + "; table '" + schema.spec().name +
+                         "': no cache fits into " + std::to_string(bytes) +
+                         " bytes; the smallest one takes " + std::to_string(least));
 }
 
 // A bound in JSON: null is unbounded.
@@ -140,13 +151,59 @@ Json BoundToJson(const Bound& bound) { return bound == kUnbounded ? Json(nullptr
 
 }  // namespace
 
+Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remote) const {
+  if (!rows && !bytes && !remote && !config.on_device) return TableOptions();
+  CacheConfig cache = config;
+  if (rows) cache.capacity = static_cast<size_t>(*rows);
+  if (bytes) {
+    HET_ASSIGN_OR_RETURN(const int64_t fit, RowsOf(*bytes, schema, config));
+    cache.capacity = static_cast<size_t>(fit);
+  }
+  const int64_t dial = staleness.value_or(CacheConfig::kStaleness);
+  if (pull_bound || push_bound) {
+    cache.pull_bound = pull_bound.value_or(dial);
+    cache.push_bound = push_bound.value_or(dial);
+  } else {
+    cache.staleness = dial;
+    cache.Follow(schema.spec().optimizer.name);
+  }
+  const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
+  const bool rounds = remote && !cache.on_device && cache.capacity > 0 && !exact;
+  cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
+  if (cache.on_device) cache.checks = Checks::kAsked;
+  return TableOptions{cache};
+}
+
+Result<CacheOptions> ParseCacheOptions(const std::string& text) {
+  CacheOptions options;
+  try {
+    const Json json = Json::parse(text);
+    for (const auto& [name, value] : json.items()) {
+      const std::string& given = name;
+      const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
+                                       [&given](const Field& known) { return given == known.name; });
+      if (field == std::end(kFields)) {
+        return InvalidArgument("cache options have the unknown field '" + name + "'");
+      }
+      HET_RETURN_IF_ERROR(field->set(field->name, value, &options));
+    }
+  } catch (const Json::exception& error) {
+    return InvalidArgument(std::string("cache options are not valid JSON: ") + error.what());
+  }
+  HET_RETURN_IF_ERROR(CheckTogether(options));
+  return options;
+}
+
 std::string ToJson(const TableOptions& options) {
   Json json = Json::object();
   if (const auto& cache = options.cache) {
-    json["cache"] = {{"capacity", cache->capacity},
-                     {"policy", cache->policy},
+    json["cache"] = {{"rows", cache->capacity},
+                     {"policy", PolicyName(cache->policy)},
                      {"admit_after", cache->admit_after},
-                     {"write_back_rows", cache->write_back_rows}};
+                     {"write_back_rows", cache->write_back_rows},
+                     {"wire", RowFormatName(cache->wire)},
+                     {"checks", ChecksName(cache->checks)},
+                     {"device", cache->on_device ? "gpu" : "cpu"}};
     if (cache->staleness) {
       json["cache"]["staleness"] = BoundToJson(*cache->staleness);
       json["cache"]["workers"] = cache->workers;
@@ -154,26 +211,8 @@ std::string ToJson(const TableOptions& options) {
       json["cache"]["pull_bound"] = BoundToJson(cache->pull_bound);
       json["cache"]["push_bound"] = BoundToJson(cache->push_bound);
     }
-    if (cache->wire != RowFormat::kFloat32) json["cache"]["wire"] = RowFormatName(cache->wire);
-    if (cache->checks != "asked") json["cache"]["checks"] = cache->checks;
-    if (cache->on_device()) json["cache"]["device"] = cache->device;
   }
   return json.dump();
-}
-
-Result<TableOptions> ParseTableOptions(const std::string& text) {
-  TableOptions options;
-  try {
-    const Json json = Json::parse(text.empty() ? "{}" : text);
-    for (const auto& [field, value] : json.items()) {
-      if (field != "cache") return InvalidArgument("table options have the unknown field '" + field + "'");
-      if (value.is_null()) continue;
-      HET_ASSIGN_OR_RETURN(options.cache, ParseCache(value));
-    }
-  } catch (const Json::exception& error) {
-    return InvalidArgument(std::string("table options are not valid JSON: ") + error.what());
-  }
-  return options;
 }
 
 }  // namespace het

@@ -1,6 +1,21 @@
-// How a process serves a table, as JSON: {"cache": null} or {"cache": {"capacity": ..., ...}}.
+// What a user says about the cache of a table, as JSON, and what follows from it: every default and every
+// rule of caches has its place here or in CacheConfig.
+//
+//   {"rows": 100000, "staleness": 10}   ─► CacheOptions ─► Resolve ─► TableOptions ─► ToJson
+//
+//   rows      given; or as many as fit into "bytes"; or CacheConfig's, where the store is a parameter server
+//             or the cache is on a device; else the table has no cache and is read in place
+//   bounds    follow "staleness", the row's age and the workers (cache/staleness.h). If one of "pull_bound"
+//             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
+//   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale;
+//             else float32
+//
+// In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row, which travels as
+// float32 and is asked about.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "het_tf/core/base/status.h"
@@ -8,9 +23,24 @@
 
 namespace het {
 
-// One line, equal for equal options. What has its default is left out where most tables have it.
+// Empty fields were not given.
+struct CacheOptions {
+  CacheConfig config;  // of it: policy, admit_after, write_back_rows, checks, on_device, workers
+  std::optional<int64_t> rows;
+  std::optional<int64_t> bytes;
+  std::optional<int64_t> staleness;
+  std::optional<int64_t> pull_bound;
+  std::optional<int64_t> push_bound;
+  std::optional<RowFormat> wire;
+
+  // InvalidArgument: `bytes` are too few for one row. FailedPrecondition: there is no device.
+  Result<TableOptions> Resolve(const TableSchema& schema, bool remote) const;
+};
+
+// The object of a cache. InvalidArgument names the field, its value and what is legal.
+Result<CacheOptions> ParseCacheOptions(const std::string& json);
+
+// One line, equal for equal options.
 std::string ToJson(const TableOptions& options);
-// InvalidArgument names the field, its value and what is legal. A missing field has its default.
-Result<TableOptions> ParseTableOptions(const std::string& json);
 
 }  // namespace het

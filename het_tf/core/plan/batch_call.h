@@ -17,7 +17,7 @@ namespace het {
 struct TableOptions {
   std::optional<CacheConfig> cache;  // none: direct
 
-  bool on_device() const { return cache && cache->on_device(); }
+  bool on_device() const { return cache && cache->on_device; }
 };
 
 // One table as this process sees it.

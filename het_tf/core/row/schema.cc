@@ -37,6 +37,7 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
   }
   auto optimizer = Optimizer::Create(spec.optimizer, spec.dim);
   if (!optimizer.ok()) return bad(optimizer.status().message());
+  spec.optimizer.params = Optimizer::AllParams(spec.optimizer);
   if (spec.max_norm > 0 && optimizer.value()->value_is_derived()) {
     return bad("max_norm does not go with optimizer '" + spec.optimizer.name +
                "', whose value is a function of its slots; use l2 instead");

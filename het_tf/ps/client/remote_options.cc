@@ -1,9 +1,15 @@
 #include "het_tf/ps/client/remote_options.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace het {
 namespace {
+
+constexpr std::pair<const char*, Durability> kDurabilities[] = {{"applied", Durability::kApplied},
+                                                                {"replicated", Durability::kReplicated},
+                                                                {"checkpoint", Durability::kCheckpoint}};
 
 Status Refuse(const std::string& field, const nlohmann::json& value, const std::string& what) {
   return InvalidArgument(field + " is " + value.dump() + "; it must be " + what);
@@ -22,9 +28,7 @@ Status SetNumber(const std::string& field, const nlohmann::json& value, double l
 Status Set(const std::string& field, const nlohmann::json& value, ClientConfig* config) {
   constexpr double kLongest = 1e6;
   if (field == "durability") {
-    for (const auto& [name, durability] :
-         {std::pair("applied", Durability::kApplied), std::pair("replicated", Durability::kReplicated),
-          std::pair("checkpoint", Durability::kCheckpoint)}) {
+    for (const auto& [name, durability] : kDurabilities) {
       if (value == name) {
         config->durability = durability;
         return Status();
@@ -59,6 +63,18 @@ Result<ClientConfig> ParseRemoteOptions(const std::string& text) {
                            error.what());
   }
   return config;
+}
+
+std::string RemoteOptionsJson(const ClientConfig& config) {
+  const auto* const durability =
+      std::find_if(std::begin(kDurabilities), std::end(kDurabilities),
+                   [&](const auto& known) { return known.second == config.durability; });
+  return nlohmann::json({{"durability", durability->first},
+                         {"min_replicas", config.min_replicas},
+                         {"keep_bytes", config.keep_bytes},
+                         {"timeout", config.request_timeout},
+                         {"deadline", config.deadline}})
+      .dump();
 }
 
 }  // namespace het

@@ -15,5 +15,7 @@ namespace het {
 
 // InvalidArgument names the field, its value, and what it may be. "" is {}.
 Result<ClientConfig> ParseRemoteOptions(const std::string& json);
+// All fields.
+std::string RemoteOptionsJson(const ClientConfig& config);
 
 }  // namespace het

@@ -19,7 +19,6 @@ from het_tf.python.layer import ops
 from het_tf.python.ps import address as addresses
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table.cache import SERVER_CACHE_ROWS
 from het_tf.python.table.config import TableConfig
 from het_tf.python.table.layer_state import Call
 
@@ -36,12 +35,12 @@ class Backend(redirect.Backend):
         with the login and the client's certificate where there are: a SavedModel has neither.
       max_age: Seconds that a served row may be behind the server; or
       pull_bound: Updates that it may be behind. One of the two is given.
-      cache_rows: Rows of each table that a serving process keeps.
-      stale_ok: What happens when the server does not answer within the deadline. False: the call fails.
-        True: rows that were read before are served as they are, counted ("stale" in `stats`) and reported
-        on stderr; a call with rows that were never read fails.
-      deadline: Seconds that a call waits for the server.
-      connections: Calls that may ask the server at once; others wait for a connection.
+      cache_rows: Rows of each table that a serving process keeps; default 262,144.
+      stale_ok: What happens when the server does not answer within the deadline. False (default): the call
+        fails. True: rows that were read before are served as they are, counted ("stale" in `stats`) and
+        reported on stderr; a call with rows that were never read fails.
+      deadline: Seconds that a call waits for the server; default 2.
+      connections: Calls that may ask the server at once; others wait for a connection. Default 4.
 
     Raises:
       ValueError: An argument is out of range, or does not go with this format.
@@ -58,10 +57,10 @@ class Backend(redirect.Backend):
         ps: str | None = None,
         max_age: float | None = None,
         pull_bound: int | None = None,
-        cache_rows: int = SERVER_CACHE_ROWS,
-        stale_ok: bool = False,
-        deadline: float = 2.0,
-        connections: int = 4,
+        cache_rows: int | None = None,
+        stale_ok: bool | None = None,
+        deadline: float | None = None,
+        connections: int | None = None,
     ) -> None:
         super().__init__(sources, options, directory)
         if options.unknown != "initial":

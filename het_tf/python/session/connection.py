@@ -9,14 +9,11 @@ import sys
 from typing import Any
 
 from het_tf.python.session import native, settings
-from het_tf.python.session.native import tf
+from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
 log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
-
-_DEFAULTS = {"durability": "applied", "min_replicas": 1, "keep_bytes": 256 << 20,
-             "timeout": 10.0, "deadline": 60.0}  # fmt: skip
 
 
 def init(
@@ -27,11 +24,11 @@ def init(
     accumulate: bool = False,
     namespace: str = "",
     threads: int | None = None,
-    durability: str = "applied",
-    min_replicas: int = 1,
-    keep_bytes: int = 256 << 20,
-    timeout: float = 10.0,
-    deadline: float = 60.0,
+    durability: str | None = None,
+    min_replicas: int | None = None,
+    keep_bytes: int | None = None,
+    timeout: float | None = None,
+    deadline: float | None = None,
 ) -> None:
     """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
 
@@ -57,14 +54,16 @@ def init(
       threads: Threads of the engine, the caller included; None follows
         `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
       durability: How long a worker keeps pushes that the parameter server has applied, to send them again
-        should it lose them. "applied": not at all; "replicated": until `min_replicas` replicas have them;
-        "checkpoint": until the tables are saved. What is lost all the same is counted and reported.
-      min_replicas: Replicas that must hold a push under "replicated".
-      keep_bytes: Memory for pushes that are kept. When it is full, "replicated" waits for the replicas, and
-        "checkpoint" gives up the oldest pushes, and says so.
+        should it lose them. "applied" (default): not at all; "replicated": until `min_replicas` replicas
+        have them; "checkpoint": until the tables are saved. What is lost all the same is counted and
+        reported.
+      min_replicas: Replicas that must hold a push under "replicated"; default 1.
+      keep_bytes: Memory for pushes that are kept; default 256 MiB. When it is full, "replicated" waits for
+        the replicas, and "checkpoint" gives up the oldest pushes, and says so.
       timeout: Seconds without a byte after which a connection that owes an answer is given up: the worker
-        connects and sends again.
+        connects and sends again. Default 10.
       deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
+        Default 60.
 
     Raises:
       TypeError: hvd is no module of Horovod's.
@@ -84,7 +83,7 @@ def init(
     threads = _checked_threads(threads)
     hvd = _checked_horovod(hvd)
     address = os.environ.get("HET_PS", "") if ps is None else ps
-    if durability != "applied" and not address:
+    if durability not in (None, "applied") and not address:
         raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
     options = _remote_options(
         durability=durability, min_replicas=min_replicas, keep_bytes=keep_bytes, timeout=timeout,
@@ -99,7 +98,6 @@ def init(
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,
             "namespace": namespace,
-            **_DEFAULTS,
             **json.loads(options),
         }
         address = _agree(hvd, ps, address, equal)
@@ -122,21 +120,13 @@ def _checked_threads(threads: int | None) -> int | None:
 
 
 def _remote_options(**given: Any) -> str:
-    """The options of ps/client/remote_options.h that are not the default, as JSON, checked by the core."""
-    changed = {
-        name: _plain(value)
-        for name, value in given.items()
-        if isinstance(value, bool) or value != _DEFAULTS[name]  # True == 1
-    }
-    options = json.dumps(changed, default=str)  # the core refuses such a value by its name
-    native.call("HetCheckOptions", options)
-    return options
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python; NaN and infinity, for which JSON has no word, as text."""
-    value = value.item() if hasattr(value, "item") else value
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """The options of ps/client/remote_options.h as JSON: checked, and filled in, by the core."""
+    options = {name: plain(value) for name, value in given.items() if value is not None}
+    for name, value in options.items():
+        if isinstance(value, float) and math.isinf(value):  # JSON has no word for it
+            options[name] = str(value)
+    # The core refuses other values by their name.
+    return native.call("HetCheckOptions", json.dumps(options, default=str))
 
 
 def _checked_horovod(hvd: Any) -> Any:
@@ -225,7 +215,7 @@ def _leave_the_job() -> None:
         hvd.shutdown()
 
 
-def _connect(address: str, namespace: str, options: str = "{}") -> None:
+def _connect(address: str, namespace: str, options: str) -> None:
     if address != (settings.current.ps or "") or (address and options != settings.current.ps_options):
         try:
             native.call("HetConnectWith", address, options)
@@ -247,7 +237,7 @@ def connect() -> None:
     if settings.current.hvd is None:
         _refuse_ranks()
     if settings.current.ps is None:
-        _connect(os.environ.get("HET_PS", ""), current_namespace())
+        _connect(os.environ.get("HET_PS", ""), current_namespace(), _remote_options())
 
 
 def update_threads() -> None:

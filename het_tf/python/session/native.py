@@ -5,6 +5,7 @@ TensorFlow know the ops; it fails with one line that names the remedy.
 """
 
 import ctypes
+import math
 import re
 from typing import Any
 
@@ -129,3 +130,11 @@ def build_info() -> dict[str, str]:
     import json
 
     return dict(json.loads(library.HetBuildInfo()))
+
+
+def plain(value: Any) -> Any:
+    """A number as JSON has it: numpy's as Python's, a whole float as an int, NaN as text; else `value`."""
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, float) or math.isinf(value):
+        return value
+    return str(value) if math.isnan(value) else int(value) if value.is_integer() else value

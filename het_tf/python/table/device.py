@@ -33,20 +33,22 @@ WHO_HAS_THE_MEMORY = (
 log = logging.getLogger("het_tf")
 
 
-def check_place(place: Any) -> None:
-    """ValueError: `place` is no value of `het_tf.Cache(device=...)`."""
-    if place not in PLACES:
+def check_place(place: Any) -> Any:
+    """Returns `place`. ValueError: `het_tf.Cache(device=...)` has no such value."""
+    if place is not None and place not in PLACES:
         raise ValueError(
             f'cache.device is {place!r}; give "cpu" for a cache in the memory of this process, "gpu" for one '
             'in the memory of the GPU, or "auto" for the GPU where there is one'
         )
+    return place
 
 
-def choose(place: str) -> str:
+def choose(place: str | None) -> str:
     """Where a cache with this `device` goes.
 
     Args:
-      place: "cpu"; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged once.
+      place: "cpu", or None for it; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged
+        once.
 
     Returns:
       "cpu" or "gpu". For "gpu" everything is loaded.
@@ -59,7 +61,7 @@ def choose(place: str) -> str:
         return _automatic()
     if place == "gpu":
         start()
-    return place
+    return place or "cpu"
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ max_norm=...)` does.
 
 `learning_rate` is a float, a `keras.optimizers.schedules.LearningRateSchedule` (its step counts the updates
 of the table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the optimizer
-that the model was compiled with.
+that the model was compiled with. Other arguments that are None have their default, which the core fills in.
 """
 
 from typing import Any
@@ -16,6 +16,8 @@ from het_tf.python.session.native import tf
 from het_tf.python.table.spec import SpecObject, check_number, lookup_by_name
 
 MODEL = "model"
+
+Default = float | None  # None: the default that the core has
 
 
 class Optimizer(SpecObject):
@@ -90,20 +92,28 @@ class SGD(Optimizer):
 
 
 class Momentum(Optimizer):
-    """Gradient descent with momentum, as `keras.optimizers.SGD(momentum=...)`. One slot of dim floats."""
+    """Gradient descent with momentum, as `keras.optimizers.SGD(momentum=...)`. One slot of dim floats.
+
+    Defaults: momentum 0.9, nesterov False.
+    """
 
     name = "momentum"
 
-    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, nesterov: bool = False) -> None:
-        super().__init__(learning_rate, momentum=momentum, nesterov=bool(nesterov))
+    def __init__(self, learning_rate: Any = 0.01, momentum: Default = None, nesterov: Default = None) -> None:
+        super().__init__(
+            learning_rate, momentum=momentum, nesterov=None if nesterov is None else bool(nesterov)
+        )
 
 
 class RMSprop(Optimizer):
-    """RMSProp (Tieleman and Hinton 2012), as `keras.optimizers.RMSprop`. One slot of dim floats."""
+    """RMSProp (Tieleman and Hinton 2012), as `keras.optimizers.RMSprop`. One slot of dim floats.
+
+    Defaults: rho 0.9, epsilon 1e-7.
+    """
 
     name = "rmsprop"
 
-    def __init__(self, learning_rate: Any = 0.001, rho: float = 0.9, epsilon: float = 1e-7) -> None:
+    def __init__(self, learning_rate: Any = 0.001, rho: Default = None, epsilon: Default = None) -> None:
         super().__init__(learning_rate, rho=rho, epsilon=epsilon)
 
 
@@ -111,34 +121,53 @@ RMSProp = RMSprop
 
 
 class Adam(Optimizer):
-    """Lazy Adam (Kingma and Ba 2015): rows that do not occur stay. Two slots of dim floats and a step."""
+    """Lazy Adam (Kingma and Ba 2015): rows that do not occur stay. Two slots of dim floats and a step.
+
+    Defaults: beta_1 0.9, beta_2 0.999, epsilon 1e-7.
+    """
 
     name = "adam"
 
     def __init__(
-        self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: Default = None,
+        beta_2: Default = None,
+        epsilon: Default = None,
     ) -> None:
         super().__init__(learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
 
 
 class Adagrad(Optimizer):
-    """AdaGrad (Duchi, Hazan and Singer 2011), as `keras.optimizers.Adagrad`. One slot of dim floats."""
+    """AdaGrad (Duchi, Hazan and Singer 2011), as `keras.optimizers.Adagrad`. One slot of dim floats.
+
+    Defaults: initial_accumulator 0, epsilon 1e-10 (docs/optimizers.md).
+    """
 
     name = "adagrad"
 
     def __init__(
-        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.0, epsilon: float = 1e-10
+        self,
+        learning_rate: Any = 0.05,
+        initial_accumulator: Default = None,
+        epsilon: Default = None,
     ) -> None:
         super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
 
 
 class RowWiseAdagrad(Optimizer):
-    """AdaGrad with one accumulator a row: mean squared gradients (Mudigere et al. 2022). One float a row."""
+    """AdaGrad with one accumulator a row: mean squared gradients (Mudigere et al. 2022). One float a row.
+
+    Defaults: initial_accumulator 0, epsilon 1e-10 (docs/optimizers.md).
+    """
 
     name = "row_wise_adagrad"
 
     def __init__(
-        self, learning_rate: Any = 0.05, initial_accumulator: float = 0.0, epsilon: float = 1e-10
+        self,
+        learning_rate: Any = 0.05,
+        initial_accumulator: Default = None,
+        epsilon: Default = None,
     ) -> None:
         super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
 
@@ -146,7 +175,7 @@ class RowWiseAdagrad(Optimizer):
 class FTRL(Optimizer):
     """FTRL-Proximal (McMahan et al. 2013), as `keras.optimizers.Ftrl`: sparse weights for wide, linear parts.
 
-    Two slots of dim floats and the last learning rate.
+    Two slots of dim floats and the last learning rate. Defaults: all 0.
     """
 
     name = "ftrl"
@@ -154,11 +183,11 @@ class FTRL(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.05,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        beta: float = 0.0,
-        l2_shrinkage: float = 0.0,
-        initial_accumulator: float = 0.0,
+        l1: Default = None,
+        l2: Default = None,
+        beta: Default = None,
+        l2_shrinkage: Default = None,
+        initial_accumulator: Default = None,
     ) -> None:
         super().__init__(
             learning_rate,

@@ -129,8 +129,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     connection.connect()
     spec = json.dumps({**config.spec, "limits": config.limits})
     try:
-        remote = bool(settings.parameter_server())
-        native.call("HetCreateTable", namespace, spec, cache.to_json(spec, remote))
+        native.call("HetCreateTable", namespace, spec, cache.to_json())
     except ValueError as error:
         if "exists with another spec" not in str(error):
             raise

@@ -14,7 +14,7 @@ class SpecObject:
     Attributes:
       name: What the core calls it.
       kind: "optimizer" or "initializer", for messages.
-      arguments: What the constructor was given, by name.
+      arguments: What the constructor was given, by name, and the core's default of what is None.
     """
 
     name: ClassVar[str]
@@ -22,13 +22,19 @@ class SpecObject:
 
     def __init__(self, **arguments: Any) -> None:
         for argument, value in arguments.items():
-            check_number(value, f"{type(self).__name__}({argument}=...)")
+            if value is not None:
+                check_number(value, f"{type(self).__name__}({argument}=...)")
         self.arguments = dict(arguments)
         # The core checks the rest, as of a table that has it: "table 'any': optimizer ...".
+        spec = {"name": "any", "dim": 1, self.kind: self.to_spec()}
         try:
-            native.call("HetCheckSpec", json.dumps({"name": "any", "dim": 1, self.kind: self.to_spec()}))
+            holds = json.loads(native.call("HetCheckSpec", json.dumps(spec)))[self.kind]
         except ValueError as error:
             raise ValueError(str(error).partition(": ")[2]) from None
+        defaults = holds.get("params", {})
+        self.arguments = {
+            name: defaults[name] if value is None else value for name, value in arguments.items()
+        }
 
     def to_spec(self) -> dict[str, Any]:
         """The form that the core reads."""

@@ -15,7 +15,7 @@ namespace het::testing {
 namespace {
 
 std::unique_ptr<EvictionPolicy> Make(const std::string& name, size_t capacity = 8) {
-  return std::move(EvictionPolicy::Create(name, capacity).value());
+  return EvictionPolicy::Create(ParsePolicy(name).value(), capacity);
 }
 
 std::vector<uint32_t> Victims(const EvictionPolicy& policy, size_t count) {
@@ -268,7 +268,7 @@ TEST(EvictionPolicy, LfuKeepsWhatIsUsedOften) {
 }
 
 TEST(EvictionPolicy, UnknownNamesAreRefusedWithTheKnownOnes) {
-  const auto policy = EvictionPolicy::Create("arc", 8);
+  const auto policy = ParsePolicy("arc");
   ASSERT_FALSE(policy.ok());
   for (const char* word : {"arc", "lru", "lfu", "light_lfu"}) {
     EXPECT_NE(policy.status().message().find(word), std::string::npos) << policy.status().message();

@@ -69,7 +69,7 @@ TEST(SyncPolicy, ByAgeAYoungRowIsWrittenThroughAndNoStepWaitsForItsOwnPush) {
 
 TEST(SyncPolicy, OfACacheConfig) {
   CacheConfig config;
-  config.checks = "told";
+  config.checks = Checks::kTold;
   EXPECT_TRUE(config.sync().subscribes);
   config.capacity = 0;
   EXPECT_FALSE(config.sync().subscribes) << "nothing is kept";

@@ -207,7 +207,7 @@ TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
 // often.
 TEST_F(TableCacheTest, ThePolicySeesTransientLinesMiss) {
   CacheConfig config = Capacity(512);
-  config.policy = "lfu";
+  config.policy = Policy::kLfu;
   Make(config);
   for (Key key = 0; key < 512; ++key) Insert(key);
   for (int i = 0; i < 2; ++i) {

@@ -62,9 +62,6 @@ TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   EXPECT_EQ(client(0).CheckDevice(12345).code(), Code::kFailedPrecondition);
   EXPECT_EQ(client(0).AddDeviceTable(schema, config.cache, nullptr).code(), Code::kInvalidArgument);
   CacheConfig bad = config.cache;
-  bad.policy = "newest";
-  EXPECT_EQ(toy(0).AddTable(schema, bad).code(), Code::kInvalidArgument);
-  bad = config.cache;
   bad.wire = RowFormat::kInt8;
   EXPECT_NE(toy(0).AddTable(schema, bad).message().find("'int8'"), std::string::npos);
   EXPECT_EQ(net(0).served() + net(1).served(), 0u);

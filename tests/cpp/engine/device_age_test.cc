@@ -23,7 +23,7 @@ class Worker {
  public:
   explicit Worker(const TableOptions& options)
       : service_(4, 0),
-        engine_(options.cache->device, 1, std::make_unique<LocalStore>(&service_),
+        engine_(options.cache->on_device ? "gpu" : "cpu", 1, std::make_unique<LocalStore>(&service_),
                 std::make_unique<LocalTransport>(&service_), ClientConfig()) {
     const Status created = engine_.CreateTable(SpecOf("t", 2, "row_wise_adagrad"), options);
     EXPECT_TRUE(created.ok()) << created.message();
@@ -47,8 +47,8 @@ class DeviceAge : public DeviceEngine {
   // On a device, and in host memory.
   void Make(TableOptions options) {
     workers_.clear();
-    for (const char* device : {"gpu", "cpu"}) {
-      options.cache->device = device;
+    for (const bool on_device : {true, false}) {
+      options.cache->on_device = on_device;
       workers_.push_back(std::make_unique<Worker>(options));
     }
   }

@@ -73,7 +73,7 @@ class Trio {
       TableOptions options = CacheOf(devices[e], setting.capacity, setting.pull_bound, setting.push_bound);
       if (options.cache) {
         options.cache->admit_after = setting.admit_after;
-        options.cache->policy = setting.policy;
+        options.cache->policy = ParsePolicy(setting.policy).value();
       }
       for (const auto& [name, dim] : {std::pair<const char*, uint32_t>("a", 4), {"b", 3}}) {
         TableSpec spec = SpecOf(name, dim, setting.optimizer);

@@ -40,15 +40,13 @@ TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
 }
 
 TEST(DeviceOptions, AreCheckedAndWritten) {
-  const auto parse = [](const std::string& cache) { return ParseTableOptions("{\"cache\": " + cache + "}"); };
-  EXPECT_THAT(parse("{\"device\": \"tpu\"}").status().message(), HasSubstr("'tpu'; it must be \"cpu\""));
-  EXPECT_EQ(parse("{\"device\": 1}").status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(parse("{\"device\": \"gpu\", \"capacity\": 0}").status().message(),
-              HasSubstr("at least 1 row"));
-  const auto gpu = parse("{\"device\": \"gpu\", \"capacity\": 7}");
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  const auto gpu = ParseCacheOptions("{\"device\": \"gpu\", \"rows\": 7}").value().Resolve(*schema, true);
   ASSERT_TRUE(gpu.ok());
   EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
-  EXPECT_THAT(ToJson(parse("{\"device\": \"cpu\"}").value()), ::testing::Not(HasSubstr("device")));
+  EXPECT_EQ(gpu.value().cache->wire, RowFormat::kFloat32);
+  EXPECT_EQ(gpu.value().cache->checks, Checks::kAsked);
+  EXPECT_FALSE(gpu.value().cache->sync().subscribes);
 }
 
 TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {

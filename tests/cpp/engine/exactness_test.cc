@@ -36,13 +36,13 @@ constexpr size_t kAmple = 500;  // lines of one that holds every row
 struct Cell {
   uint32_t workers = 2;
   uint32_t shards = 1;
-  std::string policy = "lru";
+  Policy policy = Policy::kLru;
   size_t capacity = kAmple;
   std::string optimizer = "sgd";
 
   std::string ToString() const {
-    return std::to_string(workers) + " workers, " + std::to_string(shards) + " shards, " + policy +
-           ", capacity " + std::to_string(capacity) + ", " + optimizer;
+    return std::to_string(workers) + " workers, " + std::to_string(shards) + " shards, " +
+           PolicyName(policy) + ", capacity " + std::to_string(capacity) + ", " + optimizer;
   }
 };
 
@@ -51,7 +51,7 @@ template <typename Fn>
 void ForEveryCell(const std::string& optimizer, Fn fn) {
   for (uint32_t workers : {2u, 4u}) {
     for (uint32_t shards : {1u, 2u, 3u, 16u}) {
-      for (const char* policy : {"lru", "lfu", "light_lfu"}) {
+      for (const Policy policy : {Policy::kLru, Policy::kLfu, Policy::kLightLfu}) {
         for (size_t capacity : {kSmall, kAmple}) {
           const Cell cell{workers, shards, policy, capacity, optimizer};
           SCOPED_TRACE(cell.ToString());

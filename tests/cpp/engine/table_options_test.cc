@@ -1,4 +1,4 @@
-// Options of a table as JSON: every field, what is refused, and that what is written is read again.
+// What users say about a cache as JSON: every field, what is refused, and the rules that fill in the rest.
 #include "het_tf/core/engine/table_options.h"
 
 #include <gmock/gmock.h>
@@ -9,79 +9,121 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Result<TableOptions> Cache(const std::string& fields) {
-  return ParseTableOptions("{\"cache\": {" + fields + "}}");
+Result<TableOptions> Resolved(const std::string& fields, bool remote = true,
+                              const std::string& optimizer = "row_wise_adagrad") {
+  TableSpec spec;
+  spec.name = "t";
+  spec.dim = 4;
+  spec.optimizer.name = optimizer;
+  const Schema schema = TableSchema::Create(spec).value();
+  HET_ASSIGN_OR_RETURN(const auto given, ParseCacheOptions("{" + fields + "}"));
+  return given.Resolve(*schema, remote);
 }
 
-TEST(TableOptionsJson, NoCacheIsADirectTable) {
-  for (const char* text : {"", "{}", "{\"cache\": null}"}) {
-    EXPECT_FALSE(ParseTableOptions(text).value().cache.has_value()) << text;
-  }
+CacheConfig Cache(const std::string& fields, bool remote = true) {
+  return *Resolved(fields, remote).value().cache;
+}
+
+TEST(CacheOptions, ATableInTheProcessHasNoCacheUnlessItsSizeIsGiven) {
+  EXPECT_FALSE(Resolved("", false).value().cache.has_value());
+  EXPECT_FALSE(Resolved("\"staleness\": 3, \"policy\": \"lru\"", false).value().cache.has_value());
   EXPECT_EQ(ToJson(TableOptions()), "{}");
+  EXPECT_EQ(Cache("\"rows\": 0", false).capacity, 0u);
+  EXPECT_EQ(Cache("\"bytes\": 1000000", false).capacity, 1000000u / (5 * 4 + 58));
 }
 
-TEST(TableOptionsJson, EveryFieldIsReadAndWritten) {
-  const auto parsed = Cache(
-      "\"capacity\": 7, \"policy\": \"lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
+// A default-constructed CacheConfig is what one worker gets that gives nothing.
+TEST(CacheOptions, WhatIsNotGivenHasTheDefaultsOfCacheConfig) {
+  const CacheConfig cache = Cache("");
+  const CacheConfig standard;
+  EXPECT_EQ(cache.capacity, standard.capacity);
+  EXPECT_EQ(cache.policy, standard.policy);
+  EXPECT_EQ(cache.admit_after, standard.admit_after);
+  EXPECT_EQ(cache.write_back_rows, standard.write_back_rows);
+  EXPECT_EQ(cache.pull_bound, standard.pull_bound);
+  EXPECT_EQ(cache.push_bound, standard.push_bound);
+  EXPECT_EQ(cache.checks, standard.checks);
+  EXPECT_EQ(cache.staleness, CacheConfig::kStaleness);
+}
+
+TEST(CacheOptions, EveryFieldIsReadAndWritten) {
+  const CacheConfig cache = Cache(
+      "\"rows\": 7, \"policy\": \"light_lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
       "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"told\", \"device\": \"cpu\"");
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  const CacheConfig& cache = *parsed.value().cache;
   EXPECT_EQ(cache.capacity, 7u);
-  EXPECT_EQ(cache.policy, "lfu");
+  EXPECT_EQ(cache.policy, Policy::kLightLfu);
   EXPECT_EQ(cache.admit_after, 3u);
   EXPECT_EQ(cache.pull_bound, 5);
   EXPECT_EQ(cache.push_bound, kUnbounded);
   EXPECT_EQ(cache.write_back_rows, 9u);
   EXPECT_EQ(cache.wire, RowFormat::kFloat16);
-  EXPECT_EQ(cache.checks, "told");
-  EXPECT_EQ(ToJson(ParseTableOptions(ToJson(parsed.value())).value()), ToJson(parsed.value()));
+  EXPECT_EQ(cache.checks, Checks::kTold);
+  EXPECT_EQ(ToJson(TableOptions{cache}),
+            "{\"cache\":{\"admit_after\":3,\"checks\":\"told\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
+            "\"pull_bound\":5,\"push_bound\":null,\"rows\":7,\"wire\":\"float16\",\"write_back_rows\":9}}");
+  EXPECT_THAT(ToJson(Resolved("").value()), HasSubstr("\"staleness\":30"));
 }
 
-TEST(TableOptionsJson, StalenessComesWithTheNumberOfWorkers) {
-  const auto parsed = Cache("\"staleness\": 7, \"workers\": 4");
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  EXPECT_EQ(parsed.value().cache->staleness, 7);
-  EXPECT_EQ(parsed.value().cache->workers, 4u);
-  EXPECT_EQ(ToJson(ParseTableOptions(ToJson(parsed.value())).value()), ToJson(parsed.value()));
-  EXPECT_EQ(Cache("\"staleness\": null").value().cache->staleness, kUnbounded);
+TEST(CacheOptions, BoundsFollowStalenessAgeAndWorkers) {
+  const CacheConfig cache = Cache("\"workers\": 3");
+  const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", CacheConfig::kStaleness, 3);
+  EXPECT_EQ(cache.pull_bound, bounds.pull);
+  EXPECT_EQ(cache.push_bound, bounds.push);
+  EXPECT_GT(cache.pull_bound.every, 0u);
+  const CacheConfig sgd = *Resolved("\"workers\": 3", true, "sgd").value().cache;
+  EXPECT_EQ(sgd.pull_bound, StalenessBounds::Of("sgd", CacheConfig::kStaleness, 3).pull);
 }
 
-TEST(TableOptionsJson, MissingFieldsHaveTheirDefaults) {
-  EXPECT_EQ(ToJson(Cache("").value()), ToJson(TableOptions{CacheConfig()}));
+TEST(CacheOptions, TheBoundThatIsNotGivenIsStaleness) {
+  const CacheConfig pull = Cache("\"pull_bound\": 4, \"workers\": 3");
+  EXPECT_EQ(pull.pull_bound, 4);
+  EXPECT_EQ(pull.push_bound, CacheConfig::kStaleness);
+  EXPECT_FALSE(pull.staleness.has_value()) << "the number of workers would change it";
+  EXPECT_EQ(Cache("\"push_bound\": 4, \"staleness\": 7").pull_bound, 7);
+  EXPECT_EQ(Cache("\"staleness\": null").pull_bound, kUnbounded);
 }
 
-TEST(TableOptionsJson, LargeAdmitAfterIsCutToItsCounter) {
-  EXPECT_EQ(Cache("\"admit_after\": 100000").value().cache->admit_after, 255u);
+TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
+  EXPECT_EQ(Cache("").wire, RowFormat::kInt4);
+  EXPECT_EQ(Cache("\"pull_bound\": 0, \"push_bound\": 1").wire, RowFormat::kInt4);
+  EXPECT_EQ(Cache("\"staleness\": 0").wire, RowFormat::kFloat32);
+  EXPECT_EQ(Cache("\"rows\": 0").wire, RowFormat::kFloat32);
+  EXPECT_EQ(Cache("\"rows\": 5", false).wire, RowFormat::kFloat32);
+  EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
 }
 
-TEST(TableOptionsJson, RefusalsNameFieldValueAndRemedy) {
+TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
   const struct {
     const char* fields;
     const char* message;
   } cases[] = {
-      {"\"capacity\": -1", "capacity is -1; it must be an integer >= 0"},
-      {"\"capacity\": null", "capacity is null; it must be an integer >= 0"},
-      {"\"capacity\": 9223372036854775807", "capacity is 9223372036854775807"},
-      {"\"pull_bound\": 1.5", "pull_bound is 1.5; it must be an integer >= 0, or null for unbounded"},
-      {"\"policy\": \"best\"", "best"},
-      {"\"wire\": 8", "cache option wire"},
-      {"\"checks\": \"never\"", "checks is 'never'"},
-      {"\"device\": \"tpu\"", "device is 'tpu'; it must be \"cpu\" or \"gpu\""},
-      {"\"device\": \"gpu\", \"capacity\": 0", "at least 1 row"},
+      {"\"rows\": -1", "cache.rows is -1; it must be an integer from 0 to 4294967294"},
+      {"\"rows\": null", "cache.rows is null"},
+      {"\"rows\": 18446744073709551615", "cache.rows is 18446744073709551615"},
+      {"\"bytes\": 0", "cache.bytes is 0; it must be an integer from 1"},
+      {"\"bytes\": 10",
+       "cache.bytes is 10; table 't': no cache fits into 10 bytes; the smallest one takes 78"},
+      {"\"bytes\": 10, \"rows\": 1", "give one of the two"},
+      {"\"pull_bound\": 1.5", "cache.pull_bound is 1.5; it must be a number of updates >= 0"},
+      {"\"staleness\": -1", "cache.staleness is -1"},
+      {"\"admit_after\": 256", "cache.admit_after is 256; it must be an integer from 1 to 255"},
+      {"\"policy\": \"best\"", "cache.policy is 'best'; it must be \"lru\", \"lfu\" or \"light_lfu\""},
+      {"\"wire\": 8", "cache.wire is '8'"},
+      {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\", \"told\" or \"auto\""},
+      {"\"device\": \"tpu\"", "cache.device is \"tpu\"; it must be \"cpu\" or \"gpu\""},
+      {"\"device\": \"gpu\", \"rows\": 0", "at least one row"},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},
       {"\"device\": \"gpu\", \"checks\": \"told\"", "asked about"},
-      {"\"staleness\": -1", "staleness is -1; it must be an integer >= 0, or null for unbounded"},
-      {"\"workers\": 0", "workers is 0; it must be an integer >= 1"},
-      {"\"staleness\": 3, \"pull_bound\": 2", "both bounds follow staleness"},
+      {"\"workers\": 0", "cache.workers is 0"},
       {"\"size\": 3", "unknown field 'size'"},
   };
   for (const auto& c : cases) {
-    const Status status = Cache(c.fields).status();
+    const Status status = Resolved(c.fields).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << c.fields;
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
-  EXPECT_THAT(ParseTableOptions("{\"cash\": 1}").status().message(), HasSubstr("unknown field 'cash'"));
-  EXPECT_THAT(ParseTableOptions("{").status().message(), HasSubstr("not valid JSON"));
+  EXPECT_THAT(ParseCacheOptions("{").status().message(), HasSubstr("not valid JSON"));
+  EXPECT_THAT(ParseCacheOptions("[1]").status().message(), HasSubstr("unknown field '0'"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class CheckingAhead : public WorldTest {
 };
 
 TEST_F(CheckingAhead, ALookupOfACheckedBatchAsksNothing) {
-  for (const char* checks : {"asked", "told"}) {
+  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
     WorldConfig config = Bounded(10);
     config.check_ahead = 1;
     config.cache.checks = checks;
@@ -47,12 +47,12 @@ TEST_F(CheckingAhead, ALookupOfACheckedBatchAsksNothing) {
     Prefetch({1, 2, 3});
     Settle();
     const Asked asked = WhatWasAsked();
-    EXPECT_EQ(asked.requests, 1u) << checks;
-    EXPECT_EQ(asked.checks.size(), checks == std::string("asked") ? 2u : 0u);
+    EXPECT_EQ(asked.requests, 1u) << ChecksName(checks);
+    EXPECT_EQ(asked.checks.size(), checks == Checks::kAsked ? 2u : 0u);
     EXPECT_EQ(asked.fetches, Vector<Key>({3}));
     Train(0, {1, 2, 3});
     const Asked later = WhatWasAsked();
-    EXPECT_EQ(later.requests, checks == std::string("asked") ? 0u : 1u) << "told: what has moved";
+    EXPECT_EQ(later.requests, checks == Checks::kAsked ? 0u : 1u) << "told: what has moved";
     EXPECT_TRUE(later.checks.empty() && later.fetches.empty());
     EXPECT_EQ(cache()->Held(), 0u);
     EXPECT_EQ(cache()->counters().hits, 3u);
@@ -61,7 +61,7 @@ TEST_F(CheckingAhead, ALookupOfACheckedBatchAsksNothing) {
 }
 
 TEST_F(CheckingAhead, ARowPastTheBoundIsReplacedAhead) {
-  for (const char* checks : {"asked", "told"}) {
+  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
     WorldConfig config = Bounded(4);
     config.workers = 2;
     config.check_ahead = 1;
@@ -74,12 +74,12 @@ TEST_F(CheckingAhead, ARowPastTheBoundIsReplacedAhead) {
     const float before = cache()->lines().data(cache()->lines().Find(1))[1];
     Prefetch({1});
     Settle();
-    EXPECT_LT(cache()->lines().data(cache()->lines().Find(1))[1], before) << checks;
+    EXPECT_LT(cache()->lines().data(cache()->lines().Find(1))[1], before) << ChecksName(checks);
     net().record = true;
     Train(0, {1});
     const Asked asked = WhatWasAsked();
-    EXPECT_TRUE(asked.checks.empty() && asked.fetches.empty()) << checks;
-    EXPECT_EQ(asked.requests, checks == std::string("asked") ? 0u : 1u) << "told: what has moved";
+    EXPECT_TRUE(asked.checks.empty() && asked.fetches.empty()) << ChecksName(checks);
+    EXPECT_EQ(asked.requests, checks == Checks::kAsked ? 0u : 1u) << "told: what has moved";
   }
 }
 
@@ -88,7 +88,7 @@ TEST_F(CheckingAhead, ARowThatIsNamedAfterwardsIsReadAllTheSame) {
   WorldConfig config = Bounded(4);
   config.workers = 2;
   config.check_ahead = 1;
-  config.cache.checks = "told";
+  config.cache.checks = Checks::kTold;
   Make(config);
   Train(0, {1, 2});
   Train(0, {2});

@@ -313,7 +313,7 @@ TEST_F(Prefetching, TheCacheKeepsWhatItKeepsWithoutIt) {
   uint64_t misses[2];
   for (int prefetch = 0; prefetch < 2; ++prefetch) {
     WorldConfig config = Bounded(kUnbounded, 1000);
-    config.cache.policy = "lfu";
+    config.cache.policy = Policy::kLfu;
     Make(config);
     Random r(5);
     std::deque<std::vector<Key>> batches;

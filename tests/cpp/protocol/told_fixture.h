@@ -15,7 +15,7 @@ class Told : public WorldTest {
     WorldConfig config = Bounded(bound);
     config.workers = 2;
     config.cache.push_bound = 0;
-    config.cache.checks = "told";
+    config.cache.checks = Checks::kTold;
     config.client.durability = Durability::kCheckpoint;
     return config;
   }

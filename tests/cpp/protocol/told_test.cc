@@ -235,14 +235,14 @@ TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
-  for (const char* checks : {"asked", "told"}) {
+  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
     config.cache.checks = checks;
     Make(config);
     for (Key key = 1; key < 7; key += 2) Train(0, {key, key + 1});
     ASSERT_GE(log(0).frames().size(), 2u);
     for (const PushFrame& frame : log(0).frames()) {
       EXPECT_EQ(frame.tables.at(0).left, frame.told_ack == 0 ? 0u : 2u);
-      EXPECT_EQ(frame.told_ack == 0, config.cache.checks == "asked");
+      EXPECT_EQ(frame.told_ack == 0, config.cache.checks == Checks::kAsked);
     }
     Drained();
   }
@@ -317,19 +317,6 @@ TEST_F(Told, ReadsWithoutTrainingCheckAndHoldNothing) {
   EXPECT_EQ(step->Value(At(2).first, 2)[1], kInitial - 2);
   EXPECT_EQ(checks(), 1u);
   Drained();
-}
-
-TEST(ToldOptions, AreWordsThatAreKnown) {
-  LocalService service(1);
-  FaultyTransport transport(&service, 1);
-  Client client(&transport);
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 2;
-  CacheConfig config;
-  config.checks = "never";
-  const Status refused = client.AddTable(TableSchema::Create(spec).value(), config);
-  EXPECT_EQ(refused.message(), "checks is 'never'; it must be \"auto\", \"asked\" or \"told\"");
 }
 
 }  // namespace

@@ -17,8 +17,7 @@ class RedisBounds : public ::testing::Test {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
   }
 
-  static PsWorkerConfig Config(uint32_t workers, Bound pull, Bound push, const std::string& policy,
-                               size_t capacity) {
+  static PsWorkerConfig Config(uint32_t workers, Bound pull, Bound push, Policy policy, size_t capacity) {
     PsWorkerConfig config;
     config.workers = workers;
     config.cache.pull_bound = pull;
@@ -49,7 +48,7 @@ class RedisBounds : public ::testing::Test {
         "  %u workers, %zu server(s), pull %s, push %s, %s of %zu: largest staleness %ld, bound %s; largest "
         "unapplied %ld; %lu rows read\n",
         config.workers, shards, Text(config.cache.pull_bound.most).c_str(),
-        Text(config.cache.push_bound.most).c_str(), config.cache.policy.c_str(), config.cache.capacity,
+        Text(config.cache.push_bound.most).c_str(), PolicyName(config.cache.policy), config.cache.capacity,
         fleet.ledger().largest.load(), Text(config.most_unseen(PsWorkerConfig::kOld)).c_str(),
         fleet.ledger().unapplied.load(), fleet.ledger().reads.load());
   }
@@ -62,22 +61,22 @@ class RedisBounds : public ::testing::Test {
 
 TEST_F(RedisBounds, EveryBoundHolds) {
   for (int64_t s : {int64_t{0}, int64_t{1}, int64_t{10}, int64_t{100}, kUnbounded}) {
-    Hold(Config(2, s, s, "lru", 5), 1);
-    Hold(Config(4, s, s, "lfu", 100), 1);
-    Hold(Config(3, s, s, "light_lfu", 9), 2);
+    Hold(Config(2, s, s, Policy::kLru, 5), 1);
+    Hold(Config(4, s, s, Policy::kLfu, 100), 1);
+    Hold(Config(3, s, s, Policy::kLightLfu, 9), 2);
   }
 }
 
 // Bounds of a row grow with its ticks: young rows are exact, old ones as stale as HET's. Would find a server
 // or a worker that takes the largest bound for every row.
 TEST_F(RedisBounds, ByAgeHold) {
-  for (const char* checks : {"asked", "told"}) {
-    PsWorkerConfig config = Config(3, Bound(20, 4), Bound(12, 16), "lfu", 100);
+  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
+    PsWorkerConfig config = Config(3, Bound(20, 4), Bound(12, 16), Policy::kLfu, 100);
     config.cache.checks = checks;
     config.steps = std::max<uint64_t>(config.steps, 200);
     uint64_t held_back = 0;
     Hold(config, 2, &held_back);
-    EXPECT_GT(held_back, 100u) << checks;
+    EXPECT_GT(held_back, 100u) << ChecksName(checks);
   }
 }
 

@@ -182,7 +182,8 @@ TEST(OnlineReader, TableSpecsAreComparedNotCreated) {
   auto refused = live.reader->FindTable(TableSchema::Create(other).value());
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
   other = live.schemas[0]->spec();
-  other.optimizer.name = "sgd";  // no matter to who reads
+  other.optimizer = OptimizerSpec();  // no matter to who reads
+  other.optimizer.name = "sgd";
   EXPECT_TRUE(live.reader->FindTable(TableSchema::Create(other).value()).ok());
   refused = live.reader->FindTable(TableOfTheStore("c"));
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,7 +44,7 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
 
 def test_a_table_behind_a_cache_is_saved_with_what_it_holds_back(tmp_path):
     def make():
-        return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=None, rows=50))
+        return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=math.inf, rows=50))
 
     train(make())
     assert het_tf.table("t").stats()["cache"]["unsent_rows"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_tables_for_other_ways_of_saving(tmp_path):
 
 def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
     def make(name):
-        return het_tf.keras.Embedding(3, name=name, cache=het_tf.Cache(staleness=None, rows=50))
+        return het_tf.keras.Embedding(3, name=name, cache=het_tf.Cache(staleness=math.inf, rows=50))
 
     a, b = make("a"), make("b")
     train(a), train(b)

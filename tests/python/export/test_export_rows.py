@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 
 import export_lib as lib
@@ -214,7 +215,7 @@ def test_what_serve_check_refuses(rng, tmp_path):
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
-    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=None, wire="float32"), name="remote")
+    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=math.inf, wire="float32"), name="remote")
     before = het_tf.table("remote/deep").stats()["cache"]["unsent_rows"]
     assert before > 0
     het_tf.export(model, tmp_path / "1", verbose=False)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -114,7 +115,7 @@ def test_bad_arguments_of_a_cache(arguments, message):
 
 
 def test_a_cache_is_a_value():
-    bounded = het_tf.Cache(pull_bound=np.int64(5), push_bound=None)
+    bounded = het_tf.Cache(pull_bound=np.int64(5), push_bound=math.inf)
     assert het_tf.Cache.from_config(json.loads(json.dumps(bounded.get_config()))) == bounded
     assert bounded != het_tf.Cache(staleness=5)
     cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lru")

@@ -1,6 +1,7 @@
 """The layers in models of every kind, custom loops, configurations, callbacks."""
 
 import json
+import math
 import os
 
 import numpy as np
@@ -193,7 +194,7 @@ def roundtrip(layer):
 
 def test_config_of_a_collection():
     layer = collection(
-        cache=het_tf.Cache(staleness=None, pull_bound=3, rows=100, policy="lru", admit_after=2), name="c"
+        cache=het_tf.Cache(staleness=math.inf, pull_bound=3, rows=100, policy="lru", admit_after=2), name="c"
     )
     copy = roundtrip(layer)
     assert copy.get_config() == layer.get_config()
@@ -259,7 +260,7 @@ def test_cache_options_reach_the_core():
         4,
         name="t",
         cache=het_tf.Cache(
-            rows=7, staleness=5, push_bound=None, policy="light_lfu", admit_after=3, checks="asked"
+            rows=7, staleness=5, push_bound=math.inf, policy="light_lfu", admit_after=3, checks="asked"
         ),
     )
     options = het_tf.table("t").options["cache"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -398,7 +399,7 @@ def loops(hvd, place):
 
 def in_step(hvd, place):
     """A reduction that only orders ops keeps the ranks in step: none is more than a step ahead."""
-    layer = het_tf.keras.Embedding(2, name="ordered", cache=het_tf.Cache(staleness=None))
+    layer = het_tf.keras.Embedding(2, name="ordered", cache=het_tf.Cache(staleness=math.inf))
     log = [place / f"steps-{rank}" for rank in (0, 1)]
 
     @tf.function

@@ -6,6 +6,7 @@ through; the first error ends the job. Every case finds an empty server.
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from functools import partial
@@ -50,7 +51,7 @@ def export(hvd, place):
     table = het_tf.TableConfig("item", 4)
     ids = tf.keras.Input((), dtype="int64", name="ids")
     layer = het_tf.keras.EmbeddingCollection(
-        {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=None)
+        {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=math.inf)
     )
     model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
     with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_a_server_that_is_gone_can_be_left(tmp_path):
 def test_updates_that_are_lost_are_not_said_to_be_kept(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address, deadline=0.5, timeout=0.5)
-        redis_lib.train(redis_lib.counter(staleness=None), 1)
+        redis_lib.train(redis_lib.counter(staleness=math.inf), 1)
         server.kill()
         with pytest.warns(RuntimeWarning, match="are lost: .*Check the servers") as told:
             het_tf.reset()

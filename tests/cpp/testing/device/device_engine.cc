@@ -21,7 +21,8 @@ TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pu
   TableOptions options;
   if (device.empty()) return options;
   options.cache = CacheConfig();
-  options.cache->device = device;
+  options.cache->on_device = device == "gpu";
+  options.cache->checks = Checks::kAsked;
   options.cache->capacity = capacity;
   options.cache->pull_bound = pull_bound;
   options.cache->push_bound = push_bound;

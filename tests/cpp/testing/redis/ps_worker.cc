@@ -126,7 +126,7 @@ std::unique_ptr<TestStep> PsWorker::Read(std::unique_ptr<TestStep> step, bool tr
   }
   if (!Succeeds(ps_.client().Read(step->MakeRead(), step->token), "a lookup")) return nullptr;
   // What is told is within its bounds as of the answer to the lookup before.
-  const bool earlier = training && config_.cache.checks == "told" && !before_.empty();
+  const bool earlier = training && config_.cache.checks != Checks::kAsked && !before_.empty();
   for (auto& [where, part] : step->parts()) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       CheckRow(part.keys[u], part.values[u], (earlier ? before_ : now)[part.keys[u]]);
