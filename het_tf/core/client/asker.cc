@@ -17,9 +17,14 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   sync_ = cache->sync();
   trusts_ = op_->ahead || (op_->training() && cache->numbers().answered(partition));
   last_ = &part->tables.back();
-  const bool checks = op_->ahead && op_->check_ahead > 0 && sync_.ChecksAhead();
-  if (is_new && checks) last_->fresh_until = cache->numbers().Ahead(op_->check_ahead + 1);
+  if (is_new) last_->fresh_until = FreshUntil(*cache);
   return last_;
+}
+
+std::optional<uint32_t> Asker::FreshUntil(const TableCache& cache) const {
+  if (waited_ != nullptr) return waited_->fresh_until;
+  if (!op_->ahead || op_->check_ahead == 0 || !cache.sync().ChecksAhead()) return std::nullopt;
+  return cache.numbers().Ahead(op_->check_ahead + 1);
 }
 
 SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
@@ -34,7 +39,8 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
   TableRead* const asked = Table(cache, partition);
   const SyncPolicy::Pull pull = PullOf(cache, line);
   const bool asks = pull == SyncPolicy::Pull::kCheck || pull == SyncPolicy::Pull::kFetch;
-  if (asks && waits_ && !op_->ahead && on_way_->Waits(op_, cache, partition, key, /*cached=*/true)) {
+  if (asks && waits_ && !op_->ahead &&
+      on_way_->Waits(op_, cache, partition, key, /*cached=*/true, std::nullopt)) {
     if (op_->training()) cache->HoldForStep(line, op_->step);
     return;
   }
@@ -66,7 +72,7 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
 }
 
 void Asker::Absent(TableCache* cache, uint32_t partition, het::Key key) {
-  if (waits_ && on_way_->Waits(op_, cache, partition, key, /*cached=*/false)) {
+  if (waits_ && on_way_->Waits(op_, cache, partition, key, /*cached=*/false, FreshUntil(*cache))) {
     if (!op_->ahead) ++cache->counters().prefetch_late;
     return;
   }

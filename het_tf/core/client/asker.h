@@ -29,6 +29,8 @@ class Asker {
       : op_(op), on_way_(on_way), subscriptions_(subscriptions), waits_(waits) {}
 
   void Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line);
+  // The next keys are of a read that waited for them (RowsOnWay): they are as fresh as when it began.
+  void Resume(const TableRead* waited) { waited_ = waited; }
   // Rows for a device, whose bases the caller gives. `training`: which of them may enter the cache.
   void ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training);
 
@@ -39,6 +41,8 @@ class Asker {
   void Hand(const PartitionReadPtr& part, Session* session);
   void Absent(TableCache* cache, uint32_t partition, het::Key key);
   TableRead* Table(TableCache* cache, uint32_t partition);
+  // The last lookup for which rows that this read ahead checks are fresh; none: it checks none.
+  std::optional<uint32_t> FreshUntil(const TableCache& cache) const;
   SyncPolicy::Pull PullOf(TableCache* cache, uint32_t line) const;
   void AddOnWay(const PartitionReadPtr& part);
 
@@ -46,6 +50,7 @@ class Asker {
   RowsOnWay* const on_way_;
   Subscriptions* const subscriptions_;
   const bool waits_;
+  const TableRead* waited_ = nullptr;
   std::map<uint32_t, PartitionReadPtr> by_partition_;
   TableRead* last_ = nullptr;  // that a key was added to, of last_partition_
   uint32_t last_partition_ = 0;

@@ -86,6 +86,7 @@ void LookAhead::AskLate(const RowsOnWay::Late& late) {
   Vector<uint32_t> lines;
   for (const TableRead& waited : late.ask->tables) {
     TableCache* const cache = waited.cache;
+    asker.Resume(&waited);
     lines.clear();
     for (Key key : waited.fetches) {
       const uint32_t line = cache->lines().Find(key);

@@ -5,7 +5,8 @@
 
 namespace het {
 
-bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached) {
+bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached,
+                      std::optional<uint32_t> fresh_until) {
   const auto table = tables_.find(cache);
   if (table == tables_.end() || (cached && !table->second.cached)) return false;
   const auto found = table->second.rows.find(key);
@@ -24,7 +25,10 @@ bool RowsOnWay::Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key
     late = late_.rbegin();
   }
   Vector<TableRead>& tables = late->ask->tables;
-  if (tables.empty() || tables.back().cache != cache) tables.push_back({cache});
+  if (tables.empty() || tables.back().cache != cache) {
+    tables.push_back({cache});
+    tables.back().fresh_until = fresh_until;
+  }
   tables.back().fetches.push_back(key);
   return true;
 }

@@ -25,8 +25,10 @@ class RowsOnWay {
     table.rows[key] = part;
     table.cached |= cached;
   }
-  // If that is on its way: `op` is not done before it has asked for the row, too.
-  bool Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached);
+  // If that is on its way: `op` is not done before it has asked for the row, too. `fresh_until`: as of
+  // TableRead, of a read ahead that begins now.
+  bool Waits(ReadOp* op, TableCache* cache, uint32_t partition, Key key, bool cached,
+             std::optional<uint32_t> fresh_until);
   size_t count(const TableCache* cache) const {
     const auto table = tables_.find(cache);
     return table == tables_.end() ? 0 : table->second.rows.size();

@@ -9,9 +9,14 @@ namespace {
 
 constexpr size_t kSweptRows = 256;
 
+thread_local uint64_t fixed_ids = 0;
+
 }  // namespace
 
+void FixRandomIds(uint64_t seed) { fixed_ids = seed; }
+
 uint64_t RandomId() {
+  if (fixed_ids != 0) return Mix64(fixed_ids++) | 1;
   std::random_device device;
   uint64_t id = 0;
   while (id == 0) id = (static_cast<uint64_t>(device()) << 32) | device();

@@ -21,6 +21,8 @@ namespace het {
 
 // A random number that no other process has drawn: for incarnations, epochs and client ids.
 uint64_t RandomId();
+// Tests: from now on RandomId is a function of the seed and of the calls so far. 0: random again.
+void FixRandomIds(uint64_t seed);
 
 class LocalService {
  public:

@@ -102,7 +102,7 @@ TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
 
 TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
   CacheConfig config;
-  config.checks = "told";
+  config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
   cache_->SetSubscribed(line, true);
@@ -125,7 +125,7 @@ TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
 
 TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   CacheConfig config;
-  config.checks = "told";
+  config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
   cache_->SetSubscribed(line, true);
@@ -176,7 +176,7 @@ TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
   EXPECT_EQ(late->ask->tables.at(0).fetches, Vector<Key>({7}));
   on_way_.Remove(*ahead.parts[0]);
   ReadOp third;
-  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7, /*cached=*/false)) << "it is here";
+  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7, /*cached=*/false, std::nullopt)) << "it is here";
 }
 
 TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {

@@ -8,28 +8,8 @@
 
 namespace het::testing {
 
-WorldConfig RandomConfig(uint64_t seed) {
-  Random r(seed * 31 + 7);
-  WorldConfig c;
-  c.seed = seed;
-  c.partitions = r.Pick<uint32_t>({1, 3, 4});
-  c.shards = r.Pick<uint32_t>({0, 1, 2});
-  if (c.shards > c.partitions) c.shards = 0;
-  c.tables = r.Pick<uint32_t>({1, 1, 2, 3});
-  c.cache.policy = r.Pick<std::string>({"lru", "lfu", "light_lfu"});
-  c.cache.capacity = r.Pick<size_t>({0, 1, 3, 8, 1000});
-  c.cache.admit_after = r.Pick<uint32_t>({1, 2});
-  c.cache.pull_bound = kBounds[r.Below(5)];
-  c.cache.push_bound = r.Chance(0.5) ? c.cache.pull_bound : kBounds[r.Below(5)];
-  c.cache.write_back_rows = r.Pick<size_t>({0, 2, 1000});
-  c.cache.checks = r.Pick<std::string>({"told", "told", "auto", "asked"});
-  c.most_held = r.Pick<size_t>({3, 12, 1000, 1000});
-  c.client.max_read_bytes = r.Pick<size_t>({100, kMostReadBytes, kMostReadBytes});
-  return c;
-}
-
-Schedule::Schedule(const WorldConfig& config, bool failovers)
-    : world_(config), failovers_(failovers), open_(config.workers), coming_(config.workers) {}
+Schedule::Schedule(const WorldConfig& config)
+    : world_(config), open_(config.workers), coming_(config.workers) {}
 
 Schedule::~Schedule() = default;
 
@@ -117,7 +97,7 @@ void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
-  if (world_.config().prefetch && r.Chance(0.3)) return Prefetch(w);
+  if (world_.config().prefetch && world_.device(w) == nullptr && r.Chance(0.3)) return Prefetch(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step
     auto step = world_.NewStep(Keys(w));
@@ -140,7 +120,7 @@ void Schedule::OneStep() {
     Expect(world_.Flush(w));
   } else if (what < 19) {
     Overlap(w);
-  } else if (failovers_) {
+  } else if (world_.config().failovers) {
     const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
     const uint64_t fate = r.Below(4);
     const ClientConfig& client = world_.config().client;

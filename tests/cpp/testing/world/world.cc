@@ -24,6 +24,7 @@ World::World(const WorldConfig& config)
     schemas_.push_back(TableSchema::Create(spec).value());
     Require(service_.CreateTable(schemas_.back()));
   }
+  if (config.age > 0) AgeRows();
   for (uint32_t p = 0; p < config.partitions; ++p) {
     replica_[p] = Snapshot(p);
     LimitHoldings(p);
@@ -56,9 +57,12 @@ void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tabl
     const TableOfWorker table{w, key.first};
     const TableCache* cache = device(w) == nullptr ? client(w).cache(key.first) : nullptr;
     const uint32_t line = cache == nullptr ? kNoRow : cache->lines().Find(key.second);
-    const bool trusted = line != kNoRow && cache->subscribed(line);
+    std::deque<Ahead>& checks = checked_[table][key.second];
+    // One that is on its way for a batch before is trusted when it comes, if it is subscribed then.
+    const bool on_way = line == kNoRow && cache != nullptr && cache->sync().subscribes && !checks.empty();
+    const bool trusted = on_way || (line != kNoRow && cache->subscribed(line));
     if (trusted) begin = Before(table, key.second, /*earlier=*/true);
-    checked_[table][key.second].push_back({lookups_[table], begin, trusted});
+    checks.push_back({lookups_[table], begin, trusted});
   }
   client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
 }
@@ -82,8 +86,11 @@ Status World::Write(size_t w, TestStep* step) {
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       float* g = p.sums.data() + u * p.dim;
+      // 4 bits can say integers up to 7: of a few updates together, where each is 0 or 1.
+      const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
+      const int64_t high = low == 0 ? 1 : 3;
       for (uint32_t i = 0; i < p.dim; ++i) {
-        g[i] = static_cast<float>(random_.Between(-3, 3)) * (counting() ? 1.0f : 0.25f);
+        g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
         if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
       }
       if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
@@ -211,6 +218,30 @@ void World::LimitHoldings(uint32_t p) {
   service_.WithPartition(p, [&](Partition& partition) { partition.holdings().set_limit(config_.most_held); });
 }
 
+void World::AgeRows() {
+  for (const Schema& schema : schemas_) {
+    for (Key key = -2; key <= 9; ++key) {
+      const auto ticks = static_cast<uint32_t>(random_.Below(config_.age + 1));
+      if (ticks == 0) continue;
+      const uint64_t hash = HashKey(key, service_.hash_seed());
+      service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& partition) {
+        Shard* const shard = partition.Find(schema->id());
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(key, hash, &created);
+        shard->rows().meta(row).clock += ticks;
+        shard->rows().data(row)[0] -= static_cast<float>(ticks);
+        shard->RaiseNewest(shard->rows().meta(row).clock);
+      });
+      std::vector<uint64_t>& issued = issued_[{schema->id(), key}];
+      issued.resize(config_.workers);
+      issued[0] += ticks;
+      std::vector<float>& sum = sums_[{schema->id(), key}];
+      sum.resize(schema->dim());
+      sum[0] += static_cast<float>(ticks);
+    }
+  }
+}
+
 void World::AddWorker() {
   Worker worker;
   worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
@@ -227,7 +258,10 @@ void World::AddWorker() {
     worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
   }
   CacheConfig cache = config_.cache;
-  if (worker.device != nullptr) cache.checks = "asked";
+  if (worker.device != nullptr) {
+    cache.checks = Checks::kAsked;
+    cache.wire = RowFormat::kFloat32;
+  }
   for (const Schema& schema : schemas_) {
     Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)
                                      : worker.client->AddTable(schema, cache));

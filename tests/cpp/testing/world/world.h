@@ -101,6 +101,8 @@ class World {
 
   static void Require(const Status& status);
   void LimitHoldings(uint32_t p);
+  // Rows that the first worker has ticked before the world began, by the one element that is its own.
+  void AgeRows();
   void AddWorker();
   uint64_t Ticks(size_t w);
   const Schema& SchemaOf(uint64_t id) const;

@@ -139,7 +139,7 @@ void World::NoteBegin(TestStep* step) {
 void World::BeginEarlier(size_t w, TestStep* step) {
   if (step->token == 0 || config_.cache.pull_bound.most == 0 || config_.cache.pull_bound == kUnbounded)
     return;
-  const bool told = config_.cache.checks != "asked" && device(w) == nullptr;
+  const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
     const TableOfWorker table{w, p.table};
@@ -240,7 +240,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
   // What is told counts from the lookup before: of the ticks that the store had then, a restart may have
   // taken some until they were sent again, and the copy be checked in between.
-  const bool told = config_.cache.checks != "asked" && device(w) == nullptr;
+  const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
   const bool bounded = pull != kUnbounded && !(told && begin != nullptr && begin->restarts != restarts_);
   if (bounded && server - contained > pull) {
     Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);
@@ -265,8 +265,10 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // The base may have fallen meanwhile, with the store's clock.
-      const Clock clock = std::max(WorkerClock(w, key), before.at(key) + 1);
+      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write, and
+      // has left: then its base was the store's.
+      const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;
+      const Clock clock = std::max({WorkerClock(w, key), before.at(key) + 1, left});
       const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);
       if (unapplied <= static_cast<uint64_t>(bound)) continue;
       Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, key);

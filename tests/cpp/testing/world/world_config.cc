@@ -11,13 +11,17 @@ std::string WorldConfig::ToString() const {
          (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +
          std::to_string(partitions) + (shards > 0 ? " on " + std::to_string(shards) + " shards" : "") +
          ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " + std::to_string(dim) + ", " +
-         cache.policy + ", capacity " + std::to_string(cache.capacity) + ", admit_after " +
+         PolicyName(cache.policy) + ", capacity " + std::to_string(cache.capacity) + ", admit_after " +
          std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
          bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
-         (cache.checks != "asked" ? ", " + cache.checks + ", holds " + std::to_string(most_held) : "") +
+         (cache.checks != Checks::kAsked
+              ? std::string(", ") + ChecksName(cache.checks) + ", holds " + std::to_string(most_held)
+              : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
-         (faults.delay > 0 ? ", faults" : "") + (prefetch ? ", prefetches" : "") +
+         (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
+         (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
+         (prefetch ? ", prefetches" : "") +
          (check_ahead > 0 ? ", checks ahead by " + std::to_string(check_ahead) : "");
 }
 

@@ -11,6 +11,8 @@ WorldConfig Bounded(int64_t bound, size_t capacity) {
   config.cache.pull_bound = bound;
   config.cache.push_bound = bound;
   config.cache.capacity = capacity;
+  config.cache.policy = Policy::kLru;
+  config.cache.checks = Checks::kAsked;
   return config;
 }
 
