@@ -79,8 +79,9 @@ def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str,
     rows = dict.fromkeys(view.tables, 0)
     removed = dict.fromkeys(view.tables, 0)
     document["files"] = []
-    for number, group in enumerate(view.groups):
-        name = f"rows-{number:05d}-of-{len(view.groups):05d}.safetensors"
+    groups = [group for group, _ in view.levels[-1].files]
+    for number, group in enumerate(groups):
+        name = f"rows-{number:05d}-of-{len(groups):05d}.safetensors"
         entry = _write_file(place / name, view, group, rows, removed, advance)
         document["files"].append({"name": name, "partitions": sorted(group.partitions), **entry})
     document["tables"] = [

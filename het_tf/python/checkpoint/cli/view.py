@@ -126,32 +126,6 @@ class TableView:
             found = found[~_among(found, np.sort(part["keys"]))]
         return found[group.has(found)] if group else found
 
-    def parts(
-        self, columns: Sequence[str], group: Group | None = None
-    ) -> Iterator[tuple[RowFile, npt.NDArray[np.int64], dict[str, Array]]]:
-        """As `blocks`, each with the file that it is from and the numbers of its rows there."""
-        for number, files in enumerate(self.levels):
-            touched = self.touched(number)
-            for of, file in files:
-                filtered = group is not None
-                if group and (group.of, group.hash_seed) == (of.of, of.hash_seed):
-                    if not group.partitions & of.partitions:
-                        continue
-                    filtered = not of.partitions <= group.partitions
-                begin = 0
-                for block in file.blocks(self.name, ("keys", *columns)):
-                    keys = block["keys"]
-                    rows = np.arange(begin, begin + len(keys))
-                    begin += len(keys)
-                    keep = ~_among(keys, touched)
-                    if filtered and group:
-                        keep &= group.has(keys)
-                    if not keep.all():
-                        rows = rows[keep]
-                        block = {name: column[keep] for name, column in block.items()}
-                    if len(rows):
-                        yield file, rows, block
-
     def blocks(self, columns: Sequence[str], group: Group | None = None) -> Iterator[dict[str, Array]]:
         """The current rows, some megabytes at a time, in the order of the files.
 
@@ -162,8 +136,23 @@ class TableView:
         Yields:
             Arrays of equal length by column.
         """
-        for _, _, block in self.parts(columns, group):
-            yield block
+        for number, files in enumerate(self.levels):
+            touched = self.touched(number)
+            for of, file in files:
+                filtered = group is not None
+                if group and (group.of, group.hash_seed) == (of.of, of.hash_seed):
+                    if not group.partitions & of.partitions:
+                        continue
+                    filtered = not of.partitions <= group.partitions
+                for block in file.blocks(self.name, ("keys", *columns)):
+                    keys = block["keys"]
+                    keep = ~_among(keys, touched)
+                    if filtered and group:
+                        keep &= group.has(keys)
+                    if not keep.all():
+                        block = {name: column[keep] for name, column in block.items()}
+                    if len(block["keys"]):
+                        yield block
 
     def count(self, group: Group | None = None) -> int:
         """Number of current rows."""
@@ -197,11 +186,6 @@ class View:
     def chain(self) -> list[Manifest]:
         """The manifests, the oldest first."""
         return [level.manifest for level in self.levels]
-
-    @property
-    def groups(self) -> list[Group]:
-        """The partitions of each file of the newest checkpoint."""
-        return [group for group, _ in self.levels[-1].files]
 
     def select(self, table: str | None) -> list[TableView]:
         """All tables, or the one of that name.
