@@ -2,17 +2,18 @@
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.checkpoint.cli import convert, inspect, merge, verify
+from het_tf.python.checkpoint.cli import convert, inspect, verify
 from het_tf.python.checkpoint.cli.view import View
 from het_tf.python.show import Command, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
 Looks at checkpoints of het_tf, checks them, merges increments and converts.
-Needs no TensorFlow.
+Only merge needs TensorFlow.
 
   het-ckpt inspect runs/ctr
       what the newest checkpoint in a directory holds
@@ -117,9 +118,12 @@ def run_verify(options: argparse.Namespace) -> int:
 
 def run_merge(options: argparse.Namespace) -> int:
     """het-ckpt merge."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from het_tf.python.checkpoint.cli import merge  # loads TensorFlow, which the other commands do without
+
     view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
-    with bar("rows") as (begin, advance):
-        begin(sum(table.count() for table in view.tables.values()))
+    with bar("files") as (begin, advance):
+        begin(len(view.manifest.files))
         document = merge.merge(options.out, view, advance)
     rows = ", ".join(
         f"{table['name']} {number(table['rows'])} rows"
@@ -162,4 +166,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
     options = parser().parse_args(arguments)
-    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError)
+    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError, ImportError)
