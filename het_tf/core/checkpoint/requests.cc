@@ -111,16 +111,13 @@ Result<BeginRequest> ParseBeginRequest(const std::string& text) {
   return Parse<BeginRequest>(
       "request to begin a load", text, [](const Json& json, BeginRequest* request) -> Status {
         request->loader = json.at("loader").get<std::string>();
-        const Json& seconds = json.at("seconds");
         if (request->loader.empty() || request->loader.find_first_of(" \r\n") != std::string::npos) {
           return InvalidArgument("loader is '" + request->loader +
                                  "'; say who loads, in a word without spaces");
         }
-        if (!seconds.is_number_unsigned() || seconds == 0 || seconds > TableLimits::kDay) {
-          return InvalidArgument("seconds is " + seconds.dump() + "; it must be an integer from 1 to " +
-                                 std::to_string(TableLimits::kDay));
-        }
-        request->seconds = seconds.get<uint32_t>();
+        uint64_t seconds = 0;
+        HET_RETURN_IF_ERROR(ReadNumber(json, "seconds", 1, TableLimits::kDay, &seconds));
+        request->seconds = static_cast<uint32_t>(seconds);
         return Status();
       });
 }

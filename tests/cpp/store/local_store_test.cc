@@ -230,9 +230,9 @@ TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
     std::vector<std::string> merged;
     for (const std::vector<uint32_t>& partitions : {std::vector<uint32_t>{0, 2}, {1}}) {
       merged.push_back(In(name + std::to_string(merged.size())));
-      const auto done = MergeRows(merged.back(), {Layout(3, 9),
-                                                  partitions,
-                                                  {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
+      const auto done =
+          MergeRows(merged.back(),
+                    {Layout(3, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
       EXPECT_TRUE(done.ok()) << done.status().message();
     }
     return merged;
