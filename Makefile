@@ -265,7 +265,7 @@ wheel-gpu: setup ## dist/het_tf_gpu-*.whl: libraries for GPUs, for this TensorFl
 	  $(PY) -m pip wheel --no-build-isolation --no-deps -w "$(DIST)" ./cmake/gpu_wheel
 	@ls "$(DIST)"/het_tf_gpu*.whl
 
-doctor: ## what was built, against what, and what is missing
+doctor: ## whether the plugin, Horovod, servers and a GPU work, and what helps
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor
 
 clean: ## remove builds, keep environments

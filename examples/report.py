@@ -31,8 +31,8 @@ def scalar_logs(directory: Path, embedding: str) -> Any:
         with writers[run].as_default():
             tf.summary.write(tag, tf.constant(value, tf.float32), step=step, metadata=metadata)
 
-    class ScalarLogs(het_tf.callbacks.CacheStats if embedding == "het" else tf.keras.callbacks.Callback):
-        """CacheStats logs two figures of each table into the progress bar; here all go to TensorBoard."""
+    class ScalarLogs(het_tf.callbacks.TableStats if embedding == "het" else tf.keras.callbacks.Callback):
+        """TableStats logs two figures of each table into the progress bar; here all go to TensorBoard."""
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             for name, value in (logs or {}).items():

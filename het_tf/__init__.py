@@ -14,7 +14,7 @@
     logit = tf.keras.layers.Dense(1)(x)
     model = tf.keras.Model(inputs, logit)
     model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
-    model.fit(dataset, callbacks=[het_tf.callbacks.CacheStats()])
+    model.fit(dataset, callbacks=[het_tf.callbacks.TableStats()])
     het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
 
 Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own

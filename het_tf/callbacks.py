@@ -2,14 +2,12 @@
 
 from het_tf.python.checkpoint.model.callback import Checkpoint
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
-from het_tf.python.layer.cache_stats import CacheStats
 from het_tf.python.monitor.progressive import ProgressiveEvaluation
 from het_tf.python.monitor.step_trace import StepTrace
 from het_tf.python.monitor.table_stats import TableStats
 
 __all__ = [
     "Broadcast",
-    "CacheStats",
     "Checkpoint",
     "LearningRateScaling",
     "MetricAverage",

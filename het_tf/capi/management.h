@@ -91,6 +91,11 @@ HET_EXPORT int HetStoreInfo(const char* name_space);
 // [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
 // "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
+// Writes the new file `path`: of each key the newest row of a chain of files. No namespace takes part.
+// Request: {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",
+// "slot_floats", "complete": bool, "files": [path of a row file, oldest first]}]}; a table that is not
+// complete keeps the keys that its files remove. Text as of HetSaveRows.
+HET_EXPORT int HetMergeRows(const char* path, const char* request);
 // Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
 // call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
 HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);

@@ -25,6 +25,15 @@ int HetSaveRows(const char* name_space, const char* path, const char* request) {
   });
 }
 
+int HetMergeRows(const char* path, const char* request) {
+  return Answer([&]() -> Status {
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseMergeRequest(request));
+    HET_ASSIGN_OR_RETURN(const auto merged, het::MergeRows(path, parsed));
+    Text() = het::ToJson(merged);
+    return Status();
+  });
+}
+
 int HetLoadBegin(const char* name_space, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) {
     const auto parsed = het::ParseBeginRequest(request);

@@ -1,7 +1,4 @@
-"""What was built, for what, and with which command: known without loading anything, by the standard library.
-
-A leaf: the doctor uses it where TensorFlow, Keras or the native library are missing.
-"""
+"""Which native libraries there are, for what, and what builds them: known without loading anything."""
 
 import importlib.util
 import re
@@ -13,7 +10,6 @@ TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
 SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
 TESTED = ("2.15.1", "2.21.0")
-HEADERS = "2.21.0"
 
 # What a -march= level asks of the CPU, in the words of /proc/cpuinfo.
 CPU_FLAGS = {
@@ -24,11 +20,9 @@ CPU_FLAGS = {
 
 
 def library(name: str) -> Path:
-    """The path of a native library, for this CPU where a wheel has it for several; it need not exist.
+    """The path of a native library, which need not exist.
 
-    `pip install .` and `make build` have one of each in het_tf/lib. A wheel of `make wheel` has those for
-    x86-64-v2 there and those for x86-64-v3 in het_tf/lib/x86-64-v3. Libraries for GPUs may be in the package
-    het_tf_gpu.
+    A wheel of `make wheel` has them for two levels of CPUs. Those for GPUs may be in the package het_tf_gpu.
     """
     places = [PACKAGE / "lib"]
     if not cpu_lacks("x86-64-v3"):
@@ -52,14 +46,9 @@ def gpu_ops_tensorflow(library: Path) -> str:
 
 
 def cpu_lacks(march: str) -> list[str]:
-    """CPU features that code built with -march=`march` needs and this machine has not.
-
-    Empty too where it cannot be known: on systems without /proc/cpuinfo, and for other levels.
-    """
-    try:
-        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
+    """What code built with -march=`march` needs of a CPU and this one has not; [] where nothing says so."""
+    cpu = Path("/proc/cpuinfo")
+    match = re.search(r"^flags\s*:(.*)$", cpu.read_text(), re.MULTILINE) if cpu.exists() else None
     if match is None or march not in CPU_FLAGS:
         return []
     has = set(match.group(1).split())
@@ -85,11 +74,7 @@ def gpu_build_command() -> str:
 
 
 def build_command(arguments: str = "") -> str:
-    """The command that builds the plugin where Python looks for it.
-
-    Args:
-        arguments: A variable for make and CMake, such as "HET_MARCH=".
-    """
+    """The command that builds the plugin where Python looks for it, with a variable such as "HET_MARCH="."""
     if TREE is None:
         make = f"make wheel {arguments}".strip()
         return f"{make} in het_tf's source tree, then {pip_install('--force-reinstall dist/het_tf-*.whl')}"

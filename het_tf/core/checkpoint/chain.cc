@@ -22,8 +22,8 @@ Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F
 
 }  // namespace
 
-Chain::Chain(const TableStore& store, const std::vector<uint32_t>& partitions)
-    : layout_(store.layout()), wanted_(store.partitions()) {
+Chain::Chain(const Layout& layout, const std::vector<uint32_t>& partitions)
+    : layout_(layout), wanted_(layout.partitions()) {
   for (uint32_t p : partitions) wanted_[p] = 1;
 }
 
@@ -41,16 +41,27 @@ Status Chain::Add(const RowReader& file, const std::string& name) {
   const auto table =
       std::find_if(tables.begin(), tables.end(), [&](const RowTable& t) { return t.name == name; });
   if (table == tables.end()) return Status();
+  const auto is_wanted = [&](uint64_t hash) { return wanted_[layout_.Of(hash)] != 0; };
+  const auto set = [&](Key key, Clock clock) {
+    const uint64_t hash = Hash(key);
+    if (!is_wanted(hash)) return Status();
+    const uint32_t row = Find(key, hash);
+    if (row != kNoRow) {
+      rows_[row].clock = clock;
+      return Status();
+    }
+    if (rows_.size() >= kNoRow) return InvalidArgument("more than 2^32 rows of one table in a group");
+    index_.Reserve([&](uint32_t r) { return Hash(rows_[r].key); });
+    rows_.push_back({key, clock});
+    index_.Insert(hash, static_cast<uint32_t>(rows_.size() - 1));
+    return Status();
+  };
   if (table->increment) {
     HET_RETURN_IF_ERROR(ForKeys(file, *table, kRemovedColumn, [&](const Key* keys, uint64_t, size_t rows) {
-      for (size_t i = 0; i < rows; ++i) {
-        const uint32_t row = Find(keys[i], Hash(keys[i]));
-        if (row != kNoRow) rows_[row].clock = kGone;
-      }
+      for (size_t i = 0; i < rows; ++i) HET_RETURN_IF_ERROR(set(keys[i], kGone));
       return Status();
     }));
   }
-  const auto is_wanted = [&](uint64_t hash) { return wanted_[layout_.Of(hash)] != 0; };
   uint64_t mine = 0;
   HET_RETURN_IF_ERROR(ForKeys(file, *table, kKeysColumn, [&](const Key* keys, uint64_t, size_t rows) {
     for (size_t i = 0; i < rows; ++i) mine += is_wanted(Hash(keys[i])) ? 1 : 0;
@@ -64,19 +75,7 @@ Status Chain::Add(const RowReader& file, const std::string& name) {
   Buffer<Clock> clocks;
   return ForKeys(file, *table, kKeysColumn, [&](const Key* keys, uint64_t first, size_t rows) -> Status {
     HET_RETURN_IF_ERROR(file.Read(*table, kClocksColumn, first, rows, clocks.Resize(rows)));
-    for (size_t i = 0; i < rows; ++i) {
-      const uint64_t hash = Hash(keys[i]);
-      if (!is_wanted(hash)) continue;
-      const uint32_t row = Find(keys[i], hash);
-      if (row != kNoRow) {
-        rows_[row].clock = clocks[i];
-        continue;
-      }
-      if (rows_.size() >= kNoRow) return InvalidArgument("more than 2^32 rows of one table in a group");
-      index_.Reserve([&](uint32_t r) { return Hash(rows_[r].key); });
-      rows_.push_back({keys[i], clocks[i]});
-      index_.Insert(hash, static_cast<uint32_t>(rows_.size() - 1));
-    }
+    for (size_t i = 0; i < rows; ++i) HET_RETURN_IF_ERROR(set(keys[i], clocks[i]));
     return Status();
   });
 }
@@ -89,14 +88,36 @@ bool Chain::Changed(Key key, Clock clock) {
   return before != clock;
 }
 
-bool Chain::Removed(uint64_t* cursor, size_t most, Vector<Key>* keys) const {
+template <typename Wanted>
+bool Chain::Collect(uint64_t* cursor, size_t most, Vector<Key>* keys, Wanted wanted) const {
   for (; *cursor < rows_.size() && most > 0; ++*cursor) {
     const Row& row = rows_[*cursor];
-    if (row.clock == kSeen || row.clock == kGone) continue;
+    if (!wanted(row.clock)) continue;
     keys->push_back(row.key);
     --most;
   }
   return *cursor < rows_.size();
+}
+
+bool Chain::Removed(uint64_t* cursor, size_t most, Vector<Key>* keys) const {
+  return Collect(cursor, most, keys, [](Clock clock) { return clock != kSeen && clock != kGone; });
+}
+
+bool Chain::Gone(uint64_t* cursor, size_t most, Vector<Key>* keys) const {
+  return Collect(cursor, most, keys, [](Clock clock) { return clock == kGone; });
+}
+
+Chain::Counts Chain::Count() const {
+  Counts counts;
+  for (const Row& row : rows_) ++(row.clock == kGone ? counts.gone : counts.rows);
+  return counts;
+}
+
+bool Chain::Take(Key key) {
+  const uint32_t row = Find(key, Hash(key));
+  if (row == kNoRow || rows_[row].clock == kGone || rows_[row].clock == kSeen) return false;
+  rows_[row].clock = kSeen;
+  return true;
 }
 
 }  // namespace het

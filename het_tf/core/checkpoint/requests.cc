@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr uint64_t kMostPartitions = 65536;  // core/base/hash.h
+
 // fill(json) -> Status, which may throw what nlohmann throws: a field that is missing or of another type.
 template <typename T, typename Fill>
 Result<T> Parse(const char* what, const std::string& text, Fill fill) {
@@ -40,22 +42,58 @@ Status ReadNumbers(const Json& json, const char* field, int64_t most,
   return Status();
 }
 
+Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
+  for (const Json& partition : json) {
+    if (!partition.is_number_unsigned() || partition.get<uint64_t>() > UINT32_MAX) {
+      return InvalidArgument("partitions has " + partition.dump() + "; it lists numbers of partitions");
+    }
+    partitions->push_back(partition.get<uint32_t>());
+  }
+  std::sort(partitions->begin(), partitions->end());
+  partitions->erase(std::unique(partitions->begin(), partitions->end()), partitions->end());
+  return Status();
+}
+
+// An unsigned number from `least` to `most`.
+Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, uint64_t* out) {
+  const Json& number = json.at(field);
+  if (!number.is_number_unsigned() || number.get<uint64_t>() < least || number.get<uint64_t>() > most) {
+    return InvalidArgument(std::string(field) + " is " + number.dump() + "; it must be an integer from " +
+                           std::to_string(least) + " to " + std::to_string(most));
+  }
+  *out = number.get<uint64_t>();
+  return Status();
+}
+
 }  // namespace
 
 Result<SaveRequest> ParseSaveRequest(const std::string& text) {
   return Parse<SaveRequest>("save request", text, [](const Json& json, SaveRequest* request) -> Status {
     request->tables = json.at("tables").get<std::vector<std::string>>();
-    for (const Json& partition : json.at("partitions")) {
-      if (!partition.is_number_unsigned() || partition.get<uint64_t>() > UINT32_MAX) {
-        return InvalidArgument("partitions has " + partition.dump() + "; it lists numbers of partitions");
-      }
-      request->partitions.push_back(partition.get<uint32_t>());
-    }
-    auto& partitions = request->partitions;
-    std::sort(partitions.begin(), partitions.end());
-    partitions.erase(std::unique(partitions.begin(), partitions.end()), partitions.end());
+    HET_RETURN_IF_ERROR(ReadPartitions(json.at("partitions"), &request->partitions));
     const Json since = json.value("since", Json());
     if (!since.is_null()) since.at("tables").get_to(request->since);
+    return Status();
+  });
+}
+
+Result<MergeRequest> ParseMergeRequest(const std::string& text) {
+  return Parse<MergeRequest>("merge request", text, [](const Json& json, MergeRequest* request) -> Status {
+    uint64_t partitions = 0;
+    uint64_t hash_seed = 0;
+    HET_RETURN_IF_ERROR(ReadNumber(json.at("store"), "partitions", 1, kMostPartitions, &partitions));
+    HET_RETURN_IF_ERROR(ReadNumber(json.at("store"), "hash_seed", 0, UINT64_MAX, &hash_seed));
+    request->layout = Layout(static_cast<uint32_t>(partitions), hash_seed);
+    HET_RETURN_IF_ERROR(ReadPartitions(json.at("partitions"), &request->partitions));
+    for (const Json& one : json.at("tables")) {
+      uint64_t dim = 0;
+      uint64_t slot_floats = 0;
+      HET_RETURN_IF_ERROR(ReadNumber(one, "dim", 1, TableSchema::kMaxDim, &dim));
+      HET_RETURN_IF_ERROR(ReadNumber(one, "slot_floats", 0, 16 * TableSchema::kMaxDim, &slot_floats));
+      request->tables.push_back({one.at("name").get<std::string>(), static_cast<uint32_t>(dim),
+                                 static_cast<uint32_t>(slot_floats), one.at("complete").get<bool>(),
+                                 one.at("files").get<std::vector<std::string>>()});
+    }
     return Status();
   });
 }
@@ -73,16 +111,13 @@ Result<BeginRequest> ParseBeginRequest(const std::string& text) {
   return Parse<BeginRequest>(
       "request to begin a load", text, [](const Json& json, BeginRequest* request) -> Status {
         request->loader = json.at("loader").get<std::string>();
-        const Json& seconds = json.at("seconds");
         if (request->loader.empty() || request->loader.find_first_of(" \r\n") != std::string::npos) {
           return InvalidArgument("loader is '" + request->loader +
                                  "'; say who loads, in a word without spaces");
         }
-        if (!seconds.is_number_unsigned() || seconds == 0 || seconds > TableLimits::kDay) {
-          return InvalidArgument("seconds is " + seconds.dump() + "; it must be an integer from 1 to " +
-                                 std::to_string(TableLimits::kDay));
-        }
-        request->seconds = seconds.get<uint32_t>();
+        uint64_t seconds = 0;
+        HET_RETURN_IF_ERROR(ReadNumber(json, "seconds", 1, TableLimits::kDay, &seconds));
+        request->seconds = static_cast<uint32_t>(seconds);
         return Status();
       });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/checkpoint/load.h"
+#include "het_tf/core/checkpoint/merge.h"
 #include "het_tf/core/checkpoint/row_writer.h"
 
 namespace het {
@@ -37,6 +38,7 @@ struct CommitRequest {
 };
 
 Result<SaveRequest> ParseSaveRequest(const std::string& json);
+Result<MergeRequest> ParseMergeRequest(const std::string& json);
 Result<LoadRequest> ParseLoadRequest(const std::string& json);
 Result<BeginRequest> ParseBeginRequest(const std::string& json);
 Result<CommitRequest> ParseCommitRequest(const std::string& json);

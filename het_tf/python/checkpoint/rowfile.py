@@ -8,7 +8,6 @@ The package safetensors checks that a header fits its file; here is what makes t
 A file may come from anywhere: nothing of the header is believed that was not compared with the file.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -74,29 +73,6 @@ class Tensor:
     def bytes(self) -> int:
         """Of all its elements."""
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-def layout(shapes: dict[str, tuple[str, tuple[int, ...]]]) -> tuple[bytes, dict[str, Tensor]]:
-    """The head of a new row file, and where its tensors will be.
-
-    Args:
-        shapes: Type and shape of each tensor, by name and in the order of the file.
-
-    Returns:
-        All bytes before the first tensor, and the tensors.
-    """
-    header: dict[str, Any] = {"__metadata__": {"format": FORMAT, "version": str(VERSION)}}
-    end = 0
-    for name, (code, shape) in shapes.items():
-        begin, end = end, end + Tensor(name, code, shape, 0).bytes
-        header[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % 64)
-    start = len(text).to_bytes(8, "little") + text
-    return start, {
-        name: Tensor(name, code, shape, len(start) + header[name]["data_offsets"][0])
-        for name, (code, shape) in shapes.items()
-    }
 
 
 @dataclass

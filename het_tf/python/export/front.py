@@ -5,13 +5,12 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from het_tf._version import __version__
 from het_tf.python import show
-from het_tf.python.export import evaluate as evaluate_lib
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.publish import publish, staging_of
 from het_tf.python.export.rows import Filter, Source
@@ -57,7 +56,6 @@ class Export:
       format, rows, unknown: As they were given.
       signatures: Their names.
       tables: One summary each.
-      evaluation: With `evaluate`: one `Evaluation` for each way to store rows.
     """
 
     path: Path
@@ -66,7 +64,6 @@ class Export:
     unknown: str
     signatures: list[str]
     tables: list[TableSummary]
-    evaluation: list[evaluate_lib.Evaluation] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.format}, rows {self.rows}, signatures {', '.join(self.signatures)}"]
@@ -78,8 +75,6 @@ class Export:
                 if table.dropped:
                     text += f"; {table.dropped:,} rows left out"
             lines.append(f"  {table.name}: {text}")
-        if self.evaluation:
-            lines += ["", evaluate_lib.text(self.evaluation)]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -96,7 +91,6 @@ def export(
     unknown: str = "initial",
     min_count: int = 0,
     max_age: float | None = None,
-    evaluate: Any = None,
     overwrite: bool = False,
     verbose: bool = True,
     **options: Any,
@@ -125,8 +119,6 @@ def export(
       min_count: Leaves out rows with fewer updates than this, 0 to 65535.
       max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none. "online"
         leaves out none: there it is how many seconds a row that is served may be behind the server.
-      evaluate: A `tf.data.Dataset` of (inputs, labels 0 or 1): prints the AUC of the model with rows stored
-        in each of the four ways.
       overwrite: Whether a SavedModel at the path may be replaced.
       verbose: Whether to print what was exported.
       **options: Those of the format, see docs/serving.md.
@@ -143,7 +135,7 @@ def export(
     asked = redirect.Options(rows, unknown)
     writes = settings.workers() == 1 or settings.horovod().rank() == 0
     with collective.together("export_check", "export"):
-        layers = _check(model, format, asked, min_count, max_age, evaluate)
+        layers = _check(model, format, asked, min_count, max_age)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
     if settings.workers() > 1:
@@ -158,7 +150,7 @@ def export(
                 sources = _sources(layers, Filter())
             else:
                 sources = _sources(layers, Filter(min_count, max_age))
-            result = _export(model, target, format, signatures, asked, sources, evaluate, overwrite, options)
+            result = _export(model, target, format, signatures, asked, sources, overwrite, options)
     if verbose and result is not None:
         print(result)
     return result
@@ -171,7 +163,6 @@ def _export(
     wanted: Any,
     asked: redirect.Options,
     sources: list[Source],
-    evaluate: Any,
     overwrite: bool,
     options: dict[str, Any],
 ) -> Export:
@@ -205,8 +196,6 @@ def _export(
         )
         del backend, module, functions
         _record(staging, summary)
-        if evaluate is not None:
-            summary.evaluation.extend(evaluate_lib.evaluate(model, sources, asked, evaluate, work))
         publish(staging, target, overwrite)
     return summary
 
@@ -214,9 +203,7 @@ def _export(
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def _check(
-    model: Any, format: str, asked: redirect.Options, min_count: Any, max_age: Any, evaluate: Any
-) -> list[Any]:
+def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max_age: Any) -> list[Any]:
     """The layers of het_tf in the model."""
     if not isinstance(model, keras.Model):
         raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
@@ -233,10 +220,9 @@ def _check(
         isinstance(max_age, (int, float)) and max_age is not True and max_age > 0
     ):
         raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
-    if format == "online" and (asked.rows != "float32" or min_count or evaluate is not None):
+    if format == "online" and (asked.rows != "float32" or min_count):
         raise ValueError(
-            "format is 'online', which exports no rows; rows, min_count and evaluate go with 'portable' and "
-            "'native'"
+            "format is 'online', which exports no rows; rows and min_count go with 'portable' and 'native'"
         )
     if not model.built:
         raise ValueError(

@@ -1,18 +1,18 @@
-"""`het_tf.callbacks.TableStats`: what tables and caches do, as lines in TensorBoard."""
+"""`het_tf.callbacks.TableStats`: what tables and caches do, by epochs and as lines in TensorBoard."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.monitor import log_dir as directory
-from het_tf.python.session import settings
+from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
-# What a cache holds, as it stands.
+# What a cache holds, as it stands; its other numbers only grow.
 _LEVELS = ("rows", "bytes", "unsent_rows")
 # Growth over the steps since the last point: tag -> counters whose sum it is (core/cache/counters.h).
 _PER_STEP = {
@@ -32,11 +32,22 @@ _PER_STEP = {
 
 
 class TableStats(tf.keras.callbacks.Callback):
-    """Writes figures of every table of the model to TensorBoard, every so many steps.
+    """Figures of every table of the model: of each epoch, and in TensorBoard every so many steps.
 
-        model.fit(..., callbacks=[het_tf.callbacks.TableStats("logs", every=200)])
+        model.fit(..., callbacks=[het_tf.callbacks.TableStats()])                   # of each epoch
+        model.fit(..., callbacks=[het_tf.callbacks.TableStats("logs", every=200)])  # and in TensorBoard
 
-    and `tensorboard --logdir logs`. Tags begin with the name of the table:
+    Figures of an epoch are in `epochs`, those named in `log` also in Keras' logs (the History and the
+    progress bar) as `TABLE/FIGURE`:
+
+    * `rows`, `bytes`: what the store holds at the end of the epoch; `cache_rows`, `cache_bytes`,
+      `cache_unsent_rows`: what the cache holds.
+    * what the epoch has added: `applies` (updates of the table) and, with a cache, every counter of
+      `Table.stats()["cache"]`: hits, miss_pull (rows fetched since they were not cached), update_pull (since
+      they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
+    * `hit_rate`: hits / reads of the epoch.
+
+    With a `log_dir`, `tensorboard --logdir logs` shows lines. Tags begin with the name of the table:
 
     * `rows`, `bytes`, `updates`: of the store. Of a shared server rank 0 writes them.
     * `cache/rows`, `bytes`, `unsent_rows`: what the cache holds at that moment.
@@ -50,14 +61,20 @@ class TableStats(tf.keras.callbacks.Callback):
       the store rank 0 writes them.
 
     A table without a cache has the first group and the last. Under Horovod each rank writes a run of its own,
-    `tables-rank-R`, since each has its own caches; TensorBoard shows them as lines of one figure. Nothing is
-    exchanged, so a single rank may have the callback. One process writes the run `tables`.
+    `tables-rank-R`, since each has its own caches; TensorBoard shows them as lines of one figure. Without
+    `all_ranks` nothing is exchanged, so a single rank may have the callback. One process writes `tables`.
 
     Args:
-      log_dir: TensorBoard's directory; it is made if it is not there.
-      every: Steps from one point to the next, >= 1; or "epoch".
+      log_dir: TensorBoard's directory; it is made if it is not there. None: nothing is written.
+      every: Steps from one point in TensorBoard to the next, >= 1; or "epoch".
       norms: Table -> what is read for norms at every point: a number of rows, drawn by `Table.sample` as the
         store has them, or ids, whose rows are read as the model reads them. None: no norms.
+      log: Figures of an epoch for Keras' logs; those that a table has not are left out. "all": every one.
+      all_ranks: Under Horovod, adds the figures of all ranks' caches and updates in an epoch; then every rank
+        must have the callback. False: figures of this rank.
+
+    Attributes:
+      epochs: For each epoch of the last `fit`: table -> figure -> value.
 
     Raises:
       ValueError: An argument is out of range, or nothing can be written to log_dir. When training begins:
@@ -66,9 +83,12 @@ class TableStats(tf.keras.callbacks.Callback):
 
     def __init__(
         self,
-        log_dir: Any,
+        log_dir: Any = None,
         every: int | str = 100,
         norms: Mapping[str, int | npt.ArrayLike] | None = None,
+        *,
+        log: Sequence[str] | str = ("rows", "hit_rate"),
+        all_ranks: bool = False,
     ) -> None:
         super().__init__()
         number = isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every >= 1
@@ -76,8 +96,16 @@ class TableStats(tf.keras.callbacks.Callback):
             raise ValueError(
                 f"every is {every!r}; give a number of steps, an integer of 1 or more, or 'epoch'"
             )
+        if isinstance(log, str) and log != "all":
+            raise ValueError(f"log is {log!r}; give a list of figures, or 'all'")
+        if norms and log_dir is None:
+            raise ValueError("norms are written to TensorBoard, and log_dir is None; give a directory")
         self.every = every
-        self._log_dir = directory.made(log_dir, "TableStats")
+        self.log = log if isinstance(log, str) else tuple(log)
+        self.all_ranks = all_ranks
+        self.epochs: list[dict[str, dict[str, float]]] = []
+        self._log_dir = None if log_dir is None else directory.made(log_dir, "TableStats")
+        self.async_safe = log_dir is None  # Keras need not wait for a step's logs, which nobody reads here
         self._norms = {name: np.asarray(rows) for name, rows in (norms or {}).items()}
         for name, rows in self._norms.items():
             if not rows.size or rows.dtype.kind not in "iu" or (rows.ndim == 0 and rows < 1):
@@ -88,7 +116,8 @@ class TableStats(tf.keras.callbacks.Callback):
         self._batch = -1  # the last one of the epoch
         self._step = 0  # of all fits: points of a second one come after those of the first
         self._point = 0  # the step of the last point
-        self._before: dict[tuple[str, str], dict[str, float]] = {}
+        self._before: dict[tuple[str, str], dict[str, float]] = {}  # at the last point
+        self._epoch: dict[tuple[str, str], dict[str, float]] = {}  # at the last epoch's end
         self._scalars: directory.Scalars | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -106,8 +135,11 @@ class TableStats(tf.keras.callbacks.Callback):
             known = ", ".join(repr(name) for _, name in self._tables) or "none"
             raise ValueError(f"norms names {unknown}, and the tables of the model are {known}")
         self._before = {key: _flat(table.stats()) for key, table in self._tables.items()}
+        self._epoch = dict(self._before)
+        self.epochs = []
         self._point = self._step
-        self._scalars = directory.Scalars(tf.io.gfile.join(self._log_dir, run))
+        if self._log_dir is not None:
+            self._scalars = directory.Scalars(tf.io.gfile.join(self._log_dir, run))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts the step, and writes if it is time."""
@@ -122,7 +154,16 @@ class TableStats(tf.keras.callbacks.Callback):
         self._batch = -1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Writes, if a point is an epoch."""
+        """Adds the epoch's figures to `epochs` and `logs`, and writes, if a point is an epoch."""
+        figures = self._of_epoch()
+        self.epochs.append(figures)
+        if logs is not None:
+            logs.update(
+                (f"{table}/{name}", value)
+                for table, of_table in figures.items()
+                for name, value in of_table.items()
+                if self.log == "all" or name in self.log
+            )
         if self.every == "epoch":
             self._write()
 
@@ -134,7 +175,35 @@ class TableStats(tf.keras.callbacks.Callback):
             self._scalars.close()
             self._scalars = None
 
+    def _of_epoch(self) -> dict[str, dict[str, float]]:
+        figures: dict[str, dict[str, float]] = {}
+        for key, table in self._tables.items():
+            now, before = _flat(table.stats()), self._epoch[key]
+            self._epoch[key] = now
+            figures[table.name] = {
+                **{f"cache_{name}": now[name] for name in _LEVELS if name in now},
+                **{
+                    name: value - before.get(name, 0)
+                    for name, value in now.items()
+                    if name not in _LEVELS and not name.startswith("lag/")
+                },
+            }
+        if self.all_ranks:
+            of_ranks = collective.gather(figures, "table_stats")
+            figures = {
+                table: {name: sum(one[table][name] for one in of_ranks) for name in of_table}
+                for table, of_table in figures.items()
+            }
+        for table in self._tables.values():
+            stats, of_table = table.stats(), figures[table.name]
+            of_table |= {"rows": stats["rows"], "bytes": stats["bytes"]}
+            if of_table.get("reads"):
+                of_table["hit_rate"] = of_table["hits"] / of_table["reads"]
+        return figures
+
     def _write(self) -> None:
+        if self._scalars is None:
+            return
         figures: dict[str, float] = {}
         steps = max(self._step - self._point, 1)
         for key, table in self._tables.items():
@@ -146,12 +215,17 @@ class TableStats(tf.keras.callbacks.Callback):
                 found |= _of_cache(now, before, steps)
             if table.name in self._norms:
                 found |= _norms(self._rows(table, self._norms[table.name]))
-                now = _flat(table.stats())  # what this lookup has moved is no traffic of the training
+                read, now = (
+                    now,
+                    _flat(table.stats()),
+                )  # what this lookup has moved is no traffic of the training
+                self._epoch[key] = {
+                    name: value + now[name] - read[name] for name, value in self._epoch[key].items()
+                }
             prefix = f"{key[0]}/{table.name}" if key[0] else table.name
             figures |= {f"{prefix}/{tag}": float(value) for tag, value in found.items()}
             self._before[key] = now
-        if self._scalars is not None:
-            self._scalars.write(self._step, figures)
+        self._scalars.write(self._step, figures)
         self._point = self._step
 
     def _rows(self, table: Table, wanted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -162,8 +236,8 @@ class TableStats(tf.keras.callbacks.Callback):
 
 
 def _flat(stats: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a cache; lags as lag/..., with the sum of those that were observed."""
-    found: dict[str, float] = {}
+    """Updates, and the numbers of a cache; lags as lag/..., with the sum of those that were observed."""
+    found: dict[str, float] = {"applies": stats["applies"]}
     for name, value in stats.get("cache", {}).items():
         if name == "staleness":
             found["lag/observed"] = value["observed"]

@@ -39,5 +39,5 @@ def find_module() -> Path:
       ServerError: It is not built.
     """
     if not MODULE.exists():
-        raise ServerError(f"the server module {MODULE} is missing; run `python -m het_tf.doctor`")
+        raise ServerError(f"the server module {MODULE} is missing; run: {versions.build_command()}")
     return MODULE

@@ -57,9 +57,7 @@ def _import_tensorflow() -> Any:
 def _load() -> tuple[Any, ctypes.CDLL]:
     """Returns the module of ops and the ctypes handle. ImportError: no library, or one that does not load."""
     if not LIBRARY.exists():
-        raise ImportError(
-            f"het_tf's native library {LIBRARY} is missing; run `make build` in the source tree"
-        )
+        raise ImportError(f"het_tf's native library {LIBRARY} is missing; run: {versions.build_command()}")
     march = versions.plugin_march(LIBRARY)
     if lacks := versions.cpu_lacks(march):
         raise ImportError(
@@ -71,7 +69,7 @@ def _load() -> tuple[Any, ctypes.CDLL]:
     except (OSError, tf.errors.NotFoundError) as error:
         why = (str(error).strip() or "unknown error").splitlines()[0]
         raise ImportError(
-            f"het_tf's native library does not load ({why}); run `make build`, or python -m het_tf.doctor"
+            f"het_tf's native library does not load ({why}); run: {versions.build_command()}"
         ) from None
 
 

@@ -103,13 +103,13 @@ def _gpu() -> int:
             remedy = (
                 f"this TensorFlow is built without CUDA; run: {versions.pip_install('tensorflow[and-cuda]')}"
             )
-        raise RuntimeError(f"TensorFlow sees no GPU: {remedy}. Or give Cache(device='cpu')")
+        raise RuntimeError(f"TensorFlow sees no GPU; Cache(device='cpu') needs none; {remedy}")
     return int(gpus[0].name.rpartition(":")[2])
 
 
 @functools.lru_cache(maxsize=1)
 def _load_device_library(path: str, gpu: int) -> None:
-    build = versions.build_command()
+    build = versions.gpu_build_command()
     if not Path(path).exists() and os.environ.get(LIBRARY_VARIABLE):
         raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, and there is no such file")
     if not Path(path).exists():
@@ -125,7 +125,7 @@ def _load_device_library(path: str, gpu: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _load_gpu_ops(path: Path) -> None:
-    what, build = f"{path}, the ops' kernels for GPUs,", versions.build_command()
+    what, build = f"{path}, the ops' kernels for GPUs,", versions.gpu_build_command()
     if not path.exists():
         raise ImportError(f"{what} is not built; run: {build}")
     built_for = versions.gpu_ops_tensorflow(path) or "of an unknown version"

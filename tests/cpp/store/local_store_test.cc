@@ -9,6 +9,7 @@
 #include <set>
 
 #include "het_tf/core/base/alloc.h"
+#include "het_tf/core/checkpoint/merge.h"
 #include "het_tf/core/store/shard.h"
 #include "tests/cpp/testing/stored_rows.h"
 #include "tests/cpp/testing/temp_folder.h"
@@ -207,6 +208,62 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
     for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
     EXPECT_EQ(saved.size(), keys.size());
   }
+}
+
+// One file for a full one and increments on it, and one increment for two, in stores of another shape.
+TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
+  const std::vector<Schema> schemas = {MakeSchema("a", 3, "adam"), MakeSchema("b", 2, "sgd")};
+  Embedded first(4, 5, schemas);
+  std::vector<std::string> chain;
+  std::mt19937 random(1);
+  for (int step = 0; step < 4; ++step) {
+    std::vector<SavedTable> tables;
+    for (const Schema& schema : schemas) {
+      for (int i = 0; i < 60; ++i) first.Assign(schema, random() % 100, static_cast<float>(random() % 1000));
+      for (int i = 0; i < (step > 0 ? 20 : 0); ++i) first.Remove(schema, random() % 100);
+      tables.push_back({schema, step > 0, chain});
+    }
+    const auto paths = Save(first.get(), In("step" + std::to_string(step)), tables, 2);
+    chain.insert(chain.end(), paths.begin(), paths.end());
+  }
+  const auto merge = [&](const std::string& name, bool complete, std::vector<std::string> files) {
+    std::vector<std::string> merged;
+    for (const std::vector<uint32_t>& partitions : {std::vector<uint32_t>{0, 2}, {1}}) {
+      merged.push_back(In(name + std::to_string(merged.size())));
+      const auto done =
+          MergeRows(merged.back(),
+                    {Layout(3, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
+      EXPECT_TRUE(done.ok()) << done.status().message();
+    }
+    return merged;
+  };
+  const auto same = [&](const std::vector<std::string>& paths) {
+    Embedded next(2, 7, schemas);
+    for (const Schema& schema : schemas) {
+      Load(next.get(), paths, schema);
+      EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(first.get(), *schema));
+    }
+  };
+  const std::vector<std::string> full = {chain[0], chain[1]};
+  same(merge("whole", true, chain));
+  auto parts = merge("full", true, full);
+  for (const auto& path : merge("rest", false, {chain.begin() + 2, chain.end()})) parts.push_back(path);
+  same(parts);
+
+  const auto refused = [&](const MergeRequest& request) {
+    const Status status = MergeRows(In("refused"), request).status();
+    EXPECT_FALSE(RowReader::Open(In("refused")).ok());
+    return status;
+  };
+  EXPECT_THAT(refused({Layout(3, 9), {3}, {}}).message(),
+              HasSubstr("partition 3 is to be merged; the store has the partitions 0 to 2"));
+  EXPECT_THAT(refused({Layout(3, 9), {0}, {{"a", 3, 6, true, full}}}).message(),
+              HasSubstr("have 3 floats and 7 of slots; those of the merged table have 3 and 6"));
+  EXPECT_EQ(refused({Layout(3, 9), {0}, {{"a", 3, 7, true, {In("none")}}}}).code(), Code::kNotFound);
+  SetAllocLimit(AllocatedBytes() + 10000);
+  const Status status = refused({Layout(3, 9), {0}, {{"a", 3, 7, true, full}}});
+  SetAllocLimit(SIZE_MAX);
+  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were merged"));
 }
 
 TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {

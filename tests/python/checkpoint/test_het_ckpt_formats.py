@@ -1,4 +1,4 @@
-"""het-ckpt to-npz and to-parquet."""
+"""het-ckpt to-parquet."""
 
 from __future__ import annotations
 
@@ -6,55 +6,49 @@ import json
 import os
 import sys
 
-import numpy as np
 import pytest
 from het_ckpt_lib import content, het_ckpt
 
 from het_tf.python.checkpoint.cli import convert
 
 
-def test_to_npz_of_one_table_without_slots(chain, tmp_path):
-    het_ckpt("to-npz", chain[2], tmp_path / "x.npz", "--table", "user/é")
-    with np.load(tmp_path / "x.npz") as arrays:
-        assert sorted(arrays) == [
-            f"user/é/{name}" for name in ("clocks", "counts", "ids", "last_used", "values")
-        ]
-        np.testing.assert_array_equal(arrays["user/é/values"], [[8.125, 9.125]])
-    before = (tmp_path / "x.npz").read_bytes()
-    assert "--force" in het_ckpt("to-npz", chain[0], tmp_path / "x.npz", status=1).err
-    assert (tmp_path / "x.npz").read_bytes() == before
-    assert "is a directory" in het_ckpt("to-npz", chain[0], tmp_path, status=1).err
-    err = het_ckpt("to-npz", chain[0], tmp_path / "none/x.npz", status=1).err
-    assert "there is no directory" in err and "none" in err and ".tmp-" not in err
-
-
-@pytest.mark.parametrize("command", ["to-npz", "to-parquet"])
-def test_what_is_no_plain_file_is_never_replaced(chain, tmp_path, command):
+def test_what_is_no_plain_file_is_never_replaced(chain, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is missing")
     pipe = tmp_path / "pipe.parquet"
     os.mkfifo(pipe)
     for force in ([], ["--force"]):
-        err = het_ckpt(command, chain[2], pipe, "--table", "item", *force, status=1).err
+        err = het_ckpt("to-parquet", chain[2], pipe, "--table", "item", *force, status=1).err
         assert "is no plain file" in err
         assert pipe.is_fifo()
 
 
-def test_to_parquet_needs_a_directory(chain, tmp_path):
+def test_to_parquet_overwrites_nothing_unasked(chain, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is missing")
     (tmp_path / "rows.pq").write_text("kept")
     assert "give a directory" in het_ckpt("to-parquet", chain[2], tmp_path / "rows.pq", status=1).err
     assert (tmp_path / "rows.pq").read_text() == "kept"
+    file = tmp_path / "rows.parquet"
+    file.write_text("kept")
+    to_file = ("to-parquet", chain[2], file, "--table", "item")
+    assert "--force" in het_ckpt(*to_file, status=1).err
+    assert file.read_text() == "kept"
+    het_ckpt(*to_file, "--force")
+    assert file.read_bytes()[:4] == b"PAR1"
+    (tmp_path / "directory.parquet").mkdir()
+    err = het_ckpt("to-parquet", chain[2], tmp_path / "directory.parquet", "--table", "item", status=1).err
+    assert "is a directory" in err
+    err = het_ckpt("to-parquet", chain[2], tmp_path / "none/x.parquet", "--table", "item", status=1).err
+    assert "there is no directory" in err and "none" in err and ".tmp-" not in err
 
 
-@pytest.mark.parametrize("command", ["to-npz", "to-parquet"])
-def test_damaged_rows_are_not_converted(chain, tmp_path, command):
+def test_damaged_rows_are_not_converted(chain, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is missing")
     path = next(chain[0].glob("rows-*"))
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert "is damaged" in het_ckpt(command, chain[2], tmp_path / "out.npz", status=1).err
-    assert not (tmp_path / "out.npz").exists()
+    assert "is damaged" in het_ckpt("to-parquet", chain[2], tmp_path / "out", status=1).err
+    assert not (tmp_path / "out").exists()
 
 
 def test_to_parquet(chain, tmp_path, monkeypatch):
@@ -69,7 +63,7 @@ def test_to_parquet(chain, tmp_path, monkeypatch):
         row["id"]: (row["clock"], row["value"], row["slots"], int(row["last_used"].timestamp()), row["count"])
         for row in file.read().to_pylist()
     }
-    assert found == content(chain[2], tmp_path)["item"]
+    assert found == content(chain[2])["item"]
     assert json.loads(file.schema_arrow.metadata[b"het_tf"])["spec"]["dim"] == 3
     err = het_ckpt("to-parquet", chain[2], tmp_path / "x.parquet", status=1).err
     assert "one file cannot hold the tables 'item', 'user/é'" in err

@@ -39,7 +39,6 @@ def test_npz(tmp_path):
 
 
 def test_names_of_the_table_come_first(tmp_path):
-    """What het-ckpt to-npz writes."""
     np.savez(
         tmp_path / "x.npz", **{"item/ids": IDS, "item/values": VALUES, "ids": IDS[:1], "values": VALUES[:1]}
     )

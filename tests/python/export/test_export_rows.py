@@ -1,4 +1,4 @@
-"""Smaller rows, filters of rows, their AUC; serve_check; exports of several processes."""
+"""Smaller rows, filters of rows; serve_check; exports of several processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.export import evaluate, front, quantise
+from het_tf.python.export import front, quantise
 from het_tf.python.models import DeepFM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
@@ -106,53 +106,6 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: clock() + 1000)
     summary = het_tf.export(model, tmp_path / "2", max_age=600, verbose=False).tables[0]
     assert (summary.rows, summary.dropped) == (0, 3)
-
-
-# --- evaluation ---------------------------------------------------------------------------------------------
-
-
-def test_auc_is_the_share_of_ordered_pairs(rng):
-    scores = rng.integers(0, 20, 300) / 7.0
-    labels = rng.integers(0, 2, 300)
-    ones, zeros = scores[labels == 1], scores[labels == 0]
-    pairs = np.sign(ones[:, None] - zeros[None, :])
-    np.testing.assert_allclose(evaluate.auc(scores, labels), (pairs.mean() + 1) / 2)
-    with pytest.raises(ValueError, match="needs both"):
-        evaluate.auc(scores, np.ones(300))
-    with pytest.raises(ValueError, match="needs both"):
-        evaluate.auc(scores, labels * 2)
-
-
-def test_the_auc_of_every_way_to_store_rows(rng, tmp_path, capsys):
-    model = lib.trained(DeepFM, rng)
-    data = lib.toy_examples(rng, 300)
-    result = het_tf.export(model, tmp_path / "1", rows="int8", evaluate=data.to_tf(64))
-    assert [one.rows for one in result.evaluation] == list(quantise.ROWS)
-    logits = np.concatenate([model(batch, training=False).numpy() for batch, _ in data.to_tf(64)])
-    wanted = evaluate.auc(logits.reshape(-1), data.label)
-    assert result.evaluation[0].auc == wanted and result.evaluation[0].change == 0
-    assert all(abs(one.change) < 0.02 for one in result.evaluation)
-    # Those of the rows as exported, not of the live ones.
-    serve = lib.serve(tmp_path / "1")
-    scores = np.concatenate([serve(**batch)["output_0"] for batch, _ in data.to_tf(64)]).reshape(-1)
-    assert result.evaluation[3].auc == evaluate.auc(scores, data.label)
-    sizes = [one.bytes for one in result.evaluation]
-    assert sizes[0] == 2 * sizes[1] == 2 * sizes[2] > sizes[3]
-    said = capsys.readouterr().out
-    assert "bfloat16" in said and f"{wanted:.7f}" in said
-
-
-def test_what_evaluate_refuses(rng, tmp_path):
-    model = lib.trained(DeepFM, rng)
-    data = lib.toy_examples(rng, 20)
-    unlabelled = data.to_tf(10).map(lambda x, y: x)
-    with pytest.raises(ValueError, match="as fit"):
-        het_tf.export(model, tmp_path / "1", evaluate=unlabelled)
-    with pytest.raises(ValueError, match="one score and one label"):
-        het_tf.export(model, tmp_path / "1", evaluate=data.to_tf(10).map(lambda x, y: (x, y[:3])))
-    with pytest.raises(ValueError, match="no elements"):
-        het_tf.export(model, tmp_path / "1", evaluate=data.to_tf(10).take(0))
-    assert not list(tmp_path.iterdir())
 
 
 # --- serve_check --------------------------------------------------------------------------------------------

@@ -169,9 +169,9 @@ def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
     del layer
 
 
-def test_cache_stats_of_all_ranks(played):
+def test_table_stats_of_all_ranks(played):
     model = het_tf.horovod.distribute(rules_lib.make_model())
-    mine, of_all = het_tf.callbacks.CacheStats(), het_tf.callbacks.CacheStats(all_ranks=True)
+    mine, of_all = het_tf.callbacks.TableStats(), het_tf.callbacks.TableStats(all_ranks=True)
     model.fit(*data(), verbose=0, batch_size=8, callbacks=[mine, of_all])
     assert of_all.epochs[0]["t"]["applies"] == 2 * mine.epochs[0]["t"]["applies"] == 8
     assert of_all.epochs[0]["t"]["rows"] == mine.epochs[0]["t"]["rows"], "a table is counted once"

@@ -278,42 +278,6 @@ def test_cache_options_reach_the_core():
     assert het_tf.table("direct").options == {}
 
 
-def test_cache_stats_are_logged():
-    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=SGD(0.1))
-    x = keras.Input((3,), dtype="int64")
-    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
-    model.compile("sgd", "mse")
-    ids = np.random.default_rng(0).integers(0, 30, (64, 3))
-    stats = het_tf.callbacks.CacheStats(log="all")
-    history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
-    assert history["t/applies"] == [8, 8, 8]
-    assert history["t/rows"][-1] == len(np.unique(ids))
-    assert history["t/bytes"][-1] > 30 * 4 * 4
-    assert history["t/cache_rows"] == [10, 10, 10]
-    assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
-    assert history["t/cache_bytes"][-1] > 10 * 4 * 4
-    assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
-    for epoch in range(3):
-        assert 0 < history["t/hits"][epoch] <= history["t/reads"][epoch]
-        assert history["t/hit_rate"][epoch] == history["t/hits"][epoch] / history["t/reads"][epoch]
-    assert sum(history["t/miss_pull"]) > 0
-    assert all(requests >= 8 for requests in history["t/requests"])
-    assert all(size > 0 for size in history["t/metadata_bytes_in"])
-
-
-def test_cache_stats_log_two_figures_unless_told_otherwise():
-    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
-    x = keras.Input((3,), dtype="int64")
-    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
-    model.compile("sgd", "mse")
-    for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
-        stats = het_tf.callbacks.CacheStats(log) if log else het_tf.callbacks.CacheStats()
-        history = model.fit(np.ones((8, 3), np.int64), np.ones((8, 1)), verbose=0, callbacks=[stats]).history
-        assert {name for name in history if name.startswith("t/")} == logged
-    with pytest.raises(ValueError, match="log='rows'; give a list"):
-        het_tf.callbacks.CacheStats("rows")
-
-
 def test_the_summary_says_how_many_rows_and_bytes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")  # of the terminal: lines are cut there
     model = functional()

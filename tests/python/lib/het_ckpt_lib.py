@@ -16,6 +16,7 @@ import xxhash
 from cli_lib import Done, run
 
 from het_tf.python.checkpoint.cli import cli
+from het_tf.python.checkpoint.cli.view import View
 
 Rows = dict[int, tuple[int, list[float], list[float], int, int]]
 PARTITIONS, SEED = 8, 0x9E3779B97F4A7C15
@@ -209,20 +210,17 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(raw)
 
 
-def content(path: Path, place: Path) -> dict[str, dict[int, tuple]]:
-    """All rows of a checkpoint, by what to-npz says."""
-    out = place / "content.npz"
-    het_ckpt("to-npz", path, out, "--slots", "--force")
+def content(path: Path) -> dict[str, dict[int, tuple]]:
+    """All rows that a checkpoint means, by table and id."""
     found: dict[str, dict[int, tuple]] = {}
-    with np.load(out) as arrays:
-        for name in {name.rpartition("/")[0] for name in arrays}:
-            of = {key.rpartition("/")[2]: arrays[key] for key in arrays if key.rpartition("/")[0] == name}
-            slots = of.get("slots", np.empty((len(of["ids"]), 0)))
-            found[name] = {
-                int(key): (int(clock), value.tolist(), slot.tolist(), int(used), int(count))
-                for key, clock, value, slot, used, count in zip(
-                    of["ids"], of["clocks"], of["values"], slots, of["last_used"], of["counts"], strict=True
-                )
-            }
-            assert len(found[name]) == len(of["ids"])
+    for name, table in View.open(path).tables.items():
+        rows = found[name] = {}
+        for block in table.blocks(("clocks", "values", "slots", "last_used", "counts")):
+            slots = block.get("slots", np.empty((len(block["keys"]), 0)))
+            for key, clock, value, slot, used, count in zip(
+                block["keys"], block["clocks"], block["values"], slots, block["last_used"], block["counts"],
+                strict=True,
+            ):  # fmt: skip
+                assert int(key) not in rows
+                rows[int(key)] = (int(clock), value.tolist(), slot.tolist(), int(used), int(count))
     return found

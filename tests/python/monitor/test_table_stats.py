@@ -63,6 +63,45 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
     assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
 
 
+def test_figures_of_epochs(fresh):
+    layer = het_tf.keras.Embedding(
+        4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=het_tf.optimizers.SGD(0.1)
+    )
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    ids = np.random.default_rng(0).integers(0, 30, (64, 3))
+    stats = TableStats(log="all")
+    history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
+    assert history["t/applies"] == [8, 8, 8]
+    assert history["t/rows"][-1] == len(np.unique(ids))
+    assert history["t/bytes"][-1] > 30 * 4 * 4
+    assert history["t/cache_rows"] == [10, 10, 10]
+    assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
+    assert history["t/cache_bytes"][-1] > 10 * 4 * 4
+    assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
+    for epoch in range(3):
+        assert 0 < history["t/hits"][epoch] <= history["t/reads"][epoch]
+        assert history["t/hit_rate"][epoch] == history["t/hits"][epoch] / history["t/reads"][epoch]
+    assert sum(history["t/miss_pull"]) > 0
+    assert all(requests >= 8 for requests in history["t/requests"])
+    assert all(size > 0 for size in history["t/metadata_bytes_in"])
+
+
+def test_two_figures_of_an_epoch_are_logged_unless_told_otherwise(fresh):
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
+        stats = TableStats(log=log) if log else TableStats()
+        history = model.fit(np.ones((8, 3), np.int64), np.ones((8, 1)), verbose=0, callbacks=[stats]).history
+        assert {name for name in history if name.startswith("t/")} == logged
+    assert stats.async_safe, "Keras waits for no step"
+    with pytest.raises(ValueError, match="log is 'rows'; give a list"):
+        TableStats(log="rows")
+
+
 def test_norms_of_a_number_of_rows_are_of_stored_ones(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     fit(made, TableStats(tmp_path, every=4, norms={"t": 1000}))
@@ -88,6 +127,8 @@ def test_norms_are_of_the_rows_that_were_named_and_their_reading_is_no_traffic(f
     assert not any(tag.startswith("plain/norm") for tag in found)
     assert found["t/traffic/bytes_in"][8] * 4 == pytest.approx(before[7] - after[3])
     assert after[3] > before[3], "reading them takes a fetch"
+    epoch = callback.epochs[0]["t"]
+    assert epoch["row_bytes_in"] + epoch["metadata_bytes_in"] == before[7] - (after[3] - before[3])
 
 
 def test_points_of_epochs(fresh, tmp_path):
@@ -101,7 +142,7 @@ def test_lags_and_rates_are_those_since_the_last_point():
         names = {name for names in table_stats._PER_STEP.values() for name in names}
         counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
         return table_stats._flat(
-            {"cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
+            {"applies": 0, "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
         )
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
@@ -117,13 +158,15 @@ def test_each_rank_writes_a_run_and_rank_0_the_store(played, tmp_path):
         fit(made, TableStats(tmp_path, every="epoch"))
         found = events_lib.scalars(tmp_path / f"tables-rank-{me}")
         assert ("t/rows" in found) == (me == 0) and "t/cache/rows" in found
-    assert "het_tf.cache_stats" not in played.gathered
+    assert "het_tf.table_stats" not in played.gathered
 
 
 def test_what_is_refused(fresh, tmp_path):
     for every in (0, True, 2.5, "batch"):
         with pytest.raises(ValueError, match="give a number of steps, an integer of 1 or more, or 'epoch'"):
             TableStats(tmp_path, every=every)
+    with pytest.raises(ValueError, match="log_dir is None; give a directory"):
+        TableStats(norms={"t": 5})
     (tmp_path / "file").write_text("")
     for call in (TableStats, lambda path: het_tf.projector(rules_lib.embedding() and "t", path, ids=[1])):
         het_tf.reset()

@@ -2,17 +2,18 @@
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.checkpoint.cli import convert, diff, inspect, merge, verify
+from het_tf.python.checkpoint.cli import convert, inspect, verify
 from het_tf.python.checkpoint.cli.view import View
 from het_tf.python.show import Command, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Looks at checkpoints of het_tf, checks them, merges increments, compares and
-converts. Needs no TensorFlow.
+Looks at checkpoints of het_tf, checks them, merges increments and converts.
+Only merge needs TensorFlow.
 
   het-ckpt inspect runs/ctr
       what the newest checkpoint in a directory holds
@@ -20,7 +21,6 @@ converts. Needs no TensorFlow.
       reads every byte of it; exit status 1 if something is wrong
   het-ckpt merge full runs/ctr/ckpt-00000012
       it and what it builds on, as one full checkpoint
-  het-ckpt diff runs/ctr/ckpt-00000010 runs/ctr/ckpt-00000012
   het-ckpt to-parquet runs/ctr rows --table item
 
 A PATH is a checkpoint, or a directory of checkpoints: then its newest one. An
@@ -31,17 +31,13 @@ Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge, _diff, _conversions))
+    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge, _to_parquet))
 
 
 def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
     sub.add_argument(
         name, type=Path, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
     )
-
-
-def _table(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--table", metavar="T", help="this table only")
 
 
 def _inspect(command: Command) -> None:
@@ -72,43 +68,13 @@ def _merge(command: Command) -> None:
     sub.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
 
 
-def _diff(command: Command) -> None:
-    sub = command(
-        "diff",
-        "show how the rows of two checkpoints differ",
-        "A row has changed if its value, slots or clock has.",
-    )
-    _path(sub, "a")
-    _path(sub, "b")
-    _table(sub)
-    sub.add_argument(
-        "--examples", type=_count, default=5, metavar="N", help="rows to show of each table (%(default)s)"
-    )
-    sub.add_argument("--json", action="store_true", help="for programs")
-    sub.add_argument("--exit-code", action="store_true", help="exit status 1 if anything differs")
-
-
-def _conversions(command: Command) -> None:
-    for name, text, target in (
-        ("to-npz", "write rows as arrays TABLE/ids, TABLE/values, ... of an .npz file", "the file"),
-        (
-            "to-parquet",
-            "write rows as Parquet (needs pyarrow: pip install het_tf[parquet])",
-            "a file *.parquet for one table, else a directory for one file a table",
-        ),
-    ):
-        sub = command(name, text)
-        _path(sub)
-        _path(sub, "out", target)
-        _table(sub)
-        sub.add_argument("--slots", action="store_true", help="the optimizer's slots, too")
-        sub.add_argument("--force", action="store_true", help="overwrite what is there")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) > 1000:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 1000")
-    return int(text)
+def _to_parquet(command: Command) -> None:
+    sub = command("to-parquet", "write rows as Parquet (needs pyarrow: pip install het_tf[parquet])")
+    _path(sub)
+    _path(sub, "out", "a file *.parquet for one table, else a directory for one file a table")
+    sub.add_argument("--table", metavar="T", help="this table only")
+    sub.add_argument("--slots", action="store_true", help="the optimizer's slots, too")
+    sub.add_argument("--force", action="store_true", help="overwrite what is there")
 
 
 def _checked(view: View, what: str) -> View:
@@ -152,9 +118,12 @@ def run_verify(options: argparse.Namespace) -> int:
 
 def run_merge(options: argparse.Namespace) -> int:
     """het-ckpt merge."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from het_tf.python.checkpoint.cli import merge  # loads TensorFlow, which the other commands do without
+
     view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
-    with bar("rows") as (begin, advance):
-        begin(sum(table.count() for table in view.tables.values()))
+    with bar("files") as (begin, advance):
+        begin(len(view.manifest.files))
         document = merge.merge(options.out, view, advance)
     rows = ", ".join(
         f"{table['name']} {number(table['rows'])} rows"
@@ -164,30 +133,6 @@ def run_merge(options: argparse.Namespace) -> int:
     kind = f"an increment on {document['base']['name']}" if document["base"] else "full"
     names = ", ".join(one.path.name for one in view.chain)
     print(f"{options.out}: {kind}, from {names}: {rows}")
-    return 0
-
-
-def run_diff(options: argparse.Namespace) -> int:
-    """het-ckpt diff."""
-    one, other = View.open(options.a), View.open(options.b)
-    with bar("rows") as (begin, advance):
-        found = diff.diff(one, other, options.table, options.examples, begin, advance)
-    if options.json:
-        print(json.dumps({"a": str(one.manifest.path), "b": str(other.manifest.path),
-                          "tables": [table.to_json() for table in found]}, indent=1))  # fmt: skip
-    else:
-        show(diff.render(found))
-    return int(options.exit_code and any(table.differs for table in found))
-
-
-def run_to_npz(options: argparse.Namespace) -> int:
-    """het-ckpt to-npz."""
-    view = View.open(options.path)
-    tables = view.select(options.table)
-    _checked(view, "what is converted")
-    with bar("rows") as (begin, advance):
-        rows = convert.to_npz(options.out, tables, options.slots, options.force, begin, advance)
-    print(f"{options.out}: " + ", ".join(f"{name} {number(count)} rows" for name, count in rows.items()))
     return 0
 
 
@@ -214,8 +159,6 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": run_inspect,
     "verify": run_verify,
     "merge": run_merge,
-    "diff": run_diff,
-    "to-npz": run_to_npz,
     "to-parquet": run_to_parquet,
 }
 
@@ -223,4 +166,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
     options = parser().parse_args(arguments)
-    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError)
+    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError, ImportError)

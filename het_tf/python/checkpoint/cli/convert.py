@@ -1,11 +1,10 @@
-"""`het-ckpt to-npz` and `to-parquet`: rows for programs that know nothing of het_tf."""
+"""`het-ckpt to-parquet`: rows for programs that know nothing of het_tf."""
 
 import contextlib
 import json
 import os
 import secrets
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,28 +16,9 @@ from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.cli.view import TableView
 from het_tf.python.checkpoint.rowfile import Array
 
-# Columns of a row file -> what they are called outside: ids are what users call keys.
-NAMES = {
-    "keys": "ids", "clocks": "clocks", "last_used": "last_used", "counts": "counts", "values": "values",
-    "slots": "slots",
-}  # fmt: skip
 _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 64 << 20  # of a row group, at most
 
 Advance = Callable[[int], None]
-
-
-def _columns(table: TableView, slots: bool) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-    """Type and shape of an entry, by column."""
-    columns: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
-        "keys": (np.dtype("<i8"), ()),
-        "clocks": (np.dtype("<i8"), ()),
-        "last_used": (np.dtype("<u4"), ()),
-        "counts": (np.dtype("<u2"), ()),
-        "values": (np.dtype("<f4"), (table.dim,)),
-    }
-    if slots and table.slot_floats:
-        columns["slots"] = (np.dtype("<f4"), (table.slot_floats,))
-    return columns
 
 
 @contextlib.contextmanager
@@ -64,47 +44,6 @@ def appearing(path: Path, force: bool) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def to_npz(
-    path: Path, tables: list[TableView], slots: bool, force: bool, begin: Advance, advance: Advance
-) -> dict[str, int]:
-    """Writes an .npz file with the arrays TABLE/ids, TABLE/values and so on, uncompressed.
-
-    Column by column, block by block: numpy.savez would have them in memory.
-
-    Args:
-        path: The file.
-        tables: What goes into it.
-        slots: Whether to write slots, too.
-        force: Whether an existing file may be overwritten.
-        begin: Told how many rows there will be, each counted once a column.
-        advance: Told how many of them more were written.
-
-    Returns:
-        Rows by table.
-    """
-    rows = {table.name: table.count() for table in tables}
-    begin(sum(rows[table.name] * len(_columns(table, slots)) for table in tables))
-    with (
-        appearing(path, force) as temporary,
-        temporary.open("xb") as file,
-        zipfile.ZipFile(file, "w", allowZip64=True) as archive,
-    ):
-        for table in tables:
-            for column, (dtype, shape) in _columns(table, slots).items():
-                entry = zipfile.ZipInfo(f"{table.name}/{NAMES[column]}.npy")
-                with archive.open(entry, "w", force_zip64=True) as out:
-                    header = {
-                        "descr": np.lib.format.dtype_to_descr(dtype),
-                        "fortran_order": False,
-                        "shape": (rows[table.name], *shape),
-                    }
-                    np.lib.format.write_array_header_1_0(out, header)
-                    for block in table.blocks((column,)):
-                        out.write(np.ascontiguousarray(block[column]).reshape(-1).view(np.uint8).data)
-                        advance(len(block["keys"]))
-    return rows
 
 
 def pyarrow() -> Any:
@@ -167,7 +106,7 @@ def to_parquet(path: Path, table: TableView, slots: bool, force: bool, advance: 
         "values": ("value", pa.list_(pa.float32(), table.dim)),
         "slots": ("slots", pa.list_(pa.float32(), table.slot_floats)),
     }
-    columns = list(_columns(table, slots))
+    columns = [name for name in types if name != "slots" or (slots and table.slot_floats)]
     schema = pa.schema(
         [types[column] for column in columns], {"het_tf": json.dumps({"spec": table.document["spec"]})}
     )

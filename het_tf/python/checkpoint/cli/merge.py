@@ -9,12 +9,9 @@ from typing import Any
 
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.cli.rowwriter import RowWriter
-from het_tf.python.checkpoint.cli.view import Group, View
+from het_tf.python.checkpoint.cli.view import Group, TableView, View
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.rowfile import COLUMNS
-
-_OF_ROWS = tuple(name for name in COLUMNS if name not in ("keys", "removed"))
+from het_tf.python.checkpoint.store import merge_rows
 
 
 def chain_of(paths: list[Path]) -> list[Manifest]:
@@ -54,7 +51,7 @@ def merge(target: Path, view: View, advance: Callable[[int], None]) -> dict[str,
     Args:
         target: Its directory, which must not exist.
         view: What is merged.
-        advance: Told how many rows more were written.
+        advance: Told how many files more were written.
 
     Returns:
         The manifest.
@@ -76,18 +73,24 @@ def merge(target: Path, view: View, advance: Callable[[int], None]) -> dict[str,
 def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str, Any]:
     newest, oldest = view.manifest, view.chain[0]
     document = {**newest.document, "id": secrets.token_hex(16), "created": time.time(), "base": oldest.base}
-    rows = dict.fromkeys(view.tables, 0)
-    removed = dict.fromkeys(view.tables, 0)
-    document["files"] = []
-    for number, group in enumerate(view.groups):
-        name = f"rows-{number:05d}-of-{len(view.groups):05d}.safetensors"
-        entry = _write_file(place / name, view, group, rows, removed, advance)
-        document["files"].append({"name": name, "partitions": sorted(group.partitions), **entry})
+    files = view.levels[-1].files
+    entries = []
+    for number, (group, _) in enumerate(files):
+        name = f"rows-{number:05d}-of-{len(files):05d}.safetensors"
+        partitions = sorted(group.partitions)
+        tables = [_table(table, group) for table in view.tables.values()]
+        shape = {"partitions": group.of, "hash_seed": group.hash_seed}
+        entry = merge_rows(place / name, shape, partitions, tables)
+        entries.append({"name": name, "partitions": partitions, **entry})
+        advance(1)
+    document["files"] = [{name: one[name] for name in one if name != "tables"} for one in entries]
     document["tables"] = [
         {
             **table,
-            "rows": rows[table["name"]],
-            "removed": removed[table["name"]],
+            **{
+                kind: sum(one["tables"][table["name"]][kind] for one in entries)
+                for kind in ("rows", "removed")
+            },
             "complete": view.tables[table["name"]].whole,
         }
         for table in document["tables"]
@@ -99,39 +102,18 @@ def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str,
     return manifests.write(place, document)
 
 
-def _write_file(
-    path: Path,
-    view: View,
-    group: Group,
-    rows: dict[str, int],
-    removed: dict[str, int],
-    advance: Callable[[int], None],
-) -> dict[str, Any]:
-    # Twice over the keys: how many there are has to be known first.
-    gone = {name: None if table.whole else table.removed(group) for name, table in view.tables.items()}
-    shape = {
-        name: (
-            table.count(group),
-            table.dim,
-            table.slot_floats,
-            None if (of := gone[name]) is None else len(of),
-        )
-        for name, table in view.tables.items()
+def _table(table: TableView, group: Group) -> dict[str, Any]:
+    """What `merge_rows` has to know of a table."""
+    files = [
+        str(file.path)
+        for level in table.levels
+        for of, file in level
+        if (group.of, group.hash_seed) != (of.of, of.hash_seed) or group.partitions & of.partitions
+    ]
+    return {
+        "name": table.name,
+        "dim": table.dim,
+        "slot_floats": table.slot_floats,
+        "complete": table.whole,
+        "files": files,
     }
-    writer = RowWriter(path, shape)
-    try:
-        for name, table in view.tables.items():
-            for block in table.blocks(_OF_ROWS, group):
-                with manifests.naming(path):
-                    writer.append(name, block)
-                advance(len(block["keys"]))
-            if (keys := gone[name]) is not None:
-                with manifests.naming(path):
-                    writer.append(name, {"removed": keys})
-                removed[name] += len(keys)
-            rows[name] += shape[name][0]
-        with manifests.naming(path):
-            return writer.close()
-    except BaseException:
-        writer.abandon()
-        raise

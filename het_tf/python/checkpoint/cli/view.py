@@ -116,60 +116,30 @@ class TableView:
             self._touched = found[::-1]
         return self._touched[level]
 
-    def removed(self, group: Group | None = None) -> Keys:
-        """Keys, sorted, that the levels together remove: of a part of a chain, from what it builds on."""
-        found = NO_KEYS
-        for files in self.levels:
-            for _, file in files:
-                found = np.union1d(found, file.removed(self.name))
-        for part in self.blocks((), group):
-            found = found[~_among(found, np.sort(part["keys"]))]
-        return found[group.has(found)] if group else found
-
-    def parts(
-        self, columns: Sequence[str], group: Group | None = None
-    ) -> Iterator[tuple[RowFile, npt.NDArray[np.int64], dict[str, Array]]]:
-        """As `blocks`, each with the file that it is from and the numbers of its rows there."""
-        for number, files in enumerate(self.levels):
-            touched = self.touched(number)
-            for of, file in files:
-                filtered = group is not None
-                if group and (group.of, group.hash_seed) == (of.of, of.hash_seed):
-                    if not group.partitions & of.partitions:
-                        continue
-                    filtered = not of.partitions <= group.partitions
-                begin = 0
-                for block in file.blocks(self.name, ("keys", *columns)):
-                    keys = block["keys"]
-                    rows = np.arange(begin, begin + len(keys))
-                    begin += len(keys)
-                    keep = ~_among(keys, touched)
-                    if filtered and group:
-                        keep &= group.has(keys)
-                    if not keep.all():
-                        rows = rows[keep]
-                        block = {name: column[keep] for name, column in block.items()}
-                    if len(rows):
-                        yield file, rows, block
-
-    def blocks(self, columns: Sequence[str], group: Group | None = None) -> Iterator[dict[str, Array]]:
+    def blocks(self, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
         """The current rows, some megabytes at a time, in the order of the files.
 
         Args:
             columns: Of rowfile.COLUMNS; "keys" always comes along.
-            group: The partitions that are wanted; None: all.
 
         Yields:
             Arrays of equal length by column.
         """
-        for _, _, block in self.parts(columns, group):
-            yield block
+        for number, files in enumerate(self.levels):
+            touched = self.touched(number)
+            for _, file in files:
+                for block in file.blocks(self.name, ("keys", *columns)):
+                    keep = ~_among(block["keys"], touched)
+                    if not keep.all():
+                        block = {name: column[keep] for name, column in block.items()}
+                    if len(block["keys"]):
+                        yield block
 
-    def count(self, group: Group | None = None) -> int:
+    def count(self) -> int:
         """Number of current rows."""
-        if len(self.levels) == 1 and group is None:
+        if len(self.levels) == 1:
             return sum(file.tables[self.name].rows for _, file in self.levels[0])
-        return sum(len(block["keys"]) for block in self.blocks((), group))
+        return sum(len(block["keys"]) for block in self.blocks(()))
 
 
 class View:
@@ -197,11 +167,6 @@ class View:
     def chain(self) -> list[Manifest]:
         """The manifests, the oldest first."""
         return [level.manifest for level in self.levels]
-
-    @property
-    def groups(self) -> list[Group]:
-        """The partitions of each file of the newest checkpoint."""
-        return [group for group, _ in self.levels[-1].files]
 
     def select(self, table: str | None) -> list[TableView]:
         """All tables, or the one of that name.
