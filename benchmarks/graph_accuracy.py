@@ -3,10 +3,11 @@
     python benchmarks/graph_accuracy.py [--data NAME ...] [--seeds K ...] [--out FILE]
     python benchmarks/update_docs.py graph_accuracy
 
-Two workers under horovodrun train `examples/graphsage.py`; rank 0 tests. The same graph, draws, initial rows,
-weights, optimizers and rates; the rows are a Keras variable on each worker whose gradients Horovod averages,
-or a table at one server, at staleness 0 and at the default bounds. Seeds are paired. What is done is kept in
-build/graph_accuracy, so a run may be stopped. The exit status is 1 if a goal is missed.
+Two workers under horovodrun train `examples/graphsage.py`, or its twin, graph_keras.py; rank 0 tests. The
+same graph, draws, initial rows, weights, optimizers and rates; the rows are a Keras variable on each worker
+whose gradients Horovod averages, or a table at one server, at staleness 0 and at the default bounds. Seeds
+are paired. What is done is kept in build/graph_accuracy, so a run may be stopped. The exit status is 1 if a
+goal is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from graph_training import DEFAULTS  # noqa: E402
 PLACE = ROOT / "build/graph_accuracy"
 DATA = ("pubmed", "graph_like:20000", "blogcatalog", "debian")
 SIDES = {
-    "keras": ("--embedding", "keras"),
+    "keras": (),
     "het, staleness 0": ("--staleness", "0"),
     "het, default": (),
 }
@@ -43,11 +44,11 @@ FORMAT = 1
 """Part of what is kept: another way of training, another number."""
 
 
-def launch(words: Sequence[str]) -> str:
-    """Runs the example in two workers; returns what rank 0 printed."""
+def launch(program: str, words: Sequence[str]) -> str:
+    """Runs a program in two workers; returns what rank 0 printed."""
     launcher = str(Path(sys.executable).with_name("horovodrun"))
     command = [launcher, "-np", "2", "-H", "localhost:2", "--gloo", sys.executable]
-    command += [str(ROOT / "examples/graphsage.py"), *words]
+    command += [str(ROOT / program), *words]
     outside = {name: value for name, value in os.environ.items() if name != "HET_PS"}
     environment = {**outside, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -58,12 +59,13 @@ def launch(words: Sequence[str]) -> str:
 
 def score(data: str, side: str, seed: int) -> dict[str, Any]:
     """Returns one run's figures, measured now or before."""
+    program = "benchmarks/graph_keras.py" if side == "keras" else "examples/graphsage.py"
     words = ["--data", data, "--seed", str(seed), *SIDES[side]]
-    settings = repr((FORMAT, words, DEFAULTS[data.partition(":")[0]]))
+    settings = repr((FORMAT, program, words, DEFAULTS[data.partition(":")[0]]))
     kept = PLACE / f"{hashlib.sha256(settings.encode()).hexdigest()[:24]}.json"
     if kept.exists():
         return json.loads(kept.read_text())
-    output = launch(words)
+    output = launch(program, words)
     found = re.search(r"test (accuracy|micro-F1) (\d\.\d+)", output)
     valid = re.search(r"valid \S+ (\d\.\d+)", output)
     if found is None or valid is None:

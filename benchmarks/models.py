@@ -37,9 +37,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from compare_with_keras import keras_optimizer  # noqa: E402
+from keras_twin import sides_of, to_keras  # noqa: E402
 from local_step import cpu_name  # noqa: E402
 from models_cost import HUGE, RATE, SIDES, step_cost, synthetic  # noqa: E402
-from models_lib import sides_of, twins  # noqa: E402
+from models_lib import twins  # noqa: E402
 from report import exact_auc  # noqa: E402
 
 import het_tf  # noqa: E402
@@ -84,8 +85,11 @@ def pair(name: str, description: Description, examples: Any, seed: int, **argume
     for side, model in zip(SIDES, made, strict=True):
         optimizer = keras_optimizer("adagrad", rate, True)
         if name == "TwoTower":
-            rows = [one.embeddings for each in sides_of(model) for one in getattr(each, "embeddings", ())]
-            optimizer = Divided(optimizer, rows) if side == "keras" else tf.keras.optimizers.Adam(TOWERS)
+            if side == "keras":
+                rows = [one.embeddings for each in sides_of(model) for one in each.collection.embeddings]
+                optimizer = Divided(optimizer, rows)
+            else:
+                optimizer = tf.keras.optimizers.Adam(TOWERS)
         model.compile(optimizer, loss)
     return dict(zip(SIDES, made, strict=True))
 
@@ -228,7 +232,9 @@ def written(name: str, data: Any, seed: int) -> list[dict[str, Any]]:
         tf.keras.backend.clear_session()
         het_tf.reset()
         tf.keras.utils.set_random_seed(seed)
-        model = getattr(het_tf.models, name)(description, embedding=side, seed=seed, **TASKS[name][4])
+        model = getattr(het_tf.models, name)(description, seed=seed, **TASKS[name][4])
+        if side == "keras":
+            to_keras(model)
         model.adapt(train)
         loss = None if name == "SASRec" else tf.keras.losses.BinaryCrossentropy(from_logits=True)
         model.compile(tf.keras.optimizers.Adam(0.001), loss)

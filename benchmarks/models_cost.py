@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras_twin import to_keras
 
 import het_tf
 from het_tf.data import Description, Field
@@ -72,9 +73,10 @@ def step_cost(name: str, description: Description, dim: int, batch: int, steps: 
     made, turns = {}, {side: [] for side in SIDES}
     for side in SIDES:
         tf.keras.utils.set_random_seed(1)
-        arguments = {"embedding_dim": dim, "embedding": side, "hash_buckets": 1 << 12}
-        arguments["table_optimizer"] = het_tf.optimizers.Adagrad(RATE)
-        model = getattr(het_tf.models, name)(description, **arguments)
+        rows = {"embedding_dim": dim, "table_optimizer": het_tf.optimizers.Adagrad(RATE)}
+        model = getattr(het_tf.models, name)(description, **rows)
+        if side == "keras":
+            to_keras(model)
         model(batches[0], training=False)
         made[side] = stepper(model, tf.keras.optimizers.Adagrad(RATE), own_loss)
         for inputs in batches[:3]:

@@ -140,12 +140,6 @@ def parser(description: str) -> Parser:
 
     tables = result.add_argument_group("embedding tables")
     tables.add_argument(
-        "--embedding",
-        choices=("het", "keras"),
-        default="het",
-        help="het: tables of het_tf; keras: keras.layers.Embedding under the dense optimizer; default het",
-    )
-    tables.add_argument(
         "--optimizer",
         choices=TABLE_OPTIMIZERS,
         metavar="NAME",
@@ -202,6 +196,4 @@ def parse(arguments: Parser, argv: Sequence[str] | None = None) -> argparse.Name
     for name, value in dataclasses.asdict(DEFAULTS[options.data.partition(":")[0]]).items():
         if getattr(options, name, None) is None:
             setattr(options, name, value)
-    if options.export is not None and options.embedding != "het":
-        arguments.error("--export: goes with --embedding het; Keras' own tables need model.export of Keras")
     return options

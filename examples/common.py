@@ -27,7 +27,6 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "embedding_dim": options.embedding_dim,
         "hidden_units": options.hidden,
         "dropout": options.dropout,
-        "embedding": options.embedding,
         "table_optimizer": table_optimizer(options),
         "cache": Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
@@ -108,8 +107,7 @@ def main(
         if not said:
             raise
         fail(arguments, said[1] or said[2])
-    if options.embedding == "het":
-        rich.print(table_statistics(model))
+    rich.print(table_statistics(model))
     for (auc, loss), label in zip(found, splits.description.labels, strict=True):
         print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {label})")
     if options.checkpoint is not None:
@@ -201,7 +199,7 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     if options.checkpoint is not None:
         callbacks.append(het_tf.callbacks.Checkpoint(options.checkpoint, keep=3))  # on every rank
     if options.log_dir is not None:
-        callbacks.append(het_tf.horovod.on_rank_zero(scalar_logs(options.log_dir, options.embedding)))
+        callbacks.append(het_tf.horovod.on_rank_zero(scalar_logs(options.log_dir)))
     if verbose is None:
         verbose = 1 if sys.stdout.isatty() else 2
     # Keras warns at the end of the first epoch of a stream whose length it did not know.

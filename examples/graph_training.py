@@ -63,7 +63,6 @@ def parser() -> arguments.Parser:
     add("--seed", type=arguments.number(int, 0, 2**31), default=1, metavar="N", help="default 1")
     add("--aggregator", choices=("mean", "gcn", "pool"), help="default by data set")
     add("--fanouts", type=arguments.widths, metavar="N,N", help="neighbours a hop; default by data set")
-    add("--embedding", choices=("het", "keras"), default="het", help="whose rows; default het")
     add("--embedding-dim", type=whole, metavar="D", help="floats of a row; default by data set")
     add("--units", type=whole, metavar="W", help="width of the layers; default by data set")
     add("--dropout", type=arguments.number(float, 0, 0.99), metavar="P", help="default by data set")
@@ -99,13 +98,10 @@ def _data_name(text: str) -> str:
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parses the command line and fills in the defaults of the data set."""
-    command = parser()
-    options = command.parse_args(argv)
+    options = parser().parse_args(argv)
     for name, value in dataclasses.asdict(DEFAULTS[options.data.partition(":")[0]]).items():
         if getattr(options, name, None) is None:
             setattr(options, name, value)
-    if options.export is not None and options.embedding != "het":
-        command.error("--export: goes with --embedding het; Keras' own tables need model.export of Keras")
     return options
 
 
@@ -117,7 +113,6 @@ def model_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "units": options.units,
         "aggregator": options.aggregator,
         "embedding_dim": options.embedding_dim,
-        "embedding": options.embedding,
         "table_optimizer": row_optimizer(options),
         "cache": het_tf.Cache(rows=options.cache_rows, staleness=options.staleness),
         "seed": options.seed,
@@ -131,32 +126,6 @@ def row_optimizer(options: argparse.Namespace) -> Any:
     if options.optimizer == "adam":
         return optimizers.Adam(options.learning_rate)
     return optimizers.Adagrad(options.learning_rate)
-
-
-def optimizer(options: argparse.Namespace) -> Any:
-    """Adam for the layers; and for Keras' rows AdaGrad, with the formula and the sums of tables of het_tf.
-
-    Keras 3 would accumulate the squares of an id's gradients one by one.
-    """
-    import tensorflow as tf
-
-    class AdamAndRows(tf.keras.optimizers.Adam):
-        """Adam, and AdaGrad for what is called embeddings."""
-
-        def update_step(self, gradient: Any, variable: Any, *rest: Any) -> None:
-            if "embeddings" not in variable.name:
-                super().update_step(gradient, variable, *rest)
-                return
-            summed = tf.convert_to_tensor(gradient)
-            if not hasattr(self, "squares"):
-                with tf.init_scope():
-                    self.squares = tf.Variable(tf.zeros(variable.shape), trainable=False)
-            squares = self.squares.assign_add(tf.square(summed))
-            variable.assign_sub(options.learning_rate * summed / tf.sqrt(squares + 1e-10))
-
-    split = options.embedding == "keras" and options.optimizer == "adagrad"
-    kind = AdamAndRows if split else tf.keras.optimizers.Adam
-    return kind(options.dense_learning_rate)
 
 
 class Run:
@@ -177,7 +146,7 @@ class Run:
         import het_tf
 
         options, task = self.options, self.task
-        model = het_tf.models.GraphSAGE(
+        return het_tf.models.GraphSAGE(
             *(task.graph.nodes, task.classes, options.fanouts),
             features=task.features,
             dropout=options.dropout,
@@ -187,9 +156,6 @@ class Run:
             name="graphsage",
             **model_arguments(options),
         )
-        if rows is None:
-            begin_with_rows_of_het(model)
-        return model
 
     def learn_links(self) -> Any:
         """Trains rows to be near where nodes are; returns the layer that has them, which stay from now on."""
@@ -204,7 +170,6 @@ class Run:
             name="links",
             **model_arguments(options),
         )
-        begin_with_rows_of_het(model)
         nodes = self._shard(np.arange(graph.nodes))
         batches = het_tf.data.link_batches(
             *(graph, nodes, min(LINK_BATCH, len(nodes)), options.link_fanouts, LINK_NEGATIVES, 1),
@@ -228,11 +193,10 @@ class Run:
     def _fit(self, model: Any, batches: Any, loss: Any, epochs: int) -> None:
         import het_tf
 
-        if self.options.embedding == "het" and model.rows.trainable:
-            batches = het_tf.prefetch(batches, model)
+        batches = self._prepared(model, batches)
         if self.hvd is not None:
             model = het_tf.horovod.distribute(model)
-        model.compile(optimizer(self.options), loss)
+        model.compile(self._optimizer(), loss)
         callbacks = [] if self.hvd is None else [het_tf.callbacks.Broadcast()]
         began = time.monotonic()
         model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0, shuffle=False)
@@ -240,6 +204,17 @@ class Run:
             het_tf.horovod.flush_all()  # rank 0 tests what all have learned
         if self.verbose:
             print(f"{model.name}: {epochs} epochs in {time.monotonic() - began:.1f} s", flush=True)
+
+    def _prepared(self, model: Any, batches: Any) -> Any:
+        """The batches of a model that is about to be trained."""
+        import het_tf
+
+        return het_tf.prefetch(batches, model) if model.rows.trainable else batches
+
+    def _optimizer(self) -> Any:
+        import tensorflow as tf
+
+        return tf.keras.optimizers.Adam(self.options.dense_learning_rate)
 
     def score(self, model: Any, part: Any) -> float:
         """The share of right classes; where nodes have several, micro-F1 of as many as each node has.
@@ -268,18 +243,7 @@ class Run:
         return self.options.seed + (0 if self.hvd is None else 1000 * self.hvd.rank())
 
 
-def begin_with_rows_of_het(model: Any) -> None:
-    """Gives Keras' rows the values with which a table of het_tf of the same seed begins."""
-    import het_tf
-
-    if model.rows.side != "keras":
-        return
-    twin = type(model).from_config({**model.get_config(), "embedding": "het", "name": f"{model.name}_twin"})
-    rows = het_tf.Table(f"{twin.name}/nodes").lookup(np.arange(model.get_config()["nodes"]))
-    model.rows.embedding.embeddings.assign(rows)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None, kind: type[Run] = Run) -> None:
     """Trains and tests, from the command line to the table at the end."""
     options, command = parse(argv), parser()
     try:
@@ -295,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         hvd = common.horovod()
         het_tf.init(hvd=hvd)
         tf.keras.utils.set_random_seed(options.seed)
-        run = Run(het_tf.data.load_graph(options.data), options, hvd)
+        run = kind(het_tf.data.load_graph(options.data), options, hvd)
         model = run.classifier(run.learn_links() if options.link_epochs else None)
         run.learn_classes(model)
         if options.export is not None:
@@ -304,8 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         common.fail(command, str(error))
     if not run.verbose:
         return
-    if options.embedding == "het":
-        rich.print(table_statistics(model))
+    rich.print(table_statistics(model))
     kind = "micro-F1" if run.task.multi_label else "accuracy"
     test = run.task.test
     print(f"valid {kind} {run.score(model, run.task.valid):.4f}")

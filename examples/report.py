@@ -10,7 +10,7 @@ import rich.box
 import rich.table
 
 
-def scalar_logs(directory: Path, embedding: str) -> Any:
+def scalar_logs(directory: Path) -> Any:
     """Returns a callback that writes the figures of every epoch, and of the tables, for TensorBoard.
 
     Keras' own callback needs the package tensorboard to write; this one leaves that to who reads.
@@ -31,7 +31,7 @@ def scalar_logs(directory: Path, embedding: str) -> Any:
         with writers[run].as_default():
             tf.summary.write(tag, tf.constant(value, tf.float32), step=step, metadata=metadata)
 
-    class ScalarLogs(het_tf.callbacks.TableStats if embedding == "het" else tf.keras.callbacks.Callback):
+    class ScalarLogs(het_tf.callbacks.TableStats):
         """TableStats logs two figures of each table into the progress bar; here all go to TensorBoard."""
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -39,7 +39,7 @@ def scalar_logs(directory: Path, embedding: str) -> Any:
                 run = "validation" if name.startswith("val_") else "train"
                 write(run, f"epoch/{name.removeprefix('val_')}", value, epoch)
             super().on_epoch_end(epoch)
-            for table, figures in self.epochs[-1].items() if embedding == "het" else ():
+            for table, figures in self.epochs[-1].items():
                 for name, value in figures.items():
                     write("tables", f"{table}/{name}", value, epoch)
             for writer in writers.values():

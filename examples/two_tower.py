@@ -30,7 +30,6 @@ def parser() -> arguments.Parser:
     add("--epochs", type=whole, metavar="N", help="passes over the training part; default by data set")
     add("--batch-size", type=whole, metavar="N", help="rows of a batch; default by data set")
     add("--learning-rate", type=positive, metavar="X", help="of the tables; default the optimizer's")
-    add("--embedding", choices=("het", "keras"), default="het", help="default het")
     add("--no-logq", action="store_true", help="do not correct for how often items are met")
     add("--negatives", type=arguments.number(int, 0), default=0, metavar="K",
         help="items that each batch is given beside its own, drawn evenly; default 0")  # fmt: skip
@@ -71,7 +70,6 @@ def run(options: argparse.Namespace) -> None:
         logq=not options.no_logq,
         drawn_from=len(items[name]) if options.negatives else None,
         hidden_units=(64,),
-        embedding=options.embedding,
         table_optimizer=het_tf.optimizers.RowWiseAdagrad(**rate),
         seed=options.seed,
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from job import Job
+from keras_twin import replace
 from traffic_streams import GRAPH_FANOUTS, read_stream
 
 import het_tf
@@ -66,12 +67,11 @@ class Clicks:
         from het_tf.python.data import criteo_like_description
 
         job = self.job
-        arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden, "embedding": "keras"}
+        arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden}
         if job.model == "dcn":
             arguments["cross_rank"] = job.cross_rank
         model = CLICK_MODELS[job.model](criteo_like_description(), **arguments)
-        # The side that it has made itself has no weights before its first call.
-        model.rows = side(model.rows.parts)
+        replace(model, "rows", side(model.rows.parts))
         return model, model.rows
 
     def batches(self, worker: int, same: bool = False) -> tf.data.Dataset:
@@ -93,8 +93,6 @@ class Clicks:
 
 class HopRows(tf.keras.layers.Layer):
     """The rows of the nodes of all hops, looked up by a side; what `GraphSAGE(rows=...)` takes."""
-
-    side = "keras"
 
     def __init__(self, looks_up: Any, dim: int) -> None:
         super().__init__(name="hop_rows")

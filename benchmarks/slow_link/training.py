@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests/python/lib")]
 
 from job import Job  # noqa: E402
 from tasks import IDS, TASKS  # noqa: E402

@@ -4,8 +4,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from het_tf.python.checkpoint.keras import moment
 from het_tf.python.convert import graph
 from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.table import layer_state
 
 keras: Any = tf.keras
 Replace = Callable[[Any], Any]
@@ -54,7 +56,10 @@ class Cloner:
                     f"layer {old.name!r} ({type(old).__name__}) has weights of other shapes in a copy "
                     "from its get_config(); give get_config() all arguments that its weights depend on"
                 )
-            new.set_weights(old.get_weights())
+            if hasattr(old, layer_state.ATTRIBUTE):
+                moment.copy(old, new)
+            else:
+                new.set_weights(old.get_weights())
 
     def variables(self) -> list[tuple[Any, Any]]:
         """Each weight that was copied, and its copy."""

@@ -39,7 +39,7 @@ def compare_ranks(model: Any) -> None:
     weights = model.trainable_weights
     values = hashlib.sha256()
     for weight in weights:
-        # Not weight.numpy(), which warns for the anchors that no rows are in it.
+        # Not weight.numpy(), which the anchors refuse.
         values.update(tf.convert_to_tensor(weight).numpy().tobytes())
     mine = {
         "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],

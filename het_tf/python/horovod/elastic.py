@@ -124,11 +124,13 @@ class ElasticState(ObjectState):
     def _variables(self) -> list[Any]:
         """tf.Variables of the model and its optimizer, in an order that all workers share.
 
-        Not those of metrics, which a worker that has trained has, and one that has just come has not.
+        Neither those of metrics, which a worker that has trained has, and one that has just come has not; nor
+        the anchors of tables, which are 0.
         """
         found: dict[int, Any] = {}
-        metrics = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
-        model = [one for one in self._het_model.variables if id(one) not in metrics]
+        apart = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
+        apart |= {id(layer.anchor) for layer in layer_state.layers_of(self._het_model)}
+        model = [one for one in self._het_model.variables if id(one) not in apart]
         for one in [*model, *owner.variables_of(self._het_optimizer)]:
             variable = getattr(one, "value", one)
             if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not

@@ -174,7 +174,7 @@ class EmbeddingCollection(keras.layers.Layer):
             anchor = self.add_weight(**options, autocast=False, overwrite_with_gradient=True)
         else:
             anchor = self.add_weight(**options, experimental_autocast=False)
-        saving.arrays.watch(anchor, self)
+        saving.refusal.of_anchor(anchor, self)
         return anchor
 
     @property

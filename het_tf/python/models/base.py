@@ -30,14 +30,10 @@ class ClickModel(keras.Model):
       embedding_dim: Floats of a row of the deep part.
       hidden_units: Widths of the deep part's layers; () for none.
       dropout: Share of the outputs of hidden layers that is dropped in training, in [0, 1).
-      embedding: "het": tables of het_tf named `NAME/deep` and the like, each trained by its own optimizer.
-        "keras": `keras.layers.Embedding`, trained by the compiled optimizer.
-      table_optimizer: Of the tables, one of `het_tf.optimizers` or its name; None: as the class says, or
-        `RowWiseAdagrad()`.
+      table_optimizer: Of the tables, which are named `NAME/deep` and the like, one of `het_tf.optimizers` or
+        its name; None: as the class says, or `RowWiseAdagrad()`.
       linear_optimizer: Of the table of first-order weights; None: as the class says.
       cache: Of the tables, a `het_tf.Cache`; None: its defaults.
-      hash_buckets: How many rows the "keras" side gives each field of 64-bit hashes (by the remainder, so
-        that ids may collide); "het" tables have no size.
       seed: Of initial rows and weights.
       name: Of the model, and before the names of its tables. Two models of one name share their tables,
         unless they are made inside of different `het_tf.namespace()`. None: the tables are the model's own,
@@ -61,11 +57,9 @@ class ClickModel(keras.Model):
         embedding_dim: int = 16,
         hidden_units: Sequence[int] = (128, 64),
         dropout: float = 0.0,
-        embedding: str = "het",
         table_optimizer: Any = None,
         linear_optimizer: Any = None,
         cache: Cache | None = None,
-        hash_buckets: int = 1 << 16,
         seed: int = 0,
         name: str | None = None,
         **kwargs: Any,
@@ -76,8 +70,6 @@ class ClickModel(keras.Model):
             description = description_from_config(description)
         if embedding_dim < 1:
             raise ValueError(f"embedding_dim is {embedding_dim}; give the floats of a row, 1 or more")
-        if hash_buckets < 1:
-            raise ValueError(f"hash_buckets is {hash_buckets}; give 1 or more")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is {dropout}; give a share in [0, 1)")
         hidden_units = check_widths("hidden_units", hidden_units)
@@ -93,21 +85,15 @@ class ClickModel(keras.Model):
             "embedding_dim": embedding_dim,
             "hidden_units": hidden_units,
             "dropout": dropout,
-            "embedding": embedding,
             "cache": cache_lib.of_argument(cache).get_config(),
-            "hash_buckets": hash_buckets,
             "seed": seed,
         }
-        self.rows = EmbeddingSide(
-            self.parts(), embedding, self.name, cache, hash_buckets, seed, self._is_named, name="rows"
-        )
+        self.rows = EmbeddingSide(self.parts(), self.name, cache, seed, self._is_named, name="rows")
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
         if self.scale is not None:
             # Built in the first call, that of a traced function, it would keep tensors of that function.
             self.scale.build((None, len(description.numeric)))
         self.hidden = hidden_layers(hidden_units, dropout, seed) if self.has_perceptron else []
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = embedding == "keras"
 
     default_name = "click_model"
     has_perceptron = True

@@ -23,7 +23,6 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 
 keras: Any = tf.keras
 
-SIDES = ("het", "keras")
 _NAN = (
     "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give what is "
     "missing an id of its own before ids are made integers"
@@ -38,7 +37,7 @@ class Part:
       name: of the table, and the key of its rows in the outputs.
       fields: those of one id a row, and sequences, whose rows are averaged (an empty one gives zeros).
       dim: floats of a row.
-      optimizer: of the table of het_tf; "keras" tables are trained by the compiled optimizer.
+      optimizer: of the table.
       scale: rows begin uniform in `[-scale, scale)`; 0: with zeros.
       apart: names of the sequences whose rows are not averaged: each is kept, padding gives zeros.
     """
@@ -119,25 +118,21 @@ class IdSpace:
 
     Args:
       fields: Of ids in `[0, size)`, or of any int64 (size None).
-      hash_buckets: None, or how many ids a field without a size gets in place of 2^64: remainders, so that
-        all fields follow each other.
 
     Attributes:
       size: The sum of the sizes.
     """
 
-    def __init__(self, fields: Sequence[Field], hash_buckets: int | None = None) -> None:
+    def __init__(self, fields: Sequence[Field]) -> None:
         self._offsets: dict[str, int] = {}
-        self._hash_buckets = hash_buckets
         self.size = 0
         names = {field.name for field in fields}
         shared = [field for field in fields if field.shares in names]
         for field in fields:
             if field in shared:
                 continue
-            size = hash_buckets if field.size is None else field.size
-            self._offsets[field.name] = _number_of_name(field.name) if size is None else self.size
-            self.size += size or 0
+            self._offsets[field.name] = _number_of_name(field.name) if field.size is None else self.size
+            self.size += field.size or 0
         for field in shared:
             self._offsets[field.name] = self._offsets[str(field.shares)]
 
@@ -152,17 +147,9 @@ class IdSpace:
 
     def _moved(self, fields: Sequence[Field], ids: Any) -> Any:
         names = [field.name for field in fields]
-        if self._hash_buckets is None:
-            refuse_nan(names, ids)
-        else:  # of ids with a size nothing is taken
-            sizes = [self._hash_buckets if field.size is None else 2**63 - 1 for field in fields]
-            ids = tf.math.floormod(ids, _constant(sizes))
-        return ids + _constant([self._offsets[name] for name in names])
-
-
-def _constant(numbers: Sequence[int]) -> Any:
-    """int64 of the last axis; a scalar if there is one."""
-    return tf.constant(numbers if len(numbers) > 1 else numbers[0], tf.int64)
+        refuse_nan(names, ids)
+        offsets = [self._offsets[name] for name in names]
+        return ids + tf.constant(offsets if len(offsets) > 1 else offsets[0], tf.int64)
 
 
 def _number_of_name(name: str) -> int:
@@ -171,17 +158,14 @@ def _number_of_name(name: str) -> int:
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class EmbeddingSide(keras.layers.Layer):
-    """Reads the rows of all parts.
+    """Reads the rows of all parts by one `het_tf.keras.EmbeddingCollection`, its tables named `PREFIX/PART`.
 
     Args:
       parts: The tables.
-      side: "het": one `het_tf.keras.EmbeddingCollection` for all parts, its tables named `PREFIX/PART`;
-        "keras": one `keras.layers.Embedding` a part.
       prefix: Of the names of tables.
-      cache: Of the collection ("het" alone).
-      hash_buckets: How many rows "keras" gives each field of 64-bit hashes, for its tables need a size.
+      cache: Of the collection.
       seed: Of the initial rows.
-      named: Whether somebody has chosen the prefix; else the tables are the layer's own ("het" alone).
+      named: Whether somebody has chosen the prefix; else the tables are the layer's own.
 
     Call arguments:
       inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field, or strings (padded with "").
@@ -191,62 +175,54 @@ class EmbeddingSide(keras.layers.Layer):
       (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
 
     Raises:
-      ValueError: Unknown side; a table of "keras" would have more than 2^31 - 1 rows; ids have another type
-        than the field.
-      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer ("het" alone).
+      ValueError: Ids have another type than the field.
+      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
-        side: str = "het",
         prefix: str = "model",
         cache: Cache | None = None,
-        hash_buckets: int = 1 << 16,
         seed: int = 0,
         named: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if side not in SIDES:
-            raise ValueError(f"embedding is {side!r}; give one of {SIDES}")
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = side == "keras"
         self.parts = tuple(parts)
-        self.side = side
-        self._spaces = [IdSpace(part.fields, hash_buckets if side == "keras" else None) for part in parts]
-        if side == "het":
-            features: dict[str, FeatureConfig] = {}
-            for part in parts:
-                initializer = (
-                    initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
-                )
-                table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
-                table.unnamed = not named
-                if part.single:
-                    features[part.name] = FeatureConfig(table)
-                for field in part.sequences:
-                    combiner = None if field.name in part.apart else "mean"
-                    features[part.key(field)] = FeatureConfig(table, combiner, padding_id=PADDING)
-            self.collection = EmbeddingCollection(features, cache=cache, name="tables")
-        else:
-            self.embeddings = [
-                _keras_embedding(part, space.size, seed + number)
-                for number, (part, space) in enumerate(zip(self.parts, self._spaces, strict=True))
-            ]
-
-    def build(self, input_shape: Any) -> None:
-        """Makes the weights of the Keras side; het_tf's layer has made its own."""
-        for embedding in getattr(self, "embeddings", ()):
-            embedding.build((None, None))
-        super().build(input_shape)
+        self._spaces = [IdSpace(part.fields) for part in parts]
+        features: dict[str, FeatureConfig] = {}
+        for part in parts:
+            initializer = (
+                initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
+            )
+            table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
+            table.unnamed = not named
+            if part.single:
+                features[part.name] = FeatureConfig(table)
+            for field in part.sequences:
+                combiner = None if field.name in part.apart else "mean"
+                features[part.key(field)] = FeatureConfig(table, combiner, padding_id=PADDING)
+        self.collection = EmbeddingCollection(features, cache=cache, name="tables")
 
     def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """See the class."""
-        return self._from_tables(inputs) if self.side == "het" else self._from_keras(inputs)
+        rows = self.collection(self.ids(inputs))
+        outputs: dict[str, Any] = {}
+        for part in self.parts:
+            blocks = [rows[part.name]] if part.single else []
+            for field in part.sequences:
+                of_field = rows[part.key(field)]
+                if field.name in part.apart:
+                    outputs[part.key(field)] = tf.identity(of_field)  # without the mask of Keras
+                else:
+                    blocks.append(of_field[:, None, :])
+            if blocks:
+                outputs[part.name] = tf.concat(blocks, axis=1)
+        return outputs
 
     def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the collection is called on ("het" alone): int64 for each of its features."""
+        """What the collection is called on: int64 for each of its features."""
         ids: dict[str, Any] = {}
         for part, space in zip(self.parts, self._spaces, strict=True):
             if part.single:
@@ -281,47 +257,3 @@ class EmbeddingSide(keras.layers.Layer):
                     return found
         known = {one.name: [of_part.name for of_part in one.fields] for one in self.parts}
         raise KeyError(f"part {part!r} with field {field!r}: the model has {known}")
-
-    def _from_tables(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        rows = self.collection(self.ids(inputs))
-        outputs: dict[str, Any] = {}
-        for part in self.parts:
-            blocks = [rows[part.name]] if part.single else []
-            for field in part.sequences:
-                of_field = rows[part.key(field)]
-                if field.name in part.apart:
-                    outputs[part.key(field)] = tf.identity(of_field)  # without the mask of Keras
-                else:
-                    blocks.append(of_field[:, None, :])
-            if blocks:
-                outputs[part.name] = tf.concat(blocks, axis=1)
-        return outputs
-
-    def _from_keras(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        outputs: dict[str, Any] = {}
-        for part, space, embedding in zip(self.parts, self._spaces, self.embeddings, strict=True):
-            blocks = [embedding(space.stack(part.single, inputs))] if part.single else []
-            for field in part.sequences:
-                sequence = ids_of(field, inputs[field.name])
-                real = ~is_padding(field, sequence)
-                rows = embedding(space(field, tf.where(real, sequence, tf.zeros_like(sequence))))
-                weight = tf.cast(real, rows.dtype)[..., None]
-                if field.name in part.apart:
-                    outputs[part.key(field)] = rows * weight
-                else:
-                    count = tf.maximum(tf.reduce_sum(weight, axis=1), 1.0)
-                    blocks.append((tf.reduce_sum(rows * weight, axis=1) / count)[:, None, :])
-            if blocks:
-                outputs[part.name] = tf.concat(blocks, axis=1)
-        return outputs
-
-
-def _keras_embedding(part: Part, size: int, seed: int) -> Any:
-    if size > 2**31 - 1:
-        raise ValueError(
-            f"part {part.name!r} has {size} ids: too many for keras.layers.Embedding; use embedding='het'"
-        )
-    initializer = (
-        keras.initializers.RandomUniform(-part.scale, part.scale, seed=seed) if part.scale else "zeros"
-    )
-    return keras.layers.Embedding(size, part.dim, embeddings_initializer=initializer, name=part.name)

@@ -48,13 +48,10 @@ class GraphSAGE(keras.Model):
       dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
       l2: Of the layers' weights, as of `SageLayer`; rows have none.
       normalize: Whether the vectors of every layer get the length 1 (algorithm 1, line 7).
-      embedding: "het": a table of het_tf named `NAME/nodes`. "keras": `keras.layers.Embedding`, trained by
-        the compiled optimizer.
-      rows: Those of another model, which `embedding_dim`, `embedding`, `table_optimizer` and `cache` then
-        say nothing of.
-      table_optimizer: Of the table, one of `het_tf.optimizers` or its name; None: `RowWiseAdagrad()`,
-        and beside features `RowWiseAdagrad(0.003)`: rows of a larger rate learn the few labelled nodes by
-        heart.
+      rows: Those of another model, which `embedding_dim`, `table_optimizer` and `cache` then say nothing of.
+      table_optimizer: Of the table, named `NAME/nodes`, one of `het_tf.optimizers` or its name; None:
+        `RowWiseAdagrad()`, and beside features `RowWiseAdagrad(0.003)`: rows of a larger rate learn the few
+        labelled nodes by heart.
       cache: Of the table; None: `het_tf.Cache()`.
       seed: Of initial rows and weights.
       name: Of the model, and before the name of its table. Two models of one name share it. None: the table
@@ -85,7 +82,6 @@ class GraphSAGE(keras.Model):
         dropout: float = 0.0,
         l2: float = 0.0,
         normalize: bool = True,
-        embedding: str = "het",
         rows: NodeRows | None = None,
         table_optimizer: Any = None,
         cache: Cache | None = None,
@@ -99,7 +95,7 @@ class GraphSAGE(keras.Model):
         widths = (units,) * len(self.fanouts) if isinstance(units, int) else tuple(units)
         shape = None if features is None else tuple(np.shape(features))
         if rows is not None:
-            embedding_dim, embedding = rows.dim, rows.side
+            embedding_dim = rows.dim
         _check(nodes, classes, self.fanouts, widths, embedding_dim, shape, dropout)
         if l2 < 0:
             raise ValueError(f"l2 is {l2}; give 0 or more")
@@ -116,7 +112,6 @@ class GraphSAGE(keras.Model):
             "dropout": dropout,
             "l2": l2,
             "normalize": normalize,
-            "embedding": embedding,
             "cache": cache_lib.of_argument(cache).get_config(),
             "seed": seed,
         }
@@ -124,11 +119,9 @@ class GraphSAGE(keras.Model):
         self.rows = rows
         self._shares = rows is not None
         if embedding_dim and rows is None:
-            made = (nodes, embedding_dim, embedding, self.name, self.table_optimizer, cache)
+            made = (embedding_dim, self.name, self.table_optimizer, cache)
             self.rows = NodeRows(*made, seed=seed, named=self._is_named, name="rows")
         self._make_layers(widths)
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = not embedding_dim or embedding == "keras"
         self.build()  # all shapes are known: nobody has to call it before weights are broadcast
 
     def _make_features(self, features: Any) -> Any:

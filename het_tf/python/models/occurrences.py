@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.layer.embedding import Embedding
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import initializers, optimizers
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import TableConfig
@@ -30,8 +30,6 @@ class Occurrences(keras.layers.Layer):
 
     Args:
       table: Its name.
-      side: "het"; or "keras": a weight of `size` floats that is added to, for ids in [0, size).
-      size: Of the "keras" side.
       cache: Of the table.
       named: Whether somebody has chosen the name of the table.
       **kwargs: As of any Keras layer.
@@ -46,49 +44,17 @@ class Occurrences(keras.layers.Layer):
       loss, a 0 of float32 `[]`.
     """
 
-    def __init__(
-        self,
-        table: str,
-        side: str = "het",
-        size: int = 0,
-        cache: Cache | None = None,
-        named: bool = True,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, table: str, cache: Cache | None = None, named: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs, dtype="float32")
-        self.side = side
-        self.size = size
-        if side == "het":
-            config = TableConfig(table, 1, optimizers.SGD(1.0), initializers.Zeros())
-            config.unnamed = not named
-            self.embedding = Embedding(config, cache=cache, name="counts", dtype="float32")
-        if hasattr(self, "supports_jit"):
-            self.supports_jit = False
-
-    def build(self, input_shape: Any) -> None:
-        """Makes the weight of the "keras" side; its last float counts all."""
-        if self.side == "keras":
-            self.counts = self.add_weight(
-                name="counts", shape=(self.size + 1,), initializer="zeros", trainable=False
-            )
-        super().build(input_shape)
+        config = TableConfig(table, 1, optimizers.SGD(1.0), initializers.Zeros())
+        config.unnamed = not named
+        self.embedding = Embedding(config, cache=cache, name="counts", dtype="float32")
 
     def call(self, ids: Any, occurred: Any = 0, training: Any = None) -> tuple[Any, Any, Any]:
         """See the class."""
-        if self.side == "keras":
-            return self._from_weight(ids, occurred, training)
         rows = self.embedding(tf.concat([ids, tf.constant([TOTAL], tf.int64)], axis=0), training=training)
         counts, total = rows[:-1, 0], rows[-1, 0]
         present, number = counts[:occurred], tf.cast(occurred, tf.float32)
         term = tf.reduce_sum(tf.stop_gradient(present) - present)
         term += number * (tf.stop_gradient(total) - total)
         return tf.stop_gradient(counts), tf.stop_gradient(total), term
-
-    def _from_weight(self, ids: Any, occurred: Any, training: Any) -> tuple[Any, Any, Any]:
-        variable = self.counts.value if KERAS_3 else self.counts
-        counts, total = tf.gather(variable, ids), tf.convert_to_tensor(variable)[-1]
-        if training and hasattr(variable, "scatter_nd_add"):  # Keras has none while it infers shapes
-            present = tf.concat([ids[:occurred], tf.fill([occurred], tf.constant(self.size, tf.int64))], 0)
-            with tf.control_dependencies([counts, total]):
-                variable.scatter_nd_add(present[:, None], tf.ones_like(present, tf.float32))
-        return counts, total, tf.constant(0.0)

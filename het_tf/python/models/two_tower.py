@@ -10,7 +10,7 @@ from het_tf.python.data.examples import Description
 from het_tf.python.layer.inputs import as_int64
 from het_tf.python.models.base import ClickModel, description_from_config
 from het_tf.python.models.blocks import check_count
-from het_tf.python.models.embedding_side import IdSpace, Part, ids_of
+from het_tf.python.models.embedding_side import Part, ids_of
 from het_tf.python.models.index import Index, make_index
 from het_tf.python.models.occurrences import Occurrences
 from het_tf.python.models.own_loss import OwnLoss
@@ -99,8 +99,8 @@ class TwoTower(OwnLoss):
       unit_length: Whether vectors have the length 1.
       drawn_from: N, of negatives that are drawn evenly; None: those that are given are hard ones.
       name: See `ClickModel`.
-      **tower: Of both towers: embedding_dim, hidden_units, dropout, embedding, table_optimizer, cache,
-        hash_buckets and seed of `ClickModel`.
+      **tower: Of both towers: embedding_dim, hidden_units, dropout, table_optimizer, cache and seed of
+        `ClickModel`.
 
     Call arguments:
       inputs: A dict, see `ClickModel`, with the fields of both sides.
@@ -146,18 +146,8 @@ class TwoTower(OwnLoss):
         arguments = {"vector_dim": vector_dim, "unit_length": unit_length, **tower}
         self.user_tower = self._tower("user", description.side(item=False), arguments)
         self.item_tower = self._tower("item", of_item, arguments)
-        config = self.user_tower.get_config()
-        side = config["embedding"]
-        space = IdSpace((self.item_field,), config["hash_buckets"] if side == "keras" else None)
-        self._space = space
-        cache = tower.get("cache")
-        self.occurrences = (
-            Occurrences(
-                f"{self.name}/occurrences", side, space.size, cache, self._is_named, name="occurrences"
-            )
-            if logq
-            else None
-        )
+        counts = (f"{self.name}/occurrences", tower.get("cache"), self._is_named)
+        self.occurrences = Occurrences(*counts, name="occurrences") if logq else None
         if self.occurrences is not None:
             self.occurrences.build(None)
 
@@ -208,8 +198,7 @@ class TwoTower(OwnLoss):
         result = {"candidates": vectors}
         if self.occurrences is None:
             return {**result, "log_e": tf.zeros_like(vectors[:, 0]), "term": tf.constant(0.0)}
-        places = self._space(self.item_field, ids) if self.occurrences.side == "keras" else as_int64(ids)
-        counts, total, term = self.occurrences(places, occurred=number, training=training)
+        counts, total, term = self.occurrences(as_int64(ids), occurred=number, training=training)
         size, drawn = (tf.cast(one, tf.float32) for one in (number, tf.shape(ids)[0] - number))
         expected = size * (counts + 1.0) / (total + 1.0)  # this batch's own are not counted yet
         if self.drawn_from is None:

@@ -21,7 +21,7 @@ class WideDeep(ClickModel):
     deep part sees the categorical fields, the sequences (mean of the rows) and the standardised numeric
     columns. As in the paper the wide weights are trained by FTRL with L1, which leaves weights of rare
     crosses at exactly 0, and the rows of the deep part by AdaGrad; `linear_optimizer` and `table_optimizer`
-    change that. With `embedding="keras"` the compiled optimizer trains both.
+    change that.
 
     Tables: `NAME/deep` of `embedding_dim` floats a row, `NAME/wide` of one.
 

@@ -12,7 +12,6 @@ import saving_lib
 import tensorflow as tf
 from floats_lib import MODEL, TRAINED, assert_close, of_columns
 from saving_lib import (
-    Arrays,
     Checkpoint,
     TensorFlowFormat,
     WeightsH5,
@@ -44,7 +43,7 @@ SETTINGS = [("sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}), ("adam", {})]
 @pytest.mark.parametrize(
     ("way", "rule", "cache"),
     [
-        (Checkpoint, *SETTINGS[0]), (WeightsH5, *SETTINGS[1]), (Arrays, *SETTINGS[0]),
+        (Checkpoint, *SETTINGS[0]), (WeightsH5, *SETTINGS[1]),
         pytest.param(TensorFlowFormat, *SETTINGS[1], marks=saving_lib.keras_2_only),
     ],
 )  # fmt: skip
@@ -257,8 +256,7 @@ def test_models_of_several_tables(way, shape, tmp_path, monkeypatch):
     np.testing.assert_array_equal(predictions(model), want)
     for (namespace, name), of_table in zip(keys, saved, strict=True):
         assert_equal(everything(name, namespace), of_table)
-    if way.__class__ is not Arrays:
-        assert sorted(restored) == sorted(name for _, name in keys), "each table once"
+    assert sorted(restored) == sorted(name for _, name in keys), "each table once"
 
 
 def test_a_table_without_rows(tmp_path):
@@ -268,11 +266,9 @@ def test_a_table_without_rows(tmp_path):
     saved = everything()
     model.save_weights(str(tmp_path / "x.weights.h5"))
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
-    weights = model.get_weights()
     for restore in (
         lambda: model.load_weights(str(tmp_path / "x.weights.h5")),
         lambda: tf.train.Checkpoint(model=model).read(path).expect_partial(),
-        lambda: model.set_weights(weights),
     ):
         train(model)
         assert het_tf.table("t").size > 0
@@ -297,7 +293,6 @@ def test_names_that_keras_counts_up_do_not_matter(tmp_path):
     for restore in (
         lambda other: other.load_weights(path),
         lambda other: tf.train.Checkpoint(model=other).read(prefix),
-        lambda other: other.set_weights(model.get_weights()),
     ):
         other = unnamed()
         assert other.layers[1].table_config.name != model.layers[1].table_config.name

@@ -7,20 +7,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import assert_close
+from played_lib import Played
 from saving_lib import (
     KERAS_3,
     assert_equal,
     build,
     everything,
     keras,
-    keras_2_only,
     make_model,
     predictions,
     train,
 )
 
 import het_tf
+from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.keras import pack
+from het_tf.python.session import settings
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,12 +53,11 @@ def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
     path = str(tmp_path / "x.weights.h5")
     model.save_weights(path)
     prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
-    weights, saved = model.get_weights(), predictions(model)
+    saved = predictions(model)
     clone = keras.models.clone_model(model)
     train(model)
     before = everything()
     for restore in (
-        lambda: clone.set_weights(weights),
         lambda: clone.load_weights(path),
         lambda: tf.train.Checkpoint(model=clone).read(prefix),
     ):
@@ -129,16 +130,19 @@ def test_weights_in_several_files(tmp_path):
     np.testing.assert_array_equal(predictions(model), want)
 
 
-@keras_2_only
-def test_the_old_h5_format_says_that_it_has_no_rows(tmp_path):
+def test_arrays_hold_no_rows(tmp_path):
     model = make_model()
     train(model)
-    path = str(tmp_path / "x.h5")
-    with pytest.warns(het_tf.TablesNotSavedWarning, match=r"without the rows of table 't'.*\.weights\.h5"):
-        model.save_weights(path)
-    before = everything()
-    with pytest.warns(het_tf.TablesNotSavedWarning, match="set from arrays"):
-        model.load_weights(path)
+    before, path = everything(), str(tmp_path / "x.h5")
+    for take in (
+        model.get_weights,
+        lambda: model.layers[1].set_weights([np.zeros((), np.float32)]),
+        lambda: (model.save(path), model.load_weights(path)),  # Keras 3 saves it
+    ):
+        with pytest.raises(RuntimeError, match=r"'embed' has table 't', which is no array.*RestoreBest"):
+            take()
+    dense = model.layers[-1]
+    dense.set_weights([one + 1 for one in dense.get_weights()])
     assert_equal(everything(), before)
 
 
@@ -146,6 +150,26 @@ def test_a_saved_model_says_so_too(tmp_path):
     model = make_model()
     with pytest.warns(het_tf.TablesNotSavedWarning, match=r"het_tf\.export"):
         tf.saved_model.save(model, str(tmp_path))
+
+
+def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
+    two = Played()
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    saved = everything()
+    monkeypatch.setattr(settings.current, "hvd", two)
+    with pytest.warns(het_tf.TablesNotSavedWarning, match="behind what other workers hold back"):
+        model.save_weights(path)
+    model.layers[1].embeddings = None
+    het_tf.table("t").clear()
+    two.me = 1
+    with pytest.warns(het_tf.TablesNotSavedWarning, match="Rank 0 restores"):
+        model.load_weights(path)
+    assert het_tf.table("t").size == 0
+    two.me = 0
+    model.load_weights(path)
+    assert_equal(everything(), saved)
 
 
 # --- callbacks ------------------------------------------------------------------------------------------
@@ -201,13 +225,59 @@ def test_a_save_that_fails_leaves_the_file_before(tmp_path, whole, monkeypatch):
     assert list(tmp_path.iterdir()) == [path], "nothing else stays behind"
 
 
-def test_early_stopping_restores_the_best_epoch():
-    seen = Seen([3.0, 1.0, 2.0, 2.5])
-    stop = keras.callbacks.EarlyStopping("loss", patience=2, restore_best_weights=True)
+def test_early_stopping_that_would_restore_half_does_not_begin():
     model = make_model()
-    train(model, 9, callbacks=[seen, stop])
-    assert len(seen.predictions) == 4
-    np.testing.assert_array_equal(predictions(model), seen.predictions[1])
+    stop = keras.callbacks.EarlyStopping("loss", restore_best_weights=True)
+    with pytest.raises(RuntimeError, match=r"restore_best_weights is True.*RestoreBest\('loss'\)"):
+        train(model, callbacks=[stop])
+    assert int(model.optimizer.iterations) == 0
+    plain = keras.Sequential([keras.layers.Dense(1)])
+    plain.compile("sgd", "mse")
+    train(plain, callbacks=[stop])
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["temporary", "directory"])
+def test_restore_best_leaves_the_best_epoch(tmp_path, given, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stop = keras.callbacks.EarlyStopping("loss", patience=2)
+    best = het_tf.callbacks.RestoreBest("loss", directory=tmp_path / "best" if given else None)
+    model = make_model()
+    for losses in ([3.0, 1.0, 2.0, 2.5], [np.nan, 9.0, 8.0, 9.0, 9.0]):  # another fit begins anew
+        seen, rows = Seen(losses), []
+        note = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_, to=rows: to.append(everything()))
+        train(model, len(losses), callbacks=[seen, note, stop, best])
+        place = losses.index(min(losses[1:]))
+        np.testing.assert_array_equal(predictions(model), seen.predictions[place])
+        assert_equal(everything(), rows[place])
+        if given:  # its checkpoint is of a later step than the optimizer's now
+            break
+    assert [path.name for path in tmp_path.iterdir()] == (["best"] if given else [])
+
+
+def test_restore_best_reads_the_value_of_rank_0():
+    ranks = []
+    best = het_tf.callbacks.RestoreBest("loss")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ranks, "first", lambda self, what, action: ranks.append(what) or 7.0)
+        patched.setattr(
+            het_tf.callbacks.Checkpoint, "on_epoch_end", lambda self, epoch, logs: ranks.append(logs)
+        )
+        best.on_epoch_end(0, {"loss": 3.0, "mse": 4.0})
+    assert ranks == ["read the monitored value", {"loss": 7.0, "mse": 4.0}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "best"}, "mode is 'best'; give 'auto', 'min' or 'max'"),
+        ({"monitor": "los"}, "monitor is 'los'; give one of loss"),
+        ({"monitor": "val_loss"}, "monitor is 'val_loss', which no epoch had.*validation_data"),
+        ({"directory": 4}, "directory is 4; give a path"),
+    ],
+)
+def test_restore_best_refuses(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        train(make_model(), callbacks=[het_tf.callbacks.RestoreBest(**arguments)])
 
 
 def test_backup_and_restore_goes_on_after_a_crash(tmp_path):

@@ -392,3 +392,15 @@ def test_what_is_saved_and_exported_predicts_the_same(fresh, tmp_path):
     het_tf.table("item_rows").clear()
     het_tf.checkpoint.restore(tmp_path / "saved", new)
     np.testing.assert_array_equal(predictions(new, x), before)
+
+
+def test_tables_that_are_there_are_copied():
+    ids = keras.Input((3,), dtype="int64")
+    both = keras.layers.Embedding(9, 4, name="e")(ids) + het_tf.keras.Embedding(4, name="t")(ids)
+    old = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(both)))
+    old.compile("sgd", "mse")
+    x = np.arange(9).reshape(3, 3)
+    old.fit(x, np.ones((3, 1)), verbose=0)
+    new = het_tf.convert(old)
+    assert_close(new.predict(x, verbose=0), old.predict(x, verbose=0))
+    assert het_tf.table("t@2").size == het_tf.table("t").size == 9

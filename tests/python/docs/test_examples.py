@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
-SCRIPTS = ["wide_deep", "train", "two_tower", "graphsage", "compare_with_keras"]
+SCRIPTS = ["wide_deep", "train", "two_tower", "graphsage"]
 
 
 def run(script: str, *arguments: object, tree: bool = True) -> subprocess.CompletedProcess[str]:
@@ -105,13 +105,9 @@ def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
         ("two_tower", ["--k", "0"], "--k: '0' is not a whole number of 1 or more"),
         ("two_tower", ["--data", "census"], "invalid choice: 'census'"),
         ("train", ["--structure", "serial"], "invalid choice: 'serial'"),
-        ("wide_deep", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
         ("wide_deep", ["--cross-rank", "1"], "unrecognized arguments: --cross-rank 1"),
         ("graphsage", ["--data", "cora"], "there is no graph 'cora'; give pubmed, blogcatalog, debian"),
         ("graphsage", ["--fanouts", "25,0"], "'0' is not a whole number of 1 or more"),
-        ("graphsage", ["--embedding", "keras", "--export", "x"], "--export: goes with --embedding het"),
-        ("compare_with_keras", ["--optimizer", "adam"], "invalid choice: 'adam'"),
-        ("compare_with_keras", ["--data", "criteo_like"], "invalid choice: 'criteo_like'"),
     ],
 )
 def test_bad_arguments(script: str, arguments: list[str], message: str) -> None:
@@ -231,7 +227,7 @@ def test_two_towers_find_what_was_left_out(tmp_path: Path) -> None:
     recall, by_chance = re.search(r"^recall@100 (\S+) .*; (\S+) by chance", output, re.MULTILINE).groups()
     assert float(recall) > 3 * float(by_chance)
     assert (tmp_path / "1" / "saved_model.pb").exists()
-    output = succeed("two_tower", *arguments[:2], "--embedding", "keras", "--no-logq", "--k", 5)
+    output = succeed("two_tower", *arguments[:2], "--no-logq", "--k", 5)
     assert "recall@5 " in output and "SavedModel" not in output
 
 
@@ -268,13 +264,6 @@ def test_wide_deep_on_a_criteo_file(tsv: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_keras_side() -> None:
-    output = succeed("wide_deep", "--embedding", "keras", "--epochs", 1, "--hidden", "none", "--seed", 2)
-    assert test_auc(output) > 0.88
-    assert "found in the cache" not in output
-
-
-@pytest.mark.long
 def test_seeds_repeat() -> None:
     first, again, other = (
         test_auc(succeed("train", "--epochs", 1, "--batch-size", 512, "--seed", seed)) for seed in (1, 1, 2)
@@ -286,7 +275,7 @@ def test_seeds_repeat() -> None:
 @pytest.mark.long
 def test_compare_with_keras(tmp_path: Path) -> None:
     out = tmp_path / "new" / "compare.json"
-    succeed("compare_with_keras", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out)
+    succeed("../benchmarks/compare_with_keras", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out)
     document = json.loads(out.read_text())
     assert [one["side"] for one in document["runs"]] == [
         "het",
@@ -305,8 +294,8 @@ def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
 
     data = ["--data", "graph_like:10000", "--embedding-dim", 16, "--units", 16, "--batch-size", 128]
 
-    def accuracy(*more: object) -> float:
-        output = succeed("graphsage", *data, *more)
+    def accuracy(*more: object, script: str = "graphsage") -> float:
+        output = succeed(script, *data, *more)
         found = re.search(
             r"^test accuracy (0\.\d{4}) \(1,000 nodes; class: community\)", output, re.MULTILINE
         )
@@ -314,7 +303,7 @@ def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
         return float(found[1])
 
     place = tmp_path / "graphsage"
-    het, keras = accuracy("--export", place), accuracy("--embedding", "keras")
+    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph_keras")
     assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
     assert "serving_default" in tf.saved_model.load(str(place)).signatures
     assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16

@@ -167,8 +167,6 @@ def test_9_a_clone_trains_a_table_of_its_own():
     before = rows()
     clone = keras.models.clone_model(model)
     clone.compile("sgd", "mse")
-    clone.set_weights(model.get_weights())
-    np.testing.assert_array_equal(clone.predict(ids, verbose=0), model.predict(ids, verbose=0))
     clone.fit(ids, labels, verbose=0)
     np.testing.assert_array_equal(rows(), before)
     assert het_tf.tables() == ["t", "t@2"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from floats_lib import TRAINED, assert_close
+from keras_twin import sides_of, to_keras
 
 import het_tf
 from het_tf.python.data import PADDING, Description, Examples, Field
@@ -45,19 +46,12 @@ def tensors(examples: Examples) -> dict[str, Any]:
     return {name: tf.constant(column) for name, column in examples.inputs().items()}
 
 
-def sides_of(model: Any) -> list[Any]:
-    """The embedding sides of a model, also those of its towers."""
-    if hasattr(model, "rows"):
-        return [model.rows]
-    return [model.user_tower.rows, model.item_tower.rows]
-
-
 def pairs_of(het: Any, other: Any) -> list[tuple[het_tf.Table, Any]]:
     """Each table of a model beside the Keras embedding of its twin."""
     return [
         (het_tf.Table(table.name, ours.collection.namespace), embedding)
         for ours, theirs in zip(sides_of(het), sides_of(other), strict=True)
-        for table, embedding in zip(ours.collection.tables, theirs.embeddings, strict=True)
+        for table, embedding in zip(ours.collection.tables, theirs.collection.embeddings, strict=True)
     ]
 
 
@@ -67,8 +61,7 @@ def dense_of(model: Any, embeddings: list[Any]) -> list[Any]:
     return [
         w
         for w in model.weights
-        if w.name.split(":")[0].split("/")[-1] not in ("anchor", "counts")
-        and not any(w is one for one in rows)
+        if w.name.split(":")[0].split("/")[-1] != "anchor" and not any(w is one for one in rows)
     ]
 
 
@@ -76,16 +69,11 @@ def twins(cls: Any, description: Description, examples: Examples, **arguments: A
     """A model of tables and its twin of Keras embeddings, of equal rows and weights; tables learn by SGD."""
     sgd = het_tf.optimizers.SGD(0.1)
     arguments = {"table_optimizer": sgd, "linear_optimizer": sgd, "seed": 3, **arguments}
-    made = []
-    for side in ("het", "keras"):
-        made.append(cls(description, embedding=side, **arguments))
-        made[-1].adapt(examples)
-        made[-1](tensors(examples), training=False)
-    het, other = made
-    tables = pairs_of(het, other)
-    for table, embedding in tables:
-        embedding.embeddings.assign(table.lookup(np.arange(embedding.input_dim)))
-    embeddings = [embedding for _, embedding in tables]
+    het, other = cls(description, **arguments), to_keras(cls(description, **arguments))
+    for model in (het, other):
+        model.adapt(examples)
+        model(tensors(examples), training=False)
+    embeddings = [embedding for _, embedding in pairs_of(het, other)]
     ours, theirs = dense_of(het, []), dense_of(other, embeddings)
     assert [w.shape for w in ours] == [w.shape for w in theirs]
     for mine, other_weight in zip(ours, theirs, strict=True):

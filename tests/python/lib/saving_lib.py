@@ -100,23 +100,6 @@ class WeightsH5:
         model.load_weights(self.path)
 
 
-class Arrays:
-    """get_weights and set_weights; Keras' optimizer is not among them."""
-
-    def save(self, model, directory):
-        self.weights = model.get_weights()
-        self.optimizer = [np.array(one) for one in _variables(model.optimizer)]
-
-    def restore(self, model):
-        model.set_weights(self.weights)
-        if not KERAS_3:
-            model.optimizer.build(model.trainable_variables)
-        else:
-            model.optimizer.build([one for one in model.trainable_variables if one.name != "anchor"])
-        for variable, value in zip(_variables(model.optimizer), self.optimizer, strict=True):
-            variable.assign(value)
-
-
 class TensorFlowFormat(Checkpoint):
     """Keras 2's model.save_weights("x")."""
 
@@ -128,9 +111,5 @@ class TensorFlowFormat(Checkpoint):
         model.load_weights(self.path)
 
 
-def _variables(optimizer):
-    return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-
-
-WAYS = [Checkpoint, WeightsH5, Arrays]
+WAYS = [Checkpoint, WeightsH5]
 keras_2_only = pytest.mark.skipif(KERAS_3, reason="Keras 3 has no such thing")

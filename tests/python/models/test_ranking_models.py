@@ -216,9 +216,8 @@ def test_autoint_without_a_perceptron(fresh: np.random.Generator) -> None:
     assert int(model.output_layer.kernel.shape[0]) == (4 + 2) * 2 * 3
 
 
-@pytest.mark.parametrize("side", ["het", "keras"])
-def test_the_history_reads_the_rows_of_its_target(fresh: np.random.Generator, side: str) -> None:
-    model = DIN(ONE_LABEL, 4, embedding=side)
+def test_the_history_reads_the_rows_of_its_target(fresh: np.random.Generator) -> None:
+    model = DIN(ONE_LABEL, 4)
     rows = model.rows(tensors(events(fresh)))
     history = events(np.random.default_rng(0)).sequences["history"]
     assert rows["deep"].shape == (32, 3, 4) and rows["deep/history"].shape == (32, 4, 4)
@@ -228,16 +227,7 @@ def test_the_history_reads_the_rows_of_its_target(fresh: np.random.Generator, si
     there = history[:, 0] >= 0
     np.testing.assert_array_equal(again["deep"].numpy()[there, 1], again["deep/history"].numpy()[there, 0])
     assert (again["deep/history"].numpy()[history < 0] == 0).all()
-    if side == "het":
-        assert [table.name for table in model.rows.collection.tables] == ["din/deep"]
-
-
-def test_a_history_of_hashes_shares_its_buckets(fresh: np.random.Generator) -> None:
-    hashed = Description("h", (Field("item", None),), (), (Field("past", None, length=1, shares="item"),))
-    model = DIN(hashed, 4, embedding="keras", hash_buckets=7)
-    ids = fresh.integers(-(2**62), 2**62, 20)
-    rows = model.rows({"item": tf.constant(ids), "past": tf.constant(ids[:, None])})
-    np.testing.assert_array_equal(rows["deep"], rows["deep/past"])
+    assert [table.name for table in model.rows.collection.tables] == ["din/deep"]
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,9 @@ def test_weights_of_samples(fresh: np.random.Generator) -> None:
 
 
 @pytest.mark.tf215
-@pytest.mark.parametrize("side", ["het", "keras"])
-def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator, side: str) -> None:
+def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator) -> None:
     """Also repetitions inside of a batch; negatives and evaluation do not count."""
-    model = TwoTower(IDS, name="counted", embedding=side, **SMALL)
+    model = TwoTower(IDS, name="counted", **SMALL)
     model.compile("sgd")
     inputs = {name: ids.numpy() for name, ids in ids_of(fresh, 64).items()}
     data = tf.data.Dataset.from_tensor_slices(inputs).batch(16)
@@ -111,8 +110,7 @@ def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator,
     counts, total, _ = model.occurrences(tf.range(9, dtype=tf.int64), training=False)
     np.testing.assert_array_equal(counts, wanted)
     assert total == 128 and np.isfinite(loss)
-    if side == "het":
-        assert set(het_tf.tables()) == {"counted_user/deep", "counted_item/deep", "counted/occurrences"}
+    assert set(het_tf.tables()) == {"counted_user/deep", "counted_item/deep", "counted/occurrences"}
 
 
 def test_the_correction_lets_popular_items_score(fresh: np.random.Generator) -> None:

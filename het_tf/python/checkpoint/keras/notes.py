@@ -5,7 +5,7 @@ from typing import Any
 
 
 class TablesNotSavedWarning(UserWarning):
-    """Weights were saved, restored or copied, and the rows of tables are not, or not wholly, among them."""
+    """Weights were saved or restored, and the rows of tables are not, or not wholly, among them."""
 
 
 def names(layer: Any) -> str:

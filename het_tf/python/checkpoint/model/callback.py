@@ -1,9 +1,14 @@
-"""`het_tf.callbacks.Checkpoint`: Keras' ModelCheckpoint, also for a directory of het_tf's checkpoints."""
+"""`het_tf.callbacks.Checkpoint`, Keras' ModelCheckpoint for het_tf's checkpoints too, and `RestoreBest`."""
 
+import math
 import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint import directory as directories
+from het_tf.python.checkpoint.collective import Ranks
+from het_tf.python.checkpoint.model.restore import restore
 from het_tf.python.checkpoint.model.save import save
 from het_tf.python.horovod import callbacks
 
@@ -54,6 +59,7 @@ class Checkpoint(callbacks.Checkpoint):
         super().__init__(f"{path}.keras" if self._het_directory else path, **options)
         self.filepath = path
         self._het_keep, self._het_full_every, self._het_saves = keep, full_every, 0
+        self._het_last: Path | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Refuses a directory whose checkpoints are of later steps now, not when the first save is due."""
@@ -85,8 +91,81 @@ class Checkpoint(callbacks.Checkpoint):
         model = self.model.of
         since = "latest" if self._het_saves % self._het_full_every else None
         step = int(model.optimizer.iterations)
-        save(self.filepath, model, step=step, keep=self._het_keep, since=since)
+        self._het_last = save(self.filepath, model, step=step, keep=self._het_keep, since=since)
         self._het_saves += 1
+
+
+class RestoreBest(Checkpoint):
+    """Leaves the model at the end of `fit` as it was after its best epoch: tables, dense weights, optimizer.
+
+        stop = keras.callbacks.EarlyStopping(patience=2)
+        model.fit(..., validation_data=valid, callbacks=[stop, het_tf.callbacks.RestoreBest()])
+
+    Each epoch that is better than all before is saved by `het_tf.checkpoint.save`, in place of the one
+    before; the last is restored. Under Horovod every rank must have the callback, behind MetricAverage; the
+    value of rank 0 decides for all.
+
+    Args:
+      monitor: What the logs of an epoch call the value; an epoch without validation counts as no better.
+      mode: "min" or "max" is best; "auto": as Keras knows the metric.
+      directory: Where the checkpoint is kept, and stays; ranks on several hosts must share it. None: in a
+        temporary directory, which goes with the end of `fit`.
+
+    Raises:
+      ValueError: The mode is unknown. While `fit` runs: the logs do not have `monitor`, no epoch has.
+      TypeError: `directory` is no path.
+      Further errors, while `fit` runs, as of `het_tf.checkpoint.save` and `restore`.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        mode: str = "auto",
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode is {mode!r}; give 'auto', 'min' or 'max'")
+        if directory is not None and not isinstance(directory, (str, os.PathLike)):
+            raise TypeError(f"directory is {directory!r}; give a path, or None for a temporary one")
+        super().__init__("best", keep=1, monitor=monitor, mode=mode, save_best_only=True)
+        self._het_place, self._het_worst = directory, vars(self)["best"]
+        self._het_temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Makes the directory, and forgets an earlier `fit`."""
+        super().on_train_begin(logs)
+        self.best, self._het_saves, self._het_last = self._het_worst, 0, None
+        self.filepath = Ranks().first("make a directory", self._make_directory)
+
+    def _make_directory(self) -> str:
+        if self._het_place is not None:
+            return os.fspath(self._het_place)
+        self._het_temporary = tempfile.TemporaryDirectory(prefix="het_tf-best-")
+        return self._het_temporary.name
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves, if the epoch is the best one."""
+        value = Ranks().first("read the monitored value", lambda: self._value(logs or {}))
+        if value is not None and not math.isnan(value):
+            super().on_epoch_end(epoch, {**(logs or {}), self.monitor: value})
+
+    def _value(self, logs: dict[str, Any]) -> float | None:
+        if self.monitor in logs:
+            return float(logs[self.monitor])
+        if self.monitor.startswith("val_") and not any(name.startswith("val_") for name in logs):
+            return None
+        raise ValueError(f"monitor is {self.monitor!r}; give one of {', '.join(sorted(logs))}")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Restores it."""
+        super().on_train_end(logs)
+        if self._het_last is None:
+            raise ValueError(
+                f"monitor is {self.monitor!r}, which no epoch had as a number: nothing is restored; give "
+                "`fit` validation_data, or monitor 'loss'"
+            )
+        restore(self._het_last, self.model)
+        self._het_temporary = None  # with its directory, where this rank has made one
 
 
 class _Saved:

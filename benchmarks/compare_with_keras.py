@@ -1,6 +1,6 @@
 """Do tables of het_tf learn what keras.layers.Embedding learns?
 
-    python examples/compare_with_keras.py --data census
+    python benchmarks/compare_with_keras.py --data census
 
 The same models, data, order, seeds, optimizer and learning rate; only the embedding side differs. One
 optimizer trains everything: rows, wide weights and dense weights.
@@ -26,13 +26,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import arguments
-import common
 import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
+
+import arguments  # noqa: E402
+import common  # noqa: E402
 
 MODELS = {"wide_deep": "WideDeep", "deepfm": "DeepFM", "dcn": "DCNv2"}
 OPTIMIZERS = ("adagrad", "sgd")
 SIDES = ("het", "keras", "keras, own rows", "keras, as shipped")
+OTHER_ROWS = 1 << 40  # an id: rows from it on begin with another draw
 CROSS_BUCKETS = 1 << 14  # keras.layers.Embedding needs ids below a size: both sides get the same ones
 LIMIT = 0.003
 
@@ -55,6 +60,7 @@ def keras_optimizer(name: str, learning_rate: float, summed: bool) -> Any:
 def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Trains one model; returns AUC and log loss on validation, epoch by epoch, and on test."""
     import tensorflow as tf
+    from keras_twin import to_keras
     from report import evaluate
 
     import het_tf
@@ -71,14 +77,13 @@ def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Na
         embedding_dim=options.embedding_dim,
         hidden_units=options.hidden,
         dropout=options.dropout,
-        embedding="het" if side == "het" else "keras",
         table_optimizer=table_optimizer,
         linear_optimizer=table_optimizer,
         seed=seed,
     )
+    if side != "het":
+        to_keras(model, first=OTHER_ROWS if side == "keras, own rows" else 0)
     model.adapt(splits.train)
-    if side == "keras":
-        begin_with_rows_of_het(model, table_optimizer, splits)
     common.compile_model(
         model, keras_optimizer(options.optimizer, options.learning_rate, side != "keras, as shipped")
     )
@@ -99,19 +104,6 @@ def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Na
         "valid_auc": [round(value, 5) for value in history["val_auc"]],
         "valid_log_loss": [round(value, 5) for value in history["val_loss"]],
     }
-
-
-def begin_with_rows_of_het(model: Any, table_optimizer: Any, splits: Any) -> None:
-    """Sets the rows of Keras' embeddings to the initial ones of het_tf's tables of the same seed."""
-    import het_tf
-
-    inputs, _ = next(iter(splits.train.to_tf(1)))
-    model(inputs, training=False)  # makes the weights
-    config = {**model.get_config(), "embedding": "het", "linear_optimizer": table_optimizer}
-    twin = type(model).from_config(config)
-    for part, embedding in zip(model.rows.parts, model.rows.embeddings, strict=True):
-        rows = het_tf.Table(f"{twin.name}/{part.name}").lookup(np.arange(embedding.input_dim))
-        embedding.embeddings.assign(rows)
 
 
 def standard_error(differences: np.ndarray) -> float:
@@ -148,8 +140,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     options.learning_rate = options.learning_rate or {"adagrad": 0.1, "sgd": 0.5}[options.optimizer]
     options.epochs = options.epochs or {"census": 12, "movielens": 5}[options.data]
     if options.out is None:
-        results = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
-        options.out = results / f"compare_with_keras_{options.data}.json"
+        options.out = ROOT / f"benchmarks/results/compare_with_keras_{options.data}.json"
     return options
 
 
