@@ -80,5 +80,23 @@ TEST_F(RedisBounds, ByAgeHold) {
   }
 }
 
+// What het_tf.Cache() has with three workers and the tables' default optimizer, except the dial: at 9, 4 bits
+// can say all that a worker may hold back. Few steps, for rows travel in 8 bits.
+TEST_F(RedisBounds, TheDefaultHolds) {
+  const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", /*staleness=*/9, /*workers=*/3);
+  for (const size_t capacity : {4, 100}) {
+    PsWorkerConfig config;
+    config.workers = 3;
+    config.steps = 100;
+    config.cache.capacity = capacity;
+    config.cache.pull_bound = bounds.pull;
+    config.cache.push_bound = bounds.push;
+    config.cache.wire = RowFormat::kInt4;
+    uint64_t held_back = 0;
+    Hold(config, 2, &held_back);
+    EXPECT_GT(held_back, 100u) << capacity;
+  }
+}
+
 }  // namespace
 }  // namespace het::testing

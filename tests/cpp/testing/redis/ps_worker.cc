@@ -132,7 +132,7 @@ std::unique_ptr<TestStep> PsWorker::Read(std::unique_ptr<TestStep> step, bool tr
       CheckRow(part.keys[u], part.values[u], (earlier ? before_ : now)[part.keys[u]]);
     }
   }
-  if (training) before_ = std::move(now);
+  if (training && !step->parts().empty()) before_ = std::move(now);  // a lookup of nothing is none
   return step;
 }
 
@@ -142,7 +142,9 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
       part.touched[u] = !random_.Chance(0.1);
       if (!part.touched[u]) continue;
       float* g = part.sums.data() + u * part.dim;
-      const int64_t last = random_.Between(-3, 3);
+      // 4 bits can say integers up to 7.
+      const bool small = config_.cache.wire == RowFormat::kInt4;
+      const int64_t last = small ? random_.Between(0, 1) : random_.Between(-3, 3);
       std::fill_n(g, part.dim, 0.0f);
       g[rank_] = 1;
       g[config_.workers] = static_cast<float>(last);
@@ -159,8 +161,9 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       if (!part.touched[u]) continue;
       ++TicksOf(rank_, part.keys[u]).done;
-      // The base may have fallen meanwhile, with the store's clock.
-      const Clock clock = std::max(ClockOf(part.keys[u]), before[part.keys[u]] + 1);
+      // The base may have fallen meanwhile, with the store's clock; or the row has left.
+      const Clock now = ClockOf(part.keys[u]);
+      const Clock clock = std::max(now == 0 ? AllTicks(part.keys[u]) : now, before[part.keys[u]] + 1);
       const int64_t bound = config_.cache.sync().most_unapplied(clock);
       if (bound == kUnbounded) continue;
       const auto unapplied =
