@@ -133,11 +133,11 @@ def test_weights_in_several_files(tmp_path):
 def test_arrays_hold_no_rows(tmp_path):
     model = make_model()
     train(model)
-    before, path = everything(), str(tmp_path / "x.h5")
+    before = everything()
     for take in (
         model.get_weights,
         lambda: model.layers[1].set_weights([np.zeros((), np.float32)]),
-        lambda: (model.save(path), model.load_weights(path)),  # Keras 3 saves it
+        lambda: model.save(str(tmp_path / "x.h5")),
     ):
         with pytest.raises(RuntimeError, match=r"'embed' has table 't', which is no array.*RestoreBest"):
             take()
