@@ -39,7 +39,8 @@ def long_lines(text: str) -> list[str]:
 def unsaid() -> list[str]:
     """Words that docs/errors.md quotes from messages (its second column) and no source says."""
     files = [*(ROOT / "het_tf").rglob("*.py"), *(ROOT / "het_tf").rglob("*.cc")]
-    said = re.sub(r"""["']\s*f?["']""", "", "".join(path.read_text() for path in files))  # literals that stand side by side are one
+    sources = "".join(path.read_text() for path in files)
+    said = re.sub(r"""["']\s*f?["']""", "", sources)  # literals that stand side by side are one
     table = [line.split("|") for line in (ROOT / "docs/errors.md").read_text().splitlines()]
     quoted = [words for row in table if len(row) > 3 for words in re.findall(r"`([^`]*)`", row[2])]
     return [words for words in quoted if " " in words and words not in said]
