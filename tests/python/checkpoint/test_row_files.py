@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 NAMES = ["item", 'a "quoted"/näme']
 
 
-def declare(cache=None):
+def declare(**cache):
     """The two tables of these tests."""
     for name, dim in zip(NAMES, (7, 1), strict=True):
         spec = {"name": name, "dim": dim, "optimizer": {"name": "adam"}}
-        native.call("HetCreateTable", "", json.dumps(spec), json.dumps({"cache": cache}))
+        native.call("HetCreateTable", "", json.dumps(spec), json.dumps(cache))
 
 
 def fill():

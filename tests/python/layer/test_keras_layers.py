@@ -266,7 +266,8 @@ def test_cache_options_reach_the_core():
     options = het_tf.table("t").options["cache"]
     assert options.pop("write_back_rows") > 0
     assert options == {
-        "capacity": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
+        "rows": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
+        "wire": "float32", "checks": "asked", "device": "cpu",
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5))
     options = het_tf.table("auto").options["cache"]
