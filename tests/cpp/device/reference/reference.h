@@ -81,7 +81,7 @@ struct Sums {
 int Fail(int code, const std::string& message);
 
 // Where the bytes are of what a caller's device has at this address (HetDevHostAlias,
-// kernels/cuda/host_memory.h).
+// tests/cpp/device/host/memory.h).
 const void* ReadableAddress(const void* device);
 template <typename T>
 T* ReadableAddress(T* device) {
