@@ -110,14 +110,12 @@ void PushBuilder::Trim() {
 
 // --- updates that left a device
 
-std::vector<uint32_t> PushBuilder::OfDevice(const DevicePush& push) {
+void PushBuilder::OfDevice(const DevicePush& push) {
   Vector<DeviceFrames> made(tables_->partitions());
   for (const DevicePush::Part& part : push.parts) Sort(part, tables_->at(part.table), &made);
-  std::vector<uint32_t> partitions;
   // If memory ends in here, numbered frames stay empty, and that changes nothing.
   std::vector<std::pair<PushFrame*, PushFrame*>> numbered;
   for (uint32_t p = 0; p < made.size(); ++p) {
-    if (!made[p].frames.empty()) partitions.push_back(p);
     for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(p), &frame);
   }
   for (auto& [frame, content] : numbered) frame->tables.swap(content->tables);
@@ -125,7 +123,6 @@ std::vector<uint32_t> PushBuilder::OfDevice(const DevicePush& push) {
     Counters& counters = tables_->at(part.table).counters();
     (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
   }
-  return partitions;
 }
 
 // Adds the rows of a part to the frames of their partitions.
