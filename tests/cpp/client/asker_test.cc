@@ -100,29 +100,6 @@ TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
   EXPECT_TRUE(op_.done());
 }
 
-TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
-  CacheConfig config;
-  config.checks = Checks::kTold;
-  Cache(config);
-  const uint32_t line = Line(7, 3);
-  cache_->SetSubscribed(line, true);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "it has never answered";
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  cache_->BeginLookup(1);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u)
-      << "nothing bounds how long before the first lookup that was";
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  for (uint64_t step = 2; step <= 3; ++step) {
-    cache_->BeginLookup(step);
-    EXPECT_EQ(AskedFor(7, line).checks.size(), step == 2 ? 0u : 1u) << step;
-    EXPECT_TRUE(subscriptions_.asking()) << "the lookup after this one wants to know";
-  }
-  EXPECT_EQ(cache_->counters().trusted, 1u);
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  cache_->SetMoved(line);
-  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
-}
-
 TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   CacheConfig config;
   config.checks = Checks::kTold;
@@ -243,26 +220,6 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   EXPECT_EQ(taken.fresh_until, 9u);
   EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
   EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
-}
-
-TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {
-  const Key keys[] = {1, 2, 3};
-  const Clock bases[] = {5, kNoBase, 0};
-  uint8_t came[3] = {9, 9, 9}, admit[3] = {9, 9, 9};
-  Clock clocks[3];
-  float rows[6];
-  DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, clocks, rows};
-  Asker asker(&op_, &on_way_, &subscriptions_);
-  asker.ForDevice(cache_, &part, /*training=*/true);
-  asker.Ask(&sessions_);
-  const TableRead& asked = op_.parts.at(0)->tables.at(0);
-  EXPECT_EQ(asked.checks, Vector<Key>({1, 3}));
-  EXPECT_EQ(asked.clocks, Vector<Clock>({5, 0}));
-  EXPECT_EQ(asked.check_at, Vector<uint32_t>({0, 2}));
-  EXPECT_EQ(asked.fetches, Vector<Key>({2}));
-  EXPECT_EQ(asked.fetch_at, Vector<uint32_t>({1}));
-  EXPECT_EQ(came[0] + came[1] + came[2], 0);
-  EXPECT_TRUE(sessions_[1].waits());
 }
 
 }  // namespace
