@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/device_reads.h"
 #include "het_tf/core/client/push_builder.h"
 
 namespace het {
@@ -160,6 +161,28 @@ TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
   EXPECT_EQ(asked.checks, Vector<Key>({2}));
   EXPECT_EQ(asked.clocks, Vector<Clock>({9}));
   EXPECT_EQ(asked.fetches, Vector<Key>({1, 3}));
+}
+
+TEST_F(RowSinkTest, ADeviceGetsItsRowsWhereItSaid) {
+  const Key keys[] = {1, 2};
+  const Clock bases[] = {0, kNoBase};
+  uint8_t came[2] = {0, 0}, admit[2] = {0, 0};
+  Clock clocks[2] = {0, 0};
+  float rows[2] = {0, 0};
+  DeviceRead::Part part{schema_->id(), 0, 2, keys, bases, came, admit, clocks, rows};
+  Push(2, 7);
+  TableRead asked{cache_};
+  asked.device = &part;
+  asked.checks = {1};
+  asked.check_at = {0};
+  asked.fetches = {2};
+  asked.fetch_at = {1};
+  DeviceReads reads;
+  Answer(std::make_unique<DeviceSink>(&reads, &op_).get(), asked, 0);
+  EXPECT_EQ(rows[0], 10);
+  EXPECT_EQ(rows[1], 27);
+  EXPECT_EQ(clocks[1], 3);
+  EXPECT_EQ(came[0] + came[1], 2);
 }
 
 }  // namespace
