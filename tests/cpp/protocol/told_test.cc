@@ -82,18 +82,6 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   Drained();
 }
 
-TEST_F(Told, AtBoundZeroEveryReadAsks) {
-  Make(0);
-  Hold(0, {1});
-  net(0).record = true;
-  Train(1, {1});
-  EXPECT_EQ(Seen(0, 1, 1), 1);
-  EXPECT_EQ(checks(), 1u);
-  for (const Request& request : Sent(0)) EXPECT_FALSE(request.tells());
-  EXPECT_EQ(holdings().held(), 0u);
-  Drained();
-}
-
 TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
   Make(1);
   Hold(0, {1, 2});
