@@ -55,7 +55,7 @@ struct DevicePush {
     const float* updates;   // n * row_floats, laid out like rows
     bool evicted;           // counted as evict_push, else as bound_push
   };
-  Vector<Part> parts;  // in order: of two updates of one key the first one goes first
+  Vector<Part> parts;  // of each table at most one: a key has one place in a frame
 };
 
 // A cache on a device, as the client sees it. Called with the engine's lock on the client held, in

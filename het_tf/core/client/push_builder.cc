@@ -147,9 +147,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
   for (uint32_t p = 0; p < partitions; ++p) {
     auto& [frames, bytes] = (*made)[p];
     while (next < end[p]) {
-      // A key has one place in a frame: more of the same table begins another.
-      if (frames.empty() || frames.back().Of(cache.schema().id()) != nullptr ||
-          bytes + row_bytes > max_frame_bytes_) {
+      if (frames.empty() || bytes + row_bytes > max_frame_bytes_) {
         frames.emplace_back();
         bytes = 0;
       }
