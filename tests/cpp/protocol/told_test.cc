@@ -116,6 +116,35 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
   Drained();
 }
 
+// The first copy has left when an answer that was on its way brings the row back: it is not let go then.
+TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
+  Make(1);
+  Hold(0, {9});
+  std::vector<std::unique_ptr<TestStep>> steps;
+  std::vector<std::unique_ptr<ReadOp>> ops;
+  net(0).HoldReplies(0, true);
+  for (int i = 0; i < 2; ++i) {
+    steps.push_back(world().NewStep({{1}}));
+    ops.push_back(world().BeginRead(0, steps[i].get(), true));
+    world().client(0).Progress(0);
+  }
+  net(0).HoldReplies(0, false);
+  net(0).seconds_a_reply = 5;
+  while (!ops[0]->done()) world().client(0).Progress(0);
+  ASSERT_FALSE(ops[1]->done());
+  ASSERT_TRUE(world().FinishRead(0, ops[0].get(), steps[0].get()).ok());
+  for (auto& [where, part] : steps[0]->parts()) part.touched.assign(part.touched.size(), 0);
+  Write(0, steps[0].get());
+  world().client(0).ForgetClean();
+  ASSERT_EQ(cache()->lines().Find(1), kNoRow);
+  Finish(0, ops[1].get(), steps[1].get());
+  net(0).seconds_a_reply = 0;
+  Read(0, {9});
+  for (int i = 0; i < 2; ++i) Train(1, {1});
+  EXPECT_EQ(SeenThen(0, 1, 1), 2);
+  Drained();
+}
+
 // A push says of which of its rows the worker holds a copy no longer, and has those whose bound is due, too.
 TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
   WorldConfig config = ToldConfig(3);
