@@ -100,6 +100,29 @@ TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
   EXPECT_TRUE(op_.done());
 }
 
+TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
+  CacheConfig config;
+  config.checks = Checks::kTold;
+  Cache(config);
+  const uint32_t line = Line(7, 3);
+  cache_->SetSubscribed(line, true);
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "it has never answered";
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->BeginLookup(1);
+  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u)
+      << "nothing bounds how long before the first lookup that was";
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  for (uint64_t step = 2; step <= 3; ++step) {
+    cache_->BeginLookup(step);
+    EXPECT_EQ(AskedFor(7, line).checks.size(), step == 2 ? 0u : 1u) << step;
+    EXPECT_TRUE(subscriptions_.asking()) << "the lookup after this one wants to know";
+  }
+  EXPECT_EQ(cache_->counters().trusted, 1u);
+  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->SetMoved(line);
+  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
+}
+
 TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   CacheConfig config;
   config.checks = Checks::kTold;

@@ -1,5 +1,5 @@
 // Workers at one store whose caches are on a device: waiting, and tables that others clear. What a worker
-// sees of the others: the schedules Device... (protocol/schedules_test.cc).
+// sees of the others: protocol/schedules_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -268,8 +268,8 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write, and
-      // has left: then its base was the store's.
+      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write,
+      // and has left: then its base was the store's.
       const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;
       const Clock clock = std::max({WorkerClock(w, key), before.at(key) + 1, left});
       const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);
