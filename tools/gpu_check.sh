@@ -122,7 +122,7 @@ if [ "$host" = 1 ]; then
     [[ "$source" == */cuda_*.cu ]] && continue
     library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3 -x c++)")
   done
-  for source in "$kernels"/host_*.cc; do
+  for source in tests/cpp/device/host/*.cc; do
     library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3)")
   done
 else

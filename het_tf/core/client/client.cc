@@ -57,7 +57,6 @@ void Client::ForgetTable(uint64_t table) {
   for (Session& session : exchange_.sessions()) {
     Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
     session.ForgetEpoch(table);
-    device_reads_.AskAnew(&session, /*answered_alone=*/false);
   }
 }
 

@@ -34,7 +34,7 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
 }
 
 void Client::OnNewIncarnation(Session* session) {
-  device_reads_.AskAnew(session, /*answered_alone=*/false);
+  device_reads_.AskAnew(session);
   for (const auto& [table, cache] : tables_) InvalidateBases(session, cache.get());
   durability_.ForgetQuestion(session->partition());
 }
@@ -42,7 +42,7 @@ void Client::OnNewIncarnation(Session* session) {
 void Client::OnReloaded(Session* session, const Verdict::Table& table) {
   TableCache* const cache = tables_.Find(table.table);
   if (cache == nullptr) return;
-  device_reads_.AskAnew(session, /*answered_alone=*/false);
+  device_reads_.AskAnew(session);
   if (config_.on_reload == ClientConfig::kDiscard) {
     losses_.OnDiscarded(cache->schema().spec().name, Discard(session, cache, table.dropped_ticks));
   } else {

@@ -46,10 +46,8 @@ Status Client::ReadForDevice(DeviceRead* read, bool training) {
 
 Status Client::PushForDevice(const DevicePush& push) {
   for (const DevicePush::Part& part : push.parts) HET_RETURN_IF_ERROR(CheckDevice(part.table));
-  const std::vector<uint32_t> partitions = pushes_.OfDevice(push);
+  pushes_.OfDevice(push);
   try {
-    // Rows of answers from before this push lack it.
-    for (uint32_t p : partitions) device_reads_.AskAnew(exchange_.session(p), /*answered_alone=*/true);
     Progress(0);
   } catch (const std::bad_alloc&) {  // the updates are taken, and go out with the next call
   }

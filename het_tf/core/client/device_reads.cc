@@ -29,13 +29,12 @@ void DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRo
   }
 }
 
-void DeviceReads::AskAnew(Session* session, bool answered_alone) {
+void DeviceReads::AskAnew(Session* session) {
   for (ReadOp* op : reads_) {
     if (!op->error.ok()) continue;
     for (PartitionReadPtr& part : op->parts) {
+      if (part->tables[0].device->partition != session->partition()) continue;
       const bool answered = !part->wanted();
-      if (part->tables[0].device->partition != session->partition() || (answered_alone && !answered))
-        continue;
       auto anew = std::make_shared<PartitionRead>();
       for (const TableRead& asked : part->tables) {
         DeviceRead::Part* const rows = asked.device;

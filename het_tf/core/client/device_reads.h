@@ -3,8 +3,7 @@
 // They are sent, sent again and answered like others. What differs: there is no line that an
 // answer goes into and that remembers, until the read is over, what has happened to it. So where a
 // base or a row that was given already must not be trusted any more, because the partition's
-// incarnation changed, the table was loaded, or the row was pushed, the whole part is asked anew,
-// as fetches.
+// incarnation changed or the table was loaded, the whole part is asked anew, as fetches.
 #pragma once
 
 #include <vector>
@@ -16,9 +15,8 @@ namespace het {
 
 class DeviceReads {
  public:
-  // All that reads want of this partition is fetched, whatever was answered already; or of
-  // `answered_alone` that.
-  void AskAnew(Session* session, bool answered_alone);
+  // All that reads want of this partition is fetched, whatever was answered already.
+  void AskAnew(Session* session);
 
  private:
   friend class DeviceSink;

@@ -10,9 +10,9 @@
 //
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
 //
-// Order: rows of a read are installed before anything else of their table is pushed, and no row
-// that the answer has leaves to make room for another one of it: a row of an answer lacks what was
-// pushed after it came.
+// Order: a read ends, and its rows are installed, before anything of its tables is pushed or
+// forgotten. No row that the answer has leaves to make room for another one of it. A row of an
+// answer lacks what was pushed after it came.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct DevicePush {
     const float* updates;   // n * row_floats, laid out like rows
     bool evicted;           // counted as evict_push, else as bound_push
   };
-  Vector<Part> parts;  // in order: of two updates of one key the first one goes first
+  Vector<Part> parts;  // of each table at most one: a key has one place in a frame
 };
 
 // A cache on a device, as the client sees it. Called with the engine's lock on the client held, in

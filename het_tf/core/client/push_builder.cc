@@ -110,14 +110,12 @@ void PushBuilder::Trim() {
 
 // --- updates that left a device
 
-std::vector<uint32_t> PushBuilder::OfDevice(const DevicePush& push) {
+void PushBuilder::OfDevice(const DevicePush& push) {
   Vector<DeviceFrames> made(tables_->partitions());
   for (const DevicePush::Part& part : push.parts) Sort(part, tables_->at(part.table), &made);
-  std::vector<uint32_t> partitions;
   // If memory ends in here, numbered frames stay empty, and that changes nothing.
   std::vector<std::pair<PushFrame*, PushFrame*>> numbered;
   for (uint32_t p = 0; p < made.size(); ++p) {
-    if (!made[p].frames.empty()) partitions.push_back(p);
     for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(p), &frame);
   }
   for (auto& [frame, content] : numbered) frame->tables.swap(content->tables);
@@ -125,7 +123,6 @@ std::vector<uint32_t> PushBuilder::OfDevice(const DevicePush& push) {
     Counters& counters = tables_->at(part.table).counters();
     (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
   }
-  return partitions;
 }
 
 // Adds the rows of a part to the frames of their partitions.
@@ -150,9 +147,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
   for (uint32_t p = 0; p < partitions; ++p) {
     auto& [frames, bytes] = (*made)[p];
     while (next < end[p]) {
-      // A key has one place in a frame: more of the same table begins another.
-      if (frames.empty() || frames.back().Of(cache.schema().id()) != nullptr ||
-          bytes + row_bytes > max_frame_bytes_) {
+      if (frames.empty() || bytes + row_bytes > max_frame_bytes_) {
         frames.emplace_back();
         bytes = 0;
       }

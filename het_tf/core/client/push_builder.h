@@ -34,8 +34,8 @@ class PushBuilder {
   void Everything();
   // Evicts down to the capacity, and sends the queues if one is full.
   void Trim();
-  // Updates that left a device, to the partitions that it returns. Throws with nothing taken.
-  std::vector<uint32_t> OfDevice(const DevicePush& push);
+  // Updates that left a device. Throws with nothing taken.
+  void OfDevice(const DevicePush& push);
 
  private:
   // What a push of a device makes of one partition.

@@ -99,6 +99,12 @@ Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
   return stats;
 }
 
+HetDevRowState DeviceTables::Inspect(uint64_t id, Key key, float* row) {
+  HetDevRowState state = {};
+  library_->HetDevInspect(context_, tables_.at(id)->handle, key, nullptr, &state, row, nullptr);
+  return state;
+}
+
 // --- what every call begins with
 
 Status DeviceTables::Failed(int answer, const std::string& doing) {

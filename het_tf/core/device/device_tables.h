@@ -72,6 +72,8 @@ class DeviceTables {
   // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.
   void set_stamp(uint64_t stamp) { calls_.set_stamp(stamp); }
   void FailAllocation(uint64_t n) { library_->HetDevFailAllocation(context_, n); }
+  // And for tests: a row; `row` gets its row_floats.
+  HetDevRowState Inspect(uint64_t table, Key key, float* row);
   // And for tests: this library, with functions of theirs, from now on.
   void set_library(const DeviceLibrary* library) { library_ = library; }
 

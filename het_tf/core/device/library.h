@@ -36,6 +36,7 @@ namespace het {
   X(HetDevTake)                 \
   X(HetDevForget)               \
   X(HetDevForgetKeys)           \
+  X(HetDevInspect)              \
   X(HetDevFailAllocation)
 
 // Its functions under their own names: library->HetDevLookup(...).

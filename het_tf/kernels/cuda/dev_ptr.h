@@ -3,7 +3,7 @@
 // One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks
 // what runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code
 // that reads device memory, and the host executor keeps device memory at addresses that cannot be read
-// (host_memory.h).
+// (tests/cpp/device/host/memory.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #define HET_DEV __device__ __forceinline__
 #else
 #define HET_DEV inline
-#include "het_tf/kernels/cuda/host_memory.h"
+#include "tests/cpp/device/host/memory.h"
 #endif
 
 namespace het::dev {

@@ -1,5 +1,6 @@
-// The few functions of a device's runtime that the library needs: cuda_runtime.cu and host_runtime.cc. What
-// goes wrong is thrown as a Failure (context.h), but for memory that is not there: then the answer is null.
+// The few functions of a device's runtime that the library needs: cuda_runtime.cu, and for tests
+// tests/cpp/device/host/runtime.cc. What goes wrong is thrown as a Failure (context.h), except for memory
+// that is not there: then the answer is null.
 #pragma once
 
 #include <cstddef>

@@ -44,5 +44,5 @@
 #ifdef __CUDACC__
 #include "het_tf/kernels/cuda/cuda_executor.cuh"
 #else
-#include "het_tf/kernels/cuda/host_executor.h"
+#include "tests/cpp/device/host/executor.h"
 #endif

@@ -245,25 +245,5 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }
 
-TEST_F(AskerTest, RowsForADeviceRememberTheirPositions) {
-  const Key keys[] = {1, 2, 3};
-  const Clock bases[] = {5, kNoBase, 0};
-  uint8_t came[3] = {9, 9, 9}, admit[3] = {9, 9, 9};
-  Clock clocks[3];
-  float rows[6];
-  DeviceRead::Part part{schema_->id(), 1, 3, keys, bases, came, admit, clocks, rows};
-  Asker asker(&op_, &on_way_, &subscriptions_);
-  asker.ForDevice(cache_, &part, /*training=*/true);
-  asker.Ask(&sessions_);
-  const TableRead& asked = op_.parts.at(0)->tables.at(0);
-  EXPECT_EQ(asked.checks, Vector<Key>({1, 3}));
-  EXPECT_EQ(asked.clocks, Vector<Clock>({5, 0}));
-  EXPECT_EQ(asked.check_at, Vector<uint32_t>({0, 2}));
-  EXPECT_EQ(asked.fetches, Vector<Key>({2}));
-  EXPECT_EQ(asked.fetch_at, Vector<uint32_t>({1}));
-  EXPECT_EQ(came[0] + came[1] + came[2], 0);
-  EXPECT_TRUE(sessions_[1].waits());
-}
-
 }  // namespace
 }  // namespace het

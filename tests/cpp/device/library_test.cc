@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "het_tf/core/device/abi.h"
-#include "het_tf/kernels/cuda/host_memory.h"
+#include "tests/cpp/device/host/memory.h"
 
 namespace het::testing {
 namespace {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -101,27 +100,6 @@ TEST_F(DeviceAge, BoundsFollowTheNumberOfWorkers) {
     worker->Train({1}, 3);
     EXPECT_EQ(worker->Stats()["bound_push"], flushed + 3) << "it is young";
   }
-}
-
-// Rows of all rates, and so of all ages: both caches know the same of them at any time.
-TEST_F(DeviceAge, TheFiguresAreThoseOfACacheInHostMemory) {
-  Make(CacheOf("gpu", 1000, Bound(kPull, 4), Bound(6, 7)));
-  std::mt19937_64 random(5);
-  for (int step = 0; step < 600; ++step) {
-    std::vector<Key> ids;
-    for (Key id = 0; id < 40; ++id) {
-      if (random() % static_cast<uint64_t>(4 * (id + 1)) == 0) ids.push_back(id);
-    }
-    for (auto& worker : workers_) worker->Train(ids);
-    if (step % 20 != 19) continue;
-    const nlohmann::json device = workers_[0]->Stats(), host = workers_[1]->Stats();
-    for (const char* figure :
-         {"reads", "ticks", "bound_push", "unsent_rows", "staleness", "pull_bound", "push_bound"}) {
-      ASSERT_EQ(device[figure], host[figure]) << figure << ", step " << step;
-    }
-  }
-  EXPECT_GT(workers_[0]->Stats()["unsent_rows"], 4);
-  EXPECT_GT(workers_[0]->Stats()["bound_push"], 100);
 }
 
 }  // namespace

@@ -348,18 +348,6 @@ TEST_F(DeviceEngine, SavesWhatAnOrdinaryTableSavesAndLoadsIt) {
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0) << "reading brings nothing into the cache";
 }
 
-TEST_F(DeviceEngine, SeveralEnginesDoNotMeet) {
-  Engine other("other", 1);
-  Create("t", 2, CacheOf("gpu", 64, 0, 3));
-  ASSERT_TRUE(other.CreateTable(SpecOf("t", 2), CacheOf("gpu", 64, 0, 3)).ok());
-  for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
-    ASSERT_TRUE(Train(&other, {{"t", {1}}}, 1).ok());
-  }
-  EXPECT_EQ(Value("t", 1), 5);
-  EXPECT_EQ(Values(&other, "t", {1})[0], -5);
-}
-
 TEST_F(DeviceEngine, ThreadsShareATable) {
   Create("t", 2, CacheOf("gpu", 64, 2, 2));
   std::vector<std::thread> threads;

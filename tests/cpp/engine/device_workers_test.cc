@@ -1,11 +1,7 @@
-// Workers at one store, one of them with its cache on a device: bounds, waiting, and tables that others
-// clear.
+// Workers at one store whose caches are on a device: waiting, and tables that others clear. What a worker
+// sees of the others: protocol/schedules_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <random>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"
@@ -16,45 +12,6 @@ namespace het::testing {
 namespace {
 
 using DeviceWorkers = DeviceEngine;
-
-// Two workers at one store, one with its cache on the device and one without. A row's value is its ticks.
-TEST_F(DeviceWorkers, WorkersMissNoMoreThanTheBoundsAllow) {
-  for (const auto& [pull, push] : {std::pair<int64_t, int64_t>(0, 0), {0, 3}, {2, 0}, {3, 2}}) {
-    LocalService service(8, 0);
-    std::vector<std::unique_ptr<Engine>> workers;
-    for (const char* device : {"gpu", "cpu"}) {
-      workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
-                                                 std::make_unique<LocalTransport>(&service), ClientConfig()));
-      const Status created = workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 40, pull, push));
-      ASSERT_TRUE(created.ok()) << created.message();
-    }
-    std::mt19937_64 random(3);
-    std::map<Key, std::map<size_t, float>> ticks;  // of each worker
-    for (int i = 0; i < 300; ++i) {
-      const size_t w = random() % 2;
-      std::vector<Key> ids(1 + random() % 60);
-      for (Key& id : ids) id = static_cast<Key>(random() % 80);
-      std::sort(ids.begin(), ids.end());
-      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-      StepOf step(workers[w].get(), {{"t", ids}});
-      ASSERT_TRUE(step.Lookup(true).ok());
-      for (size_t k = 0; k < ids.size(); ++k) {
-        const float own = ticks[ids[k]][w], others = ticks[ids[k]][1 - w], seen = step.rows[0][2 * k];
-        ASSERT_GE(seen, own + std::max<float>(0, others - static_cast<float>(pull + push)))
-            << "bounds " << pull << " and " << push << ", step " << i << ", id " << ids[k];
-        ASSERT_LE(seen, own + others);
-      }
-      ASSERT_TRUE(step.Apply(step.Gradients(-1)).ok());
-      for (const Key id : ids) ++ticks[id][w];
-    }
-    for (auto& worker : workers) ASSERT_TRUE(worker->Flush().ok());
-    const TableRows rows = workers[0]->Scan("t").value();
-    ASSERT_EQ(rows.keys.size(), ticks.size());
-    for (size_t k = 0; k < rows.keys.size(); ++k) {
-      ASSERT_EQ(rows.rows[2 * k], ticks[rows.keys[k]][0] + ticks[rows.keys[k]][1]) << rows.keys[k];
-    }
-  }
-}
 
 // Its rows go while they are looked up: the store answers that the table is a new one.
 TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {

@@ -7,9 +7,7 @@
 // What is equal, and how nearly, is said in docs/concepts.md:
 //   SGD          any ids, bit for bit on integers and 1e-6 on floats
 //   optimizers   1e-6 where no two workers share an id
-//   accumulate   1e-6 on shared ids: each key has one owner, hash(key) % N, who adds up the workers'
-//   gradients
-//                of a step in order of rank and ticks once
+//   accumulate   plan/gradient_sums_test.cc, and with ranks tests/python/horovod/test_accumulate.py
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,20 +69,6 @@ struct Batch {
   void Append(const Batch& other) {
     ids.insert(ids.end(), other.ids.begin(), other.ids.end());
     gradients.insert(gradients.end(), other.gradients.begin(), other.gradients.end());
-  }
-  // Its unique ids with the sums of their gradients, in the order in which they first came.
-  Batch Summed() const {
-    Batch sums;
-    std::map<int64_t, size_t> at;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const size_t u = at.try_emplace(ids[i], sums.ids.size()).first->second;
-      if (u == sums.ids.size()) {
-        sums.ids.push_back(ids[i]);
-        sums.gradients.resize(sums.gradients.size() + kDim);
-      }
-      for (size_t d = 0; d < kDim; ++d) sums.gradients[u * kDim + d] += gradients[i * kDim + d];
-    }
-    return sums;
   }
 };
 
@@ -168,8 +152,8 @@ class Race {
     for (uint32_t w = 0; w < cell.workers; ++w) workers_.emplace_back(Spec(cell, data), &service_, cache);
   }
 
-  // Every worker reads, then every worker writes; `accumulate`: at the keys' owners.
-  void Run(bool accumulate = false) {
+  // Every worker reads, then every worker writes.
+  void Run() {
     for (uint64_t step = 0; step < Scaled(200); ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
       std::vector<Batch> batches;
@@ -190,14 +174,10 @@ class Race {
             << "id " << everything.ids[i / kDim] << ": " << found[i] << " instead of " << expected[i];
       }
       one_.Apply(everything, learning_rate());
-      if (accumulate) {
-        ApplyAtOwners(batches);
-      } else {
-        for (uint32_t w = 0; w < cell_.workers; ++w) workers_[w].Apply(batches[w], learning_rate());
-      }
+      for (uint32_t w = 0; w < cell_.workers; ++w) workers_[w].Apply(batches[w], learning_rate());
     }
     // Clocks count the ticks of workers: one process makes fewer where several workers share a key.
-    CompareRows(/*clocks=*/accumulate || ids_ == kDisjoint);
+    CompareRows(/*clocks=*/ids_ == kDisjoint);
   }
 
  private:
@@ -230,22 +210,6 @@ class Race {
       }
     }
     return batch;
-  }
-  void ApplyAtOwners(const std::vector<Batch>& batches) {
-    std::vector<Batch> owned(cell_.workers);
-    for (const Batch& batch : batches) {  // in order of rank
-      const Batch sums = batch.Summed();
-      for (size_t u = 0; u < sums.ids.size(); ++u) {
-        Batch& of_owner = owned[HashKey(sums.ids[u], 5) % cell_.workers];
-        of_owner.ids.push_back(sums.ids[u]);
-        const float* g = sums.gradients.data() + u * kDim;
-        of_owner.gradients.insert(of_owner.gradients.end(), g, g + kDim);
-      }
-    }
-    for (uint32_t w = 0; w < cell_.workers; ++w) {
-      workers_[w].Lookup(owned[w].ids);
-      workers_[w].Apply(owned[w], learning_rate());
-    }
   }
   void CompareRows(bool clocks) {
     const auto expected = one_.Rows();
@@ -285,13 +249,6 @@ TEST(Exactness, SgdOnFloats) {
 TEST(Exactness, EveryOptimizerOnDisjointIds) {
   for (const std::string& name : Optimizer::Names()) {
     ForEveryCell(name, [](const Cell& cell) { Race(cell, Race::kDisjoint, Race::kFloats).Run(); });
-  }
-}
-
-TEST(Exactness, EveryOptimizerOnSharedIdsThatAccumulate) {
-  for (const std::string& name : Optimizer::Names()) {
-    ForEveryCell(name,
-                 [](const Cell& cell) { Race(cell, Race::kShared, Race::kFloats).Run(/*accumulate=*/true); });
   }
 }
 

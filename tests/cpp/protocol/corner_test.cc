@@ -319,5 +319,31 @@ TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
   }
 }
 
+TEST_F(Corner, ALookupOnADeviceIsOneRequestAPartition) {
+  WorldConfig config = Bounded(0);
+  config.devices = 1;
+  config.partitions = 3;
+  config.tables = 2;
+  Make(config);
+  std::vector<Key> keys;
+  for (const size_t sent : {0, 3}) {
+    for (Key more = 0; more < 30; ++more) keys.push_back(static_cast<Key>(keys.size()));
+    auto step = world().NewStep({keys, keys});
+    ASSERT_TRUE(world().Read(0, step.get()).ok());
+    size_t checks = 0, fetches = 0;
+    const std::vector<Request> requests = Sent(0);
+    for (const Request& request : requests) {
+      for (const TableRequest& t : request.tables) {
+        checks += t.check_keys.size();
+        fetches += t.fetch_keys.size();
+      }
+    }
+    EXPECT_EQ(requests.size(), sent) << "the first ones ask who the partitions are";
+    EXPECT_EQ(checks, 20 * sent);
+    EXPECT_EQ(fetches, 20 * sent);
+    net().record = true;
+  }
+}
+
 }  // namespace
 }  // namespace het::testing

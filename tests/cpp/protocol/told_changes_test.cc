@@ -81,35 +81,5 @@ TEST_F(ToldChanges, RowsThatWereNotAskedToBeHeldAreNot) {
   Drained();
 }
 
-// With rounded updates a flush may send what is left of ticks whose row is gone: it makes none, and nothing
-// is to be noted of it.
-TEST_F(ToldChanges, ARemainderOfARowThatIsGone) {
-  WorldConfig config = ToldConfig(3);
-  config.optimizer = "momentum";
-  config.dim = 8;
-  config.tolerance = 1;
-  config.cache.wire = RowFormat::kInt8;
-  Make(config);
-  for (size_t w : {0, 1}) Train(w, {1, 2});
-  ASSERT_TRUE(cache()->HasUnsent(cache()->lines().Find(1)));
-  LocalStore store(&world().service());
-  const Key key = 1;
-  ASSERT_EQ(store.Remove(*world().schema(0), Span<const Key>(&key, 1)).value(), 1u);
-  // Who holds it is forgotten then, and hears so: worker 1 holds it anew, as a row that nobody has written.
-  for (size_t w : {0, 1, 0, 1}) {
-    auto step = world().NewStep({{1, 2}});
-    ASSERT_TRUE(world().client(w).Read(step->MakeRead(), world().NewToken()).ok());
-  }
-  ASSERT_GE(holdings().held(), 4u);
-  const uint64_t told = holdings().told();
-  ASSERT_TRUE(world().client(0).Flush().ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 0);
-  auto step = world().NewStep({{1, 2}});
-  ASSERT_TRUE(world().client(1).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_NEAR(step->Value(At(1).first, 1)[0], kInitial, 0.01f) << "with its own remainder";
-  EXPECT_EQ(holdings().told(), told);
-  Abandon();
-}
-
 }  // namespace
 }  // namespace het::testing

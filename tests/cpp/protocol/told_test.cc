@@ -82,34 +82,6 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   Drained();
 }
 
-TEST_F(Told, AtBoundZeroEveryReadAsks) {
-  Make(0);
-  Hold(0, {1});
-  net(0).record = true;
-  Train(1, {1});
-  EXPECT_EQ(Seen(0, 1, 1), 1);
-  EXPECT_EQ(checks(), 1u);
-  for (const Request& request : Sent(0)) EXPECT_FALSE(request.tells());
-  EXPECT_EQ(holdings().held(), 0u);
-  Drained();
-}
-
-TEST_F(Told, AnAnswerThatIsLostIsGivenAgain) {
-  for (size_t applied : {0, 1}) {
-    Make(1);
-    Hold(0, {1, kOther});
-    for (int i = 0; i < 2; ++i) Train(1, {1});
-    net(0).HoldRequests(0, true);
-    Read(0, {kOther});
-    world().client(0).Progress(0);
-    net(0).Cut(0, applied);  // with 1, the partition has named it, and nobody has heard it
-    net(0).HoldRequests(0, false);
-    while (cache()->counters().told_rows == 0) world().client(0).Progress(0.05);
-    EXPECT_EQ(Seen(0, 1, 1), 2);
-    EXPECT_EQ(cache()->counters().told_resets, 0u);
-  }
-}
-
 TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
   Make(1);
   Hold(0, {1, 2});
@@ -144,29 +116,6 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
   Drained();
 }
 
-// Two reads fetch one row; between them the partition forgets the client, and the row moves. What it notes
-// with the second answer must be what the client has then.
-TEST_F(Told, ARowThatTwoReadsFetchIsTheNewerOne) {
-  Make(1);
-  Hold(0, {9});
-  std::vector<std::unique_ptr<TestStep>> steps;
-  std::vector<std::unique_ptr<ReadOp>> ops;
-  net(0).HoldRequests(0, true);
-  for (int i = 0; i < 2; ++i) {
-    steps.push_back(world().NewStep({{1}}));
-    ops.push_back(world().BeginRead(0, steps[i].get(), true));
-    world().client(0).Progress(0);
-  }
-  ASSERT_EQ(net(0).requests(0), 2u);
-  net(0).Serve(0);
-  holdings().Clear();
-  for (int i = 0; i < 2; ++i) Train(1, {1});
-  net(0).HoldRequests(0, false);
-  for (int i = 0; i < 2; ++i) Finish(0, ops[i].get(), steps[i].get());
-  EXPECT_EQ(SeenThen(0, 1, 1), 2);
-  Drained();
-}
-
 // The first copy has left when an answer that was on its way brings the row back: it is not let go then.
 TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
   Make(1);
@@ -193,16 +142,6 @@ TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
   Read(0, {9});
   for (int i = 0; i < 2; ++i) Train(1, {1});
   EXPECT_EQ(SeenThen(0, 1, 1), 2);
-  Drained();
-}
-
-TEST_F(Told, WhatLeavesTheCacheIsLetGo) {
-  Make(3, 1, /*capacity=*/2);
-  Train(0, {1, 2});
-  Train(0, {3, 4});
-  Train(0, {5, 6});
-  Train(0, {5, 6});
-  EXPECT_EQ(holdings().held(), 2u);
   Drained();
 }
 
@@ -268,17 +207,6 @@ TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   Drained();
 }
 
-TEST_F(Told, ANewLifeHoldsNothing) {
-  Make(3);
-  Hold(0, {1, 2});
-  Read(0, {1, 2});
-  world().Restart(0, world().Snapshot(0));
-  EXPECT_EQ(holdings().held(), 0u);
-  for (int i = 0; i < 4; ++i) Train(1, {1});
-  EXPECT_EQ(SeenThen(0, 1, 1), 4);
-  Drained();
-}
-
 TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
   Make(1);
   Hold(0, {1, 2, kOther});
@@ -290,19 +218,6 @@ TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
   }
   EXPECT_EQ(cache()->counters().told_resets, 3u);
   EXPECT_EQ(checks(), 4u) << "of the row each time, and once of the other one, which the reads then hold";
-  Drained();
-}
-
-TEST_F(Told, MoreThanMayBeHeldIsAskedAbout) {
-  WorldConfig config = ToldConfig(1);
-  config.most_held = 3;
-  Make(config);
-  for (int i = 0; i < 5; ++i) {
-    Train(0, {1, 2, 3, 4, 5});
-    EXPECT_LE(holdings().held(), 3u);
-    for (int ticks = 0; ticks < 2; ++ticks) Train(1, {4});
-    EXPECT_EQ(SeenThen(0, 4, 1), 2 * (i + 1));
-  }
   Drained();
 }
 

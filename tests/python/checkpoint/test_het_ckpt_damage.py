@@ -35,18 +35,6 @@ def test_verify_says_that_all_is_well(chain):
     assert "ckpt-00000003, which builds on ckpt-00000002, ckpt-00000001, is sound: 12 files" in out
 
 
-def test_verify_sees_a_flipped_bit_in_every_tensor(chain):
-    path = chain[0] / "rows-00001-of-00003.safetensors"
-    before = path.read_bytes()
-    for tensor in RowFile(path).tensors.values():
-        if tensor.bytes:
-            flip(path, tensor.begin + tensor.bytes // 2)
-            err = het_ckpt("verify", chain[2], status=1).err
-            assert f"{path} is damaged: '{tensor.name}', bytes {tensor.begin} to" in err
-            path.write_bytes(before)
-    het_ckpt("verify", chain[2])
-
-
 @pytest.mark.slow
 def test_a_flipped_bit_anywhere_in_a_file_of_rows_is_seen(chain):
     entry = manifests.read_manifest(chain[0]).files[1]
@@ -68,14 +56,6 @@ def test_verify_lists_all_damage(chain):
     assert len(lines) == 3 and all(line.startswith("het-ckpt: ") for line in lines)
     assert "rows-00001-of-00002.safetensors is missing" in lines[1]
     assert "dense" in lines[2]
-
-
-@pytest.mark.parametrize("keep", [0, -1])
-def test_verify_sees_a_truncated_file(chain, keep):
-    path = chain[0] / "rows-00001-of-00003.safetensors"
-    path.write_bytes(path.read_bytes()[:keep])
-    assert f"{path} is damaged: " in het_ckpt("verify", chain[0], status=1).err
-    assert f"{path} is damaged: " in het_ckpt("inspect", chain[0], status=1).err
 
 
 def set_rows(path: Path, of: Table, number: int = 0) -> None:

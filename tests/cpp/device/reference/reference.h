@@ -18,7 +18,6 @@
 
 namespace het::reference {
 
-constexpr uint64_t kBucketRows = 32;
 constexpr uint64_t kChunk = 64;  // occurrences of a key that are summed in one go
 
 struct AsUnsigned {
@@ -82,7 +81,7 @@ struct Sums {
 int Fail(int code, const std::string& message);
 
 // Where the bytes are of what a caller's device has at this address (HetDevHostAlias,
-// kernels/cuda/host_memory.h).
+// tests/cpp/device/host/memory.h).
 const void* ReadableAddress(const void* device);
 template <typename T>
 T* ReadableAddress(T* device) {
@@ -104,6 +103,9 @@ inline bool IsPadding(const HetDevFeature& feature, Key key) {
 
 }  // namespace het::reference
 
+// For tests: tables that are made from now on have buckets of so many rows, and not of 32.
+extern "C" HET_DEV_EXPORT void HetDevReferenceBucket(uint64_t rows);
+
 struct HetDevContext {
   uint64_t fail_allocation = 0;
   std::vector<char> stage;
@@ -123,6 +125,7 @@ struct HetDevTable {
   HetDevTableConfig config;
   std::string name;
   het::Schema schema;
+  uint64_t bucket_rows;
   uint64_t capacity;
   std::map<uint64_t, het::reference::Rows> buckets;
   uint64_t first_uses = 0;  // since frequencies were last halved

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "het_tf/kernels/cuda/host_memory.h"
+#include "tests/cpp/device/host/memory.h"
 #include "tests/cpp/device/reference/reference.h"
 
 namespace het::reference {

@@ -9,7 +9,6 @@ using het::Key;
 using het::reference::CheckBatch;
 using het::reference::Fail;
 using het::reference::IsPadding;
-using het::reference::kBucketRows;
 using het::reference::Keys;
 using het::reference::LeavingOfUse;
 using het::reference::Readable;
@@ -74,7 +73,7 @@ void Renew(const HetDevTable& table, const Given& given, Row* row) {
 bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims) {
   HetDevTable* table = use.table;
   Rows& bucket = table->BucketOf(key);
-  if (bucket.size() == kBucketRows) {
+  if (bucket.size() == table->bucket_rows) {
     const Key* victim = table->Victim(bucket, use.pinned_from, answered);
     if (victim == nullptr) return false;
     const Row& row = bucket.at(*victim);

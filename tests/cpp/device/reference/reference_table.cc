@@ -8,11 +8,12 @@ namespace {
 
 using het::Key;
 using het::reference::Fail;
-using het::reference::kBucketRows;
 using het::reference::Keys;
 using het::reference::LeavingOfUse;
 using het::reference::Row;
 using het::reference::Rows;
+
+uint64_t bucket_rows = 32;
 
 constexpr uint32_t kMostLfu = 0xffff, kMostLightLfu = 8;
 
@@ -64,11 +65,11 @@ int Check(const HetDevTableConfig& config, het::Schema* schema) {
   return HET_DEV_OK;
 }
 
-uint64_t Rounded(uint64_t capacity) { return (capacity + kBucketRows - 1) / kBucketRows * kBucketRows; }
+uint64_t Rounded(uint64_t capacity) { return (capacity + bucket_rows - 1) / bucket_rows * bucket_rows; }
 
 uint64_t Bytes(const HetDevTableConfig& config) {
   const uint64_t floats = uint64_t{config.row_floats} * (config.keep_updates ? 2 : 1);
-  return Rounded(config.capacity) * (sizeof(float) * floats + kBucketRows + 1);
+  return Rounded(config.capacity) * (sizeof(float) * floats + 33);
 }
 
 // What is done to a row by HetDevForget; true: it goes.
@@ -89,9 +90,11 @@ int CheckWhat(int what) {
 
 }  // namespace
 
+void HetDevReferenceBucket(uint64_t rows) { bucket_rows = rows; }
+
 Rows& HetDevTable::BucketOf(Key key) {
   const uint64_t hash = het::HashKey(key, config.hash_seed);
-  return buckets[((hash >> 32) * (capacity / kBucketRows)) >> 32];
+  return buckets[((hash >> 32) * (capacity / bucket_rows)) >> 32];
 }
 
 Row* HetDevTable::Find(Key key) {
@@ -151,6 +154,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
   (*table)->config = *config;
   (*table)->name = config->name;
   (*table)->schema = schema;
+  (*table)->bucket_rows = bucket_rows;
   (*table)->capacity = Rounded(config->capacity);
   return HET_DEV_OK;
 }

@@ -1,6 +1,5 @@
 #include "tests/cpp/testing/device/device_engine.h"
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,11 +9,6 @@
 #include "het_tf/core/base/memory_edge.h"
 
 namespace het::testing {
-
-std::string DeviceLibraryPath() {
-  const char* const given = std::getenv("HET_DEVICE_LIBRARY");
-  return given == nullptr ? HET_DEVICE_LIBRARY : given;
-}
 
 TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pull_bound,
                      const Bound& push_bound) {

@@ -10,10 +10,9 @@
 
 #include "het_tf/core/device/device_tables.h"
 #include "het_tf/core/engine/engine.h"
+#include "tests/cpp/testing/world/device_cache.h"
 
 namespace het::testing {
-
-std::string DeviceLibraryPath();
 
 TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pull_bound,
                      const Bound& push_bound);

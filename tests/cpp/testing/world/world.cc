@@ -1,6 +1,7 @@
 // Steps, the fate of the store, and what it holds. What the oracle makes of them: world_checks.cc.
 #include "tests/cpp/testing/world/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -51,15 +52,16 @@ Status World::Read(size_t w, TestStep* step, bool training) {
 }
 
 void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables) {
+  if (device(w) != nullptr) return;
   const auto step = NewStep(keys_of_tables);
   NoteBegin(step.get());
   for (auto& [key, begin] : step->begin) {
     const TableOfWorker table{w, key.first};
-    const TableCache* cache = device(w) == nullptr ? client(w).cache(key.first) : nullptr;
-    const uint32_t line = cache == nullptr ? kNoRow : cache->lines().Find(key.second);
+    const TableCache* cache = client(w).cache(key.first);
+    const uint32_t line = cache->lines().Find(key.second);
     std::deque<Ahead>& checks = checked_[table][key.second];
     // One that is on its way for a batch before is trusted when it comes, if it is subscribed then.
-    const bool on_way = line == kNoRow && cache != nullptr && cache->sync().subscribes && !checks.empty();
+    const bool on_way = line == kNoRow && cache->sync().subscribes && !checks.empty();
     const bool trusted = on_way || (line != kNoRow && cache->subscribed(line));
     if (trusted) begin = Before(table, key.second, /*earlier=*/true);
     checks.push_back({lookups_[table], begin, trusted});
@@ -69,14 +71,15 @@ void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tabl
 
 std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
+  if (device(w) != nullptr) return std::make_unique<ReadOp>();
   NoteBegin(step);
   BeginEarlier(w, step);
-  return device(w) != nullptr ? device(w)->BeginRead(step->MakeRead(), step->token)
-                              : client(w).BeginRead(step->MakeRead(), step->token);
+  return client(w).BeginRead(step->MakeRead(), step->token);
 }
 
 Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
-  const Status status = device(w) != nullptr ? device(w)->FinishRead(op) : client(w).FinishRead(op);
+  if (device(w) != nullptr) return Read(w, step, step->token != 0);
+  const Status status = client(w).FinishRead(op);
   if (status.ok()) CheckRead(w, step);
   return status;
 }
@@ -96,12 +99,11 @@ Status World::Write(size_t w, TestStep* step) {
       if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
     }
   }
-  if (device(w) != nullptr) device(w)->DoWhatWasPutOff();
   const uint64_t before = Ticks(w);
   std::map<TableKey, Clock> before_clocks;
   for (auto& [key, g] : gradients) before_clocks[key] = WorkerClock(w, key);
   CachedWrite* write = step->MakeWrite(learning_rate());
-  const Status status = device(w) != nullptr ? device(w)->Write(write, step->token)
+  const Status status = device(w) != nullptr ? device(w)->Write(*write, step->token)
                                              : client(w).Write(write, step->token, nullptr);
   if (!status.ok()) blocked_ = true;
   if (Ticks(w) != before) {
@@ -183,8 +185,8 @@ int64_t World::ServerClock(const TableKey& key) {
 
 Clock World::WorkerClock(size_t w, const TableKey& key) {
   if (device(w) != nullptr) {
-    const ToyDevice::Row* row = device(w)->Find(key, 0);
-    return row == nullptr ? 0 : row->base + row->ticks;
+    const HetDevRowState row = device(w)->Find(key.first, key.second);
+    return row.base + row.ticks;
   }
   const TableCache* cache = client(w).cache(key.first);
   const uint32_t line = cache->lines().Find(key.second);
@@ -255,12 +257,13 @@ void World::AddWorker() {
   client.seed = workers_.size();
   worker.client = std::make_unique<Client>(worker.transport.get(), client);
   if (workers_.size() < config_.devices) {
-    worker.device = std::make_unique<ToyDevice>(worker.client.get(), service_.id(0), random_.Next());
+    worker.device = std::make_unique<DeviceCache>(worker.client.get(), service_.id(0), random_.Next());
   }
   CacheConfig cache = config_.cache;
-  if (worker.device != nullptr) {
+  if (worker.device != nullptr) {  // what het_tf.Cache(device="gpu") has
     cache.checks = Checks::kAsked;
     cache.wire = RowFormat::kFloat32;
+    cache.capacity = std::max<size_t>(cache.capacity, 1);
   }
   for (const Schema& schema : schemas_) {
     Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)

@@ -21,8 +21,8 @@
 #include "het_tf/core/store/local_service.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/test_step.h"
+#include "tests/cpp/testing/world/device_cache.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
-#include "tests/cpp/testing/world/toy_device.h"
 #include "tests/cpp/testing/world/world_config.h"
 
 namespace het::testing {
@@ -40,7 +40,7 @@ class World {
   FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
   Client& client(size_t w) { return *workers_[w].client; }
   // Null: the worker's caches are where the client is.
-  ToyDevice* device(size_t w) { return workers_[w].device.get(); }
+  DeviceCache* device(size_t w) { return workers_[w].device.get(); }
   Random& random() { return random_; }
   const std::vector<std::string>& errors() const { return errors_; }
   std::string FirstError() const;
@@ -96,7 +96,7 @@ class World {
   struct Worker {
     std::unique_ptr<FaultyTransport> transport;
     std::unique_ptr<Client> client;
-    std::unique_ptr<ToyDevice> device;
+    std::unique_ptr<DeviceCache> device;
   };
 
   static void Require(const Status& status);

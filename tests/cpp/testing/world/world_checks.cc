@@ -25,8 +25,6 @@ void World::CheckConservation() {
         found[{schema->id(), cache->lines().meta(line).key}] += cache->pending(line);
       });
       for (const TableCache::Queued& q : cache->queue()) found[{schema->id(), q.key}] += q.ticks;
-      if (device(w) == nullptr) continue;
-      for (auto& [key, row] : device(w)->rows(schema->id())) found[{schema->id(), key}] += row.ticks;
     }
     for (uint32_t p = 0; p < service_.partitions(); ++p) {
       const Session& session = client(w).session(p);
@@ -43,6 +41,7 @@ void World::CheckConservation() {
   }
   for (auto& [key, issued] : issued_) {
     found[key] += ServerClock(key);
+    for (size_t w = 0; w < config_.devices; ++w) found[key] += device(w)->Find(key.first, key.second).ticks;
     int64_t ticks = 0;
     for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
     if (found[key] != ticks) {
@@ -216,9 +215,13 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
     lacking += std::max<int64_t>(static_cast<int64_t>(kInitial - had) - count, 0);
   }
   if (device(w) != nullptr) {
-    const ToyDevice::Row* row = device(w)->Find(key, step.token);
-    if (row != nullptr && row->x.data() == value && !row->invalid && row->base + row->ticks != contained) {
-      Error("base " + std::to_string(row->base) + " + " + std::to_string(row->ticks) +
+    std::vector<float> x;
+    const HetDevRowState row = device(w)->Find(key.first, key.second, &x);
+    if (row.found && !row.invalid && !std::equal(x.begin(), x.end(), value)) {
+      Error("the device's row is another one", w, key);
+    }
+    if (row.found && !row.invalid && row.base + row.ticks != contained) {
+      Error("base " + std::to_string(row.base) + " + " + std::to_string(row.ticks) +
                 ", but the row contains " + std::to_string(contained) + " ticks",
             w, key);
     }
@@ -265,8 +268,8 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write, and
-      // has left: then its base was the store's.
+      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write,
+      // and has left: then its base was the store's.
       const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;
       const Clock clock = std::max({WorkerClock(w, key), before.at(key) + 1, left});
       const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);

@@ -15,7 +15,7 @@ constexpr float kInitial = 2;  // of every value of a counting table
 struct WorldConfig {
   uint64_t seed = 1;
   uint32_t workers = 1;
-  uint32_t devices = 0;  // the first so many workers keep their caches on toy devices
+  uint32_t devices = 0;  // the first so many workers keep their caches on a device
   uint32_t partitions = 1;
   uint32_t shards = 0;  // connections that the partitions share; 0: each has its own
   uint32_t tables = 1;

@@ -1,9 +1,9 @@
 // sort.h on the host.
+#include "het_tf/kernels/cuda/sort.h"
+
 #include <algorithm>
 #include <numeric>
 #include <vector>
-
-#include "het_tf/kernels/cuda/sort.h"
 
 namespace het::dev {
 

@@ -1,4 +1,6 @@
 // runtime.h where the host plays the device: everything is done when it is asked for.
+#include "het_tf/kernels/cuda/runtime.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -7,9 +9,8 @@
 #include <vector>
 
 #include "het_tf/kernels/cuda/context.h"
-#include "het_tf/kernels/cuda/host_executor.h"
-#include "het_tf/kernels/cuda/host_memory.h"
-#include "het_tf/kernels/cuda/runtime.h"
+#include "tests/cpp/device/host/executor.h"
+#include "tests/cpp/device/host/memory.h"
 
 namespace het::dev {
 

@@ -1,4 +1,4 @@
-#include "het_tf/kernels/cuda/host_memory.h"
+#include "tests/cpp/device/host/memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
