@@ -202,7 +202,7 @@ def cache_options(run: Run, rows: int, policy: str, workers: int) -> dict[str, A
         pull, push = (int(bound) for bound in run.bound.split("/"))
         cache |= {"pull_bound": pull, "push_bound": push}
     else:
-        cache |= {"staleness": int(run.bound), "workers": workers, "checks": "auto"}
+        cache |= {"staleness": int(run.bound), "workers": workers}
     if run.wire != "float32":
         cache["wire"] = run.wire
     return cache

@@ -39,7 +39,7 @@ BOUNDS = ("0", "1/1", "10/10", "30/30", "100/100", "300/300", "1000/1000", "unbo
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
-DEFAULT = {"bound": "30", "wire": "int4", "checks": "auto"}
+DEFAULT = {"bound": "30", "wire": "int4", "checks": "told"}
 """What `het_tf.Cache()` gives at a parameter server."""
 ROWS = "row_wise_adagrad"
 """Whose rows travel in the sweep `default`, as by default."""
@@ -71,7 +71,7 @@ class Run:
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
       share: workers that have one cache together.
-      checks: asked, told or auto (CacheConfig::checks).
+      checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
         default, have one float more.

@@ -7,15 +7,18 @@ namespace het {
 namespace {
 
 // Names in the order of their enum.
-constexpr std::array<const char*, 3> kPolicies = {"lru", "lfu", "light_lfu"};
-constexpr std::array<const char*, 3> kChecks = {"asked", "told", "auto"};
+constexpr std::array kPolicies = {"lru", "lfu", "light_lfu"};
+constexpr std::array kChecks = {"asked", "told"};
 
-template <typename Enum>
-Result<Enum> Parse(const char* what, const std::array<const char*, 3>& names, const std::string& name) {
-  const auto* const found = std::find(names.begin(), names.end(), name);
+template <typename Enum, size_t n>
+Result<Enum> Parse(const char* what, const std::array<const char*, n>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<Enum>(found - names.begin());
-  return InvalidArgument(std::string(what) + " is '" + name + "'; it must be \"" + names[0] + "\", \"" +
-                         names[1] + "\" or \"" + names[2] + "\"");
+  std::string known;
+  for (size_t i = 0; i < n; ++i) {
+    known += std::string(i == 0 ? "" : i + 1 == n ? " or " : ", ") + '"' + names[i] + '"';
+  }
+  return InvalidArgument(std::string(what) + " is '" + name + "'; it must be " + known);
 }
 
 }  // namespace

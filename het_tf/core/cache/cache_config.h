@@ -24,9 +24,8 @@ const char* PolicyName(Policy policy);
 //   kAsked  their clocks are sent at every read
 //   kTold   the server remembers what this client holds and names what has moved past the bound
 //           (store/holdings.h, client/subscriptions.h)
-//   kAuto   told from a bound of CacheConfig::kLeastTold on, where that takes fewer bytes (check_choice.h)
-enum class Checks : uint8_t { kAsked, kTold, kAuto };
-// "asked", "told", "auto". InvalidArgument lists them.
+enum class Checks : uint8_t { kAsked, kTold };
+// "asked", "told". InvalidArgument lists them.
 Result<Checks> ParseChecks(const std::string& name);
 const char* ChecksName(Checks checks);
 
@@ -42,10 +41,11 @@ struct CacheConfig {
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
-  Checks checks = Checks::kAuto;         // on a device rows are asked about
+  Checks checks = Checks::kTold;         // on a device rows are asked about
   bool on_device = false;                // in the memory of a device (device/device_tables.h)
 
-  // Below it the ticks of one more step, by which rows may be older, are much beside the bound.
+  // The least pull bound of a cache that is told by default: below it the ticks of one more step, by which
+  // rows may be older, are much beside the bound.
   static constexpr int64_t kLeastTold = 3;
 
   // The bounds of a table with this optimizer, where `staleness` is given.
@@ -58,9 +58,7 @@ struct CacheConfig {
   SyncPolicy sync() const {
     // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
     const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0 && !on_device;
-    return {
-        pull_bound, push_bound,
-        bounded && (checks == Checks::kTold || (checks == Checks::kAuto && pull_bound.most >= kLeastTold))};
+    return {pull_bound, push_bound, bounded && checks == Checks::kTold};
   }
 };
 

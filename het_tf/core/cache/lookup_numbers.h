@@ -36,13 +36,11 @@ class LookupNumbers {
   static constexpr uint32_t kFarthest = 64;  // a prefetched row waits for so many lookups
   static constexpr uint32_t kSteps = 8;      // steps that keep their rows
 
-  // The lookup of a step names the table, with all its parts one after the other. Whether it is the
-  // first of them.
-  bool Begin(uint64_t step) {
-    if (steps_[newest_ % kSteps] == step) return false;
+  // The lookup of a step names the table, with all its parts one after the other.
+  void Begin(uint64_t step) {
+    if (steps_[newest_ % kSteps] == step) return;
     steps_[++newest_ % kSteps] = step;
     ended_[newest_ % kSteps] = false;
-    return true;
   }
   // The gradient of the step has come: its lookup holds nothing any more.
   void End(uint64_t step) {

@@ -37,7 +37,6 @@
 
 #include "het_tf/core/cache/admission_filter.h"
 #include "het_tf/core/cache/cache_config.h"
-#include "het_tf/core/cache/check_choice.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
 #include "het_tf/core/cache/lookup_numbers.h"
@@ -69,13 +68,7 @@ class TableCache {
     config_.workers = workers;
     config_.Follow(schema_->spec().optimizer.name);
   }
-  // As the config says, and for "auto" as it has turned out.
-  SyncPolicy sync() const {
-    SyncPolicy sync = config_.sync();
-    if (config_.checks == Checks::kAuto) sync.subscribes = sync.subscribes && choice_.told();
-    return sync;
-  }
-  CheckChoice& choice() { return choice_; }
+  SyncPolicy sync() const { return config_.sync(); }
   DeviceLines* device() const { return device_; }
   RowStore& lines() { return lines_; }
   const RowStore& lines() const { return lines_; }
@@ -125,9 +118,7 @@ class TableCache {
   // --- lookups, by number (lookup_numbers.h)
 
   // A training lookup of step `step` names the table.
-  void BeginLookup(uint64_t step) {
-    if (numbers_.Begin(step)) choice_.OnLookup();
-  }
+  void BeginLookup(uint64_t step) { numbers_.Begin(step); }
   const LookupNumbers& numbers() const { return numbers_; }
   bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
   // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
@@ -270,7 +261,6 @@ class TableCache {
   RowStore lines_;
   Vector<State> state_;
   LookupNumbers numbers_;
-  CheckChoice choice_;
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;
   UpdatePool updates_;

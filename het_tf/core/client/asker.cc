@@ -49,7 +49,6 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
     case SyncPolicy::Pull::kNothing:
       return;
     case SyncPolicy::Pull::kFetch:
-      if (cache->moved(line)) cache->choice().Refetched();
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:
@@ -62,7 +61,6 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
       }
       asked->trusts = true;
       ++cache->counters().trusted;
-      cache->choice().Trusted();
       return;
     case SyncPolicy::Pull::kCheck:
       asked->checks.push_back(key);

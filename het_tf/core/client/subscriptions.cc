@@ -52,7 +52,6 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request*
                left.end());
     std::sort(left.begin(), left.end());
     left.erase(std::unique(left.begin(), left.end()), left.end());
-    cache->choice().Asked(left.size());
     t.dropped = std::move(left);
     left.clear();
   }
@@ -69,7 +68,6 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
       if (line != kNoRow) cache->SetMoved(line);
     }
     cache->counters().told_rows += t.told_keys.size();
-    cache->choice().Named(t.told_keys.size());
   }
 }
 

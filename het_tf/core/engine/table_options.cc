@@ -85,7 +85,7 @@ const Field kFields[] = {
     {"policy", [](const std::string&, const Json& value,
                   CacheOptions* options) { return SetWord(value, ParsePolicy, &options->config.policy); }},
     {"checks", [](const std::string&, const Json& value,
-                  CacheOptions* options) { return SetWord(value, ParseChecks, &options->config.checks); }},
+                  CacheOptions* options) { return SetWord(value, ParseChecks, &options->checks.emplace()); }},
     {"wire", [](const std::string&, const Json& value,
                 CacheOptions* options) { return SetWord(value, ParseRowFormat, &options->wire.emplace()); }},
     {"device",
@@ -116,7 +116,7 @@ Status CheckTogether(const CacheOptions& options) {
                            "\" with device=\"gpu\"; rows of a cache on a GPU travel as float32: leave wire "
                            "out, or give device=\"cpu\"");
   }
-  if (options.config.checks == Checks::kTold) {
+  if (options.checks == Checks::kTold) {
     return InvalidArgument(
         "cache.checks is \"told\" with device=\"gpu\"; rows in GPU memory are asked about: leave checks out, "
         "or give device=\"cpu\"");
@@ -170,7 +170,8 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
   const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
   const bool rounds = remote && !cache.on_device && cache.capacity > 0 && !exact;
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
-  if (cache.on_device) cache.checks = Checks::kAsked;
+  const bool told = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastTold;
+  cache.checks = checks.value_or(told ? Checks::kTold : Checks::kAsked);
   return TableOptions{cache};
 }
 

@@ -9,6 +9,7 @@
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
 //   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale;
 //             else float32
+//   checks    given; or told, from a pull bound of CacheConfig::kLeastTold on; else asked
 //
 // In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row, which travels as
 // float32 and is asked about.
@@ -25,13 +26,14 @@ namespace het {
 
 // Empty fields were not given.
 struct CacheOptions {
-  CacheConfig config;  // of it: policy, admit_after, write_back_rows, checks, on_device, workers
+  CacheConfig config;  // of it: policy, admit_after, write_back_rows, on_device, workers
   std::optional<int64_t> rows;
   std::optional<int64_t> bytes;
   std::optional<int64_t> staleness;
   std::optional<int64_t> pull_bound;
   std::optional<int64_t> push_bound;
   std::optional<RowFormat> wire;
+  std::optional<Checks> checks;
 
   // InvalidArgument: `bytes` are too few for one row. FailedPrecondition: there is no device.
   Result<TableOptions> Resolve(const TableSchema& schema, bool remote) const;

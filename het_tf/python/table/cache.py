@@ -54,8 +54,8 @@ class Cache:
       checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
         the store. "told": the store remembers what this worker holds and names what has moved past the
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
-        the store's answer to the lookup before (docs/concepts.md). Not on a GPU. "auto" (default): told
-        where copies may miss 3 updates or more, as long as that takes fewer bytes; else asked.
+        the store's answer to the lookup before (docs/concepts.md). Not on a GPU. Default: told where
+        copies may miss 3 updates or more, else asked.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message

@@ -92,6 +92,13 @@ TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
 }
 
+TEST(CacheOptions, RowsAreToldOfFromABoundOfThreeOn) {
+  EXPECT_EQ(Cache("").checks, Checks::kTold);
+  EXPECT_EQ(Cache("\"staleness\": 2").checks, Checks::kAsked);
+  EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kTold);
+  EXPECT_EQ(Cache("\"staleness\": 2, \"checks\": \"told\"").checks, Checks::kTold);
+}
+
 TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
   const struct {
     const char* fields;
@@ -109,7 +116,7 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"admit_after\": 256", "cache.admit_after is 256; it must be an integer from 1 to 255"},
       {"\"policy\": \"best\"", "cache.policy is 'best'; it must be \"lru\", \"lfu\" or \"light_lfu\""},
       {"\"wire\": 8", "cache.wire is '8'"},
-      {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\", \"told\" or \"auto\""},
+      {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\" or \"told\""},
       {"\"device\": \"tpu\"", "cache.device is \"tpu\"; it must be \"cpu\" or \"gpu\""},
       {"\"device\": \"gpu\", \"rows\": 0", "at least one row"},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},

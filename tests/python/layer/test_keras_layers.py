@@ -269,9 +269,9 @@ def test_cache_options_reach_the_core():
         "rows": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
         "wire": "float32", "checks": "asked", "device": "cpu",
     }  # fmt: skip
-    het_tf.keras.Embedding(4, name="auto", cache=het_tf.Cache(rows=7, staleness=5))
-    options = het_tf.table("auto").options["cache"]
-    assert (options["checks"], options["staleness"], options["workers"]) == ("auto", 5, 1)
+    het_tf.keras.Embedding(4, name="default", cache=het_tf.Cache(rows=7, staleness=5))
+    options = het_tf.table("default").options["cache"]
+    assert (options["checks"], options["staleness"], options["workers"]) == ("told", 5, 1)
     assert "pull_bound" not in options, "both bounds follow staleness"
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
     assert het_tf.table("told").options["cache"]["checks"] == "told"
