@@ -331,9 +331,7 @@ def test_the_native_library_is_missing(package_without_library):
 def test_the_native_library_is_broken(tmp_path, monkeypatch):
     (tmp_path / "libhet_tf.so").write_bytes(b"no library")
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
-    with pytest.raises(
-        ImportError, match=r"native library does not load \(.*\); run: make -C .* build"
-    ):
+    with pytest.raises(ImportError, match=r"native library does not load \(.*\); run: make -C .* build"):
         native._load()
 
 
