@@ -125,6 +125,10 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
       asked_.erase(partition);
       cluster_.Moved(redirect.slot, redirect.node);
     }
+  } else if (error.rfind("CLUSTERDOWN", 0) == 0 && cluster_.Candidates().size() > 1) {
+    // A server that was taken out of the cluster says so of every slot; another one knows who has it.
+    asked_.erase(partition);
+    static_cast<void>(cluster_.Refresh(kRefreshSeconds));
   } else if (error.rfind("OOM", 0) == 0) {
     event.reason = kStoreOutOfMemory;
   } else if (error.rfind("HETNOPART", 0) == 0) {
