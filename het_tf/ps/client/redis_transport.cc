@@ -125,10 +125,6 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
       asked_.erase(partition);
       cluster_.Moved(redirect.slot, redirect.node);
     }
-  } else if (error.rfind("CLUSTERDOWN", 0) == 0 && cluster_.Candidates().size() > 1) {
-    // A server that was taken out of the cluster says so of every slot; another one knows who has it.
-    asked_.erase(partition);
-    static_cast<void>(cluster_.Refresh(kRefreshSeconds));
   } else if (error.rfind("OOM", 0) == 0) {
     event.reason = kStoreOutOfMemory;
   } else if (error.rfind("HETNOPART", 0) == 0) {
@@ -145,6 +141,8 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
   } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
     asked_.erase(partition);  // the move has ended otherwise
   }
+  // A server that has left the cluster says so of every slot; another one knows who has them.
+  if (error.rfind("CLUSTERDOWN", 0) == 0) LookForOwners();
   for (const PartRef& part : owed.parts) {
     event.partition = part.partition;
     event.request_id = part.request_id;
@@ -224,9 +222,14 @@ void RedisTransport::Lost(Server* server) {
     event.reason = server->connection->reason();
     events_.push_back(std::move(event));
   }
-  // The server may have a successor; if nobody knows, the client tries the old one again.
-  if (!partitions.empty() && cluster_.Candidates().size() > 1)
-    static_cast<void>(cluster_.Refresh(kRefreshSeconds));
+  // The server may have a successor.
+  if (!partitions.empty()) LookForOwners();
+}
+
+void RedisTransport::LookForOwners() {
+  if (cluster_.Candidates().size() < 2 || Now() < refresh_at_) return;
+  static_cast<void>(cluster_.Refresh(kRefreshSeconds));
+  refresh_at_ = Now() + kRefreshSeconds;
 }
 
 uint64_t RedisTransport::Connection(uint32_t partition) {

@@ -8,7 +8,7 @@
 //   ASK                        the partition's next frames go to the named server, each behind ASKING, until
 //                              its slot's owner is known; kRefused
 //   OOM                        kRefused with kStoreOutOfMemory
-//   LOADING, CLUSTERDOWN, ...  kRefused with the server's text
+//   LOADING, CLUSTERDOWN, ...  kRefused with the server's text; after CLUSTERDOWN the map is asked for
 //   (each of these once for every part of the frame)
 //   a closed connection        kClosed for every partition that was owed a reply
 //
@@ -91,6 +91,9 @@ class RedisTransport : public Transport {
   // Replies, and what is lost with a closed connection, become events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
+  // Asks the servers for the map of slots, at most once in kRefreshSeconds: many partitions may want it at
+  // once. If nobody knows a new one, the client tries the old owners again.
+  void LookForOwners();
   void Refused(const Owed& owed, const ServerNode& node, const std::string& error);
   void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
 
@@ -101,6 +104,7 @@ class RedisTransport : public Transport {
   BytePool pool_;  // outlives the connections
   std::vector<std::unique_ptr<Server>> servers_;
   uint64_t connections_ = 0;              // that there ever were
+  double refresh_at_ = 0;                 // not before then
   std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and where to ask
   std::vector<Event> events_;
 };

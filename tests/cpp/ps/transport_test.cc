@@ -158,6 +158,35 @@ TEST_F(TransportTest, AskIsNotMoved) {
   ExpectExact();
 }
 
+// A server that was taken out of its cluster knows no slot, and names nobody. Would find a client that asks
+// it until the deadline.
+TEST_F(TransportTest, AServerThatHasLeftTheClusterIsAskedNoMore) {
+  FakeServer left(&service_);
+  FakeServer heir(&service_);
+  left.cluster = heir.cluster = true;
+  ClientConfig config;
+  config.deadline = 5;
+  Connect(left, config, 0);
+  // Of one partition it is heard that it moves: so the heir is known.
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  left.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-MOVED " + slot + " " + heir.endpoint() : "";
+  });
+  left.SetGone({1});
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  left.SetScript([](const FakeServer::Command& command) {
+    if (command.words[0] == "CLUSTER") return "*0";
+    return command.frame() ? "-CLUSTERDOWN Hash slot not served" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  ASSERT_TRUE(status.ok()) << status.message();
+  left.SetScript(nullptr);
+  const int before = left.frames.load();
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_EQ(left.frames.load(), before);
+  ExpectExact();
+}
+
 // Where a partition is on its way, it is waited for; where it should be and is not, it will not come.
 TEST_F(TransportTest, APartitionThatIsNotThere) {
   FakeServer source(&service_);
