@@ -215,10 +215,8 @@ class TableStats(tf.keras.callbacks.Callback):
                 found |= _of_cache(now, before, steps)
             if table.name in self._norms:
                 found |= _norms(self._rows(table, self._norms[table.name]))
-                read, now = (
-                    now,
-                    _flat(table.stats()),
-                )  # what this lookup has moved is no traffic of the training
+                # What this lookup has moved is no traffic of the training.
+                read, now = now, _flat(table.stats())
                 self._epoch[key] = {
                     name: value + now[name] - read[name] for name, value in self._epoch[key].items()
                 }
