@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/serve/online_cache.h"
 #include "het_tf/core/serve/online_table.h"
@@ -44,9 +45,9 @@
 namespace het::serve {
 
 struct OnlineConfig {
-  std::optional<double> max_age;      // seconds; exactly one of the two
-  std::optional<int64_t> pull_bound;  // ticks
-  size_t cache_rows = 262144;         // of each table
+  std::optional<double> max_age;               // seconds; exactly one of the two
+  std::optional<int64_t> pull_bound;           // ticks
+  size_t cache_rows = CacheConfig().capacity;  // of each table
   bool stale_ok = false;
   double deadline = 2;                     // seconds that a call waits for the store
   size_t connections = 4;                  // calls that ask at once

@@ -30,7 +30,7 @@ void OneProcess(WorldConfig* c) {
   if (c->client.durability != Durability::kCheckpoint) c->failovers = false;
 }
 
-// Bounds at which one worker is exact: all.
+// The same, with the cache on a device.
 void OnADevice(WorldConfig* c) {
   OneProcess(c);
   c->devices = 1;
@@ -120,8 +120,8 @@ bool Exclude(const Value& a, const Value& b) {
   for (const char* mode : {"wire", "checks", "policy", "admission", "bounds"}) {
     if (both({"default", "yes"}, mode) != nullptr) return true;
   }
-  // Rows in the memory of a device travel as float32, except the default's, which only other workers use,
-  // and are not prefetched.
+  // Rows in the memory of a device travel as float32, and are not prefetched. (The default's int4 is for the
+  // workers beside it; where all are on devices nobody uses it.)
   const auto* const wire = both({"place", "devices"}, "wire");
   const auto* const ahead = both({"place", "devices"}, "look-ahead");
   const auto* const devices = both({"place", "both"}, "workers");
