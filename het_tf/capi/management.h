@@ -16,8 +16,8 @@ HET_EXPORT const char* HetBuildInfo();
 
 // Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
 HET_EXPORT int HetCheckSpec(const char* spec);
-// cache: one JSON object (engine/table_options.h). Text: the options of a table with it at a parameter server,
-// defaults filled in; of "bytes" that says nothing. InvalidArgument names what is wrong.
+// cache: one JSON object (engine/table_options.h). Text: the options of a table with it at a parameter
+// server, defaults filled in; of "bytes" that says nothing. InvalidArgument names what is wrong.
 HET_EXPORT int HetCheckCache(const char* cache);
 // cache: as of HetCheckCache.
 HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* cache);

@@ -38,9 +38,8 @@ Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* c
 }
 
 bool OnDevice(const std::vector<TablePtr>& tables) {
-  return std::any_of(tables.begin(), tables.end(), [](const TablePtr& table) {
-    return table->options.on_device();
-  });
+  return std::any_of(tables.begin(), tables.end(),
+                     [](const TablePtr& table) { return table->options.on_device(); });
 }
 
 // Ids, and rows or gradients, of a call whose tables are not on the device.
