@@ -29,7 +29,7 @@ def library_path() -> Path:
 def load_library() -> ctypes.CDLL:
     """The library, with the results of its functions declared."""
     library = ctypes.CDLL(str(library_path()))
-    for name in ("create", "read", "write", "flush", "serve", "largest_clock", "stats"):
+    for name in ("create", "read", "plan", "write", "flush", "serve", "largest_clock", "stats"):
         getattr(library, f"het_fleet_{name}").restype = ctypes.c_char_p
     return library
 
@@ -91,6 +91,10 @@ class Fleet:
         ]
         self._call("read", self._handle, *self._step(ids), _pointers(rows))
         return rows
+
+    def plan(self, ids: Sequence[Int64Array]) -> None:
+        """Begins the lookups of the next step, before the write of the last `read`."""
+        self._call("plan", self._handle, *self._step(ids))
 
     def write(self, ids: Sequence[Int64Array], gradients: Sequence[FloatArray]) -> None:
         """Applies the gradients of the rows of the last `read`, of the mean loss over all N * B samples."""

@@ -56,7 +56,8 @@ def name_of(run: Figures) -> str:
     """Returns what a run is called in a table's head."""
     bound = run["bound"] if run["bound"] == "unbounded" or "/" in run["bound"] else f"s={run['bound']}"
     wire = "" if run["wire"] == "float32" else f", {run['wire']}"
-    return bound + wire + (f", placed by {run['placed']}" if run["placed"] else "")
+    placed = f", placed by {run['placed']}" if run["placed"] else ""
+    return bound + wire + placed + (", planned" if run.get("planned") else "")
 
 
 def show(values: Sequence[float]) -> str:

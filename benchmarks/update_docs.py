@@ -73,7 +73,7 @@ def small_step(result: dict) -> list[str]:
     return [*result["table"], *footer(result)]
 
 
-def prefetch(result: dict) -> list[str]:
+def planned(result: dict) -> list[str]:
     return [*result["table"], *footer(result)]
 
 
@@ -246,7 +246,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "criteo_like excerpt": ("criteo_like.json", criteo_excerpt),
     "graph_sampler": ("graph_sampler.json", graph_sampler),
     "graph_accuracy": ("graph_accuracy.json", graph_accuracy),
-    "prefetch": ("prefetch.json", prefetch),
+    "planned": ("planned.json", planned),
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", table_and_goals),
     "ps_sweep": ("ps_sweep.json", table_and_goals),

@@ -39,7 +39,7 @@ if _TYPE_CHECKING:
     from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
-    from het_tf.python.layer.prefetch import prefetch
+    from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import projector
     from het_tf.python.session.connection import init
     from het_tf.python.session.native import build_info
@@ -58,7 +58,7 @@ _HOMES = {
     "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("serve_check",),
     "export.front": ("export",),
-    "layer.prefetch": ("prefetch",),
+    "layer.plan": ("plan",),
     "monitor.projector": ("projector",),
     "session.connection": ("init",),
     "session.native": ("build_info",),
@@ -112,7 +112,7 @@ __all__ = [
     "namespace",
     "no_update",
     "optimizers",
-    "prefetch",
+    "plan",
     "projector",
     "reset",
     "serve_check",

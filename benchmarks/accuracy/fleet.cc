@@ -58,12 +58,7 @@ BatchCall Fleet::Call(uint32_t worker, Span<const int64_t* const> ids, Span<cons
 
 Status Fleet::Read(Span<const int64_t* const> ids, Span<const size_t> counts, Span<float* const> out) {
   if (!tokens_.empty()) return Status(Code::kFailedPrecondition, "the step before was read and not written");
-  for (size_t f = 0; f < features_.size(); ++f) {
-    if (counts[f] % workers_ != 0) {
-      return InvalidArgument("a feature has " + std::to_string(counts[f]) + " ids, which are not " +
-                             std::to_string(workers_) + " equal parts");
-    }
-  }
+  HET_RETURN_IF_ERROR(CheckParts(counts));
   std::vector<float*> part_out(features_.size());
   std::vector<uint64_t> tokens(workers_);
   for (uint32_t w = 0; w < workers_; ++w) {
@@ -74,6 +69,21 @@ Status Fleet::Read(Span<const int64_t* const> ids, Span<const size_t> counts, Sp
         Call(w, ids, counts), Span<float* const>(part_out.data(), part_out.size()), &tokens[w]));
   }
   tokens_ = std::move(tokens);
+  return Status();
+}
+
+Status Fleet::CheckParts(Span<const size_t> counts) const {
+  for (size_t count : counts) {
+    if (count % workers_ == 0) continue;
+    return InvalidArgument("a feature has " + std::to_string(count) + " ids, which are not " +
+                           std::to_string(workers_) + " equal parts");
+  }
+  return Status();
+}
+
+Status Fleet::Plan(Span<const int64_t* const> ids, Span<const size_t> counts) {
+  HET_RETURN_IF_ERROR(CheckParts(counts));
+  for (uint32_t w = 0; w < workers_; ++w) HET_RETURN_IF_ERROR(engines_[w]->Plan(Call(w, ids, counts), 1));
   return Status();
 }
 

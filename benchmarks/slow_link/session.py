@@ -20,9 +20,9 @@ def het(bound: int) -> dict[str, Any]:
     return {"kind": "het", "cache": cache}
 
 
-def default(prefetch: bool = False, **cache: Any) -> dict[str, Any]:
+def default(planned: bool = False, **cache: Any) -> dict[str, Any]:
     """What `het_tf.Cache()` gives, or with these arguments."""
-    return {"kind": "het", "prefetch": prefetch, "cache": cache}
+    return {"kind": "het", "planned": planned, "cache": cache}
 
 
 # What a system needs that this het_tf does not have is said in the result, and the system is left out.
@@ -34,7 +34,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "s=10": het(10),
     "s=100": het(100),
     "default": default(),
-    "default, look-ahead": default(prefetch=True),
+    "default, planned": default(planned=True),
     "default, float32": default(wire="float32"),
 }
 # Steps of one turn. Rows of every batch are pushed every s steps or s + 1: a turn is a whole period or more.

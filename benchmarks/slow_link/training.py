@@ -77,10 +77,8 @@ class HetSide(tf.keras.layers.Layer):
 
 def missing_option(options: dict[str, Any]) -> str:
     """Why the installed het_tf cannot run a system with these options; "" if it can."""
-    if options.get("prefetch"):
-        ahead = getattr(het_tf, "prefetch", None)
-        if ahead is None or "check_ahead" not in inspect.signature(ahead).parameters:
-            return "this het_tf has no het_tf.prefetch(check_ahead=True)"
+    if options.get("planned") and not hasattr(het_tf, "plan"):
+        return "this het_tf has no het_tf.plan"
     known = inspect.signature(het_tf.Cache).parameters
     for name in options.get("cache", ()):
         if name not in known:
@@ -95,8 +93,8 @@ class Trainer:
       job: the launch.
       name: of the system.
       options: "kind" local (rows in this process, not shared: what a step computes), allgather (the same,
-        and Horovod gathers the gradients of rows) or het; "cache": arguments of `het_tf.Cache`; "prefetch":
-        whether batches are looked up ahead.
+        and Horovod gathers the gradients of rows) or het; "cache": arguments of `het_tf.Cache`; "planned":
+        whether batches are planned.
       worker: rank.
     """
 
@@ -105,7 +103,7 @@ class Trainer:
 
         self.job, self.worker = job, worker
         self.kind = options["kind"]
-        self.ahead = options.get("prefetch", False)
+        self.planned = options.get("planned", False)
         self.task = TASKS[job.model](job)
         if self.kind == "het":
             made = self.task.model(lambda parts: HetSide(f"{job.model}_{name}", parts, options["cache"]))
@@ -139,8 +137,8 @@ class Trainer:
         """The system's own batches; they go on where they stopped."""
         if same not in self.feeds:
             data = self.task.batches(self.worker, same)
-            if self.ahead:
-                data = het_tf.prefetch(data, self.side.collection, inputs=self.side.ids, check_ahead=True)
+            if self.planned:
+                data = het_tf.plan(data, self.side.collection, inputs=self.side.ids)
             self.feeds[same] = iter(data)
         return self.feeds[same]
 

@@ -134,15 +134,14 @@ void RegisterLookup() {
   Register(op, &LookupShape);
 }
 
-// A training lookup of these ids will come (core/engine/engine.h, Prefetch). No outputs: without check_ahead
-// it changes nothing that any op returns.
-void RegisterPrefetch() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPrefetch");
+// A training lookup of these ids will come (core/engine/engine.h, Plan). No outputs.
+void RegisterPlan() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlan");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  TF_OpDefinitionBuilderAddAttr(op, "check_ahead: int >= 0 = 0");
+  TF_OpDefinitionBuilderAddAttr(op, "window: int >= 1");
   Register(op, &NoShape);
 }
 
@@ -285,7 +284,7 @@ void RegisterSampleNodes() {
   Register(op, &VectorShape);
 }
 
-const bool registered = (RegisterLookup(), RegisterPrefetch(), RegisterApplyGrad(), RegisterSumGrads(),
+const bool registered = (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(),
                          RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(),
                          RegisterParseCriteo(), RegisterSampleNeighbours(), RegisterSampleNodes(), true);
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "het_tf/core/base/alloc.h"
 
@@ -16,8 +17,12 @@ class Buffer {
  public:
   Buffer() = default;
   ~Buffer() { Release(data_, capacity_ * sizeof(T), kAlignment); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
 
   // Room for `size` elements; what was there before is lost. Throws std::bad_alloc and holds nothing then.
   T* Resize(size_t size) {

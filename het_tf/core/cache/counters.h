@@ -10,9 +10,6 @@ namespace het {
   X(reads, "unique keys that lookups asked for")                                                       \
   X(hits, "of these: in the cache when the lookup came")                                               \
   X(miss_pull, "rows fetched because they were not in the cache")                                      \
-  X(prefetched, "of the rows fetched: asked for by a prefetch")                                        \
-  X(prefetch_late, "keys that a lookup found on their way to a prefetch, and waited for")              \
-  X(prefetch_unused, "prefetched rows that left again before a lookup read them")                      \
   X(update_pull, "cached rows replaced because they were staler than the bound, or invalid")           \
   X(checks, "cached rows whose clock was sent to the server for comparison")                           \
   X(trusted, "cached rows read without a check: the server had not named them (checks=\"told\")")      \

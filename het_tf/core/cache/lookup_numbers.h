@@ -2,13 +2,11 @@
 //
 // A step has a number, the token that the engine gives its lookup (engine/step_store.h). Several lookups,
 // of several layers, may make one step of a model, so a table counts those that name it: the next training
-// lookup of the table has the next number. Two facts about a line are such numbers:
+// lookup of the table has the next number, when it begins. One fact about a line is such a number:
 //
 //   held until   the line is no victim until a lookup with a higher number has begun. It says, too, which
 //                lookup was the newest to use the line: while that one, or one before it, waits for rows,
 //                the line is no victim either, whatever else has ended
-//   fresh until  lookups up to this number need not check it: a prefetch has asked about it, and the
-//                answer has come; or it is subscribed, and the prefetch has trusted the last answer
 //
 // And one about a partition:
 //
@@ -16,8 +14,7 @@
 //                What it did not name then, the next lookup may trust
 //
 // For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until they
-// are no longer among those of the newest eight. A prefetch after it holds its rows until 74; with
-// check_ahead=1 they are fresh until 12, so one other lookup may come before its own.
+// are no longer among those of the newest eight.
 //
 // Numbers wrap around. None is more than kFarthest ahead, so whatever is farther away has passed.
 #pragma once
@@ -33,8 +30,8 @@ namespace het {
 
 class LookupNumbers {
  public:
-  static constexpr uint32_t kFarthest = 64;  // a prefetched row waits for so many lookups
-  static constexpr uint32_t kSteps = 8;      // steps that keep their rows
+  static constexpr uint32_t kSteps = 8;          // steps that keep their rows
+  static constexpr uint32_t kFarthest = kSteps;  // that a hold may end ahead of the newest
 
   // The lookup of a step names the table, with all its parts one after the other.
   void Begin(uint64_t step) {
@@ -55,7 +52,7 @@ class LookupNumbers {
     return passed();
   }
   uint32_t newest() const { return newest_; }
-  uint32_t Ahead(uint32_t lookups) const { return newest_ + std::min(lookups, kFarthest); }
+  uint32_t farthest() const { return newest_ + kFarthest; }
   uint32_t passed() const { return newest_ - 1; }
   // Lookups that are not past this number, the newest one among them. 0: it has passed.
   uint32_t Left(uint32_t number) const {
@@ -84,19 +81,6 @@ class LookupNumbers {
              return static_cast<int32_t>(used - number) >= 0;
            });
   }
-  // Until when what the newest lookup may use is held.
-  uint32_t HeldByNewest() const { return newest_ + kSteps - 1; }
-
-  bool fresh(uint32_t line) const { return line < fresh_.size() && Left(fresh_[line]) > 0; }
-  // `lines`: the least number of lines to make room for. Throws std::bad_alloc.
-  void SetFresh(uint32_t line, uint32_t until, size_t lines) {
-    if (line >= fresh_.size()) fresh_.resize(lines, passed());
-    fresh_[line] = until;
-  }
-  // The line has another row now.
-  void Forget(uint32_t line) {
-    if (line < fresh_.size()) fresh_[line] = passed();
-  }
 
   // Whether the partition was asked during the newest lookup or the one before it, and has answered.
   bool answered(uint32_t partition) const {
@@ -115,7 +99,6 @@ class LookupNumbers {
   std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
   std::array<bool, kSteps> ended_ = {true, true, true, true, true, true, true, true};
   Vector<uint32_t> waiting_;   // lookups, by number
-  Vector<uint32_t> fresh_;     // by line; empty until a prefetch has checked one
   Vector<uint32_t> answered_;  // by partition; empty until one was asked what has moved
 };
 

@@ -26,17 +26,14 @@ struct SyncPolicy {
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
   // What a read asks about a cached row that is valid. `moved`: the partition has named it. `trusted`:
-  // it did not when it last said what had moved; kNotified: it is to say so again. `fresh`: a prefetch
-  // has asked, or trusted it, not too many lookups ago (lookup_numbers.h); it may have moved since.
-  Pull OnRead(bool moved, bool trusted, bool fresh) const {
+  // it did not when it last said what had moved; kNotified: it is to say so again.
+  Pull OnRead(bool moved, bool trusted) const {
     if (subscribes && trusted) return Pull::kNotified;
-    if (fresh && ChecksAhead()) return Pull::kNothing;
     if (moved) return Pull::kFetch;
     return pull == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }
-  // Whether a check that a prefetch has made counts for the lookup. At a bound of 0 the lookup
-  // asks itself.
-  bool ChecksAhead() const { return pull.most > 0; }
+  // Whether a lookup may begin before the step before it has ended: not at a bound of 0.
+  bool MayBeginEarly() const { return pull.most > 0; }
 
   bool bounds_pushes() const { return push != kUnbounded; }
   // A row with more unsent ticks than this is pushed at the end of a step. A bound by age is one of unsent

@@ -34,7 +34,6 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
   }
   state_[line] = State();
   state_[line].held_until = numbers_.passed();
-  numbers_.Forget(line);
   if (transient) {
     state_[line].flags = kTransient;
     ++transient_lines_;
@@ -52,23 +51,6 @@ void TableCache::SetInvalid(uint32_t line, bool invalid) {
                                              : state.flags & ~kInvalid);
 }
 
-void TableCache::MarkAhead(uint32_t line, bool fetched) {
-  State& state = state_[line];
-  if (!(state.flags & kTransient)) return;
-  ahead_lines_ += (state.flags & kAhead) == 0;
-  state.flags = static_cast<uint8_t>(state.flags | kAhead | (fetched ? kUnused : 0));
-}
-
-void TableCache::Settle(uint32_t line) {
-  policy_->Insert(line);
-  State& state = state_[line];
-  state.flags = static_cast<uint8_t>(state.flags & ~(kTransient | kAhead | kUnused));
-  --transient_lines_;
-  --ahead_lines_;
-  --counters_.transient_rows;  // which it was counted as when it came
-  ++counters_.inserts;
-}
-
 size_t TableCache::Unsent() const {
   size_t keys = queue_.size();
   for (uint32_t line = 0; line < lines_.end(); ++line) keys += lines_.live(line) && state_[line].pending > 0;
@@ -84,24 +66,8 @@ void TableCache::HoldForStep(uint32_t line, uint64_t step) {
   State& state = state_[line];
   const uint32_t known = numbers_.HeldBy(step);
   // Of a step that is not known: past all that the end of a known one could end.
-  const uint32_t until = known == numbers_.passed() ? numbers_.Ahead(LookupNumbers::kSteps) : known;
+  const uint32_t until = known == numbers_.passed() ? numbers_.farthest() : known;
   if (numbers_.Left(state.held_until) < numbers_.Left(until)) state.held_until = until;
-}
-
-void TableCache::HoldAhead(uint32_t line) {
-  State& state = state_[line];
-  if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
-  if (state.wanted < UINT8_MAX) ++state.wanted;
-  state.held_until = numbers_.Ahead(LookupNumbers::kFarthest);
-}
-
-void TableCache::TakeWanted(uint32_t line) {
-  State& state = state_[line];
-  if (state.wanted == 0) return;
-  --state.wanted;
-  if (numbers_.Left(state.held_until) == 0) state.wanted = 0;  // of batches that never came
-  // Lookups that use it have left no other trace.
-  if (state.wanted == 0) state.held_until = numbers_.HeldByNewest();
 }
 
 size_t TableCache::Held() const {
@@ -201,8 +167,6 @@ uint32_t TableCache::Drop(uint32_t line) {
     SetInvalid(line, true);
     return ticks;
   }
-  counters_.prefetch_unused += (state.flags & kUnused) != 0;
-  ahead_lines_ -= (state.flags & kAhead) != 0;
   if (state.flags & kSubscribed) {
     try {
       left_subscribed_.push_back(lines_.meta(line).key);

@@ -16,11 +16,9 @@
 //   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
 //               not be checked. When it leaves, the server is to hear of it: by its push, or
 //               left_subscribed()
-//   moved       it was named: whoever reads it fetches it, unless a prefetch has found it fresh
-//   held        a running step uses it, or a prefetched batch wants it: it is no victim until its
-//               number has passed (lookup_numbers.h)
-//   ahead       transient, and of a prefetched batch: the training lookup that reads it decides
-//               whether it is admitted, as if it had just been fetched
+//   moved       it was named: the lookup that reads it fetches it
+//   held        a step uses it, or its lookup waits: it is no victim until its number has passed
+//               (lookup_numbers.h)
 //
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
@@ -104,16 +102,8 @@ class TableCache {
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
-  // A lookup has used a row that does not stay. Not when it is fetched ahead: it is used later.
+  // A lookup has used a row that does not stay.
   void Pass() { policy_->Pass(); }
-
-  bool ahead(uint32_t line) const { return (state_[line].flags & kAhead) != 0; }
-  size_t ahead_lines() const { return ahead_lines_; }
-  // A transient line is one of a prefetched batch. `fetched`: it was fetched for that.
-  void MarkAhead(uint32_t line, bool fetched);
-  void MarkUsed(uint32_t line) { state_[line].flags = static_cast<uint8_t>(state_[line].flags & ~kUnused); }
-  // A line that is ahead stays in the cache. Throws std::bad_alloc.
-  void Settle(uint32_t line);
 
   // --- lookups, by number (lookup_numbers.h)
 
@@ -121,25 +111,15 @@ class TableCache {
   void BeginLookup(uint64_t step) { numbers_.Begin(step); }
   const LookupNumbers& numbers() const { return numbers_; }
   bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
-  // The gradient of a step has come: the lines that its lookup holds may leave, unless they are held for
-  // longer.
+  // The gradient of a step has come: the lines that its lookup holds may leave, unless another holds them.
   void EndLookup(uint64_t step) { numbers_.End(step); }
   // The lookup of a step reads the line: it is held until EndLookup, or until the lookup is none of the
   // newest kSteps. A step that is not known holds until the lookup after the newest ends.
   void HoldForStep(uint32_t line, uint64_t step);
-  // A prefetched batch wants the line: it is held until a lookup has come for each such batch, or
-  // until kFarthest lookups have begun.
-  void HoldAhead(uint32_t line);
-  // A lookup of one of these batches, or of another one, has come. After the last one the line is held for
-  // the newest lookup alone.
-  void TakeWanted(uint32_t line);
   void BeginReading() { numbers_.BeginReading(); }
   void EndReading() { numbers_.EndReading(); }
   uint32_t BeginWaiting(uint64_t step) { return numbers_.BeginWaiting(step); }
   void EndWaiting(uint32_t number) { numbers_.EndWaiting(number); }
-  bool fresh(uint32_t line) const { return numbers_.fresh(line); }
-  // Throws std::bad_alloc.
-  void SetFresh(uint32_t line, uint32_t until) { numbers_.SetFresh(line, until, state_.size()); }
   // The partition has answered what has moved; it was asked during this lookup. Throws std::bad_alloc.
   void SetAnswered(uint32_t partition, uint32_t number) { numbers_.SetAnswered(partition, number); }
   // For tests: how many lines are held.
@@ -230,10 +210,8 @@ class TableCache {
  private:
   static constexpr uint8_t kTransient = 1;
   static constexpr uint8_t kInvalid = 2;
-  static constexpr uint8_t kAhead = 4;
-  static constexpr uint8_t kUnused = 8;  // fetched ahead, and not read yet
-  static constexpr uint8_t kSubscribed = 16;
-  static constexpr uint8_t kMoved = 32;  // never beside kSubscribed
+  static constexpr uint8_t kSubscribed = 4;
+  static constexpr uint8_t kMoved = 8;  // never beside kSubscribed
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   struct State {
@@ -241,7 +219,6 @@ class TableCache {
     uint32_t update = kNoUpdate;
     uint32_t held_until = 0;  // number of a lookup
     uint8_t flags = 0;
-    uint8_t wanted = 0;  // prefetched batches that want it
   };
 
   void Evict(uint32_t line);
@@ -266,7 +243,6 @@ class TableCache {
   UpdatePool updates_;
   Vector<uint32_t> transient_;  // lines that were inserted as such; may name lines that are gone
   size_t transient_lines_ = 0;  // of the lines that are here
-  size_t ahead_lines_ = 0;      // of these
   WriteBackQueue queue_;
   Vector<Key> left_subscribed_;
   Counters counters_;

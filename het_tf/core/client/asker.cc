@@ -11,54 +11,29 @@ TableRead* Asker::Table(TableCache* cache, uint32_t partition) {
   PartitionReadPtr& part = by_partition_[partition];
   if (part == nullptr) part = std::make_shared<PartitionRead>();
   // Keys come table by table.
-  const bool is_new = part->tables.empty() || part->tables.back().cache != cache;
-  if (is_new) part->tables.push_back({cache});
+  if (part->tables.empty() || part->tables.back().cache != cache) part->tables.push_back({cache});
   last_partition_ = partition;
   sync_ = cache->sync();
-  trusts_ = op_->ahead || (op_->training() && cache->numbers().answered(partition));
-  last_ = &part->tables.back();
-  if (is_new) last_->fresh_until = FreshUntil(*cache);
-  return last_;
-}
-
-std::optional<uint32_t> Asker::FreshUntil(const TableCache& cache) const {
-  if (waited_ != nullptr) return waited_->fresh_until;
-  if (!op_->ahead || op_->check_ahead == 0 || !cache.sync().ChecksAhead()) return std::nullopt;
-  return cache.numbers().Ahead(op_->check_ahead + 1);
+  trusts_ = op_->training() && cache->numbers().answered(partition);
+  return last_ = &part->tables.back();
 }
 
 SyncPolicy::Pull Asker::PullOf(TableCache* cache, uint32_t line) const {
-  if (op_->ahead && (op_->check_ahead == 0 || !sync_.ChecksAhead())) return SyncPolicy::Pull::kNothing;
-  const bool fresh = op_->training() && !op_->ahead && cache->fresh(line);
   if (cache->invalid(line)) return SyncPolicy::Pull::kFetch;
-  return sync_.OnRead(cache->moved(line), trusts_ && cache->subscribed(line), fresh);
+  return sync_.OnRead(cache->moved(line), trusts_ && cache->subscribed(line));
 }
 
 void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t line) {
-  if (line == kNoRow) return Absent(cache, partition, key);
   TableRead* const asked = Table(cache, partition);
-  const SyncPolicy::Pull pull = PullOf(cache, line);
-  const bool asks = pull == SyncPolicy::Pull::kCheck || pull == SyncPolicy::Pull::kFetch;
-  if (asks && waits_ && !op_->ahead &&
-      on_way_->Waits(op_, cache, partition, key, /*cached=*/true, std::nullopt)) {
-    if (op_->training()) cache->HoldForStep(line, op_->step);
-    return;
-  }
+  if (line == kNoRow) return asked->fetches.push_back(key);
   op_->sink->Hit(cache, line);
-  switch (pull) {
+  switch (PullOf(cache, line)) {
     case SyncPolicy::Pull::kNothing:
       return;
     case SyncPolicy::Pull::kFetch:
       asked->fetches.push_back(key);
       return;
     case SyncPolicy::Pull::kNotified:
-      if (op_->ahead) {
-        // I2 counts from what the partition has said last. It may name the row before its lookup comes.
-        if (asked->fresh_until && cache->numbers().answered(partition)) {
-          cache->SetFresh(line, *asked->fresh_until);
-        }
-        return;
-      }
       asked->trusts = true;
       ++cache->counters().trusted;
       return;
@@ -67,14 +42,6 @@ void Asker::Key(TableCache* cache, uint32_t partition, het::Key key, uint32_t li
       asked->clocks.push_back(cache->base(line));
       return;
   }
-}
-
-void Asker::Absent(TableCache* cache, uint32_t partition, het::Key key) {
-  if (waits_ && on_way_->Waits(op_, cache, partition, key, /*cached=*/false, FreshUntil(*cache))) {
-    if (!op_->ahead) ++cache->counters().prefetch_late;
-    return;
-  }
-  Table(cache, partition)->fetches.push_back(key);
 }
 
 void Asker::ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training) {
@@ -104,15 +71,7 @@ void Asker::ForDevice(TableCache* cache, DeviceRead::Part* rows, bool training) 
   }
 }
 
-void Asker::AddOnWay(const PartitionReadPtr& part) {
-  for (const TableRead& asked : part->tables) {
-    for (het::Key key : asked.fetches) on_way_->Add(asked.cache, key, /*cached=*/false, part);
-    for (het::Key key : asked.checks) on_way_->Add(asked.cache, key, /*cached=*/true, part);
-  }
-}
-
 void Asker::Hand(const PartitionReadPtr& part, Session* session) {
-  if (op_->ahead) AddOnWay(part);
   op_->parts.push_back(part);
   part->op = op_;
   ++op_->open_parts;

@@ -29,7 +29,7 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
 }
 
 void CacheReader::Classify(ReadOp* op) {
-  Asker asker(op, ahead_->rows_on_way(), subscriptions_);
+  Asker asker(op, subscriptions_);
   for (CachedRead::Part& part : op->read->parts) {
     TableCache& cache = tables_->at(part.table);
     if (op->training()) {
@@ -56,9 +56,6 @@ void CacheReader::Classify(ReadOp* op) {
         part.uniques - static_cast<size_t>(std::count(part.rows, part.rows + part.uniques, kNoRow));
   }
   asker.Ask(&exchange_->sessions());
-  for (const CachedRead::Part& part : op->read->parts) {
-    ahead_->Use(&tables_->at(part.table), op->training(), Span<const uint32_t>(part.rows, part.uniques));
-  }
 }
 
 Status CacheReader::Finish(ReadOp* op) {

@@ -9,7 +9,6 @@
 #include "het_tf/core/client/cached_rows.h"
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/exchange.h"
-#include "het_tf/core/client/look_ahead.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_builder.h"
 #include "het_tf/core/client/waiter.h"
@@ -19,12 +18,11 @@ namespace het {
 class CacheReader {
  public:
   CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions,
-              PushBuilder* pushes, LookAhead* ahead, Waiter* waiter)
+              PushBuilder* pushes, Waiter* waiter)
       : tables_(tables),
         exchange_(exchange),
         subscriptions_(subscriptions),
         pushes_(pushes),
-        ahead_(ahead),
         waiter_(waiter) {}
 
   // Throws std::bad_alloc; then there is no read.
@@ -42,7 +40,6 @@ class CacheReader {
   Exchange* const exchange_;
   Subscriptions* const subscriptions_;
   PushBuilder* const pushes_;
-  LookAhead* const ahead_;
   Waiter* const waiter_;
 };
 

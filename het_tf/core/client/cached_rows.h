@@ -21,9 +21,6 @@ struct CachedRead {
     const float** values;  // out: good until the next call on the client
   };
   Vector<Part> parts;
-  // For ReadAhead: rows that are cached are checked, too, and their lookup does without checks if at
-  // most so many training reads of their table came in between. 0: the lookup checks.
-  uint32_t check_ahead = 0;
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };

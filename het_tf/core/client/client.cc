@@ -21,8 +21,7 @@ Client::Client(Transport* transport, ClientConfig config)
       durability_(transport, &config_, &tables_, &exchange_.sessions(), &pushes_),
       losses_(transport, &config_, &tables_),
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
-      ahead_(&tables_, &exchange_.sessions(), &subscriptions_, &pushes_),
-      reader_(&tables_, &exchange_, &subscriptions_, &pushes_, &ahead_, &waiter_) {}
+      reader_(&tables_, &exchange_, &subscriptions_, &pushes_, &waiter_) {}
 
 Client::~Client() = default;
 
@@ -42,7 +41,7 @@ void Client::RemoveTable(uint64_t table) {
 }
 
 void Client::Invalidate(uint64_t table, Span<const Key> keys) {
-  ahead_.Drop();
+  early_.DropAll();
   TableCache& cache = tables_.at(table);
   if (cache.device() != nullptr) cache.device()->DropKeys(keys);
   for (Key key : keys) {
@@ -53,7 +52,7 @@ void Client::Invalidate(uint64_t table, Span<const Key> keys) {
 }
 
 void Client::ForgetTable(uint64_t table) {
-  ahead_.Drop();
+  early_.DropAll();
   for (Session& session : exchange_.sessions()) {
     Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
     session.ForgetEpoch(table);
@@ -61,7 +60,7 @@ void Client::ForgetTable(uint64_t table) {
 }
 
 void Client::ForgetClean() {
-  ahead_.Drop();
+  early_.DropAll();
   for (const auto& [table, held] : tables_) {
     TableCache* const cache = held.get();
     if (cache->device() != nullptr) cache->device()->DropClean();
@@ -98,16 +97,19 @@ Status Client::FinishRead(ReadOp* op) { return reader_.Finish(op); }
 
 Status Client::Read(CachedRead* read, uint64_t step) {
   // What has come need not be waited for, or asked about.
-  if (ahead_.busy() || subscriptions_.asking()) Progress(0);
-  const std::unique_ptr<ReadOp> op = reader_.Begin(read, step);
+  if (early_.busy() || subscriptions_.asking()) Progress(0);
+  std::unique_ptr<ReadOp> op = early_.Take(step);
+  if (op != nullptr) {
+    op->read = read;
+  } else {
+    op = reader_.Begin(read, step);
+  }
   if (op->done() && subscriptions_.asking()) Progress(0);  // a question is answered while the step computes
   return reader_.Await(op.get());
 }
 
-void Client::ReadAhead(const CachedRead& wanted) {
-  const bool interrupted = std::exchange(interrupted_, true);
-  ahead_.Begin(wanted);
-  interrupted_ = interrupted;
+void Client::ReadEarly(CachedRead* read, uint64_t step) {
+  early_.Add(reader_.Begin(read, step));
   Progress(0);
 }
 
@@ -285,13 +287,12 @@ Status Client::Flush() {
 
 void Client::Progress(double wait) {
   if (std::exchange(interrupted_, true)) {
-    ahead_.Drop();
+    early_.DropAll();
     exchange_.Recover();
   }
   durability_.AskReplicas();
   exchange_.Pump();
   exchange_.Receive(wait, durability_.expects_answers());
-  ahead_.Follow();
   exchange_.Pump();
   losses_.Tell(/*now=*/false);
   interrupted_ = false;

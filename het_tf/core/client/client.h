@@ -7,7 +7,7 @@
 //    g the server's:
 //
 //      read    cached ─► check (key, b), if SyncPolicy says so; absent ─► fetch. One request a
-//              partition, all at once (Asker, LookAhead, Exchange). The answer (v, g, applied):
+//              partition, all at once (Asker, Exchange). The answer (v, g, applied):
 //              x = unsent ∘ frames after `applied` ∘ v,   b = g + ticks of those frames
 //              (RowSink, PushLog)
 //      write   x <- optimizer(x, G); p += 1; what is due ─► into a numbered frame, b += p, p = 0
@@ -36,8 +36,7 @@
 // 5. Memory. Calls throw std::bad_alloc. A Write that throws has changed nothing; one that runs
 //    out of memory after it has ticked returns ResourceExhausted, and its updates are kept. After
 //    either, the client may be used or destroyed: the next call gives up all connections and asks
-//    and sends again what was on its way; batches that were read ahead are fetched by their
-//    lookups.
+//    and sends again what was on its way; lookups that began early begin anew.
 //
 // 6. Processes. A child of fork has no client: the engine's edge refuses it (base/after_fork.h).
 //
@@ -54,8 +53,8 @@
 #include "het_tf/core/client/client_config.h"
 #include "het_tf/core/client/device_reads.h"
 #include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/early_reads.h"
 #include "het_tf/core/client/exchange.h"
-#include "het_tf/core/client/look_ahead.h"
 #include "het_tf/core/client/loss_report.h"
 #include "het_tf/core/client/messages.h"
 #include "het_tf/core/client/partition_read.h"
@@ -80,6 +79,14 @@ class Client : private Exchange::Listener {
   //         rows stay until Write, or until newer lookups have come (cache/lookup_numbers.h). 0: no
   //         training; rows are neither admitted to the cache nor counted as used.
   Status Read(CachedRead* read, uint64_t step);
+  // Begins the training read of a step whose lookup will come: Read with the same keys and step then waits
+  // for what is missing alone. Several may have begun. Never waits itself; trouble is the lookup's to tell.
+  // Fills in rows.
+  void ReadEarly(CachedRead* read, uint64_t step);
+  // Answers to such reads are on their way.
+  bool EarlyOnWay() const { return early_.busy(); }
+  // Partitions are to say what has moved: a read that began now could trust no row.
+  bool asking() const { return subscriptions_.asking(); }
   // One tick for every touched key. After an error: the ticks that were made are kept and will be
   // sent; a row that had to be fetched first and could not be leaves everything unchanged.
   // Args:
@@ -89,16 +96,9 @@ class Client : private Exchange::Listener {
   Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool);
   // The rows of a step's lookup may leave: nothing of it will be written here.
   void EndLookup(uint64_t step) {
+    early_.Drop(step);
     for (const auto& [id, cache] : tables_) cache->EndLookup(step);
   }
-  // Asks for the rows of a batch whose lookup will come that are not in the cache, and holds those
-  // that are. At most as many rows of a table as its cache may have are beside the cache or on their
-  // way; the rest is the lookup's to fetch. With check_ahead, I2 counts from here for tables with a
-  // pull bound above 0, and a training read waits for answers about its rows. Never waits itself;
-  // trouble is the lookup's to tell. Fills in rows.
-  void ReadAhead(const CachedRead& wanted);
-  // Answers about such batches are on their way.
-  bool AheadOnWay() const { return ahead_.busy(); }
   // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was
   // given.
   Status Flush();
@@ -186,9 +186,9 @@ class Client : private Exchange::Listener {
   PushDurability durability_;
   LossReport losses_;
   Waiter waiter_;
-  LookAhead ahead_;
   DeviceReads device_reads_;
   CacheReader reader_;
+  EarlyReads early_;
   bool interrupted_ = false;  // memory ended in the middle of Progress
 };
 

@@ -24,11 +24,9 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
     if (subscribes) cache->SetAnswered(session->partition(), *asked.subscribes);
     counters.update_pull += t.refreshed.size() + cached;
     counters.miss_pull += asked.fetches.size() - cached;
-    if (op->ahead) counters.prefetched += asked.fetches.size() - cached;
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
   }
   if (notifies) session->SetNotified(reply.told);
-  for (const TableRead& asked : read->tables) LookAhead::SetFresh(asked);
   read->op = nullptr;
   if (op->open_parts > 0) --op->open_parts;
 }
@@ -62,12 +60,14 @@ void Client::OnReplicas(Session* session, const Transport::Event& event) {
 }
 
 void Client::InvalidateBases(Session* session, TableCache* cache) {
+  early_.Disturb();
   if (cache->device() != nullptr) cache->device()->Invalidate(session->partition());
   tables_.ForEachLine(cache, session->partition(), [cache](uint32_t line) { cache->SetInvalid(line, true); });
 }
 
 // Rows of the partition go, with their updates; `dropped_ticks` went from its log.
 uint64_t Client::Discard(Session* session, TableCache* cache, uint64_t dropped_ticks) {
+  early_.Disturb();
   const uint32_t partition = session->partition();
   const uint64_t before = cache->counters().discarded_ticks;
   if (cache->device() != nullptr) cache->device()->Drop(partition);

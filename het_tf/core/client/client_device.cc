@@ -34,7 +34,7 @@ std::unique_ptr<ReadOp> Client::BeginReadForDevice(DeviceRead* read, bool traini
     if (!op->error.ok()) return op;
   }
   op->sink = std::make_unique<DeviceSink>(&device_reads_, op.get());
-  Asker asker(op.get(), ahead_.rows_on_way(), &subscriptions_);
+  Asker asker(op.get(), &subscriptions_);
   for (DeviceRead::Part& part : read->parts) asker.ForDevice(&tables_.at(part.table), &part, training);
   asker.Ask(&exchange_.sessions());
   return op;

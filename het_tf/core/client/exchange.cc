@@ -258,8 +258,8 @@ void Exchange::Answer(Session* session, const Session::Outstanding& request, con
     case Verdict::kRefused: {
       const Status refused = FailedPrecondition("partition " + std::to_string(session->partition()) +
                                                 " refuses this client: " + reply.message);
-      // Rows that were only read ahead are no trouble of the call that is running.
-      const bool of_call = op == nullptr || !op->ahead || verdict.pushes_refused;
+      // An early read is no trouble of the call that is running.
+      const bool of_call = op == nullptr || !op->early || verdict.pushes_refused;
       if (session->fatal().ok() && of_call) Reject(refused);
       if (op == nullptr) return;
       op->error = refused;

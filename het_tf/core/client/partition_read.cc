@@ -15,7 +15,6 @@ size_t PartitionRead::most_bytes() const {
 TableRead TableRead::TakeLast(size_t rows) {
   TableRead taken{cache};
   taken.trusts = trusts;
-  taken.fresh_until = fresh_until;
   taken.device = device;
   const auto take = [](auto* from, auto* to, size_t count) {
     if (from->empty()) return;  // positions and keys that this read has no use for

@@ -24,8 +24,6 @@ struct TableRead {
   Vector<Key> fetches{};
   // Rows were read without a check: the next lookup needs to know which of them have moved.
   bool trusts = false;
-  // Of a read ahead: up to which lookup the rows of the answer are fresh, if that is asked.
-  std::optional<uint32_t> fresh_until{};
   // Rows are for a device: where they go, and the positions of checks and fetches there.
   DeviceRead::Part* device = nullptr;
   Vector<uint32_t> check_at{};
@@ -78,9 +76,7 @@ struct ReadOp {
 
   CachedRead* read = nullptr;
   uint64_t step = 0;   // 0: no training: rows are neither admitted nor counted as used
-  bool ahead = false;  // its lookup will come: rows are transient until then
-  // Of a read ahead: cached rows are checked, too, and are fresh for the next lookup and so many more.
-  uint32_t check_ahead = 0;
+  bool early = false;  // its lookup will come (early_reads.h), and tell what is wrong
   size_t open_parts = 0;
   Status error;
   std::vector<PartitionReadPtr> parts;

@@ -80,25 +80,16 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
   }
 }
 
-// --- a training read, or one ahead of its lookup
+// --- a training read
 
-// A row of a batch was held when it was asked about, unless it was absent.
-void LineSink::Hold(TableCache* cache, uint32_t line) {
-  if (!op_->ahead) cache->HoldForStep(line, op_->step);
-}
+void LineSink::Hold(TableCache* cache, uint32_t line) { cache->HoldForStep(line, op_->step); }
 
 void LineSink::Hit(TableCache* cache, uint32_t line) {
-  if (op_->ahead) {
-    cache->MarkAhead(line, /*fetched=*/false);
-    return cache->HoldAhead(line);
-  }
-  cache->TakeWanted(line);
   cache->Touch(line);
   Hold(cache, line);
 }
 
 void LineSink::MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) {
-  if (op_->ahead) return;  // the lookup admits
   size_t incoming = 0;
   for (size_t i = 0; i < fetches.size(); ++i) {
     const uint64_t hash = cache->lines().Hash(fetches[i]);
@@ -114,12 +105,7 @@ void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, co
   const bool transient = !fetched.admit || cache->resident() >= cache->config().capacity;
   const uint32_t line = cache->Insert(key, cache->lines().Hash(key), 0, transient);
   cache->SetInvalid(line, true);
-  if (op_->ahead) {
-    cache->MarkAhead(line, /*fetched=*/true);
-    cache->HoldAhead(line);
-  } else if (transient) {
-    cache->Pass();
-  }
+  if (transient) cache->Pass();
   Hold(cache, line);
   if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
   FillLine(cache, line, fetched.clock, fetched.row, answer.log, answer.applied);

@@ -1,7 +1,7 @@
 // Where the rows of an answer go. A sink belongs to one read, and knows what is special about its
 // kind of read:
 //
-//   LineSink     a training read, or one ahead of its lookup: into lines of the cache
+//   LineSink     a training read: into lines of the cache
 //   PrivateSink  a read without training: cached rows are refreshed, others go to the read alone
 //   DeviceSink   into memory that the caller gave, for a cache on a device (device_rows.h)
 //
@@ -83,7 +83,6 @@ class LineSink : public CacheSink {
 class PrivateSink : public CacheSink {
  public:
   using CacheSink::CacheSink;
-  void Hit(TableCache* cache, uint32_t line) override { cache->TakeWanted(line); }
 
  protected:
   void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;

@@ -9,7 +9,7 @@ namespace het {
 
 Subscriptions::Subscriptions(const CachedTables* tables) : tables_(tables), left_(tables->partitions()) {
   questions_.step = ReadOp::kNoLookup;
-  questions_.ahead = true;
+  questions_.early = true;
   questions_.sink = std::make_unique<PrivateSink>(&questions_);
 }
 

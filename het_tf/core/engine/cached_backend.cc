@@ -32,7 +32,7 @@ Vector<const BatchPlan::Group*> CachedBackend::GroupsOf(const StepCall& call) co
 Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   Step* const step = call->step;
   const Vector<const BatchPlan::Group*> groups = GroupsOf(*call);
-  {
+  if (!call->planned) {
     const TraceScope planning(driver_->trace(), TraceKind::kPlan);
     step->ForTasks(call->pool, groups.size(), [&](size_t i) { step->plan.Unique(*groups[i]); });
   }

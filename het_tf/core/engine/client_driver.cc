@@ -9,20 +9,17 @@ namespace {
 
 // Calls that come closer after one another look after their pushes themselves.
 constexpr double kQuietSeconds = 0.005;
-// A call starts what others prefetch meanwhile, but it is no servant of threads that add faster
-// than it starts: what is left after so many rounds is the thread's.
-constexpr int kRounds = 4;
-
 }  // namespace
 
-ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, bool remote)
+ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, bool remote, ComingSteps* coming)
     : transport_(transport),
       remote_(remote),
       trace_(config.trace),
+      coming_(coming),
       client_(std::make_unique<Client>(transport, config)),
       background_(std::make_unique<Background>([this] {
-        Background::Pause pause = LookAfterPushes();
-        ServePrefetches();
+        const Background::Pause pause = LookAfterPushes();
+        BeginIfFree();
         return pause;
       })) {}
 
@@ -44,10 +41,11 @@ std::unique_lock<std::mutex> ClientDriver::TakeClient() {
 
 ClientDriver::Call::~Call() {
   if (!driver_->remote_) return;
-  driver_->StartPrefetches();
-  driver_->LeaveToThread();
-  lock_.unlock();
-  driver_->ServePrefetches();
+  if (driver_->coming_->any_to_do()) {
+    driver_->Wake();  // the step goes on meanwhile
+  } else {
+    driver_->LeaveToThread();
+  }
 }
 
 void ClientDriver::Wake() {
@@ -63,7 +61,7 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
   patience_ = 0;
   asleep_ = false;
-  if (calls_ != calls_seen_ && !client_->AheadOnWay()) {
+  if (calls_ != calls_seen_ && !client_->EarlyOnWay() && !coming_->any_to_do()) {
     calls_seen_ = calls_;
     return {kQuietSeconds, {}};
   }
@@ -81,49 +79,42 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
 }
 
-void ClientDriver::Prefetch(std::unique_ptr<ComingBatch> batch) {
-  prefetches_.Add(std::move(batch));
-  ServePrefetches();
+// mutex_ is held.
+void ClientDriver::BeginPlanned() {
+  for (uint64_t number : coming_->TakeLeft()) client_->EndLookup(number);
+  try {
+    while (!client_->asking() && coming_->BeginNext([this](PlannedStep* step) { Begin(step); })) {
+    }
+  } catch (const std::bad_alloc&) {  // the lookup reads the rows
+  }
 }
 
-// Starts what is in the queue. mutex_ is held.
-void ClientDriver::StartPrefetches() {
-  for (std::unique_ptr<ComingBatch>& batch : prefetches_.TakeAll()) {
-    try {
-      CachedRead wanted;
-      wanted.check_ahead = batch->check_ahead;
-      for (const BatchPlan::Group& group : batch->plan.groups()) {
-        const Table& table = *batch->tables[group.table];
-        if (group.entries == 0 || !table.options.cache) continue;
-        if (!client_->HasTable(table.schema->id())) continue;
-        wanted.parts.push_back({table.schema->id(), group.partition, group.uniques, batch->plan.keys(group),
-                                batch->plan.hashes(group), batch->plan.rows(group), nullptr});
-      }
-      client_->ReadAhead(wanted);
-    } catch (const std::bad_alloc&) {  // the lookup fetches the rows
-    }
+void ClientDriver::Begin(PlannedStep* step) {
+  CachedRead read;
+  for (const BatchPlan::Group& group : step->plan.groups()) {
+    const uint64_t table = step->tables[group.table]->schema->id();
+    if (group.entries == 0) continue;
+    if (!client_->HasTable(table)) return;  // the lookup says so
+    read.parts.push_back({table, group.partition, group.uniques, step->plan.keys(group),
+                          step->plan.hashes(group), step->plan.rows(group), nullptr});
   }
+  client_->ReadEarly(&read, step->number);
 }
 
 // The thread is to take in what this call has left on its way. mutex_ is held.
 void ClientDriver::LeaveToThread() {
   // It will look soon anyway, but for rows that a lookup will wait for.
-  if (!asleep_ && background_ != nullptr && background_->started() && !client_->AheadOnWay()) return;
+  if (!asleep_ && background_ != nullptr && background_->started() && !client_->EarlyOnWay()) return;
   if (client_->Busy()) Wake();
 }
 
-void ClientDriver::ServePrefetches() {
-  for (int round = 1; round <= kRounds && !prefetches_.empty(); ++round) {
-    // Where it is not free, its holder finds the batch afterwards.
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
-    StartPrefetches();
-    if (round < kRounds) {
-      LeaveToThread();
-    } else {
-      Wake();
-    }
-  }
+// Where the client is not free, its holder wakes the thread afterwards.
+void ClientDriver::BeginIfFree() {
+  if (!remote_ || !coming_->any_to_do()) return;
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  BeginPlanned();
+  LeaveToThread();
 }
 
 }  // namespace het

@@ -1,9 +1,9 @@
 // The client of an engine, with what drives it: the lock that lets one call use it at a time, the
-// thread that moves pushes on between calls, and the batches that wait to be prefetched.
+// thread that moves pushes on between calls, and the lookups that begin early.
 //
-//   Call      ──lock──► client ──► start what was prefetched meanwhile ──► the rest is the thread's
-//   thread    ──lock, if it is free──► Client::Progress ──► sleep until an answer comes
-//   Prefetch  ──► queue; the call that has the client starts it
+//   Call       ──lock──► client ──► what is on its way, and lookups that may begin, are the thread's
+//   thread     ──lock, if it is free──► Client::Progress, begin ──► sleep until an answer comes
+//   OnPlanned  ──lock, if it is free──► begin; else the thread does, when the call that has it ends
 //
 // 1. The thread. Pushes to a remote store move on between calls too: the thread looks after
 //    answers, resends and questions to replicas once no call has come for kQuietSeconds. It takes
@@ -12,12 +12,12 @@
 //    end when nothing is on its way. It starts with the first such call; where tables live in this
 //    process there is none.
 //
-// 2. Prefetch waits neither for the client nor for the network. A call may hold the client and wait
-//    for the network, so the batch is left in the queue; the call starts it when it has finished,
-//    before it lets the client go, and looks for what was added after that once it has let go.
-//    Answers are taken in by the thread, or by the next call.
+// 2. Early lookups (coming_steps.h) begin on the thread, while the step computes, or on the pipeline's
+//    thread, which waits neither for the client nor for the network. A lookup begins when the partitions
+//    have said what has moved, since it could trust no row before. Answers are taken in by the thread,
+//    or by the next call.
 //
-// Owns the client; borrows the transport. Thread-safe.
+// Owns the client; borrows the transport and the coming steps. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@
 
 #include "het_tf/core/base/background.h"
 #include "het_tf/core/client/client.h"
-#include "het_tf/core/engine/prefetch_queue.h"
+#include "het_tf/core/engine/coming_steps.h"
 
 namespace het {
 
 class ClientDriver {
  public:
   // `remote`: frames go to other processes, so there is something to look after between calls.
-  ClientDriver(Transport* transport, const ClientConfig& config, bool remote);
+  ClientDriver(Transport* transport, const ClientConfig& config, bool remote, ComingSteps* coming);
   // Ends the thread.
   ~ClientDriver();
 
@@ -61,20 +61,22 @@ class ClientDriver {
   // Ends the thread for good: what the client calls back is about to go.
   void Stop();
 
-  void Prefetch(std::unique_ptr<ComingBatch> batch);
+  // A step was planned.
+  void OnPlanned() { BeginIfFree(); }
 
  private:
   std::unique_lock<std::mutex> TakeClient();
   Background::Pause LookAfterPushes();
-  void StartPrefetches();
+  void BeginPlanned();
+  void Begin(PlannedStep* step);
+  void BeginIfFree();
   void LeaveToThread();
-  void ServePrefetches();
   void Wake();
 
   Transport* const transport_;
   const bool remote_;
   TraceLog* const trace_;
-  PrefetchQueue prefetches_;
+  ComingSteps* const coming_;
   std::mutex mutex_;  // guards the client, the transport, and what follows
   std::unique_ptr<Client> client_;
   uint64_t calls_ = 0;  // so far

@@ -105,7 +105,10 @@ Status DirectBackend::ForShards(StepCall* call, Before before, Fn fn) {
 Status DirectBackend::Lookup(StepCall* call, Span<float* const> out) {
   Step* const step = call->step;
   return ForShards(
-      call, [step](const BatchPlan::Group& group) { step->plan.Unique(group); },
+      call,
+      [call](const BatchPlan::Group& group) {
+        if (!call->planned) call->step->plan.Unique(group);
+      },
       [step, out](Partition*, Shard* shard, const BatchPlan::Group& group) {
         FindRows(*shard, group, step);
         if (!out.empty()) CopyToFeatures(step->plan, group, step->rows(group), shard->schema().dim(), out);

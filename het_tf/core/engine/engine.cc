@@ -88,7 +88,9 @@ Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> sto
 Engine::Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config)
     : name_(std::move(name)),
       store_(std::move(store)),
-      driver_(store_.transport.get(), Traced(config, &trace_), remote()),
+      notice_(config.notice),
+      coming_(&steps_),
+      driver_(store_.transport.get(), Traced(config, &trace_), remote(), &coming_),
       catalog_(name_),
       loader_(name_, store_.tables.get(), remote(),
               [this](const std::function<void()>& fn) {
@@ -149,13 +151,15 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call, memory));
   StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : steps_.New();
-  const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
-  HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
-  StepCall step{call, memory, token == nullptr ? 0 : steps_.Reserve(), pool_.get(), plan.get()};
+  StepCall step{call, memory, 0, nullptr, plan.get()};
+  if (token != nullptr) Number(&step);
   Releaser releaser(this, step.number);
+  const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
+  step.pool = pool_.get();
+  HET_RETURN_IF_ERROR(loader_.RefuseWhileLoading());
   if (plan != nullptr) {
     const TraceScope planning(&trace_, TraceKind::kPlan);
-    plan->Scatter(call, store_.transport->id(0), pool_.get());
+    if (!step.planned) plan->Scatter(call, store_.transport->id(0), pool_.get());
     plan->PrepareRows();
     plan->PrepareValues(call);
     for (size_t f = 0; f < out.size(); ++f) {
@@ -170,6 +174,22 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
   if (let_go == 0) return Status();
   for (const auto& backend : backends_) backend->Release(let_go);
   return Status();
+}
+
+// The number of a training lookup, and its plan if there is one.
+void Engine::Number(StepCall* step) {
+  ComingSteps::Found found;
+  if (step->step != nullptr) found = coming_.Match(step->call.layer, step->call.features, &step->step->plan);
+  step->planned = found.planned;
+  step->number = found.number != 0 ? found.number : steps_.Reserve();
+  if (found.planned) {
+    for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
+  }
+  if (!found.tell || !notice_) return;
+  notice_("the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
+          NameOf(step->call.tables[0]) +
+          "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
+          "called on: het_tf.plan(..., inputs=) says where the ids are");
 }
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
@@ -272,28 +292,28 @@ Status Engine::ApplySums(Span<const TablePtr> tables, const MergedSums& sums,
   return Apply(call, args, &skipped);
 }
 
-Status Engine::Prefetch(const BatchCall& call, uint32_t check_ahead) {
+Status Engine::Plan(const BatchCall& call, size_t window) {
   HET_RETURN_IF_ERROR(CheckIds(call));
-  bool any_cached = false;
+  std::unique_ptr<PlannedStep> step = coming_.New();
+  step->may_begin = remote();
   for (const TablePtr& table : call.tables) {
     if (table->options.on_device()) {
-      return Status(
-          Code::kUnimplemented,
-          "table '" + NameOf(table) +
-              "' is cached in GPU memory; only rows that are cached in host memory can be "
-              "prefetched. Leave het_tf.prefetch out, or give the layer het_tf.Cache(device=\"cpu\")");
+      return Status(Code::kUnimplemented,
+                    "table '" + NameOf(table) +
+                        "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
+                        "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
-    any_cached = any_cached || table->options.cache;
+    const auto& cache = table->options.cache;
+    step->may_begin = step->may_begin && cache && cache->sync().MayBeginEarly();
   }
-  if (!remote() || !any_cached) return Status();  // the rows are in this process
-  auto batch = std::make_unique<ComingBatch>();
-  batch->tables.assign(call.tables.begin(), call.tables.end());
-  batch->check_ahead = check_ahead;
+  step->tables.assign(call.tables.begin(), call.tables.end());
+  step->SetIds(call.features);
   // On this thread alone: the pool is the lookups'.
   ThreadPool only_this(1);
-  batch->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
-                    &only_this);
-  driver_.Prefetch(std::move(batch));
+  step->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
+                   &only_this);
+  coming_.Add(call.layer, window, std::move(step));
+  driver_.OnPlanned();
   return Status();
 }
 

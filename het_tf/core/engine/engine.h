@@ -22,7 +22,11 @@
 //              row 9 <- optimizer(row 9, gradients[0][1] + gradients[1][0])              one tick
 //
 // 3. The client. ClientDriver owns it, for cached and device tables: one call uses it at a time;
-//    its thread moves pushes to servers on between calls, and batches are prefetched past it.
+//    its thread moves pushes to servers on between calls.
+//
+//    Planned steps. Plan sorts a batch's ids before its lookup comes, on the pipeline's thread, and
+//    leaves them with ComingSteps. The lookup takes the plan; before a remote store it has begun by
+//    then, while the step before it computed.
 //
 // 4. Concurrency. Every method is thread-safe. Lookups of direct tables run side by side; Apply
 //    calls of one engine run one after the other. Calls about whole tables wait for a remote store
@@ -55,6 +59,7 @@
 #include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/engine/client_driver.h"
+#include "het_tf/core/engine/coming_steps.h"
 #include "het_tf/core/engine/loader.h"
 #include "het_tf/core/engine/registry.h"
 #include "het_tf/core/engine/step_store.h"
@@ -133,12 +138,11 @@ class Engine {
   // The second reads the rows and ticks each key once. Errors as of Lookup and Apply.
   Status ApplySums(Span<const TablePtr> tables, const MergedSums& sums, Span<const float> learning_rates);
 
-  // A training lookup of these ids will come: rows that the caches lack are fetched meanwhile, and
-  // those that they have stay until then. It changes no row that a lookup reads. Returns at once;
-  // what cannot be done is the lookup's to tell. Nothing to do where tables live in this process.
-  // check_ahead: the rows are checked here, for lookups with at most so many other training lookups
-  // of the table before them; 0: they check. Unimplemented: a table is cached on a device.
-  Status Prefetch(const BatchCall& call, uint32_t check_ahead);
+  // A training lookup of these ids will come. It needs not sort them again, and where tables live at a
+  // remote store its rows are asked for when the lookup before it has ended, unless a pull bound is 0
+  // (coming_steps.h). Waits for nothing; what is wrong is the lookup's to tell. `window`: how many
+  // batches of the layer may be planned, at least 1. Unimplemented: a table is cached on a device.
+  Status Plan(const BatchCall& call, size_t window);
 
   // --- caches
 
@@ -219,6 +223,7 @@ class Engine {
   Status ForBackends(const BatchCall& call, Fn fn);
   Status Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out, uint64_t* token);
   Status Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped);
+  void Number(StepCall* step);
   Status Prepare(StepCall* step);
   // *plan, built where there is none.
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
@@ -233,12 +238,14 @@ class Engine {
   const std::string name_;
   const EngineStore store_;
   TraceLog trace_;
+  const std::function<void(const std::string&)> notice_;
+  StepStore steps_;
+  ComingSteps coming_;
   ClientDriver driver_;
   std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
   DeviceBackend* device_;                                // one of them
-  StepStore steps_;
   // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the
-  // driver's.
+  // driver's, that of the coming steps.
   TableCatalog catalog_;
   Loader loader_;
   std::mutex apply_mutex_;        // one Apply at a time

@@ -55,6 +55,7 @@ Status Engine::RemoveTable(const std::string& name, bool with_rows) {
   // A push of the table that is still on its way must not find it gone.
   if (remote()) HET_RETURN_IF_ERROR(Flush());
   if (with_rows) HET_RETURN_IF_ERROR(store_.tables->DropTable(*table->schema));
+  coming_.Clear();
   BackendOf(table->options).Remove(table->schema->id());
   catalog_.Remove(name);
   return Status();
@@ -161,7 +162,7 @@ Result<TableStats> Engine::Stats(const std::string& name) {
   const TableSchema& schema = *table->schema;
   HET_ASSIGN_OR_RETURN(const size_t rows, store_.tables->CountRows(schema));
   HET_ASSIGN_OR_RETURN(const size_t bytes, store_.tables->CountBytes(schema));
-  TableStats stats{name, schema.dim(), table->applies.load(), rows, bytes, {}};
+  TableStats stats{name, schema.dim(), table->applies.load(), table->planned.load(), rows, bytes, {}};
   HET_RETURN_IF_ERROR(BackendOf(table->options).Stats(*table, &stats));
   return stats;
 }

@@ -31,6 +31,7 @@ struct StepCall {
   uint64_t number = 0;  // of the training step; 0: no training, and nothing is remembered
   ThreadPool* pool = nullptr;
   Step* step = nullptr;  // the plan: all ids are sorted. Null on a device
+  bool planned = false;  // before the lookup: its unique keys are found
   // Of an update: which tables get a tick, and whether it was left out because of its loss scale.
   std::vector<uint8_t> changed = {};
   bool skipped = false;
@@ -45,7 +46,7 @@ class TableBackend {
   // --- steps
 
   // out[f] receives the rows of feature f, unless `out` is empty. Finds the unique keys of its
-  // groups.
+  // groups, unless that was planned.
   virtual Status Lookup(StepCall* call, Span<float* const> out) = 0;
   // Room for what Tick will change. After an error Undo is called.
   virtual Status Prepare(StepCall*) { return Status(); }

@@ -26,6 +26,8 @@ struct Table {
   TableOptions options;
   // HetApplyGrad calls that changed it: the step of a learning-rate schedule.
   std::atomic<int64_t> applies{0};
+  // Training lookups whose batch was planned (Engine::Plan).
+  std::atomic<int64_t> planned{0};
 };
 using TablePtr = std::shared_ptr<Table>;
 
@@ -33,6 +35,7 @@ using TablePtr = std::shared_ptr<Table>;
 struct BatchCall {
   Span<const TablePtr> tables;
   Span<const FeatureIds> features;
+  uint64_t layer = 0;  // CallSpec::signature: calls of one layer have equal tables and features
 };
 
 // Where ids, rows and gradients of a call are. On the device they are used by work on this stream,

@@ -29,7 +29,7 @@ _ROWS = {
 _COUNTERS = {
     "bytes": ("row_bytes_in", "row_bytes_out", "metadata_bytes_in", "metadata_bytes_out"),
     "rows": ("miss_pull", "update_pull", "bound_push", "evict_push"),
-    "requests": ("requests", "prefetch_late"),
+    "requests": ("requests",),
 }
 
 

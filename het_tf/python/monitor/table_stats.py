@@ -23,7 +23,6 @@ _PER_STEP = {
     "traffic/requests": ("requests",),
     "pulled_rows/missing": ("miss_pull",),
     "pulled_rows/stale": ("update_pull",),
-    "pulled_rows/prefetched": ("prefetched",),
     "pushed_rows/bound": ("bound_push",),
     "pushed_rows/evicted": ("evict_push",),
     "reads": ("reads",),

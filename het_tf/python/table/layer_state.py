@@ -1,7 +1,7 @@
 """What het_tf knows of a Keras layer of its own, beside what Keras knows.
 
 `EmbeddingCollection` makes a `LayerState` when it is made itself. What deals with layers elsewhere
-(saving, prefetching, several workers) reads it by `of`, and no other attribute that is not public.
+(saving, planning, several workers) reads it by `of`, and no other attribute that is not public.
 """
 
 import weakref

@@ -15,30 +15,28 @@ using Pull = SyncPolicy::Pull;
 TEST(SyncPolicy, ANamedRowIsFetchedWhateverTheBound) {
   for (int64_t bound : {int64_t{0}, int64_t{5}, kUnbounded}) {
     for (bool subscribes : {false, true}) {
-      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*moved=*/true, /*trusted=*/false, false),
-                Pull::kFetch);
+      EXPECT_EQ((SyncPolicy{bound, 5, subscribes}).OnRead(/*moved=*/true, /*trusted=*/false), Pull::kFetch);
     }
   }
 }
 
 TEST(SyncPolicy, ARowIsCheckedAtEveryReadWhereThereIsABound) {
-  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{kUnbounded, 5, false}).OnRead(false, false, false), Pull::kNothing);
+  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{kUnbounded, 5, false}).OnRead(false, false), Pull::kNothing);
 }
 
-TEST(SyncPolicy, AFreshRowIsLeftAloneWhereTheBoundIsAboveZero) {
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, false, true), Pull::kNothing);
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, true), Pull::kNotified) << "asks what has moved";
-  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(false, false, true), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(true, false, true), Pull::kNothing) << "named since then";
-  EXPECT_EQ((SyncPolicy{0, 5, false}).OnRead(true, false, true), Pull::kFetch);
+TEST(SyncPolicy, OnlyExactLookupsWaitForTheStepBefore) {
+  EXPECT_FALSE((SyncPolicy{0, 0, false}).MayBeginEarly());
+  for (const Bound& pull : {Bound(1), Bound(30, 10), Bound(kUnbounded)}) {
+    EXPECT_TRUE((SyncPolicy{pull, 0, false}).MayBeginEarly());
+  }
 }
 
 TEST(SyncPolicy, ATrustedRowIsNotChecked) {
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true, false), Pull::kNotified);
-  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, false, false), Pull::kCheck);
-  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, true, false), Pull::kCheck) << "a mark from before";
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, true), Pull::kNotified);
+  EXPECT_EQ((SyncPolicy{5, 5, true}).OnRead(false, false), Pull::kCheck);
+  EXPECT_EQ((SyncPolicy{5, 5, false}).OnRead(false, true), Pull::kCheck) << "a mark from before";
 }
 
 TEST(SyncPolicy, PushesGoOneStepEarlyFromABoundOfFourOn) {

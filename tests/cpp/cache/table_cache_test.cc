@@ -103,37 +103,11 @@ TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
       << "the gradient of an old step has fetched it, and the newest one's has come";
 }
 
-// A line that two coming batches want is held until both have been looked up, or have not come for long.
-TEST_F(TableCacheTest, WantedLinesAreHeldForEveryBatch) {
-  Make(Capacity(2));
-  const uint32_t line = Insert(1);
-  for (int batch = 0; batch < 2; ++batch) cache_->HoldAhead(line);
-  for (uint64_t step = 2; step <= 3; ++step) {
-    EXPECT_TRUE(cache_->held(line));
-    cache_->BeginLookup(step);
-    cache_->TakeWanted(line);
-    cache_->HoldForStep(line, step);
-    cache_->EndLookup(step);
-  }
-  EXPECT_FALSE(cache_->held(line));
-  cache_->HoldAhead(line);
-  cache_->HoldAhead(line);
-  for (uint64_t step = 4; step < 4 + LookupNumbers::kFarthest; ++step) cache_->BeginLookup(step);
-  EXPECT_TRUE(cache_->held(line));
-  cache_->BeginLookup(1000);
-  EXPECT_FALSE(cache_->held(line));
-  cache_->HoldAhead(line);
-  cache_->TakeWanted(line);
-  EXPECT_TRUE(cache_->held(line)) << "the newest lookup may use it";
-  cache_->EndLookup(1000);
-  EXPECT_FALSE(cache_->held(line)) << "the other two are forgotten";
-}
-
 TEST_F(TableCacheTest, NumbersWrapAround) {
   LookupNumbers numbers;
   EXPECT_EQ(numbers.Left(numbers.passed()), 0u);
   EXPECT_EQ(numbers.Left(numbers.newest()), 1u);
-  EXPECT_EQ(numbers.Left(numbers.Ahead(1000)), LookupNumbers::kFarthest + 1);
+  EXPECT_EQ(numbers.Left(numbers.farthest()), LookupNumbers::kFarthest + 1);
   numbers.Begin(7);
   EXPECT_EQ(numbers.HeldBy(7), numbers.newest() + LookupNumbers::kSteps - 1);
   EXPECT_EQ(numbers.Left(numbers.HeldBy(8)), 0u);

@@ -36,7 +36,7 @@ class AskerTest : public ::testing::Test {
   }
   // What partition 0 is asked about the table; of a read of this one key.
   TableRead AskedFor(Key key, uint32_t line) {
-    Asker asker(&op_, &on_way_, &subscriptions_);
+    Asker asker(&op_, &subscriptions_);
     const size_t before = op_.parts.size();
     asker.Key(cache_, 0, key, line);
     asker.Ask(&sessions_);
@@ -48,7 +48,6 @@ class AskerTest : public ::testing::Test {
   TableCache* cache_ = nullptr;
   Session::Config config_;
   std::deque<Session> sessions_;
-  RowsOnWay on_way_;
   Subscriptions subscriptions_{&tables_};
   ReadOp op_;
 };
@@ -73,23 +72,6 @@ TEST_F(AskerTest, AnInvalidRowIsFetched) {
   const uint32_t line = Line(7, 3);
   cache_->SetInvalid(line, true);
   EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
-  cache_->SetFresh(line, cache_->numbers().newest());
-  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7})) << "fresh or not";
-}
-
-TEST_F(AskerTest, AFreshRowIsNotAskedAboutUntilItsNumberHasPassed) {
-  const uint32_t line = Line(7, 3);
-  cache_->SetFresh(line, cache_->numbers().Ahead(1));
-  EXPECT_TRUE(AskedFor(7, line).empty());
-  EXPECT_EQ(op_.open_parts, 0u);
-  EXPECT_EQ(cache_->Held(), 1u) << "all the same";
-  op_.step = 0;
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "reads without training are not counted, and check";
-  op_.step = 1;
-  cache_->BeginLookup(2);
-  EXPECT_TRUE(AskedFor(7, line).empty());
-  cache_->BeginLookup(3);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u);
 }
 
 TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
@@ -145,7 +127,7 @@ TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
   {
     ReadOp op;
     Train(&op, 2);
-    Asker asker(&op, &on_way_, &subscriptions_);
+    Asker asker(&op, &subscriptions_);
     asker.Key(cache_, 0, 7, line);
     asker.Ask(&sessions_);
     part = op.parts.at(0);
@@ -154,75 +136,29 @@ TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
   EXPECT_FALSE(part->wanted());
 }
 
-// A row that a read ahead has on its way is not fetched twice.
-TEST_F(AskerTest, ARowOnItsWayIsWaitedFor) {
-  ReadOp ahead;
-  ahead.ahead = true;
-  Train(&ahead, ~uint64_t{0});
-  Asker first(&ahead, &on_way_, &subscriptions_);
-  first.Key(cache_, 0, 7, kNoRow);
-  first.Ask(&sessions_);
-  Asker second(&op_, &on_way_, &subscriptions_);
-  second.Key(cache_, 0, 7, kNoRow);
-  second.Key(cache_, 0, 8, kNoRow);
-  second.Ask(&sessions_);
-  EXPECT_EQ(op_.open_parts, 2u) << "8 is fetched; 7 is waited for";
-  EXPECT_EQ(cache_->counters().prefetch_late, 1u);
-  EXPECT_FALSE(on_way_.TakeReady()) << "not yet";
-  ahead.parts[0]->op = nullptr;  // answered
-  const auto late = on_way_.TakeReady();
-  ASSERT_TRUE(late);
-  EXPECT_EQ(late->ask->op, &op_);
-  EXPECT_EQ(late->ask->tables.at(0).fetches, Vector<Key>({7}));
-  on_way_.Remove(*ahead.parts[0]);
-  ReadOp third;
-  EXPECT_FALSE(on_way_.Waits(&third, cache_, 0, 7, /*cached=*/false, std::nullopt)) << "it is here";
-}
-
-TEST_F(AskerTest, AReadThatIsGivenUpWaitsForNothing) {
-  ReadOp ahead;
-  ahead.ahead = true;
-  Train(&ahead, ~uint64_t{0});
-  Asker first(&ahead, &on_way_, &subscriptions_);
-  first.Key(cache_, 0, 7, kNoRow);
-  first.Ask(&sessions_);
-  Asker second(&op_, &on_way_, &subscriptions_);
-  second.Key(cache_, 0, 7, kNoRow);
-  op_.Detach();
-  ahead.parts[0]->op = nullptr;
-  EXPECT_FALSE(on_way_.TakeReady());
-}
-
 // A read of more than one answer may take is several requests, which together ask the same.
 TEST_F(AskerTest, ALargeReadIsSplit) {
   const size_t row_bytes = TableRead{cache_}.most_row_bytes();
   config_.most_read_bytes = 3 * row_bytes;
-  ReadOp ahead;
-  ahead.ahead = true;
-  Train(&ahead, ~uint64_t{0});
-  Asker asker(&ahead, &on_way_, &subscriptions_);
+  Asker asker(&op_, &subscriptions_);
   std::set<Key> wanted;
   for (Key key = 0; key < 10; ++key) {
     asker.Key(cache_, 0, key, kNoRow);
     wanted.insert(key);
   }
   asker.Ask(&sessions_);
-  EXPECT_EQ(ahead.open_parts, 4u);
+  EXPECT_EQ(op_.open_parts, 4u);
   std::set<Key> asked;
-  for (const PartitionReadPtr& part : ahead.parts) {
+  for (const PartitionReadPtr& part : op_.parts) {
     EXPECT_LE(part->most_bytes(), config_.most_read_bytes);
     asked.insert(part->tables.at(0).fetches.begin(), part->tables.at(0).fetches.end());
-    part->op = nullptr;  // answered
-    on_way_.Remove(*part);
   }
   EXPECT_EQ(asked, wanted);
-  EXPECT_EQ(on_way_.count(cache_), 0u) << "each piece brings its own rows";
 }
 
 TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   auto read = std::make_shared<PartitionRead>();
   TableRead& asked = read->tables.emplace_back(TableRead{cache_});
-  asked.fresh_until = 9;
   asked.checks = {1, 2, 3};
   asked.clocks = {11, 12, 13};
   asked.check_at = {21, 22, 23};
@@ -240,7 +176,6 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   EXPECT_EQ(taken.clocks, Vector<Clock>({12, 13}));
   EXPECT_EQ(taken.check_at, Vector<uint32_t>({22, 23}));
   EXPECT_TRUE(taken.trusts);
-  EXPECT_EQ(taken.fresh_until, 9u);
   EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
   EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }

@@ -129,17 +129,6 @@ TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
   EXPECT_EQ(cache_->FindQueued(7), nullptr);
 }
 
-TEST_F(RowSinkTest, RowsAheadAreTransientUntilTheirLookup) {
-  op_.step = ReadOp::kNoLookup;
-  op_.ahead = true;
-  LineSink sink(&op_, &pushes_);
-  TableRead asked{cache_};
-  asked.fetches = {1, 2};
-  Answer(&sink, asked, 0);
-  EXPECT_EQ(cache_->resident(), 0u);
-  EXPECT_EQ(cache_->ahead_lines(), 2u);
-}
-
 TEST_F(RowSinkTest, ARefreshedRowThatHasLeftIsDropped) {
   PrivateSink sink(&op_);
   TableRead asked{cache_};

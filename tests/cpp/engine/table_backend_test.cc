@@ -67,7 +67,9 @@ class TableBackendTest : public ::testing::TestWithParam<bool> {
   LocalService service_{kPartitions, 3};
   LocalStore store_{&service_};
   LocalTransport transport_{&service_};
-  ClientDriver driver_{&transport_, ClientConfig(), /*remote=*/false};
+  StepStore steps_;
+  ComingSteps coming_{&steps_};
+  ClientDriver driver_{&transport_, ClientConfig(), /*remote=*/false, &coming_};
   std::unique_ptr<TableBackend> backend_;
   TablePtr table_;
 

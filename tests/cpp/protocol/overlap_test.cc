@@ -100,19 +100,6 @@ TEST_F(Overlap, AStepThatIsOverReleasesNoRowOfOneThatWaits) {
   Drained();
 }
 
-TEST_F(Overlap, AnInferenceThatWasPrefetchedReleasesNoRowOfAStepThatWaits) {
-  Make(Bounded(kUnbounded, 1));
-  Train(0, {1});
-  for (int i = 0; i < 2; ++i) world().Prefetch(0, {{1}});
-  auto waits = world().NewStep({{1, 2}});
-  auto op = world().BeginRead(0, waits.get(), true);
-  Read(0, {1}, /*training=*/false);
-  Train(0, {3});
-  ASSERT_TRUE(world().FinishRead(0, op.get(), waits.get()).ok());
-  EXPECT_EQ(waits->Value(At(1).first, 1)[0], kInitial - 1);
-  Drained();
-}
-
 TEST_F(Overlap, AReadMayBeAbandoned) {
   Make(Bounded(0));
   Train(0, {1, 2});

@@ -34,8 +34,7 @@ void OneProcess(WorldConfig* c) {
 void OnADevice(WorldConfig* c) {
   OneProcess(c);
   c->devices = 1;
-  c->prefetch = false;
-  c->check_ahead = 0;
+  c->early = false;
 }
 
 // One worker whose cache holds every row and never replaces one: after a flush the store has all that it has
@@ -120,12 +119,12 @@ bool Exclude(const Value& a, const Value& b) {
   for (const char* mode : {"wire", "checks", "policy", "admission", "bounds"}) {
     if (both({"default", "yes"}, mode) != nullptr) return true;
   }
-  // Rows in the memory of a device travel as float32, and are not prefetched. (The default's int4 is for the
+  // Rows in the memory of a device travel as float32, and their lookups do not begin early. (The default's int4 is for the
   // workers beside it; where all are on devices nobody uses it.)
   const auto* const wire = both({"place", "devices"}, "wire");
-  const auto* const ahead = both({"place", "devices"}, "look-ahead");
+  const auto* const early = both({"place", "devices"}, "lookups");
   const auto* const devices = both({"place", "both"}, "workers");
-  return (wire != nullptr && *wire != "float32") || (ahead != nullptr && *ahead != "none") ||
+  return (wire != nullptr && *wire != "float32") || (early != nullptr && *early == "early") ||
          (devices != nullptr && *devices == "1");
 }
 

@@ -21,9 +21,8 @@ void TestStep::Add(const TableSchema& schema, const PartitionId& store, const st
   }
 }
 
-CachedRead* TestStep::MakeRead(uint32_t check_ahead) {
+CachedRead* TestStep::MakeRead() {
   read_ = CachedRead();
-  read_.check_ahead = check_ahead;
   for (auto& [where, p] : parts_) {
     read_.parts.push_back({p.table, p.partition, p.keys.size(), p.keys.data(), p.hashes.data(), p.rows.data(),
                            p.values.data()});

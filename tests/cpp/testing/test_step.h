@@ -32,7 +32,7 @@ class TestStep {
   // In order of partition, then table.
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
 
-  CachedRead* MakeRead(uint32_t check_ahead = 0);
+  CachedRead* MakeRead();
   CachedWrite* MakeWrite(float learning_rate);
   const float* Value(uint64_t table, Key key);
 

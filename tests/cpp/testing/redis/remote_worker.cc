@@ -66,11 +66,9 @@ void RemoteWorker::Train(const std::vector<int64_t>& ids) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-Status RemoteWorker::Prefetch(const std::vector<int64_t>& ids, uint32_t check_ahead) {
-  const TablePtr table = engine_->Find("t").value();
-  const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-  return engine_->Prefetch({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
-                           check_ahead);
+void RemoteWorker::Plan(const std::vector<int64_t>& ids) {
+  const Status status = engine_->Plan(Batch(ids), 8);
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 float RemoteWorker::Value(int64_t id) {

@@ -43,7 +43,7 @@ class RemoteWorker {
   Status Step(const std::vector<int64_t>& ids);
   void Train(const std::vector<int64_t>& ids);
   // A step with these ids will come.
-  Status Prefetch(const std::vector<int64_t>& ids, uint32_t check_ahead = 0);
+  void Plan(const std::vector<int64_t>& ids);
   // As an inference sees it; -1 after an error.
   float Value(int64_t id);
   uint64_t Counter(const std::string& name);

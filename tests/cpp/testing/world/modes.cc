@@ -85,11 +85,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (fault > 0) c.faults = Faults::Some(fault);
   c.failovers = Lot(seed, "failovers").Chance(0.4);
   SetDurability(seed, &c.client);
-  const auto ahead = Pick<int>(seed, "look-ahead", {-1, -1, -1, 0, 1, 2, 3});
-  if (c.devices < c.workers && ahead >= 0) {
-    c.prefetch = true;
-    c.check_ahead = static_cast<uint32_t>(ahead);
-  }
+  c.early = c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(&c);
   } else {
@@ -111,7 +107,7 @@ Modes ModesOf(const WorldConfig& c) {
       {"default", of(c.is_default, "yes", "no")},
       {"workers", std::to_string(c.workers)},
       {"place", c.devices == 0 ? "host" : of(all_on_devices, "devices", "both")},
-      {"look-ahead", c.check_ahead > 0 ? std::to_string(c.check_ahead) : of(c.prefetch, "prefetch", "none")},
+      {"lookups", of(c.early, "early", "in their step")},
       {"bounds", NameOf(c.cache.pull_bound)},
       {"wire", RowFormatName(c.cache.wire)},
       {"checks", ChecksName(c.cache.checks)},

@@ -31,32 +31,31 @@ void Schedule::Expect(const Status& status) {
   if (!status.ok() && error_.empty()) error_ = status.message();
 }
 
-std::vector<std::vector<Key>> Schedule::Keys(size_t w) {
-  Random& r = world_.random();
-  if (!coming_[w].empty() && r.Chance(0.8)) {
-    std::vector<std::vector<Key>> keys = std::move(coming_[w].front());
-    coming_[w].pop_front();
-    return keys;
-  }
-  return NewKeys();
+std::unique_ptr<TestStep> Schedule::NextStep(size_t w) {
+  if (coming_[w].empty() || !world_.random().Chance(0.8)) return NewStep();
+  std::unique_ptr<TestStep> step = std::move(coming_[w].front());
+  coming_[w].pop_front();
+  return step;
 }
 
-std::vector<std::vector<Key>> Schedule::NewKeys() {
+std::unique_ptr<TestStep> Schedule::NewStep() {
   Random& r = world_.random();
   std::vector<std::vector<Key>> keys(world_.config().tables);
   for (auto& of_table : keys) {
     for (uint64_t n = r.Below(7); n > 0; --n) of_table.push_back(r.Between(-2, 9));
   }
-  return keys;
+  return world_.NewStep(keys);
 }
 
-void Schedule::Prefetch(size_t w) {
+void Schedule::BeginEarly(size_t w) {
   Random& r = world_.random();
   const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
   if (r.Chance(0.3)) world_.transport(w).HoldRepliesFor(p, r.Unit());
-  coming_[w].push_back(NewKeys());
-  world_.Prefetch(w, coming_[w].back());
-  if (r.Chance(0.1)) coming_[w].pop_front();  // its lookup never comes
+  coming_[w].push_back(NewStep());
+  world_.ReadEarly(w, coming_[w].back().get());
+  if (!r.Chance(0.1)) return;
+  world_.client(w).EndLookup(coming_[w].back()->token);  // its lookup never comes
+  coming_[w].pop_back();
 }
 
 void Schedule::Overlap(size_t w) {
@@ -68,7 +67,7 @@ void Schedule::Overlap(size_t w) {
   };
   std::vector<Flight> flights;
   for (uint64_t n = 1 + r.Below(3); n > 0; --n) {
-    Flight flight{world_.NewStep(Keys(w)), nullptr};
+    Flight flight{NewStep(), nullptr};
     flight.op = world_.BeginRead(w, flight.step.get(), r.Chance(0.7));
     if (r.Chance(0.7)) client.Progress(0);
     flights.push_back(std::move(flight));
@@ -77,7 +76,7 @@ void Schedule::Overlap(size_t w) {
       world_.transport(w).HoldRepliesFor(p, r.Unit());
     }
     if (r.Chance(0.2)) {  // a step that is over before the others have their rows
-      auto step = world_.NewStep(Keys(w));
+      auto step = NextStep(w);
       Expect(world_.Read(w, step.get()));
       Expect(world_.Write(w, step.get()));
     }
@@ -97,15 +96,15 @@ void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
-  if (world_.config().prefetch && world_.device(w) == nullptr && r.Chance(0.3)) return Prefetch(w);
+  if (world_.config().early && world_.device(w) == nullptr && r.Chance(0.3)) return BeginEarly(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step
-    auto step = world_.NewStep(Keys(w));
+    auto step = NextStep(w);
     const Status read = world_.Read(w, step.get());
     Expect(read);
     if (read.ok()) Expect(world_.Write(w, step.get()));
   } else if (what < 12) {  // a lookup whose gradient comes later, or never
-    auto step = world_.NewStep(Keys(w));
+    auto step = NextStep(w);
     Expect(world_.Read(w, step.get()));
     open.push_back(std::move(step));
     if (open.size() > 12) open.pop_front();
@@ -114,7 +113,7 @@ void Schedule::OneStep() {
     Expect(world_.Write(w, open[which].get()));
     open.erase(open.begin() + static_cast<ptrdiff_t>(which));
   } else if (what < 17) {
-    auto step = world_.NewStep(Keys(w));
+    auto step = NewStep();
     Expect(world_.Read(w, step.get(), false));
   } else if (what < 18) {
     Expect(world_.Flush(w));

@@ -29,10 +29,10 @@ class Schedule {
  private:
   bool Lost() { return world_.lossy() && !world_.keeps(); }
   void Expect(const Status& status);
-  // What worker w asks for next: a batch that was prefetched, or another one.
-  std::vector<std::vector<Key>> Keys(size_t w);
-  std::vector<std::vector<Key>> NewKeys();
-  void Prefetch(size_t w);
+  // What worker w looks up next: a batch whose lookup began early, or another one.
+  std::unique_ptr<TestStep> NextStep(size_t w);
+  std::unique_ptr<TestStep> NewStep();
+  void BeginEarly(size_t w);
   // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers
   // lack.
   void Overlap(size_t w);
@@ -40,7 +40,7 @@ class Schedule {
 
   World world_;
   std::vector<std::deque<std::unique_ptr<TestStep>>> open_;  // by worker: lookups without their gradient
-  std::vector<std::deque<std::vector<std::vector<Key>>>> coming_;  // by worker: batches prefetched
+  std::vector<std::deque<std::unique_ptr<TestStep>>> coming_;  // by worker: lookups that have begun early
   std::map<uint32_t, Bytes> snapshots_;
   std::string error_;
 };

@@ -43,37 +43,28 @@ std::unique_ptr<TestStep> World::NewStep(const std::vector<std::vector<Key>>& ke
 }
 
 Status World::Read(size_t w, TestStep* step, bool training) {
-  step->token = training ? NewToken() : 0;
-  BeginEarlier(w, step);
+  if (step->token == 0 && training) {
+    step->token = NewToken();
+    BeginTraining(w, step);
+  }
   const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
                                              : client(w).Read(step->MakeRead(), step->token);
   if (status.ok()) CheckRead(w, step);
   return status;
 }
 
-void World::Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables) {
-  if (device(w) != nullptr) return;
-  const auto step = NewStep(keys_of_tables);
-  NoteBegin(step.get());
-  for (auto& [key, begin] : step->begin) {
-    const TableOfWorker table{w, key.first};
-    const TableCache* cache = client(w).cache(key.first);
-    const uint32_t line = cache->lines().Find(key.second);
-    std::deque<Ahead>& checks = checked_[table][key.second];
-    // One that is on its way for a batch before is trusted when it comes, if it is subscribed then.
-    const bool on_way = line == kNoRow && cache->sync().subscribes && !checks.empty();
-    const bool trusted = on_way || (line != kNoRow && cache->subscribed(line));
-    if (trusted) begin = Before(table, key.second, /*earlier=*/true);
-    checks.push_back({lookups_[table], begin, trusted});
-  }
-  client(w).ReadAhead(*step->MakeRead(config_.check_ahead));
+void World::ReadEarly(size_t w, TestStep* step) {
+  step->token = NewToken();
+  NoteBegin(step);
+  BeginTraining(w, step);
+  client(w).ReadEarly(step->MakeRead(), step->token);
 }
 
 std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
   if (device(w) != nullptr) return std::make_unique<ReadOp>();
   NoteBegin(step);
-  BeginEarlier(w, step);
+  if (training) BeginTraining(w, step);
   return client(w).BeginRead(step->MakeRead(), step->token);
 }
 

@@ -54,9 +54,10 @@ class World {
   std::unique_ptr<TestStep> NewStep(const std::vector<std::vector<Key>>& keys_of_tables);
   uint64_t NewToken() { return ++last_token_; }
 
+  // A step whose lookup began early is a training step.
   Status Read(size_t w, TestStep* step, bool training = true);
-  // A read of these keys will come. Not of a worker whose caches are on a device.
-  void Prefetch(size_t w, const std::vector<std::vector<Key>>& keys_of_tables);
+  // Not of a worker whose caches are on a device.
+  void ReadEarly(size_t w, TestStep* step);
   // A read that other calls may overtake: FinishRead ends it.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
   Status FinishRead(size_t w, ReadOp* op, TestStep* step);
@@ -119,13 +120,11 @@ class World {
 
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
-  // As it stood when the training read before the newest one of the table began.
-  TestStep::Begin Before(const TableOfWorker& table, Key key, bool earlier = false);
+  // As it stood when the newest training read of the table began.
+  TestStep::Begin Before(const TableOfWorker& table, Key key);
   void NoteBegin(TestStep* step);
-  // Where I2 and I3 of a training read count from earlier than from itself: with "told" from when the
-  // training read before it began; of rows that were checked ahead from there, unless too many others of
-  // their table came in between.
-  void BeginEarlier(size_t w, TestStep* step);
+  // A training read begins. With "told" I2 and I3 count from when the one before it began.
+  void BeginTraining(size_t w, TestStep* step);
 
   // I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
@@ -137,16 +136,8 @@ class World {
   Random random_;
   std::vector<Schema> schemas_;
   std::vector<Worker> workers_;
-  struct Ahead {
-    uint64_t number;        // of the newest training read of the table
-    TestStep::Begin begin;  // how things stood
-    bool trusted;           // it counts from what the partition had said
-  };
-  std::map<TableOfWorker, uint64_t> lookups_;                          // training reads
-  std::map<TableOfWorker, std::map<Key, std::deque<Ahead>>> checked_;  // checks ahead, oldest first
-  // Rows with ticks, as they stood when the newest of the training reads began, and the one before it.
-  using Standing = std::map<TableOfWorker, std::map<Key, TestStep::Begin>>;
-  Standing before_, earlier_;
+  // Rows with ticks, as they stood when the newest training read of the table began.
+  std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
   uint64_t last_token_ = 0;
   uint64_t restarts_ = 0;                             // of partitions
   bool lossy_ = false;                                // a failover lost acknowledged frames

@@ -135,38 +135,28 @@ void World::NoteBegin(TestStep* step) {
   }
 }
 
-void World::BeginEarlier(size_t w, TestStep* step) {
-  if (step->token == 0 || config_.cache.pull_bound.most == 0 || config_.cache.pull_bound == kUnbounded)
-    return;
+void World::BeginTraining(size_t w, TestStep* step) {
+  const Bound& pull = config_.cache.pull_bound;
   const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
+  if (!told || pull.most == 0 || pull == kUnbounded) return;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
     const TableOfWorker table{w, p.table};
-    if (tables.insert(table).second) ++lookups_[table];
-    const uint64_t number = lookups_[table];
-    for (Key key : p.keys) {
-      std::deque<Ahead>& checks = checked_[table][key];
-      while (!checks.empty() && number - checks.front().number > config_.check_ahead + 1) checks.pop_front();
-      const bool ahead = config_.check_ahead > 0 && !checks.empty();
-      const bool earlier = told && number > 1;
-      if (ahead && (checks.front().trusted || !(earlier && checks.front().number + 1 >= number))) {
-        step->begin[{p.table, key}] = checks.front().begin;
-      } else if (earlier) {
-        step->begin[{p.table, key}] = Before(table, key);
-      }
-    }
+    tables.insert(table);
+    if (before_.count(table) == 0) continue;  // the first one counts from itself
+    for (Key key : p.keys) step->begin[{p.table, key}] = Before(table, key);
   }
-  if (!told) return;
   for (const TableOfWorker& table : tables) {
-    earlier_[table] = std::exchange(before_[table], {});
+    std::map<Key, TestStep::Begin>& rows = before_[table];
+    rows.clear();
     for (auto& [key, issued] : issued_) {
-      if (key.first == table.second) before_[table].emplace(key.second, Now(key));
+      if (key.first == table.second) rows.emplace(key.second, Now(key));
     }
   }
 }
 
-TestStep::Begin World::Before(const TableOfWorker& table, Key key, bool earlier) {
-  std::map<Key, TestStep::Begin>& rows = (earlier ? earlier_ : before_)[table];
+TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
+  const std::map<Key, TestStep::Begin>& rows = before_[table];
   const auto known = rows.find(key);
   if (known != rows.end()) return known->second;
   TestStep::Begin none;

@@ -21,8 +21,7 @@ std::string WorldConfig::ToString() const {
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
          (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
-         (prefetch ? ", prefetches" : "") +
-         (check_ahead > 0 ? ", checks ahead by " + std::to_string(check_ahead) : "");
+         (early ? ", early lookups" : "");
 }
 
 }  // namespace het::testing

@@ -30,8 +30,7 @@ struct WorldConfig {
   bool failovers = false;                  // schedules restart partitions, and bring older ones to life
   bool is_default = false;                 // the cache is as het_tf.Cache() has it
   uint32_t age = 0;                        // ticks that rows of the store may have had at first
-  bool prefetch = false;                   // schedules prefetch some batches
-  uint32_t check_ahead = 0;                // as in CachedRead
+  bool early = false;                      // schedules begin some lookups early
   size_t most_held = Holdings::kMostHeld;  // rows that a partition remembers as held
 
   std::string ToString() const;

@@ -1,11 +1,10 @@
-"""`het_tf.prefetch`: rows of the next batches are fetched while the current one is computed.
+"""`het_tf.plan`: what the next batches will look up is known while earlier ones are computed.
 
-    dataset ──map──► HetPrefetch(ids) and the batch, unchanged ──prefetch(depth)──► model
+    dataset ──map──► HetPlan(ids) and the batch, unchanged ──prefetch(window)──► model
                           │ returns at once
-                          └► rows that the cache lacks are on their way; those that it has stay
+                          └► sorted out for the lookup, which begins early where tables are at a server
 
-The op waits for nothing: not for the network, not for a lookup that waits for it. What a lookup returns does
-not depend on it, but for check_ahead (core/client/look_ahead.h).
+The op waits for nothing: not for the network, not for a lookup that waits for it (core/engine/coming_steps.h).
 """
 
 from __future__ import annotations
@@ -23,68 +22,60 @@ from het_tf.python.table import layer_state
 Lookups = list[tuple[EmbeddingCollection, Any]]
 
 
-def prefetch(
+def plan(
     dataset: Any,
     layer: Any,
-    depth: int = 1,
+    window: int = 32,
     inputs: Callable[..., Any] | None = None,
-    check_ahead: bool = False,
 ) -> Any:
-    """Fetches the rows of coming batches while the current one is computed.
+    """Tells het_tf what the next batches will look up.
 
-        dataset = het_tf.prefetch(dataset.batch(1024), embed)
+        dataset = het_tf.plan(dataset.batch(1024), embed)
         model.fit(dataset)
 
-    Make it the last step of the pipeline. For each batch that the pipeline has ready, the rows that the cache
-    lacks are asked for, and the rows that it has stay until the batch has been looked up. The lookup checks
-    them as it checks all cached rows, so the bounds hold as without (but for `check_ahead`), and with
-    staleness 0 one worker learns the same to the last bit. Where tables live in this process there is nothing
-    to fetch, and the dataset is the same with an ordinary `prefetch(depth)` behind it.
+    Make it the last step of the pipeline. The ids of each batch that the pipeline has ready are sorted out on
+    the pipeline's threads, so the lookup need not do it. Where tables are at a server, the rows of the next
+    batch are checked and fetched while the current one is computed, and the lookup waits only for what has
+    not come by then. They may lack the updates that other workers send in that time: one more of each worker,
+    where workers go in step. At a pull bound of 0 (`staleness=0`) lookups do not begin early.
 
-    A prefetch tells of no trouble: where a server is away, or a table gone, the lookup says so. Rows that
-    were fetched take memory beside the cache until their lookup has come: at most as many rows of a table as
-    its cache has are there or on their way; of a larger batch the lookup fetches the rest. The counters
-    `prefetched`, `prefetch_late` and `prefetch_unused` of `Table.stats()["cache"]` say how it goes.
+    A batch is recognised by its ids. One that the model does not look up, because the loop was left or the
+    layer changes its ids, costs nothing but memory until newer ones come; a lookup whose batch was not
+    planned is an ordinary one. Where tables are at a server, 32 such lookups in a row are told to stderr.
+    `Table.stats()["planned"]` counts those that were planned. Trouble with tables or a server is the
+    lookup's to tell.
 
     Args:
-      dataset: A tf.data.Dataset of batches: inputs, or tuples (inputs, ...) as `model.fit` takes them.
+      dataset: A tf.data.Dataset of batches: inputs, or tuples (inputs, ...) as `model.fit` takes them. Its
+        iterators can be saved and restored; batches that were ready then are looked up without a plan.
       layer: What will look the ids up: an `Embedding`, an `EmbeddingCollection` or a model of
         `het_tf.models`; a list of them; or a dict {key of the inputs: layer}. Without `inputs`,
         a collection of named features and a model take theirs out of a dict of inputs by name; a layer of
         one feature takes the input of the layer's name out of a dict, or else the inputs as they are; a list
         of layers is fed from a list of as many inputs in order, and from anything else each on its own.
-      depth: How many batches ahead, 1 or more. 1 hides the network where a batch is computed in the time that
-        its rows need.
+      window: How many batches the pipeline is ahead, 1 or more. They are in memory, with about 40 bytes for
+        each id.
       inputs: Where the ids are, if they are elsewhere, or are made from the batch: called with the components
         of an element (as the function of `Dataset.map` is), returns what `layer` is called on; for a list or
-        dict of layers the same structure. It is to compute the ids that the model will look up: other ones
-        are fetched in vain.
-      check_ahead: True: cached rows are checked here, too, while an earlier batch is computed, so a training
-        lookup whose rows are all checked asks the server nothing. A row may then be staler than its pull
-        bound by what others push in the meantime: reads miss up to `depth` more updates of each other worker,
-        where workers go in step. A lookup still checks a row where more than `depth` others of its table came
-        in between, at a pull bound of 0, and without training. False: the lookup checks, always.
+        dict of layers the same structure. It must compute the ids that the model will look up.
 
     Returns:
-      A tf.data.Dataset with the same elements in the same order. An iterator that is left early leaves
-      nothing behind but rows in the cache, which go within some steps.
+      A tf.data.Dataset with the same elements in the same order.
 
     Raises:
-      ValueError: depth is not an integer of 1 or more; `layer` has no rows of het_tf, or has its cache on a
+      ValueError: window is not an integer of 1 or more; `layer` has no rows of het_tf, or has its cache on a
         GPU; the ids are not found in an element, or are no ids.
-      TypeError: `dataset` is not a tf.data.Dataset; check_ahead is no bool.
+      TypeError: `dataset` is not a tf.data.Dataset.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
             f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches "
             "(tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(1024))"
         )
-    if isinstance(depth, bool) or not isinstance(depth, numbers.Integral) or depth < 1:
-        raise ValueError(f"depth is {depth!r}; give how many batches ahead, an integer of 1 or more")
-    if not isinstance(check_ahead, bool):
-        raise TypeError(f"check_ahead is {check_ahead!r}; give True or False")
-    _check(layer, check_ahead)
-    ahead = int(depth) if check_ahead else 0
+    if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
+        raise ValueError(f"window is {window!r}; give how many batches ahead, an integer of 1 or more")
+    _check(layer)
+    ahead = int(window)
 
     def start(*element: Any) -> Any:
         if inputs is None:
@@ -101,10 +92,12 @@ def prefetch(
         mapped = dataset.map(lambda only: (start(only),))
     else:
         mapped = dataset.map(start)
-    return mapped.prefetch(int(depth))
+    options = tf.data.Options()  # an iterator is saved without its plans: lookups do without them
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    return mapped.prefetch(ahead).with_options(options)
 
 
-def _start(layer: EmbeddingCollection, values: Any, check_ahead: int) -> None:
+def _start(layer: EmbeddingCollection, values: Any, window: int) -> None:
     """Adds the op for one call of the layer."""
     state = layer_state.of(layer)
     features = state.features
@@ -114,14 +107,14 @@ def _start(layer: EmbeddingCollection, values: Any, check_ahead: int) -> None:
     ]
     call = state.call
     with tf.device("/device:CPU:0"):
-        native.ops.het_prefetch(ids=ids, tables=call.tables, specs=call.specs, check_ahead=check_ahead)
+        native.ops.het_plan(ids=ids, tables=call.tables, specs=call.specs, window=window)
 
 
 # --- which layer, and what it is called on ----------------------------------------------------------------
 
 
-def _check(layer: Any, check_ahead: bool) -> None:
-    """ValueError: something in `layer` has no rows that can be prefetched, or checked ahead."""
+def _check(layer: Any) -> None:
+    """ValueError: something in `layer` has no lookups that can be planned."""
     if isinstance(layer, Mapping):
         layers = list(layer.values())
     else:
@@ -134,8 +127,8 @@ def _check(layer: Any, check_ahead: bool) -> None:
             if cache.place != "cpu":
                 raise ValueError(
                     f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
-                    "; only rows that are cached in host memory can be prefetched. Leave het_tf.prefetch "
-                    'out, or give Cache(device="cpu")'
+                    "; only lookups of rows that are cached in host memory can be planned. Leave "
+                    'het_tf.plan out, or give Cache(device="cpu")'
                 )
 
 

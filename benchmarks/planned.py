@@ -1,22 +1,19 @@
-"""How much of the wait for a far server does het_tf.prefetch hide?
+"""How much of the wait for a far server does het_tf.plan hide?
 
-    python benchmarks/prefetch.py [--latency MS] [--compute MS] [--steps N] [--repeats K] [--out FILE]
+    python benchmarks/planned.py [--latency MS] [--compute MS] [--steps N] [--repeats K] [--out FILE]
 
 A redis-server with the module behind a relay that holds every byte back, so that a round trip takes at
 least `latency`. A worker trains batches of 256 samples x 26 ids of a Zipf stream, 16 floats a row, with a
 cache of a tenth of the rows; between lookup and gradient it sleeps for `compute`, as a worker does whose
-dense part runs on an accelerator. The same steps with the prefetch and without take turns; the figure is
-the median of a step's time beyond `compute`, which is what the worker waits.
-
-With staleness None a lookup whose rows are all there asks nothing. With a finite one it still asks the server
-whether they are fresh, one round trip, whoever fetched them: there only the transfer of the rows is hidden,
-unless the rows are checked ahead, too.
+dense part runs on an accelerator. Planned steps and others take turns. Figures are medians: of the lookup as
+TensorFlow sees it, and of the step beyond `compute`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import socket
 import statistics
@@ -34,15 +31,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/pyt
 
 SAMPLES, FEATURES, DIM, ROWS = 256, 26, 16, 100_000
 WARM = 20  # steps that are not counted
-# staleness, whether rows are checked ahead, and whether all batches are the same, so that all rows are cached
-SETTINGS = (
-    (None, False, False),
-    (100, False, False),
-    (100, True, False),
-    (0, False, False),
-    (100, False, True),
-    (100, True, True),
-)
+# arguments of het_tf.Cache by name; and whether all batches are the same, so that all rows are cached
+SETTINGS = {
+    "default": ({}, False),
+    "unbounded": ({"staleness": math.inf}, False),
+    "default, all rows cached": ({}, True),
+    "0": ({"staleness": 0}, False),
+}
 
 
 def carry(source: socket.socket, target: socket.socket, seconds: float) -> None:
@@ -84,13 +79,8 @@ def relay(path: str, round_trip: float) -> None:
             threading.Thread(target=carry, args=(*pair, round_trip / 2), daemon=True).start()
 
 
-def steps(
-    address: str, staleness: int | None, same: bool, prefetched: dict | None, compute: float, count: int
-) -> dict:
-    """Milliseconds of each counted step beyond `compute`, and the cache's counters.
-
-    `prefetched` is what het_tf.prefetch is given beyond the dataset and the layer; None: there is none.
-    """
+def steps(address: str, cache: dict, same: bool, planned: bool, compute: float, count: int) -> dict:
+    """Milliseconds of each counted lookup, and of each step beyond `compute`; how many were planned."""
     import tensorflow as tf
     import workload
 
@@ -99,71 +89,50 @@ def steps(
     het_tf.reset()
     het_tf.init(ps=address, threads=1)
     name = f"t{time.monotonic_ns()}"
-    layer = het_tf.keras.Embedding(
-        DIM,
-        name=name,
-        cache=het_tf.Cache(staleness=staleness, rows=ROWS // 10, wire="float32"),
-        optimizer=het_tf.optimizers.SGD(0.1),
-    )
+    layer = het_tf.keras.Embedding(DIM, name=name, cache=het_tf.Cache(rows=ROWS // 10, **cache))
     ids = workload.zipf_ids((WARM + count) * SAMPLES * FEATURES, ROWS, seed=1)
     dataset = tf.data.Dataset.from_tensor_slices(ids.reshape(-1, FEATURES)).batch(SAMPLES)
     if same:
         dataset = dataset.take(1).repeat(WARM + count)
-    if prefetched is None:
-        dataset = dataset.prefetch(1)
-    else:
-        dataset = het_tf.prefetch(dataset, layer, **prefetched)
-    times = []
-    for x in dataset:
+    lookups, times = [], []
+    for x in het_tf.plan(dataset, layer) if planned else dataset.prefetch(32):
         start = time.perf_counter()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x, training=True))
+            lookups.append((time.perf_counter() - start) * 1e3)
             time.sleep(compute)
         tape.gradient(loss, layer.trainable_variables)
         times.append((time.perf_counter() - start - compute) * 1e3)
-    return {"ms": times[WARM:], "cache": het_tf.table(name).stats()["cache"]}
+    return {"lookup": lookups[WARM:], "step": times[WARM:], "planned": het_tf.table(name).stats()["planned"]}
 
 
 def measure(address: str, arguments: argparse.Namespace) -> list[dict]:
     runs = []
-    for staleness, check_ahead, same in SETTINGS:
+    for staleness, (cache, same) in SETTINGS.items():
         found: dict[bool, list[dict]] = {False: [], True: []}
         for _ in range(arguments.repeats):
-            for on in (False, True):
-                prefetched = {"check_ahead": check_ahead} if on else None
-                found[on].append(
-                    steps(address, staleness, same, prefetched, arguments.compute / 1e3, arguments.steps)
+            for planned in (False, True):
+                found[planned].append(
+                    steps(address, cache, same, planned, arguments.compute / 1e3, arguments.steps)
                 )
-        waits = {on: statistics.median(ms for run in of for ms in run["ms"]) for on, of in found.items()}
-        cache = found[True][-1]["cache"]
-        runs.append({
-            "staleness": staleness,
-            "check_ahead": check_ahead,
-            "same": same,
-            "without_ms": waits[False],
-            "with_ms": waits[True],
-            "ratio": waits[False] / waits[True],
-            "fetched_ahead": cache["prefetched"] / max(1, cache["miss_pull"]),
-            "unused": cache["prefetch_unused"] / max(1, cache["prefetched"]),
-        })  # fmt: skip
+        run: dict = {"staleness": staleness}
+        for planned, name in ((False, "without"), (True, "planned")):
+            for what in ("lookup", "step"):
+                run[f"{what}_ms_{name}"] = statistics.median(ms for one in found[planned] for ms in one[what])
+        run["share_planned"] = found[True][-1]["planned"] / (WARM + arguments.steps)
+        runs.append(run)
     return runs
 
 
 def table(runs: list[dict]) -> list[str]:
     """Lines of Markdown."""
     lines = [
-        "| staleness | wait a step without | with | ratio | missing rows fetched ahead | fetched in vain |",
-        "|--:|--:|--:|--:|--:|--:|",
+        "| staleness | lookup without a plan | planned | step beyond compute without | planned |",
+        "|--:|--:|--:|--:|--:|",
     ]
     for run in runs:
-        staleness = "unbounded" if run["staleness"] is None else run["staleness"]
-        staleness = f"{staleness}, checked ahead" if run["check_ahead"] else staleness
-        staleness = f"{staleness}, all rows cached" if run["same"] else staleness
-        fetched = "-" if run["same"] else f"{run['fetched_ahead']:.0%}"
-        lines.append(
-            f"| {staleness} | {run['without_ms']:.2f} ms | {run['with_ms']:.2f} ms | {run['ratio']:.2f} "
-            f"| {fetched} | {run['unused']:.1%} |"
-        )
+        cells = [run[f"{what}_ms_{name}"] for what in ("lookup", "step") for name in ("without", "planned")]
+        lines.append(f"| {run['staleness']} | " + " | ".join(f"{cell:.2f} ms" for cell in cells) + " |")
     return lines
 
 
@@ -173,7 +142,7 @@ def main() -> None:
     parser.add_argument("--compute", type=float, default=25.0, help="of a step, milliseconds")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/prefetch.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/planned.json")
     parser.add_argument("--relay", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.relay:
@@ -201,7 +170,7 @@ def main() -> None:
             redis_lib.leave()
             between.kill()
     result = {
-        "command": "python benchmarks/prefetch.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/planned.py " + " ".join(sys.argv[1:]),
         "settings": {"latency_ms": arguments.latency, "compute_ms": arguments.compute},
         "runs": runs,
         "table": table(runs),

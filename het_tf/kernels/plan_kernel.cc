@@ -1,4 +1,4 @@
-// HetPrefetch: rows of a batch whose lookup will come, fetched while the batch before it is computed.
+// HetPlan: a batch whose lookup will come, sorted out and asked for while the batches before it are computed.
 #include <algorithm>
 #include <new>
 
@@ -8,13 +8,13 @@
 namespace het {
 namespace {
 
-class PrefetchKernel {
+class PlanKernel {
  public:
-  static Result<std::unique_ptr<PrefetchKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<PrefetchKernel>();
+  static Result<std::unique_ptr<PlanKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<PlanKernel>();
     HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
-    HET_ASSIGN_OR_RETURN(const int32_t check_ahead, GetIntAttr(context, "check_ahead"));
-    kernel->check_ahead_ = static_cast<uint32_t>(std::max(check_ahead, 0));
+    HET_ASSIGN_OR_RETURN(const int32_t window, GetIntAttr(context, "window"));
+    kernel->window_ = static_cast<size_t>(std::max(window, 1));
     return kernel;
   }
 
@@ -25,7 +25,8 @@ class PrefetchKernel {
     try {
       const auto resolved = spec_->Resolve();
       if (!resolved.ok()) return Status();
-      return resolved.value().engine->Prefetch({*resolved.value().tables, inputs.features}, check_ahead_);
+      return resolved.value().engine->Plan({*resolved.value().tables, inputs.features, spec_->signature()},
+                                           window_);
     } catch (const std::bad_alloc&) {
       return Status();  // the lookup will say so, if it is still true then
     }
@@ -33,10 +34,10 @@ class PrefetchKernel {
 
  private:
   std::unique_ptr<CallSpec> spec_;
-  uint32_t check_ahead_ = 0;
+  size_t window_ = 1;
 };
 
-const bool prefetch_registered = (RegisterCpuKernel<PrefetchKernel>("HetPrefetch"), true);
+const bool plan_registered = (RegisterCpuKernel<PlanKernel>("HetPlan"), true);
 
 }  // namespace
 }  // namespace het

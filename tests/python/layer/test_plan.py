@@ -1,4 +1,4 @@
-"""`het_tf.prefetch`: what it takes and refuses, and that training with it is training without it."""
+"""`het_tf.plan`: what it takes and refuses, and that training with it is training without it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def ids(count=12, width=None, high=50, seed=0):
     return np.random.default_rng(seed).integers(0, high, shape)
 
 
+def trainer(layer):
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, training=True))
+        tape.gradient(loss, layer.trainable_variables)
+
+    return step
+
+
+def planned():
+    return het_tf.table("t").stats()["planned"]
+
+
 # --- what it takes ------------------------------------------------------------------------------
 
 
@@ -40,7 +54,7 @@ def ids(count=12, width=None, high=50, seed=0):
 )
 def test_elements_come_as_they_are(element):
     dataset = batches(ids()).map(element)
-    ahead = het_tf.prefetch(dataset, het_tf.keras.Embedding(2, name="t"), depth=2)
+    ahead = het_tf.plan(dataset, het_tf.keras.Embedding(2, name="t"), window=2)
     assert ahead.element_spec == dataset.element_spec
     assert int(ahead.cardinality()) == 3
     for one, other in zip(dataset, ahead, strict=True):
@@ -63,77 +77,98 @@ def test_inputs_of_every_kind_are_accepted():
         "not_an_id": tf.constant([0.5, 1.5, 2.5]),
     }
     dataset = tf.data.Dataset.from_tensor_slices((x, [0, 1, 2])).batch(2)
-    assert len(list(het_tf.prefetch(dataset, layer))) == 2
+    assert len(list(het_tf.plan(dataset, layer))) == 2
     single = het_tf.keras.Embedding(2, name="user_too")
     # A layer of one feature finds its input by name, several layers each their own.
     renamed = dataset.map(lambda x, y: ({**x, "user_too": x["user"]}, y))
-    assert len(list(het_tf.prefetch(renamed, [layer, single]))) == 2
-    assert len(list(het_tf.prefetch(dataset, {"user": single}))) == 2
-    elsewhere = het_tf.prefetch(dataset, single, inputs=lambda x, y: y)
+    assert len(list(het_tf.plan(renamed, [layer, single]))) == 2
+    assert len(list(het_tf.plan(dataset, {"user": single}))) == 2
+    elsewhere = het_tf.plan(dataset, single, inputs=lambda x, y: y)
     assert len(list(elsewhere)) == 2
 
 
 def test_training_in_this_process_is_the_same():
     found = []
-    for prefetched in (False, True):
+    for with_plan in (False, True):
         het_tf.reset()
         tf.keras.utils.set_random_seed(3)
         layer = het_tf.keras.Embedding(3, name="t", combiner="mean")
         model = tf.keras.Sequential([tf.keras.Input((2,), dtype="int64"), layer, tf.keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         dataset = batches(ids(40, 2), np.ones((40, 1), np.float32))
-        model.fit(het_tf.prefetch(dataset, layer) if prefetched else dataset, epochs=2, verbose=0)
+        model.fit(het_tf.plan(dataset, layer) if with_plan else dataset, epochs=2, verbose=0)
+        assert planned() == (20 if with_plan else 0)
         found.append(redis_lib.rows_of("t"))
     np.testing.assert_array_equal(found[0]["rows"], found[1]["rows"])
+
+
+def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
+    layer = het_tf.keras.Embedding(2, name="t")
+    dataset = het_tf.plan(batches(np.arange(40)), layer, window=3)
+    iterator = iter(dataset)
+    for _ in range(4):
+        next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "at"))
+    restored = iter(dataset)
+    tf.train.Checkpoint(iterator=restored).restore(path)
+    np.testing.assert_array_equal(next(restored), [16, 17, 18, 19])
+    assert len(list(restored)) == 5
+
+
+def test_a_loop_that_was_left_and_evaluation_in_between_cost_no_plan():
+    layer = het_tf.keras.Embedding(2, name="t")
+    train = trainer(layer)
+    dataset = het_tf.plan(batches(np.arange(80)), layer, window=4)
+    for x in dataset.take(2):
+        train(x)
+    assert planned() == 2
+    for x in dataset:
+        layer(x + 1000)  # another input, without training
+        train(x)
+    assert planned() == 22
 
 
 # --- what it refuses ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [0, -1, 1.5, True, None])
-def test_depth_is_a_number_of_batches(depth):
-    with pytest.raises(ValueError, match=r"depth is .*; give how many batches ahead"):
-        het_tf.prefetch(batches(ids()), het_tf.keras.Embedding(2, name="t"), depth=depth)
-
-
-@pytest.mark.parametrize("check_ahead", [1, "told", None])
-def test_check_ahead_is_a_bool(check_ahead):
-    with pytest.raises(TypeError, match=r"check_ahead is .*; give True or False"):
-        het_tf.prefetch(batches(ids()), het_tf.keras.Embedding(2, name="t"), check_ahead=check_ahead)
+@pytest.mark.parametrize("window", [0, -1, 1.5, True, None])
+def test_a_window_is_a_number_of_batches(window):
+    with pytest.raises(ValueError, match=r"window is .*; give how many batches ahead"):
+        het_tf.plan(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
 
 
 def test_what_is_no_dataset_or_no_layer_is_refused():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):
-        het_tf.prefetch([1, 2], layer)
+        het_tf.plan([1, 2], layer)
     with pytest.raises(ValueError, match="looks no rows of het_tf up"):
-        het_tf.prefetch(batches(ids()), tf.keras.layers.Dense(1))
+        het_tf.plan(batches(ids()), tf.keras.layers.Dense(1))
     with pytest.raises(ValueError, match="layer is empty"):
-        het_tf.prefetch(batches(ids()), [])
+        het_tf.plan(batches(ids()), [])
 
 
 def test_inputs_that_do_not_fit_are_refused_at_once():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(ValueError, match=r"ids are a scalar; give them a batch axis"):
-        het_tf.prefetch(tf.data.Dataset.range(3), layer)
+        het_tf.plan(tf.data.Dataset.range(3), layer)
     with pytest.raises(ValueError, match="ids are float32"):
-        het_tf.prefetch(batches(ids().astype(np.float32)), layer)
+        het_tf.plan(batches(ids().astype(np.float32)), layer)
     with pytest.raises(ValueError, match=r"reads one feature, 't', .* \['u'\]; give inputs="):
-        het_tf.prefetch(tf.data.Dataset.from_tensors({"u": ids()}), layer)
+        het_tf.plan(tf.data.Dataset.from_tensors({"u": ids()}), layer)
     with pytest.raises(ValueError, match=r"a dict with the keys \['t'\], .* \['u'\]"):
-        het_tf.prefetch(tf.data.Dataset.from_tensors({"u": ids()}), {"t": layer})
+        het_tf.plan(tf.data.Dataset.from_tensors({"u": ids()}), {"t": layer})
 
 
 def test_a_cache_on_a_gpu_is_refused(monkeypatch):
     layer = het_tf.keras.Embedding(2, name="t")
     monkeypatch.setattr(layer._het_state.cache, "place", "gpu")
-    with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.prefetch out"):
-        het_tf.prefetch(batches(ids()), layer)
+    with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.plan out"):
+        het_tf.plan(batches(ids()), layer)
 
 
 def test_tables_that_are_gone_are_the_lookups_to_tell():
     layer = het_tf.keras.Embedding(2, name="t")
-    dataset = het_tf.prefetch(batches(ids()), layer)
+    dataset = het_tf.plan(batches(ids()), layer)
     het_tf.reset()
     for x in dataset:
         with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
@@ -143,35 +178,37 @@ def test_tables_that_are_gone_are_the_lookups_to_tell():
 # --- at a server --------------------------------------------------------------------------------
 
 
-def stats(name="t"):
-    return het_tf.table(name).stats()["cache"]
-
-
-def model_of(layer, width):
-    inputs = tf.keras.Input((width,), dtype="int64")
-    rows = tf.keras.layers.Flatten()(layer(inputs))
-    model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(rows))
-    model.compile("sgd", "mse")
-    return model
-
-
 class TestAtAServer:
     pytestmark = at_a_server
 
-    @pytest.mark.parametrize(("cache_rows", "depth"), [(7, 3), (150, 1)])
-    def test_one_worker_learns_the_same_to_the_last_bit(self, server, cache_rows, depth):
+    @pytest.mark.parametrize(("cache_rows", "staleness"), [(7, 0), (7, 5), (150, 5)])
+    def test_one_worker_learns_the_same_to_the_last_bit(self, server, cache_rows, staleness):
         found = []
-        for prefetched in (False, True):
+        for with_plan in (False, True):
             assert server.command("FLUSHALL").startswith(b"+OK")
             het_tf.reset()
             het_tf.init(ps=server.address)
             tf.keras.utils.set_random_seed(3)
-            layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(staleness=0, rows=cache_rows))
-            model = model_of(layer, 3)
+            cache = het_tf.Cache(pull_bound=staleness, push_bound=0, rows=cache_rows, wire="float32")
+            layer = het_tf.keras.Embedding(4, name="t", cache=cache)
+            inputs = tf.keras.Input((3,), dtype="int64")
+            out = tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs)))
+            model = tf.keras.Model(inputs, out)
+            model.compile("sgd", "mse")
             y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
             dataset = batches(ids(600, 3, high=400), y, size=20)
-            model.fit(het_tf.prefetch(dataset, layer, depth) if prefetched else dataset, epochs=2, verbose=0)
+            model.fit(het_tf.plan(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
             found.append(redis_lib.rows_of("t"))
-            assert (stats()["prefetched"] > 0) == prefetched
+            assert planned() == (60 if with_plan else 0)
         for what in ("ids", "clocks", "rows"):
             np.testing.assert_array_equal(found[0][what], found[1][what])
+
+    def test_lookups_of_other_ids_are_told_once(self, server, capfd):
+        het_tf.init(ps=server.address)
+        layer = het_tf.keras.Embedding(2, name="t")
+        train = trainer(layer)
+        for x in het_tf.plan(batches(np.arange(280)), layer):
+            train(x + 1)
+        assert planned() == 0
+        told = capfd.readouterr().err
+        assert told.count("were of other ids than het_tf.plan has planned") == 1, told

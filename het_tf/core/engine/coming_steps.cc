@@ -1,0 +1,120 @@
+#include "het_tf/core/engine/coming_steps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace het {
+
+void PlannedStep::SetIds(Span<const FeatureIds> features) {
+  ids.clear();
+  of_feature.clear();
+  for (const FeatureIds& feature : features) {
+    ids.insert(ids.end(), feature.ids.begin(), feature.ids.end());
+    of_feature.push_back(feature.ids.size());
+  }
+}
+
+bool PlannedStep::HasIds(Span<const FeatureIds> features) const {
+  if (features.size() != of_feature.size()) return false;
+  for (size_t f = 0; f < features.size(); ++f) {
+    if (features[f].ids.size() != of_feature[f]) return false;
+  }
+  const Key* at = ids.data();
+  for (const FeatureIds& feature : features) {
+    if (!std::equal(feature.ids.begin(), feature.ids.end(), at)) return false;
+    at += feature.ids.size();
+  }
+  return true;
+}
+
+std::unique_ptr<PlannedStep> ComingSteps::New() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.empty()) return std::make_unique<PlannedStep>();
+  std::unique_ptr<PlannedStep> step = std::move(spare_.back());
+  spare_.pop_back();
+  return step;
+}
+
+void ComingSteps::Add(uint64_t lane, size_t window, std::unique_ptr<PlannedStep> step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Lane& of = lanes_[lane];
+  of.steps.push_back(std::move(step));
+  while (of.steps.size() > window + kBeside) RemoveOldest(&of);
+}
+
+ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> features, BatchPlan* plan) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto of = lanes_.find(lane);
+  if (of == lanes_.end()) return {};
+  auto& steps = of->second.steps;
+  const auto match =
+      std::find_if(steps.begin(), steps.end(), [&](const auto& step) { return step->HasIds(features); });
+  if (match == steps.end()) return {false, 0, ++of->second.unplanned == kTellAfter};
+  of->second.unplanned = 0;
+  std::for_each(steps.begin(), match, [](const auto& older) { ++older->passed_over; });
+  std::unique_ptr<PlannedStep> step = std::move(*match);
+  steps.erase(match);
+  while (!steps.empty() && steps.front()->passed_over > kPassedOver) RemoveOldest(&of->second);
+  std::swap(*plan, step->plan);
+  const Found found{true, step->number, false};
+  Recycle(std::move(step));
+  return found;
+}
+
+// Batches that were passed over may not come any more.
+PlannedStep* ComingSteps::NextOf(const Lane& lane) {
+  const auto next = std::find_if(lane.steps.begin(), lane.steps.end(),
+                                 [](const auto& step) { return step->passed_over == 0; });
+  const bool begins = next != lane.steps.end() && (*next)->number == 0 && (*next)->may_begin;
+  return begins ? next->get() : nullptr;
+}
+
+bool ComingSteps::BeginNext(const std::function<void(PlannedStep*)>& begin) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [lane, of] : lanes_) {
+    PlannedStep* const next = NextOf(of);
+    if (next == nullptr) continue;
+    next->number = steps_->Reserve();
+    begin(next);
+    return true;
+  }
+  return false;
+}
+
+std::vector<uint64_t> ComingSteps::TakeLeft() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(left_, {});
+}
+
+bool ComingSteps::any_to_do() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !left_.empty() || std::any_of(lanes_.begin(), lanes_.end(),
+                                       [](const auto& lane) { return NextOf(lane.second) != nullptr; });
+}
+
+void ComingSteps::Clear() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [lane, of] : lanes_) {
+    while (!of.steps.empty()) RemoveOldest(&of);
+  }
+  lanes_.clear();
+  spare_.clear();
+}
+
+void ComingSteps::RemoveOldest(Lane* lane) {
+  std::unique_ptr<PlannedStep> step = std::move(lane->steps.front());
+  lane->steps.pop_front();
+  if (step->number != 0) left_.push_back(step->number);
+  Recycle(std::move(step));
+}
+
+void ComingSteps::Recycle(std::unique_ptr<PlannedStep> step) {
+  if (spare_.size() >= StepStore::kSpare) return;
+  step->number = 0;
+  step->passed_over = 0;
+  step->tables.clear();
+  spare_.push_back(std::move(step));
+}
+
+}  // namespace het
