@@ -230,9 +230,7 @@ def placed(order: npt.NDArray[np.int64], ids: Ids, field: str, workers: int) -> 
     return np.asarray(order.ravel()[placement.place(values).reshape(len(order), -1)])
 
 
-def train(
-    dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64], planned: bool = False
-) -> None:
+def train(dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64], planned: bool = False) -> None:
     """Takes the steps whose rows `order` names, int64 `[steps, of_step]`."""
     split = ids.data.train
     columns = [column for table in dense.parts for column in ids.train(table)[0]]

@@ -71,6 +71,7 @@ class Run:
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
       share: workers that have one cache together.
+      window: batches that are planned ahead (`het_tf.plan`); 0: none.
       checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
@@ -89,6 +90,7 @@ class Run:
     policy: str = "lfu"
     admit: int = 1
     share: int = 1
+    window: int = 0
     checks: str = "asked"
     wire: str = "float32"
     optimizer: str = "sgd"
@@ -120,7 +122,7 @@ class Run:
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
             "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
-            "rows": self.optimizer, "shards": self.shards,
+            "rows": self.optimizer, "shards": self.shards, "window": self.window,
             **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
@@ -197,6 +199,19 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             change(base, cache=share, policy=policy)
             for policy in ("lru", "lfu", "light_lfu")
             for share in (shares if policy != "light_lfu" else (0.01, 0.1))
+        ],
+        "window": [
+            *(
+                change(base, cache=share, window=window, optimizer=optimizer, **setting)
+                for setting, optimizer in (({"bound": "100/100"}, "sgd"), (DEFAULT, ROWS))
+                for share in (0.01, 0.03, 0.1)
+                for window in (0, 8, 32, 200)
+            ),
+            *(
+                change(graph, window=window, optimizer=optimizer, **setting)
+                for setting, optimizer in (({"bound": "100/100"}, "sgd"), (DEFAULT, ROWS))
+                for window in (0, 32, 200)
+            ),
         ],
         "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
     }

@@ -34,8 +34,8 @@ class Fleet {
 
   // out[f] = the rows of ids[f], counts[f] of them. FailedPrecondition: the step before was not applied.
   Status Read(Span<const int64_t* const> ids, Span<const size_t> counts, Span<float* const> out);
-  // Lookups of these ids come next: they begin here (Engine::Plan), between the reads and the ticks of the step
-  // before. Errors as of Read.
+  // Lookups of these ids come next: they begin here (Engine::Plan), between the reads and the ticks of the
+  // step before. Errors as of Read.
   Status Plan(Span<const int64_t* const> ids, Span<const size_t> counts);
   // One tick of each worker for every key of its part: gradients[f] belong to the ids of the last Read, which
   // are given again, and are those of the mean loss of all workers' samples.

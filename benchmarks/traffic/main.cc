@@ -4,7 +4,7 @@
 //   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
 //           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--shards 1] [--warm SAMPLES]
-//           [--rows sgd] [--new-rows]
+//           [--rows sgd] [--window BATCHES]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
 // benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
@@ -119,6 +119,9 @@ int Main(int argc, char** argv) {
     } else if (name == "--warm") {
       fits = Number(text, 0, uint64_t{1} << 40, &value);
       settings.warm_samples = value;
+    } else if (name == "--window") {
+      fits = Number(text, 0, 4096, &value);
+      settings.window = value;
     } else if (name == "--admit") {
       fits = Number(text, 1, 255, &value);
       settings.cache.admit_after = static_cast<uint32_t>(value);

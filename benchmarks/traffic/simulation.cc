@@ -1,6 +1,9 @@
 #include "benchmarks/traffic/simulation.h"
 
 #include <algorithm>
+#include <deque>
+
+#include "het_tf/core/engine/next_uses.h"
 
 namespace het::traffic {
 namespace {
@@ -24,6 +27,8 @@ struct Batch {
   std::vector<Key> keys;      // of the entries
   std::vector<uint32_t> ids;  // of the plan's unique keys, at the same places
   BatchPlan plan;
+  uint32_t number = 0;    // where batches are planned
+  Vector<uint32_t> next;  // next_uses.h
 
   void Build(const Stream& stream, size_t begin, size_t samples, const PartitionId& store, ThreadPool* pool) {
     const size_t entries = samples * stream.fields();
@@ -52,8 +57,10 @@ struct Simulation::Host {
 
   CountingTransport transport;
   Client client;
-  Batch all;               // of all its workers
-  std::vector<Batch> own;  // of each of them, where there are several
+  Batch all;  // of all its workers
+  NextUses uses;
+  std::deque<std::unique_ptr<Batch>> planned;  // this step's and the next ones, oldest first
+  std::vector<Batch> own;                      // of each of them, where there are several
   uint64_t token = 0;
   uint32_t number = 0;
 
@@ -186,21 +193,45 @@ size_t Simulation::Unsent() const {
   return rows;
 }
 
+void Simulation::Next(Host* host, size_t step) {
+  const size_t samples = static_cast<size_t>(settings_.batch) * settings_.share;
+  const auto build = [&](size_t of_step, Batch* batch) {
+    const size_t begin = (of_step * (settings_.workers / settings_.share) + host->number) * samples;
+    batch->Build(stream_, begin, samples, service_.id(0), &pool_);
+  };
+  if (settings_.window == 0) return build(step, &host->all);
+  const size_t steps = stream_.samples() / (samples * (settings_.workers / settings_.share));
+  while (host->planned.size() <= settings_.window && step + host->planned.size() < steps) {
+    host->planned.push_back(std::make_unique<Batch>());
+    Batch* const batch = host->planned.back().get();
+    build(step + host->planned.size() - 1, batch);
+    batch->number = host->uses.Add(batch->plan, {schema_->id()}, &batch->next);
+  }
+  for (const NextUses::Late& late : host->uses.TakeLate()) {
+    host->client.SetNextUse(late.table, late.key, late.hash, late.number);
+  }
+  host->uses.End(host->planned.front()->number);
+  std::swap(host->all, *host->planned.front());
+  host->planned.pop_front();
+}
+
 Status Simulation::Read(Host* host, size_t step, bool counted) {
   const size_t samples = static_cast<size_t>(settings_.batch) * settings_.share;
   const size_t begin = (step * (settings_.workers / settings_.share) + host->number) * samples;
-  host->all.Build(stream_, begin, samples, service_.id(0), &pool_);
+  Next(host, step);
   for (uint32_t i = 0; i < host->own.size(); ++i) {
     host->own[i].Build(stream_, begin + i * settings_.batch, settings_.batch, service_.id(0), &pool_);
   }
 
   BatchPlan& plan = host->all.plan;
   CachedRead read;
+  read.planned = host->all.number;
   read.values.resize(plan.entries());
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.entries == 0) continue;
     read.parts.push_back({schema_->id(), group.partition, group.uniques, plan.keys(group), plan.hashes(group),
-                          plan.rows(group), read.values.data() + group.first});
+                          plan.rows(group), read.values.data() + group.first,
+                          read.planned == 0 ? nullptr : host->all.next.data() + group.first});
   }
   host->transport.Arrive();
   const uint64_t waited = host->transport.counts().round_trips;

@@ -33,7 +33,8 @@ struct Settings {
   uint32_t partitions = 64;
   uint32_t shards = 1;      // servers that have the partitions: parts for one of them share frames
   size_t warm_samples = 0;  // steps before this one's end are not counted
-  bool rows_exist = true;   // every row of the stream is at the store before the first step
+  size_t window = 0;       // batches of a client that are planned ahead; 0: none, and caches know no next use
+  bool rows_exist = true;  // every row of the stream is at the store before the first step
   std::string optimizer = "row_wise_adagrad";  // whose bounds a staleness stands for
   std::string rows = "sgd";                    // whose rows travel; of others nothing is observed
   CacheConfig cache;
@@ -71,6 +72,8 @@ class Simulation {
   struct Host;
 
   void MakeRows();
+  // The batch of this step, with the next `window` planned.
+  void Next(Host* host, size_t step);
   Status Read(Host* host, size_t step, bool counted);
   bool observes() const { return settings_.cache.wire == RowFormat::kFloat32 && settings_.rows == "sgd"; }
   void FillSums(size_t floats);

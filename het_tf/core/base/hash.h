@@ -4,6 +4,7 @@
 //   bits  7..0   the tag in a bucket           (key_index.h)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -31,6 +32,12 @@ HET_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
 HET_HOST_DEVICE inline uint64_t HashKey(Key key, uint64_t seed) {
   return Mix64(static_cast<uint64_t>(key) ^ seed);
 }
+
+// For boost's maps.
+struct KeyHash {
+  using is_avalanching = void;
+  size_t operator()(Key key) const { return HashKey(key, 0); }
+};
 
 // partitions <= 65536.
 HET_HOST_DEVICE inline uint32_t PartitionOf(uint64_t hash, uint32_t partitions) {

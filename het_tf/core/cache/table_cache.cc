@@ -34,6 +34,7 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
   }
   state_[line] = State();
   state_[line].held_until = numbers_.passed();
+  if (line < next_use_.size()) next_use_[line] = 0;
   if (transient) {
     state_[line].flags = kTransient;
     ++transient_lines_;
@@ -197,7 +198,20 @@ void TableCache::Evict(uint32_t line) {
   Drop(line);
 }
 
-void TableCache::MakeRoom(size_t incoming) {
+void TableCache::BeginLookup(uint64_t step) {
+  numbers_.Begin(step);
+  if (numbers_.newest() - trimmed_ <= kUntrimmed) return;
+  DropTransient();
+  MakeRoom(0);
+}
+
+void TableCache::SetNextUse(uint32_t line, uint32_t number) {
+  if (number <= planned_) return;
+  if (line >= next_use_.size()) next_use_.resize(state_.size());
+  if (!planned(line) || number < next_use_[line]) next_use_[line] = number;
+}
+
+void TableCache::DropTransient() {
   size_t kept = 0;
   for (uint32_t line : transient_) {
     if (!lines_.live(line) || !(state_[line].flags & kTransient)) continue;
@@ -208,11 +222,31 @@ void TableCache::MakeRoom(size_t incoming) {
     }
   }
   transient_.resize(kept);
+}
+
+void TableCache::MakeRoom(size_t incoming) {
+  trimmed_ = numbers_.newest();
   if (resident() + incoming <= config_.capacity) return;
+  const size_t count = resident() + incoming - config_.capacity;
   Vector<uint32_t> victims;
   policy_->Victims(
-      resident() + incoming - config_.capacity, [this](uint32_t line) { return !held(line); }, &victims);
+      count, [this](uint32_t line) { return !held(line) && !planned(line); }, &victims);
+  if (victims.size() < count && !next_use_.empty()) AddPlannedVictims(count - victims.size(), &victims);
   for (uint32_t line : victims) Evict(line);
+}
+
+// Of the lines that planned lookups will use, those that are used last.
+void TableCache::AddPlannedVictims(size_t count, Vector<uint32_t>* victims) const {
+  Vector<uint32_t> lines;
+  for (uint32_t line = 0; line < lines_.end(); ++line) {
+    const bool resident = lines_.live(line) && !(state_[line].flags & kTransient);
+    if (resident && planned(line) && !held(line)) lines.push_back(line);
+  }
+  count = std::min(count, lines.size());
+  const auto end = lines.begin() + static_cast<ptrdiff_t>(count);
+  std::nth_element(lines.begin(), end, lines.end(),
+                   [this](uint32_t a, uint32_t b) { return next_use_[a] > next_use_[b]; });
+  victims->insert(victims->end(), lines.begin(), end);
 }
 
 void TableCache::Restore(uint32_t line, const Queued& queued) {

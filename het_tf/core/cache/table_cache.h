@@ -19,6 +19,8 @@
 //   moved       it was named: the lookup that reads it fetches it
 //   held        a step uses it, or its lookup waits: it is no victim until its number has passed
 //               (lookup_numbers.h)
+//   planned     a lookup that the pipeline has planned will use it (engine/next_uses.h): it goes after all
+//               that are not, the one that is used last first
 //
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
@@ -107,8 +109,8 @@ class TableCache {
 
   // --- lookups, by number (lookup_numbers.h)
 
-  // A training lookup of step `step` names the table.
-  void BeginLookup(uint64_t step) { numbers_.Begin(step); }
+  // A training lookup of step `step` names the table. Throws std::bad_alloc.
+  void BeginLookup(uint64_t step);
   const LookupNumbers& numbers() const { return numbers_; }
   bool held(uint32_t line) const { return numbers_.Holds(state_[line].held_until); }
   // The gradient of a step has come: the lines that its lookup holds may leave, unless another holds them.
@@ -124,6 +126,13 @@ class TableCache {
   void SetAnswered(uint32_t partition, uint32_t number) { numbers_.SetAnswered(partition, number); }
   // For tests: how many lines are held.
   size_t Held() const;
+
+  // --- planned lookups, by the number of the plan
+
+  // The lookup of this plan is here.
+  void set_planned(uint32_t number) { planned_ = std::max(planned_, number); }
+  // One that will use the line; 0: none. Of several it is the first. Throws std::bad_alloc.
+  void SetNextUse(uint32_t line, uint32_t number);
 
   // For loops over lines. What is known of a line will be used soon; then its row and update, for a tick.
   static constexpr size_t kLinesAhead = 12;  // the line in work is so many behind
@@ -162,10 +171,12 @@ class TableCache {
 
   // --- eviction
 
-  // Lets lines go until `incoming` more fit, as far as holds allow; transient ones that are not
-  // held go in any case. Dirty ones move to the write-back queue. Throws
-  // std::bad_alloc.
+  // Lets lines go until `incoming` more fit, as far as holds allow. Dirty ones move to the write-back queue.
+  // Called at the end of a step, when most is known of what comes; in between the cache may have more rows
+  // than its capacity. Throws std::bad_alloc.
   void MakeRoom(size_t incoming);
+  // The same for transient lines: all that are not held.
+  void DropTransient();
   // Drops a line and its update, whatever its state; a held one stays, invalid and clean.
   // Returns the ticks that went with the update.
   uint32_t Drop(uint32_t line);
@@ -221,6 +232,11 @@ class TableCache {
     uint8_t flags = 0;
   };
 
+  // Lookups that may begin before those that came before them have made room.
+  static constexpr uint32_t kUntrimmed = 2;
+
+  bool planned(uint32_t line) const { return line < next_use_.size() && next_use_[line] > planned_; }
+  void AddPlannedVictims(size_t count, Vector<uint32_t>* victims) const;
   void Evict(uint32_t line);
   // Adds the part of an update that travels to a frame; returns where.
   float* AppendWire(const float* update, Vector<float>* wire) const;
@@ -237,6 +253,9 @@ class TableCache {
   const uint64_t rounding_;  // the client and the table
   RowStore lines_;
   Vector<State> state_;
+  Vector<uint32_t> next_use_;  // by line; empty where nothing was planned
+  uint32_t planned_ = 0;       // the newest planned lookup that is here
+  uint32_t trimmed_ = 0;       // the newest lookup when room was made
   LookupNumbers numbers_;
   std::unique_ptr<EvictionPolicy> policy_;
   AdmissionFilter admission_;

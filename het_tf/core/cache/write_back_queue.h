@@ -10,11 +10,6 @@
 
 namespace het {
 
-struct KeyHash {
-  using is_avalanching = void;
-  size_t operator()(Key key) const { return HashKey(key, 0); }
-};
-
 class WriteBackQueue {
  public:
   struct Queued {

@@ -20,7 +20,7 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
   }
   if (!op->error.ok()) return op;
   if (op->training()) {
-    op->sink = std::make_unique<LineSink>(op.get(), pushes_);
+    op->sink = std::make_unique<LineSink>(op.get());
   } else {
     op->sink = std::make_unique<PrivateSink>(op.get());
   }
@@ -72,9 +72,11 @@ void CacheReader::FillIn(ReadOp* op) {
   for (CachedRead::Part& part : op->read->parts) {
     TableCache& cache = tables_->at(part.table);
     const RowStore& lines = cache.lines();
+    if (op->read->planned != 0) cache.set_planned(op->read->planned);
     for (size_t u = 0; u < part.uniques; ++u) {
       uint32_t& line = part.rows[u];
       if (line == kNoRow) line = lines.Find(part.keys[u], part.hashes[u]);
+      if (part.next_use != nullptr && line != kNoRow) cache.SetNextUse(line, part.next_use[u]);
       if (line != kNoRow) {
         part.values[u] = lines.data(line);
         continue;

@@ -19,8 +19,11 @@ struct CachedRead {
     const uint64_t* hashes;
     uint32_t* rows;        // out, for a training read: lines
     const float** values;  // out: good until the next call on the client
+    // Of a planned lookup: the number of the planned lookup that uses the key next, 0: none.
+    const uint32_t* next_use = nullptr;
   };
   Vector<Part> parts;
+  uint32_t planned = 0;                // the number of this one; 0: it was not planned
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };

@@ -113,6 +113,12 @@ void Client::ReadEarly(CachedRead* read, uint64_t step) {
   Progress(0);
 }
 
+void Client::SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned) {
+  TableCache* const cache = tables_.Find(table);
+  const uint32_t line = cache == nullptr ? kNoRow : cache->lines().Find(key, hash);
+  if (line != kNoRow) cache->SetNextUse(line, planned);
+}
+
 // --- write
 
 Status Client::FetchMissing(CachedWrite* write) {

@@ -83,6 +83,8 @@ class Client : private Exchange::Listener {
   // for what is missing alone. Several may have begun. Never waits itself; trouble is the lookup's to tell.
   // Fills in rows.
   void ReadEarly(CachedRead* read, uint64_t step);
+  // The planned lookup of this number will use the row, if it is in the cache.
+  void SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned);
   // Answers to such reads are on their way.
   bool EarlyOnWay() const { return early_.busy(); }
   // Partitions are to say what has moved: a read that began now could trust no row.

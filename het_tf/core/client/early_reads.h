@@ -3,9 +3,9 @@
 //   Begin ─► the read is on its way ─► Take: its lookup has come, and waits for the answers that are missing
 //                                  └─► Drop: nobody will take it, or its rows may not be trusted any more
 //
-// An early read is an ordinary training read (cache_reader.h): its rows are checked, fetched, counted and held
-// like those of any lookup, and I2 counts from its beginning. Its step may then be one lookup staler than
-// without (docs/concepts.md, I3).
+// An early read is an ordinary training read (cache_reader.h): its rows are checked, fetched, counted and
+// held like those of any lookup, and I2 counts from its beginning. Its step may then be one lookup staler
+// than without (docs/concepts.md, I3).
 //
 // What changes rows behind the caches (a new incarnation, a load, an Assign) makes it worthless: its lookup
 // then reads as if nothing had begun. So does trouble, which the lookup meets again and tells.

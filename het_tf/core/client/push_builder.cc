@@ -19,6 +19,7 @@ TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCa
 }
 
 void PushBuilder::OfStep(const CachedWrite& write) {
+  for (const CachedWrite::Part& part : write.parts) tables_->at(part.table).MakeRoom(0);
   Frames frames(tables_->partitions(), nullptr);
   Due(write, &frames);
   Queues(/*whole=*/false, &frames);
@@ -31,7 +32,8 @@ void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
     if (unsent == kUnbounded) continue;
     auto due = [&](size_t u) {
       const uint32_t line = part.rows[u];
-      return part.touched[u] && cache.pending(line) > unsent.Of(cache.clock(line));
+      return part.touched[u] && cache.lines().live(line) &&
+             cache.pending(line) > unsent.Of(cache.clock(line));
     };
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
@@ -102,6 +104,7 @@ void PushBuilder::Dirty(TableCache* cache) {
 void PushBuilder::Trim() {
   bool full = false;
   for (const auto& [table, cache] : *tables_) {
+    cache->DropTransient();
     cache->MakeRoom(0);
     full = full || cache->queued() > cache->config().write_back_rows;
   }

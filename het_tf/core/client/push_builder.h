@@ -25,8 +25,8 @@ class PushBuilder {
   // Frames to come are numbered from here on.
   uint64_t next_frame() const { return next_frame_; }
 
-  // Rows of a step whose unsent ticks are to be sent now, and all that have left their cache: one frame a
-  // partition.
+  // At the end of a step: lets rows go that have no room, and sends them with the rows of the step whose
+  // unsent ticks must be sent now: one frame a partition. Lines of `write` may be gone afterwards.
   void OfStep(const CachedWrite& write);
   // All rows that have left their cache.
   void Queues() { Queues(/*whole=*/false, nullptr); }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "het_tf/core/client/push_builder.h"
-
 namespace het {
 
 uint64_t FillRow(const TableSchema& schema, Key key, const float* row, PushLog* log, uint64_t applied,
@@ -56,7 +54,7 @@ void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRow
     FillLine(cache, line, clock, row, answer.log, answer.applied);
   }
   Vector<uint8_t> admit(asked.fetches.size());
-  MakeRoom(cache, asked.fetches, &admit);
+  Admit(cache, asked.fetches, &admit);
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
     const Key key = asked.fetches[i];
     const Clock clock = reply.fetched_clocks[i];
@@ -89,20 +87,16 @@ void LineSink::Hit(TableCache* cache, uint32_t line) {
   Hold(cache, line);
 }
 
-void LineSink::MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) {
-  size_t incoming = 0;
+void LineSink::Admit(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) {
   for (size_t i = 0; i < fetches.size(); ++i) {
     const uint64_t hash = cache->lines().Hash(fetches[i]);
     if (cache->lines().Find(fetches[i], hash) != kNoRow) continue;
     (*admit)[i] = cache->Admit(hash);
-    incoming += (*admit)[i];
   }
-  cache->MakeRoom(incoming);
-  if (cache->queued() > cache->config().write_back_rows) pushes_->Queues();
 }
 
 void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) {
-  const bool transient = !fetched.admit || cache->resident() >= cache->config().capacity;
+  const bool transient = !fetched.admit || cache->config().capacity == 0;
   const uint32_t line = cache->Insert(key, cache->lines().Hash(key), 0, transient);
   cache->SetInvalid(line, true);
   if (transient) cache->Pass();

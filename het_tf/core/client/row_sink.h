@@ -16,8 +16,6 @@
 
 namespace het {
 
-class PushBuilder;
-
 // What a partition answered about one table.
 struct TableAnswer {
   PushLog* log;
@@ -53,8 +51,8 @@ class CacheSink : public RowSink {
 
  protected:
   virtual void Hold(TableCache*, uint32_t) {}
-  // Before the fetched rows come: admit[i] says whether fetch i may enter the cache.
-  virtual void MakeRoom(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
+  // admit[i] becomes whether fetch i may enter the cache.
+  virtual void Admit(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
   struct Fetched {
     Clock clock;
     const float* row;
@@ -68,16 +66,13 @@ class CacheSink : public RowSink {
 
 class LineSink : public CacheSink {
  public:
-  LineSink(ReadOp* op, PushBuilder* pushes) : CacheSink(op), pushes_(pushes) {}
+  using CacheSink::CacheSink;
   void Hit(TableCache* cache, uint32_t line) override;
 
  protected:
   void Hold(TableCache* cache, uint32_t line) override;
-  void MakeRoom(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) override;
+  void Admit(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) override;
   void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;
-
- private:
-  PushBuilder* const pushes_;
 };
 
 class PrivateSink : public CacheSink {

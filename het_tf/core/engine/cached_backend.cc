@@ -38,11 +38,13 @@ Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   }
   const ClientDriver::Call client(driver_);
   CachedRead read;
+  read.planned = call->planned_step;
   for (const BatchPlan::Group* group : groups) {
     const Table& table = *call->call.tables[group->table];
     if (!client->HasTable(table.schema->id())) return TableIsGone(table);
     read.parts.push_back({table.schema->id(), group->partition, group->uniques, step->plan.keys(*group),
-                          step->plan.hashes(*group), step->plan.rows(*group), step->rows(*group)});
+                          step->plan.hashes(*group), step->plan.rows(*group), step->rows(*group),
+                          read.planned == 0 ? nullptr : step->next_use.data() + group->first});
   }
   HET_RETURN_IF_ERROR(client->Read(&read, call->number));
   if (out.empty()) return Status();

@@ -83,6 +83,8 @@ Background::Pause ClientDriver::LookAfterPushes() {
 void ClientDriver::BeginPlanned() {
   for (uint64_t number : coming_->TakeLeft()) client_->EndLookup(number);
   try {
+    for (const NextUses::Late& late : coming_->TakeLate())
+      client_->SetNextUse(late.table, late.key, late.hash, late.number);
     while (!client_->asking() && coming_->BeginNext([this](PlannedStep* step) { Begin(step); })) {
     }
   } catch (const std::bad_alloc&) {  // the lookup reads the rows

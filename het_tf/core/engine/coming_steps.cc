@@ -39,25 +39,31 @@ std::unique_ptr<PlannedStep> ComingSteps::New() {
 void ComingSteps::Add(uint64_t lane, size_t window, std::unique_ptr<PlannedStep> step) {
   std::lock_guard<std::mutex> lock(mutex_);
   Lane& of = lanes_[lane];
+  if (step->cached) {
+    std::vector<uint64_t> tables;
+    for (const TablePtr& table : step->tables) tables.push_back(table->schema->id());
+    step->planned = uses_.Add(step->plan, tables, &step->next);
+  }
   of.steps.push_back(std::move(step));
   while (of.steps.size() > window + kBeside) RemoveOldest(&of);
 }
 
-ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> features, BatchPlan* plan) {
+ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> features, Step* of_lookup) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto of = lanes_.find(lane);
   if (of == lanes_.end()) return {};
   auto& steps = of->second.steps;
   const auto match =
       std::find_if(steps.begin(), steps.end(), [&](const auto& step) { return step->HasIds(features); });
-  if (match == steps.end()) return {false, 0, ++of->second.unplanned == kTellAfter};
+  if (match == steps.end()) return {false, 0, 0, ++of->second.unplanned == kTellAfter};
   of->second.unplanned = 0;
   std::for_each(steps.begin(), match, [](const auto& older) { ++older->passed_over; });
   std::unique_ptr<PlannedStep> step = std::move(*match);
   steps.erase(match);
   while (!steps.empty() && steps.front()->passed_over > kPassedOver) RemoveOldest(&of->second);
-  std::swap(*plan, step->plan);
-  const Found found{true, step->number, false};
+  std::swap(of_lookup->plan, step->plan);
+  of_lookup->next_use.swap(step->next);
+  const Found found{true, step->number, step->planned, false};
   Recycle(std::move(step));
   return found;
 }
@@ -87,10 +93,16 @@ std::vector<uint64_t> ComingSteps::TakeLeft() {
   return std::exchange(left_, {});
 }
 
+Vector<NextUses::Late> ComingSteps::TakeLate() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return uses_.TakeLate();
+}
+
 bool ComingSteps::any_to_do() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return !left_.empty() || std::any_of(lanes_.begin(), lanes_.end(),
-                                       [](const auto& lane) { return NextOf(lane.second) != nullptr; });
+  return !left_.empty() || uses_.any_late() ||
+         std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const auto& lane) { return NextOf(lane.second) != nullptr; });
 }
 
 void ComingSteps::Clear() {
@@ -100,6 +112,7 @@ void ComingSteps::Clear() {
   }
   lanes_.clear();
   spare_.clear();
+  uses_.Clear();
 }
 
 void ComingSteps::RemoveOldest(Lane* lane) {
@@ -110,8 +123,10 @@ void ComingSteps::RemoveOldest(Lane* lane) {
 }
 
 void ComingSteps::Recycle(std::unique_ptr<PlannedStep> step) {
+  uses_.End(step->planned);
   if (spare_.size() >= StepStore::kSpare) return;
   step->number = 0;
+  step->planned = 0;
   step->passed_over = 0;
   step->tables.clear();
   spare_.push_back(std::move(step));

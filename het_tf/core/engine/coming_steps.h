@@ -9,6 +9,9 @@
 // kPassedOver lookups of later ones, or when the window is full of newer ones, they go. A lookup that matches
 // none is an ordinary one.
 //
+// Caches are told which batch uses a row next (next_uses.h): a lookup has the next uses of its keys, and
+// TakeLate those of rows that no batch before used.
+//
 // Thread-safe. Lock order: the client's, then this one, which is never held while anything waits.
 #pragma once
 
@@ -20,6 +23,7 @@
 #include <mutex>
 #include <vector>
 
+#include "het_tf/core/engine/next_uses.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/plan/batch_call.h"
 
@@ -30,7 +34,10 @@ struct PlannedStep {
   std::vector<TablePtr> tables;
   Vector<Key> ids;            // of all features, one after the other
   Vector<size_t> of_feature;  // how many of them each feature has
-  bool may_begin = false;     // early: some tables have a cache before a remote store, and none a bound of 0
+  bool cached = false;        // some tables have caches before a remote store
+  bool may_begin = false;     // early: so it is, and no pull bound is 0
+  uint32_t planned = 0;       // its number among planned batches; 0: nobody asks for next uses
+  Vector<uint32_t> next;      // next_uses.h
   uint64_t number = 0;        // of its step; 0: its lookup has not begun
   uint32_t passed_over = 0;   // lookups of batches that came after it
 
@@ -57,18 +64,20 @@ class ComingSteps {
 
   struct Found {
     bool planned = false;
-    uint64_t number = 0;  // of the step, where its lookup has begun
-    bool tell = false;    // kTellAfter lookups of a lane that has plans had none
+    uint64_t number = 0;        // of the step, where its lookup has begun
+    uint32_t planned_step = 0;  // its number among planned batches
+    bool tell = false;          // kTellAfter lookups of a lane that has plans had none
   };
-  // The batch of a training lookup, which waits no more: *plan becomes its plan.
-  Found Match(uint64_t lane, Span<const FeatureIds> features, BatchPlan* plan);
+  // The batch of a training lookup, which waits no more: step->plan and step->next_use become its own.
+  Found Match(uint64_t lane, Span<const FeatureIds> features, Step* step);
 
   // begin(step) for a batch whose lookup may begin now: the next of its lane, if that has not begun. False:
   // there is none. `begin` is called with the mutex held.
   bool BeginNext(const std::function<void(PlannedStep*)>& begin);
   // Numbers of steps that had begun and will not come.
   std::vector<uint64_t> TakeLeft();
-  // Whether BeginNext or TakeLeft has something.
+  Vector<NextUses::Late> TakeLate();
+  // Whether BeginNext, TakeLeft or TakeLate has something.
   bool any_to_do();
   // Of tables that go: what waits is forgotten.
   void Clear();
@@ -86,6 +95,7 @@ class ComingSteps {
   StepStore* const steps_;
   std::mutex mutex_;  // guards what follows
   std::map<uint64_t, Lane> lanes_;
+  NextUses uses_;
   std::vector<uint64_t> left_;
   std::vector<std::unique_ptr<PlannedStep>> spare_;  // their buffers are megabytes
 };

@@ -179,17 +179,19 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
 // The number of a training lookup, and its plan if there is one.
 void Engine::Number(StepCall* step) {
   ComingSteps::Found found;
-  if (step->step != nullptr) found = coming_.Match(step->call.layer, step->call.features, &step->step->plan);
+  if (step->step != nullptr) found = coming_.Match(step->call.layer, step->call.features, step->step);
   step->planned = found.planned;
+  step->planned_step = found.planned_step;
   step->number = found.number != 0 ? found.number : steps_.Reserve();
   if (found.planned) {
     for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
   }
   if (!found.tell || !notice_) return;
-  notice_("the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
-          NameOf(step->call.tables[0]) +
-          "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
-          "called on: het_tf.plan(..., inputs=) says where the ids are");
+  notice_(
+      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
+      NameOf(step->call.tables[0]) +
+      "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
+      "called on: het_tf.plan(..., inputs=) says where the ids are");
 }
 
 Status Engine::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
@@ -296,15 +298,18 @@ Status Engine::Plan(const BatchCall& call, size_t window) {
   HET_RETURN_IF_ERROR(CheckIds(call));
   std::unique_ptr<PlannedStep> step = coming_.New();
   step->may_begin = remote();
+  step->cached = false;
   for (const TablePtr& table : call.tables) {
     if (table->options.on_device()) {
-      return Status(Code::kUnimplemented,
-                    "table '" + NameOf(table) +
-                        "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
-                        "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
+      return Status(
+          Code::kUnimplemented,
+          "table '" + NameOf(table) +
+              "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
+              "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     const auto& cache = table->options.cache;
     step->may_begin = step->may_begin && cache && cache->sync().MayBeginEarly();
+    step->cached = step->cached || (remote() && cache);
   }
   step->tables.assign(call.tables.begin(), call.tables.end());
   step->SetIds(call.features);

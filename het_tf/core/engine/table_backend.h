@@ -32,6 +32,8 @@ struct StepCall {
   ThreadPool* pool = nullptr;
   Step* step = nullptr;  // the plan: all ids are sorted. Null on a device
   bool planned = false;  // before the lookup: its unique keys are found
+  // Its number among planned lookups, which step->next_use counts by; 0: that says nothing.
+  uint32_t planned_step = 0;
   // Of an update: which tables get a tick, and whether it was left out because of its loss scale.
   std::vector<uint8_t> changed = {};
   bool skipped = false;

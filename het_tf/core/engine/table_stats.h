@@ -35,8 +35,8 @@ struct TableStats {
   uint32_t dim = 0;
   int64_t applies = 0;
   int64_t planned = 0;  // training lookups whose batch was planned
-  size_t rows = 0;   // that were ever written
-  size_t bytes = 0;  // of rows and index
+  size_t rows = 0;      // that were ever written
+  size_t bytes = 0;     // of rows and index
   std::optional<CacheStats> cache;
 };
 

@@ -12,6 +12,8 @@ namespace het {
 
 struct Step {
   BatchPlan plan;
+  // Of a planned lookup, for each unique key of the plan: the planned lookup that uses it next, 0: none.
+  Vector<uint32_t> next_use;
   Vector<uint8_t> active;  // for each feature: does its gradient count?
 
   // Sorts the ids; the unique keys are found group by group, by plan.Unique.

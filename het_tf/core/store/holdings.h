@@ -126,10 +126,6 @@ class Holdings {
     Clock latest;     // the server's
     uint32_t number;  // the answer that names or brings it; 0: none that may still be acknowledged
   };
-  struct KeyHash {
-    using is_avalanching = void;
-    size_t operator()(Key key) const { return HashKey(key, 0); }
-  };
   using Rows = boost::unordered_flat_map<Key, Entry, KeyHash, std::equal_to<Key>,
                                          Allocator<std::pair<const Key, Entry>>>;
   struct Table {

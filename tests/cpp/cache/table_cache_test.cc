@@ -163,15 +163,57 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   EXPECT_EQ(taken.size(), 100u);
 }
 
+// Would find a victim that a planned lookup uses, and a planned one that is used sooner than another.
+TEST_F(TableCacheTest, LinesOfPlannedLookupsGoAfterAllOthersTheLastUsedFirst) {
+  Make(Capacity(2));
+  for (Key key = 1; key <= 5; ++key) Insert(key);
+  cache_->SetNextUse(Find(1), 7);  // the policy's first victim
+  cache_->SetNextUse(Find(2), 9);
+  cache_->SetNextUse(Find(3), 8);
+  cache_->SetNextUse(Find(3), 6);
+  cache_->SetNextUse(Find(3), 10);  // the first of them counts
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(4), kNoRow);
+  EXPECT_EQ(Find(5), kNoRow);
+  EXPECT_EQ(Find(2), kNoRow);
+  EXPECT_NE(Find(1), kNoRow);
+  EXPECT_NE(Find(3), kNoRow);
+  // The lookup of plan 6 is here, and nobody has planned another use of row 3.
+  cache_->set_planned(6);
+  cache_->MakeRoom(1);
+  EXPECT_EQ(Find(3), kNoRow);
+  EXPECT_NE(Find(1), kNoRow);
+}
+
+TEST_F(TableCacheTest, ALineThatCameAnewIsNotPlanned) {
+  Make(Capacity(1));
+  cache_->SetNextUse(Insert(1), 7);
+  cache_->Drop(Find(1));
+  Insert(2);
+  Insert(3);
+  cache_->SetNextUse(Find(3), 8);
+  cache_->MakeRoom(0);
+  EXPECT_EQ(Find(2), kNoRow);
+}
+
+TEST_F(TableCacheTest, LookupsThatEndNoStepMakeRoomAllTheSame) {
+  Make(Capacity(1));
+  for (uint64_t step = 1; step <= 20; ++step) {
+    cache_->BeginLookup(step);
+    cache_->HoldForStep(Insert(static_cast<Key>(step)), step);
+  }
+  EXPECT_LE(cache_->lines().size(), 1u + LookupNumbers::kSteps + 2);
+}
+
 TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
   Make(Capacity(100));
   const uint32_t line = Insert(1, true);
   cache_->HoldForStep(line, 1);
-  cache_->MakeRoom(0);
+  cache_->DropTransient();
   EXPECT_EQ(Find(1), line);
   EXPECT_EQ(cache_->resident(), 0u);
   cache_->EndLookup(1);
-  cache_->MakeRoom(0);
+  cache_->DropTransient();
   EXPECT_EQ(Find(1), kNoRow);
 }
 
@@ -194,7 +236,7 @@ TEST_F(TableCacheTest, ThePolicySeesTransientLinesMiss) {
       Insert(other++, /*transient=*/true);
       cache_->Pass();
     }
-    cache_->MakeRoom(0);
+    cache_->DropTransient();
   }
   Insert(other);
   cache_->MakeRoom(0);
@@ -209,11 +251,11 @@ TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
   const uint32_t again = Insert(2, true);
   ASSERT_EQ(first, again);
   cache_->HoldForStep(again, 1);
-  cache_->MakeRoom(0);
+  cache_->DropTransient();
   Insert(3);
   EXPECT_EQ(cache_->resident(), 1u);
   cache_->EndLookup(1);
-  cache_->MakeRoom(0);
+  cache_->DropTransient();
   EXPECT_EQ(Find(2), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
 }
@@ -222,7 +264,7 @@ TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
   Make(Capacity(4));
   cache_->Drop(Insert(1, true));
   Insert(2);
-  cache_->MakeRoom(0);
+  cache_->DropTransient();
   EXPECT_NE(Find(2), kNoRow);
 }
 
@@ -282,6 +324,7 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
     for (Key key = 0; key < 50; ++key) Tick(Insert(key, key % 3 == 0), 1);
     SetAllocLimit(AllocatedBytes() + room);
     try {
+      cache_->DropTransient();
       cache_->MakeRoom(0);
     } catch (const std::bad_alloc&) {
     }
@@ -292,6 +335,7 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
       ASSERT_NE(line == kNoRow, queued == nullptr) << room;
       ASSERT_EQ(line == kNoRow ? queued->ticks : cache_->pending(line), 1u) << room;
     }
+    cache_->DropTransient();
     cache_->MakeRoom(0);
     EXPECT_EQ(cache_->lines().size(), 0u);
     EXPECT_EQ(cache_->queued(), 50u);

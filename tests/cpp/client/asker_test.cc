@@ -29,7 +29,7 @@ class AskerTest : public ::testing::Test {
   }
   static void Train(ReadOp* op, uint64_t step) {
     op->step = step;
-    op->sink = std::make_unique<LineSink>(op, nullptr);
+    op->sink = std::make_unique<LineSink>(op);
   }
   uint32_t Line(Key key, Clock base) {
     return cache_->Insert(key, cache_->lines().Hash(key), base, /*transient=*/false);

@@ -1,10 +1,10 @@
 // Batches whose lookups will come: which one a lookup is, which one may begin, and which ones go.
+#include "het_tf/core/engine/coming_steps.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
-
-#include "het_tf/core/engine/coming_steps.h"
 
 namespace het {
 namespace {
@@ -24,11 +24,11 @@ class ComingStepsTest : public ::testing::Test {
   // The batch is planned, and the plan is of these ids.
   bool Match(const Ids& ids, uint64_t lane = 1) {
     const FeatureIds feature = Feature(ids);
-    BatchPlan plan;
-    found_ = coming_.Match(lane, Span<const FeatureIds>(&feature, 1), &plan);
+    Step step;
+    found_ = coming_.Match(lane, Span<const FeatureIds>(&feature, 1), &step);
     if (found_.planned) {
-      EXPECT_EQ(plan.entries(), ids.size());
-      EXPECT_EQ(plan.keys(plan.groups()[0])[0], ids[0]);
+      EXPECT_EQ(step.plan.entries(), ids.size());
+      EXPECT_EQ(step.plan.keys(step.plan.groups()[0])[0], ids[0]);
     }
     return found_.planned;
   }

@@ -38,6 +38,7 @@ class EnginePlanTest : public ::testing::Test {
       options.cache->capacity = 40;
       options.cache->pull_bound = pull;
       options.cache->push_bound = 0;
+      options.cache->policy = Policy::kLru;
     }
     ASSERT_TRUE(engine_->CreateTable(spec, options).ok());
     table_ = engine_->Find("t").value();
@@ -131,6 +132,33 @@ TEST_F(EnginePlanTest, ATableThatIsMadeAnewHasNoPlans) {
   table_ = engine_->Find("t").value();
   EXPECT_EQ(Step({1, 2}), std::vector<float>(4, 0));
   EXPECT_EQ(planned(), 0);
+}
+
+// A cycle that is longer than the cache, of which least recently used keeps nothing. Would find next uses
+// that do not reach the cache, be it of a batch that waits, or of rows that none of them used before.
+TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
+  for (const bool early : {false, true}) {
+    uint64_t misses[2];
+    for (const bool plans : {false, true}) {
+      Make(/*remote=*/true, early ? 3 : 0);
+      std::vector<std::vector<int64_t>> batches(120);
+      for (size_t t = 0; t < batches.size(); ++t) {
+        for (size_t i = 0; i < 10; ++i) batches[t].push_back(static_cast<int64_t>((10 * t + i) % 60));
+      }
+      for (size_t t = 0; t < batches.size(); ++t) {
+        if (plans && t == 0) {
+          for (size_t next = 0; next < 7; ++next) Plan(batches[next]);
+        } else if (plans && t + 6 < batches.size()) {
+          Plan(batches[t + 6]);
+        }
+        Step(batches[t]);
+      }
+      misses[plans] = engine_->Stats("t").value().cache->counters.miss_pull;
+      service_.DropTable(table_->schema->id());
+    }
+    EXPECT_EQ(misses[0], 1200u);
+    EXPECT_LT(misses[1], 700u) << early;
+  }
 }
 
 // For TSan: a pipeline plans while steps take place, and another thread flushes.

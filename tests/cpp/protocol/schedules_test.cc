@@ -119,8 +119,8 @@ bool Exclude(const Value& a, const Value& b) {
   for (const char* mode : {"wire", "checks", "policy", "admission", "bounds"}) {
     if (both({"default", "yes"}, mode) != nullptr) return true;
   }
-  // Rows in the memory of a device travel as float32, and their lookups do not begin early. (The default's int4 is for the
-  // workers beside it; where all are on devices nobody uses it.)
+  // Rows in the memory of a device travel as float32, and their lookups do not begin early. (The default's
+  // int4 is for the workers beside it; where all are on devices nobody uses it.)
   const auto* const wire = both({"place", "devices"}, "wire");
   const auto* const early = both({"place", "devices"}, "lookups");
   const auto* const devices = both({"place", "both"}, "workers");

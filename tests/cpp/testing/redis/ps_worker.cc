@@ -62,6 +62,10 @@ void PsWorker::Run() {
     Publish();
     if (random_.Chance(0.2)) Pause();
   }
+  // What a partition lost while this worker did not run is sent again once the worker hears of it.
+  std::vector<Key> all;
+  for (Key key = 0; key < kLedgerKeys; ++key) all.push_back(key);
+  if (Read(ps_.NewStep(all), /*training=*/false) == nullptr) return;
   Succeeds(ps_.client().Flush(), "the last flush");
   Publish();
 }

@@ -39,7 +39,7 @@ class Schedule {
   void OneStep();
 
   World world_;
-  std::vector<std::deque<std::unique_ptr<TestStep>>> open_;  // by worker: lookups without their gradient
+  std::vector<std::deque<std::unique_ptr<TestStep>>> open_;    // by worker: lookups without their gradient
   std::vector<std::deque<std::unique_ptr<TestStep>>> coming_;  // by worker: lookups that have begun early
   std::map<uint32_t, Bytes> snapshots_;
   std::string error_;
