@@ -207,8 +207,9 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     began = time.monotonic()
     # The mean gradient of a last batch of a few rows varies much, and AdaGrad takes a large step by it.
     full = splits.train.rows is None or splits.train.rows >= options.batch_size
+    batches = splits.train.to_tf(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=full)
     history = model.fit(
-        splits.train.to_tf(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=full),
+        planned(batches, model),
         validation_data=splits.valid.to_tf(max(options.batch_size, 1024)),
         epochs=options.epochs,
         callbacks=callbacks,
@@ -220,6 +221,14 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     if options.log_dir is not None and verbose:
         print(f"logs: tensorboard --logdir {options.log_dir}")
     return history
+
+
+def planned(batches: Any, model: Any) -> Any:
+    """The batches; where tables are at a server their lookups begin early."""
+    import het_tf
+
+    at_server = horovod() is not None or "HET_PS" in os.environ
+    return het_tf.plan(batches, model) if at_server else batches
 
 
 def ranks_callbacks() -> list[Any]:

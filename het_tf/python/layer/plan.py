@@ -4,7 +4,7 @@
                           │ returns at once
                           └► sorted out for the lookup, which begins early where tables are at a server
 
-The op waits for nothing: not for the network, not for a lookup that waits for it (core/engine/coming_steps.h).
+The op waits for nothing, neither for the network nor for a lookup (core/engine/coming_steps.h).
 """
 
 from __future__ import annotations
