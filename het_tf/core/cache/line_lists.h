@@ -18,7 +18,10 @@ class LineLists {
   }
   void PushFront(size_t list, uint32_t line);
   void Remove(size_t list, uint32_t line);
-  void Prefetch(uint32_t line) const { __builtin_prefetch(&links_[line], 1); }
+  // Any number is legal here.
+  void Prefetch(uint32_t line) const {
+    if (line < links_.size()) __builtin_prefetch(&links_[line], 1);
+  }
   uint32_t back(size_t list) const { return lists_[list].back; }
   uint32_t before(uint32_t line) const { return links_[line].before; }
   // Puts all of `from`, in its order, behind the lines of `to`.

@@ -67,7 +67,11 @@ void RemoteWorker::Train(const std::vector<int64_t>& ids) {
 }
 
 void RemoteWorker::Plan(const std::vector<int64_t>& ids) {
-  const Status status = engine_->Plan(Batch(ids), 8);
+  // Beside a step of another thread: with a batch of its own.
+  const TablePtr table = engine_->Find("t").value();
+  const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
+  const Status status =
+      engine_->Plan({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 8);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
