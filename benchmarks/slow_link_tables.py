@@ -56,7 +56,7 @@ def goals(result: Figures) -> list[Figures]:
         entry = setting(of_model, factor, dense=False) if of_model else None
         if entry is None:
             continue
-        for name in (system, f"{system}, planned"):
+        for name in (system, f"{system}, look-ahead", f"{system}, planned"):
             if name not in entry["systems"]:
                 continue
             value = gain(entry, name, what)

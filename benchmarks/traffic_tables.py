@@ -189,6 +189,31 @@ def cache(result: Figures) -> list[str]:
     return table(["rows saved at 100/100", *(f"{100 * share:.0f} %" for share in shares)], lines)
 
 
+def window(result: Figures) -> list[str]:
+    """What caches send that know the next batches."""
+    runs = result["sweeps"]["window"]
+    windows = list(dict.fromkeys(run["window"] for run in runs))
+    lines = []
+    for stream, share in dict.fromkeys((run["stream"], run["cache"]) for run in runs):
+        of = [run for run in runs if (run["stream"], run["cache"]) == (stream, share)]
+        cells = []
+        for bound, what in (("100/100", "rows_saved"), ("30", "bytes")):
+            found = {run["window"]: run[what] for run in of if run["bound"] == bound}
+            show = percent if what == "rows_saved" else "{:,.0f}".format
+            cells += [show(found[size]) if size in found else "-" for size in windows]
+        name = "graph" if stream == "graph" else "click stream"
+        lines.append([f"{name}, {100 * share:.0f} %", *cells])
+    head = [f"window {size}" if size else "no window" for size in windows]
+    return table(
+        [
+            "cache",
+            *(f"rows saved at 100/100, {of}" for of in head),
+            *(f"bytes of the default, {of}" for of in head),
+        ],
+        lines,
+    )
+
+
 def wire(result: Figures) -> list[str]:
     lines = []
     runs = result["sweeps"]["wire"]
@@ -390,6 +415,7 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "workers": (workers, "workers", {"workers": "rows saved, by number of workers"}),
     "share": (share, "share", {}),
     "cache": (cache, "cache", {"cache": "rows saved, by size of the cache"}),
+    "window": (window, "window", {}),
     "wire": (wire, "wire", {}),
     "told": (told, "told", {}),
     "default": (default, "default", {}),

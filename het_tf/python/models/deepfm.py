@@ -23,9 +23,10 @@ class DeepFM(FieldVectorModel):
 
     Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of
     vectors as they are, so a step moves it more than in other models: `table_optimizer` is
-    `RowWiseAdagrad(0.02)`.
+    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or another `table_optimizer` if that
+    is given.
 
-    Args, inputs, outputs and errors: see `ClickModel`; `linear_optimizer` is `table_optimizer` unless given.
+    Args, inputs, outputs and errors: see `ClickModel`.
     """
 
     default_name = "deepfm"
@@ -37,7 +38,12 @@ class DeepFM(FieldVectorModel):
 
     def default_table_optimizer(self) -> optimizers.Optimizer:
         """Of a smaller rate than tables have by default, see the class."""
-        return optimizers.RowWiseAdagrad(0.02)
+        return optimizers.RowWiseAdagrad(0.005)
+
+    def default_linear_optimizer(self) -> optimizers.Optimizer:
+        """Of a larger rate than that of the vectors, which occur in products."""
+        given = self.table_optimizer.get_config() != self.default_table_optimizer().get_config()
+        return self.table_optimizer if given else optimizers.RowWiseAdagrad(0.02)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""
