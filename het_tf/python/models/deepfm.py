@@ -23,8 +23,8 @@ class DeepFM(FieldVectorModel):
 
     Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of
     vectors as they are, so a step moves it more than in other models: `table_optimizer` is
-    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or the `table_optimizer` if another
-    one is given.
+    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or another `table_optimizer` that
+    is given.
 
     Args, inputs, outputs and errors: see `ClickModel`.
     """
