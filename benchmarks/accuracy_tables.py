@@ -194,7 +194,16 @@ WRITERS: dict[str, Callable[[Figures], list[str]]] = {
     "goals": goals_table,
     **{
         name: writer(name)
-        for name in ("criteo_like", "thousand", "many", "long", "census", "movielens", "accumulator")
+        for name in (
+            "criteo_like",
+            "planned",
+            "thousand",
+            "many",
+            "long",
+            "census",
+            "movielens",
+            "accumulator",
+        )
     },
     "optimizers": optimizers_table,
     "flush": lambda result: flush_table(result["parts"]),
