@@ -125,7 +125,7 @@ PARTS = {
     "thousand": dataclasses.replace(
         CRITEO, train_rows=1 << 20, of_step=1024, seeds=5, runs=(Run("0"), EXACT, DEFAULT, PLACED)
     ),
-    "many": dataclasses.replace(CRITEO, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
+    "many": dataclasses.replace(CRITEO, workers=(32,), seeds=5, runs=(Run("0"), DEFAULT, PLACED)),
     "long": dataclasses.replace(
         CRITEO, train_rows=1 << 20, models=("dcn",), before_flush=True, runs=(Run("0"), DEFAULT, PLACED)
     ),
