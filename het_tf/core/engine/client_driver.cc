@@ -79,16 +79,17 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
 }
 
-// mutex_ is held.
-void ClientDriver::BeginPlanned() {
+// Whether any has begun. mutex_ is held.
+bool ClientDriver::BeginPlanned() {
+  bool any = false;
   for (uint64_t number : coming_->TakeLeft()) client_->EndLookup(number);
   try {
     for (const NextUses::Late& late : coming_->TakeLate())
       client_->SetNextUse(late.table, late.key, late.hash, late.number);
-    while (!client_->asking() && coming_->BeginNext([this](PlannedStep* step) { Begin(step); })) {
-    }
+    while (!client_->asking() && coming_->BeginNext([this](PlannedStep* step) { Begin(step); })) any = true;
   } catch (const std::bad_alloc&) {  // the lookup reads the rows
   }
+  return any;
 }
 
 void ClientDriver::Begin(PlannedStep* step) {
@@ -115,8 +116,7 @@ void ClientDriver::BeginIfFree() {
   if (!remote_ || !coming_->any_to_do()) return;
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  BeginPlanned();
-  LeaveToThread();
+  if (BeginPlanned()) LeaveToThread();  // else the thread waits for what lets one begin
 }
 
 }  // namespace het

@@ -67,7 +67,7 @@ class ClientDriver {
  private:
   std::unique_lock<std::mutex> TakeClient();
   Background::Pause LookAfterPushes();
-  void BeginPlanned();
+  bool BeginPlanned();
   void Begin(PlannedStep* step);
   void BeginIfFree();
   void LeaveToThread();
