@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from floats_lib import MODEL, assert_close
 
 import het_tf
 
@@ -93,7 +94,7 @@ def test_to_numpy_and_back(mode):
     assert ids.dtype == np.int64 and rows.dtype == np.float32
     assert (np.diff(ids) > 0).all() and rows.shape == (table.size, 4)
     # A cached copy that its worker went on training was rounded in another order than the store's row.
-    np.testing.assert_allclose(table.lookup(ids), rows, rtol=1e-5, atol=1e-6)
+    assert_close(table.lookup(ids), rows, MODEL)
 
     ids, with_slots = table.to_numpy(with_slots=True)
     assert with_slots.shape[1] == table.row_floats == 3 * 4 + 1
