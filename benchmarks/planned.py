@@ -170,7 +170,7 @@ def main() -> None:
             redis_lib.leave()
             between.kill()
     result = {
-        "command": "python benchmarks/planned.py " + " ".join(sys.argv[1:]),
+        "command": " ".join(["python benchmarks/planned.py", *sys.argv[1:]]),
         "settings": {"latency_ms": arguments.latency, "compute_ms": arguments.compute},
         "runs": runs,
         "table": table(runs),
