@@ -57,6 +57,8 @@ void AsCoarseAsTheFormat(WorldConfig* c) {
   OneProcess(c);
   c->failovers = true;
   c->client.durability = Durability::kCheckpoint;
+  // Of a lot for replicas this may be so little that frames are forgotten, and failovers lose them.
+  c->client.keep_bytes = size_t{1} << 30;
   c->cache.wire = c->seed / 7 % 2 == 0 ? RowFormat::kInt8 : RowFormat::kFloat16;
   c->tolerance = c->cache.wire == RowFormat::kInt8 ? 0.06f : 0.004f;
 }
