@@ -72,6 +72,7 @@ class Run:
       policy, admit: of the cache.
       share: workers that have one cache together.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
+      sync: "always": within the bounds; "on_demand": rows go when another worker uses them next (`shard(sync=)`).
       checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
@@ -91,6 +92,7 @@ class Run:
     admit: int = 1
     share: int = 1
     window: int = 0
+    sync: str = "always"
     checks: str = "asked"
     wire: str = "float32"
     optimizer: str = "sgd"
@@ -123,6 +125,7 @@ class Run:
             "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
             "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
             "rows": self.optimizer, "shards": self.shards, "window": self.window,
+            "sync": self.sync,
             **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]

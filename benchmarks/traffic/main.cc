@@ -4,7 +4,7 @@
 //   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
 //           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--shards 1] [--warm SAMPLES]
-//           [--rows sgd] [--window BATCHES]
+//           [--rows sgd] [--window BATCHES] [--sync always|on_demand]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
 // benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
@@ -149,6 +149,9 @@ int Main(int argc, char** argv) {
     } else if (name == "--staleness") {
       fits = Ticks(text, &ticks);
       settings.cache.staleness = ticks;
+    } else if (name == "--sync") {
+      fits = text == "always" || text == "on_demand";
+      settings.on_demand = text == "on_demand";
     } else if (name == "--optimizer") {
       settings.optimizer = text;
     } else if (name == "--rows") {

@@ -61,6 +61,8 @@ struct Simulation::Host {
   NextUses uses;
   std::deque<std::unique_ptr<Batch>> planned;  // this step's and the next ones, oldest first
   std::vector<Batch> own;                      // of each of them, where there are several
+  std::deque<std::unique_ptr<GlobalStep>> global;  // where rows travel on demand: this step and the next ones
+  OthersUse use;                                   // of them
   uint64_t token = 0;
   uint32_t number = 0;
 
@@ -114,12 +116,16 @@ Result<Outcome> Simulation::Run() {
   settings_.cache.workers = settings_.workers / settings_.share;
   settings_.cache.Follow(settings_.optimizer);
   settings_.cache.staleness.reset();  // else the rows' own optimizer would be followed
+  const SyncPolicy sync = settings_.cache.sync();
+  exact_ = sync.pull.most == 0 && sync.push.most == 0;
+  if (settings_.on_demand) ahead_ = exact_ ? 1 : 1 + static_cast<size_t>(sync.subscribes);
   HET_RETURN_IF_ERROR(service_.CreateTable(schema_));
   if (settings_.rows_exist) MakeRows();
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
     hosts_.push_back(std::make_unique<Host>(&service_, settings_));
     hosts_.back()->number = h;
     HET_RETURN_IF_ERROR(hosts_.back()->client.AddTable(schema_, settings_.cache));
+    if (settings_.on_demand && exact_) hosts_.back()->client.cache(schema_->id())->FollowStream();
     hosts_.back()->transport.cached = [cache = hosts_.back()->client.cache(schema_->id())](Key key) {
       return cache->lines().Find(key) != kNoRow;
     };
@@ -148,6 +154,7 @@ Result<Outcome> Simulation::Run() {
     const uint64_t old_hits = hits;
     const uint64_t old_reads = reads;
     for (auto& host : hosts_) HET_RETURN_IF_ERROR(Read(host.get(), step, counted));
+    for (auto& host : hosts_) Foresee(host.get(), step);
     for (auto& host : hosts_) {
       for (uint32_t i = 0; i < settings_.share; ++i) {
         const uint64_t waited = host->transport.counts().round_trips;
@@ -213,6 +220,31 @@ void Simulation::Next(Host* host, size_t step) {
   host->uses.End(host->planned.front()->number);
   std::swap(host->all, *host->planned.front());
   host->planned.pop_front();
+}
+
+void Simulation::Foresee(Host* host, size_t step) {
+  if (!settings_.on_demand) return;
+  if (step > 0) host->global.pop_front();
+  while (host->global.size() <= ahead_) host->global.push_back(Others(*host, step + host->global.size()));
+  host->use = OthersUse();
+  host->use.exact = exact_;
+  const auto keys = [](const Vector<OthersKeys>& of) { return Span<const OthersKeys>(of.data(), of.size()); };
+  if (exact_) host->use.outdated = keys(host->global.front()->outdated());
+  if (host->global.back() != nullptr) host->use.wanted = keys(host->global.back()->others());
+}
+
+std::unique_ptr<GlobalStep> Simulation::Others(const Host& host, size_t step) {
+  const size_t of_step = static_cast<size_t>(settings_.workers) * settings_.batch;
+  if ((step + 1) * of_step > stream_.samples()) return nullptr;
+  const size_t entries = of_step * stream_.fields();
+  const uint32_t* const ids = stream_.sample(step * of_step);
+  std::vector<Key> keys(entries);
+  for (size_t i = 0; i < entries; ++i) keys[i] = stream_.key(ids[i]);
+  std::vector<int64_t> ends;
+  for (size_t h = 1; h <= hosts_.size(); ++h) ends.push_back(static_cast<int64_t>(entries * h / hosts_.size()));
+  const FeatureIds feature{0, Span<const int64_t>(keys.data(), entries), std::nullopt};
+  const GlobalStep::Ids all{{&feature, 1}, {{ends.data(), ends.size()}}, host.number, false};
+  return std::make_unique<GlobalStep>(all, std::vector<uint64_t>{schema_->id()}, service_.id(0), &scratch_);
 }
 
 Status Simulation::Read(Host* host, size_t step, bool counted) {
@@ -284,6 +316,7 @@ Status Simulation::Write(Host* host, uint32_t i) {
   BatchPlan& plan = batch->plan;
   CountingTransport::Keys* written = host->transport.written();
   written->clear();
+  for (const OthersKeys& wanted : host->use.wanted) written->insert(wanted.keys.begin(), wanted.keys.end());
   size_t uniques = 0;
   for (const BatchPlan::Group& group : plan.groups()) uniques += group.uniques;
   FillSums(uniques * settings_.dim);
@@ -303,6 +336,7 @@ Status Simulation::Write(Host* host, uint32_t i) {
       ++ticks_[batch->ids[group.first + u]];
     }
   }
+  if (settings_.on_demand) write.others = &host->use;
   host->transport.Arrive();
   // All rows of the lookup are held until the last worker of the host writes.
   const bool last = i + 1 == settings_.share;

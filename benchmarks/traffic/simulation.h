@@ -22,6 +22,7 @@
 #include "benchmarks/traffic/stream.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/batch_plan.h"
+#include "het_tf/core/plan/global_step.h"
 
 namespace het::traffic {
 
@@ -34,6 +35,7 @@ struct Settings {
   uint32_t shards = 1;      // servers that have the partitions: parts for one of them share frames
   size_t warm_samples = 0;  // steps before this one's end are not counted
   size_t window = 0;       // batches of a client that are planned ahead; 0: none, and caches know no next use
+  bool on_demand = false;  // rows travel when another client needs them (engine/on_demand.h)
   bool rows_exist = true;  // every row of the stream is at the store before the first step
   std::string optimizer = "row_wise_adagrad";  // whose bounds a staleness stands for
   std::string rows = "sgd";                    // whose rows travel; of others nothing is observed
@@ -74,6 +76,10 @@ class Simulation {
   void MakeRows();
   // The batch of this step, with the next `window` planned.
   void Next(Host* host, size_t step);
+  // Learns what the other hosts do in this step and the next ones.
+  void Foresee(Host* host, size_t step);
+  // What they use in a step; null: there is no such step.
+  std::unique_ptr<GlobalStep> Others(const Host& host, size_t step);
   Status Read(Host* host, size_t step, bool counted);
   bool observes() const { return settings_.cache.wire == RowFormat::kFloat32 && settings_.rows == "sgd"; }
   void FillSums(size_t floats);
@@ -87,6 +93,9 @@ class Simulation {
   Schema schema_;
   std::vector<std::unique_ptr<Host>> hosts_;
   ThreadPool pool_;
+  BatchPlan scratch_;
+  bool exact_ = false;
+  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/on_demand.h)
   std::vector<uint32_t> ticks_;      // made by anyone, of every id
   std::vector<uint32_t> contained_;  // in the row of every id that the running read brought
   uint64_t noise_ = 1;

@@ -47,6 +47,7 @@ ApplyArgs GradientInputs::args() const {
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
                                          const CallSpec::Resolved& resolved, int scale_index) {
   GradientInputs inputs;
+  inputs.layer = spec.signature();
   HET_ASSIGN_OR_RETURN(inputs.ids, GetIdInputs(context, spec, 0));
   HET_RETURN_IF_ERROR(GetGradients(context, spec, resolved, &inputs));
   HET_ASSIGN_OR_RETURN(auto token, GetInput(context, 2 * static_cast<int>(spec.features().size())));

@@ -12,9 +12,10 @@ struct GradientInputs {
   std::vector<TfTensor> tensors;
   std::vector<const float*> pointers;
   uint64_t token = 0;
+  uint64_t layer = 0;
   GradientScale scale;
 
-  BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features}; }
+  BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features, layer}; }
   // All but the learning rates.
   ApplyArgs args() const;
 };

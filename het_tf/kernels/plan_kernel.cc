@@ -15,26 +15,52 @@ class PlanKernel {
     HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
     HET_ASSIGN_OR_RETURN(const int32_t window, GetIntAttr(context, "window"));
     kernel->window_ = static_cast<size_t>(std::max(window, 1));
+    HET_ASSIGN_OR_RETURN(const int32_t of_all, GetIntAttr(context, "M"));
+    kernel->on_demand_ = of_all > 0;
+    HET_ASSIGN_OR_RETURN(const int32_t worker, GetIntAttr(context, "worker"));
+    kernel->worker_ = static_cast<uint32_t>(std::max(worker, 0));
+    HET_ASSIGN_OR_RETURN(kernel->summed_, GetBoolAttr(context, "summed"));
     return kernel;
   }
 
-  // Inputs: ids * N. Of trouble with the tables the lookup tells, in the step that needs them.
+  // Inputs: ids * N, and where rows travel on demand all * N, ends * N. Of trouble with the tables the lookup tells, in the step that needs them.
   Status Compute(TF_OpKernelContext* context) {
     HET_ASSIGN_OR_RETURN(const IdInputs inputs, GetIdInputs(context, *spec_, 0));
     if (FindEngine(spec_->name_space()) == nullptr) return Status();  // Resolve would connect
     try {
       const auto resolved = spec_->Resolve();
       if (!resolved.ok()) return Status();
-      return resolved.value().engine->Plan({*resolved.value().tables, inputs.features, spec_->signature()},
-                                           window_);
+      const BatchCall call{*resolved.value().tables, inputs.features, spec_->signature()};
+      if (!on_demand_) return resolved.value().engine->Plan(call, window_);
+      return PlanOnDemand(context, call, resolved.value().engine.get());
     } catch (const std::bad_alloc&) {
       return Status();  // the lookup will say so, if it is still true then
     }
   }
 
  private:
+  Status PlanOnDemand(TF_OpKernelContext* context, const BatchCall& call, Engine* engine) {
+    const int n = static_cast<int>(spec_->features().size());
+    HET_ASSIGN_OR_RETURN(const IdInputs all, GetIdInputs(context, *spec_, n));
+    HET_ASSIGN_OR_RETURN(const IdInputs ends, GetIdInputs(context, *spec_, 2 * n));
+    GlobalStep::Ids step{all.features, {}, worker_, summed_};
+    for (int f = 0; f < n; ++f) {
+      const Span<const int64_t> of = ends.features[f].ids;
+      const auto count = static_cast<int64_t>(all.features[f].ids.size());
+      if (of.size() <= worker_ || of[of.size() - 1] != count || !std::is_sorted(of.begin(), of.end())) {
+        return InvalidArgument("HetPlan: the ends of feature " + std::to_string(f) +
+                               " do not take its ids apart by worker");
+      }
+      step.ends.push_back(of);
+    }
+    return engine->Plan(call, window_, &step);
+  }
+
   std::unique_ptr<CallSpec> spec_;
   size_t window_ = 1;
+  bool on_demand_ = false;
+  uint32_t worker_ = 0;
+  bool summed_ = false;
 };
 
 const bool plan_registered = (RegisterCpuKernel<PlanKernel>("HetPlan"), true);

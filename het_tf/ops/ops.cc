@@ -134,14 +134,21 @@ void RegisterLookup() {
   Register(op, &LookupShape);
 }
 
-// A training lookup of these ids will come (core/engine/engine.h, Plan). No outputs.
+// A training lookup of these ids will come (core/engine/engine.h, Plan). No outputs. Where rows travel on demand
+// (core/plan/global_step.h): `all` has the ids that all workers look up in that step, worker after worker, and
+// `ends` where those of each worker end, for each feature; else they are empty.
 void RegisterPlan() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlan");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "all: M * int64");
+  TF_OpDefinitionBuilderAddInput(op, "ends: M * int64");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
   TF_OpDefinitionBuilderAddAttr(op, "window: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "M: int >= 0");           // N, or 0
+  TF_OpDefinitionBuilderAddAttr(op, "worker: int = 0");       // this one
+  TF_OpDefinitionBuilderAddAttr(op, "summed: bool = false");  // gradients are summed over the workers
   Register(op, &NoShape);
 }
 

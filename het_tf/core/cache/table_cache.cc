@@ -52,6 +52,10 @@ void TableCache::SetInvalid(uint32_t line, bool invalid) {
                                              : state.flags & ~kInvalid);
 }
 
+void TableCache::MarkAllMoved() {
+  ForEachLine([this](uint32_t line) { MarkMoved(line); });
+}
+
 size_t TableCache::Unsent() const {
   size_t keys = queue_.size();
   for (uint32_t line = 0; line < lines_.end(); ++line) keys += lines_.live(line) && state_[line].pending > 0;

@@ -16,7 +16,8 @@
 //   subscribed  the server names it when it has moved past the pull bound (store/holdings.h): it need
 //               not be checked. When it leaves, the server is to hear of it: by its push, or
 //               left_subscribed()
-//   moved       it was named: the lookup that reads it fetches it
+//   moved       it was named, by the server or by the stream of the samples: the lookup that reads it fetches
+//               it
 //   held        a step uses it, or its lookup waits: it is no victim until its number has passed
 //               (lookup_numbers.h)
 //   planned     a lookup that the pipeline has planned will use it (engine/next_uses.h): it goes after all
@@ -63,6 +64,12 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
+  // From now on the stream says what has moved (MarkMoved), and no row is asked about. What is cached has moved.
+  void FollowStream() {
+    set_bounds(kUnbounded, config_.push_bound);
+    config_.staleness.reset();
+    MarkAllMoved();
+  }
   // Bounds that follow `staleness` follow the number of workers.
   void set_workers(uint32_t workers) {
     config_.workers = workers;
@@ -101,6 +108,12 @@ class TableCache {
   }
   // This worker's clock of the row: what the line contains.
   Clock clock(uint32_t line) const { return lines_.meta(line).clock + state_[line].pending; }
+  // Another worker has updated the row, as the stream says (engine/on_demand.h).
+  void MarkMoved(uint32_t line) {
+    State& state = state_[line];
+    state.flags = static_cast<uint8_t>((state.flags & ~kSubscribed) | kMoved);
+  }
+  void MarkAllMoved();
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/span.h"
 #include "het_tf/core/row/row_store.h"
 
 namespace het {
@@ -28,6 +29,26 @@ struct CachedRead {
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };
 
+// Keys of one table and partition.
+struct OthersKeys {
+  uint64_t table;
+  uint32_t partition;
+  Span<const Key> keys;
+  Span<const uint64_t> hashes;
+};
+
+// What other workers do, where the stream says so: rows are then written on demand (engine/on_demand.h).
+struct OthersUse {
+  // Used by others soon, in order of partition: of these rows those past their push bound are sent. Other rows
+  // stay, up to kMostUnsent ticks: what a worker that dies takes along has an end.
+  Span<const OthersKeys> wanted = {};
+  // Updated by others in this step: copies of these rows are not read any more.
+  Span<const OthersKeys> outdated = {};
+  bool exact = false;  // the step waits until all is applied; else until what earlier steps sent is
+
+  static constexpr int64_t kMostUnsent = 1000;
+};
+
 struct CachedWrite {
   struct Part {
     uint64_t table;
@@ -41,6 +62,7 @@ struct CachedWrite {
     float learning_rate;
   };
   Vector<Part> parts;  // in order of partition
+  const OthersUse* others = nullptr;  // null: rows are sent when they are past their push bound
 };
 
 }  // namespace het

@@ -216,16 +216,22 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
     }
   }
   Tick(write, step, pool);
+  if (write->others != nullptr) MarkMoved(write->others->outdated);
+  const uint64_t first_frame = pushes_.next_frame();
   try {
     {
       const TraceScope pushing(config_.trace, TraceKind::kPush);
       pushes_.OfStep(*write);
     }
     Progress(0);
-    Status status = WaitForPushBound(*write);
+    const auto wait = [&] {
+      return write->others == nullptr ? WaitForPushBound(*write)
+                                      : WaitForFrames(write->others->exact ? UINT64_MAX : first_frame);
+    };
+    Status status = wait();
     if (status.ok()) status = MakeRoomForKept();
     // That may have waited, and heard that a partition's incarnation changed to an earlier state.
-    if (status.ok()) status = WaitForPushBound(*write);
+    if (status.ok()) status = wait();
     pushes_.Trim();
     return status;
   } catch (const std::bad_alloc&) {
@@ -265,6 +271,24 @@ Status Client::WaitForPushBound(const CachedWrite& write) {
   };
   return waiter_.Until([&] { return std::none_of(write.parts.begin(), write.parts.end(), over_bound); },
                        "a push");
+}
+
+Status Client::WaitForFrames(uint64_t end) {
+  const auto& sessions = exchange_.sessions();
+  const auto unapplied = [end](const Session& session) {
+    return session.log().AnyUnapplied([end](const PushFrame& frame) { return frame.number < end; });
+  };
+  return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, "a push");
+}
+
+void Client::MarkMoved(Span<const OthersKeys> rows) {
+  for (const OthersKeys& part : rows) {
+    TableCache& cache = tables_.at(part.table);
+    for (size_t i = 0; i < part.keys.size(); ++i) {
+      const uint32_t line = cache.lines().Find(part.keys[i], part.hashes[i]);
+      if (line != kNoRow) cache.MarkMoved(line);
+    }
+  }
 }
 
 Status Client::MakeRoomForKept() {

@@ -11,7 +11,8 @@
 //              x = unsent ∘ frames after `applied` ∘ v,   b = g + ticks of those frames
 //              (RowSink, PushLog)
 //      write   x <- optimizer(x, G); p += 1; what is due ─► into a numbered frame, b += p, p = 0
-//              (SyncPolicy, PushBuilder); wait where the bound asks for it (Waiter)
+//              (SyncPolicy, PushBuilder); wait where the bound asks for it (Waiter). Where the stream says
+//              what other workers use, rows that nobody else needs stay (OthersUse)
 //
 //    For example, with sgd at rate 1, pull_bound 0 and push_bound 2: the server has row 7 at clock
 //    5 with value 10. Read of 7 fetches it: b = 5, value 10. Write with gradient 1 makes the value
@@ -164,6 +165,9 @@ class Client : private Exchange::Listener {
   Status FetchMissing(CachedWrite* write);
   void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
   Status WaitForPushBound(const CachedWrite& write);
+  // Until the frames with numbers below `end` are applied.
+  Status WaitForFrames(uint64_t end);
+  void MarkMoved(Span<const OthersKeys> rows);
   Status MakeRoomForKept();
 
   // client_answers.cc: what answers tell

@@ -22,13 +22,35 @@ void PushBuilder::OfStep(const CachedWrite& write) {
   for (const CachedWrite::Part& part : write.parts) tables_->at(part.table).MakeRoom(0);
   Frames frames(tables_->partitions(), nullptr);
   Due(write, &frames);
+  if (write.others != nullptr) {
+    for (const OthersKeys& wanted : write.others->wanted) Wanted(wanted, &frames);
+  }
   Queues(/*whole=*/false, &frames);
+}
+
+void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
+  TableCache& cache = tables_->at(wanted.table);
+  cache.DropTransient();  // into the queue, which goes too
+  const SyncPolicy sync = cache.sync();
+  Vector<uint32_t> lines(wanted.keys.size());
+  cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
+  const auto stays = [&](uint32_t line) {
+    return line == kNoRow || cache.pending(line) == 0 || !sync.PushNow(cache.pending(line), cache.clock(line));
+  };
+  lines.erase(std::remove_if(lines.begin(), lines.end(), stays), lines.end());
+  if (lines.empty()) return;
+  TablePush* const push = Add(wanted.partition, &(*frames)[wanted.partition], cache, lines.size());
+  for (uint32_t line : lines) {
+    push->keys.push_back(cache.lines().meta(line).key);
+    cache.TakeUpdate(line, &push->ticks, &push->wire);
+  }
+  cache.counters().bound_push += lines.size();
 }
 
 void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
-    const Bound unsent = cache.config().sync().unsent();
+    const Bound unsent = write.others == nullptr ? cache.config().sync().unsent() : OthersUse::kMostUnsent;
     if (unsent == kUnbounded) continue;
     auto due = [&](size_t u) {
       const uint32_t line = part.rows[u];

@@ -67,6 +67,7 @@ Status CachedBackend::Tick(StepCall* call, const ApplyArgs& args) {
                            plan.hashes(*group), plan.rows(*group), call->step->values(*group),
                            call->step->touched(*group), args.learning_rates[group->table]});
   }
+  write.others = call->others.get();
   return client->Write(&write, call->number, call->pool);
 }
 

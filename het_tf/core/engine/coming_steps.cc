@@ -44,6 +44,7 @@ void ComingSteps::Add(uint64_t lane, size_t window, std::unique_ptr<PlannedStep>
     for (const TablePtr& table : step->tables) tables.push_back(table->schema->id());
     step->planned = uses_.Add(step->plan, tables, &step->next);
   }
+  step->place = ++of.added;
   of.steps.push_back(std::move(step));
   while (of.steps.size() > window + kBeside) RemoveOldest(&of);
 }
@@ -53,19 +54,32 @@ ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> feat
   const auto of = lanes_.find(lane);
   if (of == lanes_.end()) return {};
   auto& steps = of->second.steps;
-  const auto match =
-      std::find_if(steps.begin(), steps.end(), [&](const auto& step) { return step->HasIds(features); });
+  const auto behind = std::find_if(steps.begin(), steps.end(),
+                                   [&](const auto& step) { return step->place > of->second.last; });
+  const auto has_ids = [&](const auto& step) { return step->HasIds(features); };
+  auto match = std::find_if(behind, steps.end(), has_ids);
+  if (match == steps.end()) match = std::find_if(steps.begin(), steps.end(), has_ids);
   if (match == steps.end()) return {false, 0, 0, ++of->second.unplanned == kTellAfter};
   of->second.unplanned = 0;
+  of->second.last = (*match)->place;
   std::for_each(steps.begin(), match, [](const auto& older) { ++older->passed_over; });
   std::unique_ptr<PlannedStep> step = std::move(*match);
   steps.erase(match);
   while (!steps.empty() && steps.front()->passed_over > kPassedOver) RemoveOldest(&of->second);
   std::swap(of_lookup->plan, step->plan);
   of_lookup->next_use.swap(step->next);
-  const Found found{true, step->number, step->planned, false};
+  const Found found{true, step->number, step->planned, false, step->place, std::move(step->global)};
   Recycle(std::move(step));
   return found;
+}
+
+std::shared_ptr<const GlobalStep> ComingSteps::Behind(uint64_t lane, uint64_t place, uint64_t steps) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto of = lanes_.find(lane);
+  if (of == lanes_.end()) return nullptr;
+  const auto behind = std::find_if(of->second.steps.begin(), of->second.steps.end(),
+                                   [=](const auto& step) { return step->place == place + steps; });
+  return behind == of->second.steps.end() ? nullptr : (*behind)->global;
 }
 
 // Batches that were passed over may not come any more.
@@ -128,6 +142,7 @@ void ComingSteps::Recycle(std::unique_ptr<PlannedStep> step) {
   step->number = 0;
   step->planned = 0;
   step->passed_over = 0;
+  step->global.reset();
   step->tables.clear();
   spare_.push_back(std::move(step));
 }

@@ -4,8 +4,8 @@
 //   Add ─► waits ─► BeginNext: its lookup begins early (client/early_reads.h), at most one of a lane
 //               └─► Match: the lookup is here. It has the same ids, and takes the plan
 //
-// A lookup is matched by its ids, with the oldest batch that has them, so nobody has to say which batch is
-// which. Where an iterator was left or restored, or a layer changes its ids, batches are passed over: after
+// A lookup is matched by its ids, with the next batch behind the last match that has them, or else the oldest,
+// so nobody has to say which batch is which. Where an iterator was left or restored, or a layer changes its ids, batches are passed over: after
 // kPassedOver lookups of later ones, or when the window is full of newer ones, they go. A lookup that matches
 // none is an ordinary one.
 //
@@ -26,6 +26,7 @@
 #include "het_tf/core/engine/next_uses.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/plan/batch_call.h"
+#include "het_tf/core/plan/global_step.h"
 
 namespace het {
 
@@ -40,6 +41,9 @@ struct PlannedStep {
   Vector<uint32_t> next;      // next_uses.h
   uint64_t number = 0;        // of its step; 0: its lookup has not begun
   uint32_t passed_over = 0;   // lookups of batches that came after it
+  uint64_t place = 0;         // in its lane
+  // What the other workers use in its step; null: it is not known.
+  std::shared_ptr<const GlobalStep> global;
 
   void SetIds(Span<const FeatureIds> features);
   bool HasIds(Span<const FeatureIds> features) const;
@@ -67,9 +71,14 @@ class ComingSteps {
     uint64_t number = 0;        // of the step, where its lookup has begun
     uint32_t planned_step = 0;  // its number among planned batches
     bool tell = false;          // kTellAfter lookups of a lane that has plans had none
+    uint64_t place = 0;         // of the batch in its lane
+    std::shared_ptr<const GlobalStep> global = nullptr;
   };
   // The batch of a training lookup, which waits no more: step->plan and step->next_use become its own.
   Found Match(uint64_t lane, Span<const FeatureIds> features, Step* step);
+
+  // What the others use in the step so many behind the batch of this place; null: it is not known, or not yet.
+  std::shared_ptr<const GlobalStep> Behind(uint64_t lane, uint64_t place, uint64_t steps);
 
   // begin(step) for a batch whose lookup may begin now: the next of its lane, if that has not begun. False:
   // there is none. `begin` is called with the mutex held.
@@ -86,6 +95,8 @@ class ComingSteps {
   struct Lane {
     std::deque<std::unique_ptr<PlannedStep>> steps;  // oldest first
     uint32_t unplanned = 0;                          // lookups since the last that was planned
+    uint64_t added = 0;                              // batches so far
+    uint64_t last = 0;                               // place of the last match
   };
 
   static PlannedStep* NextOf(const Lane& lane);

@@ -91,6 +91,7 @@ Engine::Engine(std::string name, size_t threads, EngineStore store, const Client
       notice_(config.notice),
       coming_(&steps_),
       driver_(store_.transport.get(), Traced(config, &trace_), remote(), &coming_),
+      on_demand_(&driver_, &coming_),
       catalog_(name_),
       loader_(name_, store_.tables.get(), remote(),
               [this](const std::function<void()>& fn) {
@@ -152,7 +153,7 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call, memory));
   StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : steps_.New();
   StepCall step{call, memory, 0, nullptr, plan.get()};
-  if (token != nullptr) Number(&step);
+  if (token != nullptr) HET_RETURN_IF_ERROR(Number(&step));
   Releaser releaser(this, step.number);
   const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
   step.pool = pool_.get();
@@ -177,7 +178,7 @@ Status Engine::Lookup(const BatchCall& call, const CallMemory& memory, Span<floa
 }
 
 // The number of a training lookup, and its plan if there is one.
-void Engine::Number(StepCall* step) {
+Status Engine::Number(StepCall* step) {
   ComingSteps::Found found;
   if (step->step != nullptr) found = coming_.Match(step->call.layer, step->call.features, step->step);
   step->planned = found.planned;
@@ -186,10 +187,14 @@ void Engine::Number(StepCall* step) {
   if (found.planned) {
     for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
   }
-  if (!found.tell || !notice_) return;
+  if (found.tell && notice_) TellUnplanned(step->call);
+  return on_demand_.BeginStep(step->call, found);
+}
+
+void Engine::TellUnplanned(const BatchCall& call) {
   notice_(
       "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
-      NameOf(step->call.tables[0]) +
+      NameOf(call.tables[0]) +
       "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
       "called on: het_tf.plan(..., inputs=) says where the ids are");
 }
@@ -213,16 +218,18 @@ Status Engine::Apply(const BatchCall& call, const CallMemory& memory, const Appl
   StepCall step{call, memory, args.token, pool_.get()};
   if (!on_device) {
     step.step = BuildPlan(call, &plan);
-    if (!step.step->FindActive(call, args)) return Status();
+    if (!step.step->FindActive(call, args)) return on_demand_.SkipStep(call.layer);
     {
       const TraceScope summing(&trace_, TraceKind::kSum);
       HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get(), &step.skipped));
     }
     *skipped = step.skipped;
-    if (step.skipped) return Status();
+    if (step.skipped) return on_demand_.SkipStep(call.layer);
     HET_RETURN_IF_ERROR(Prepare(&step));
   }
-  const Status status = ForBackends(call, [&](TableBackend* backend) { return backend->Tick(&step, args); });
+  step.others = on_demand_.BeforeTick(call.layer);
+  Status status = ForBackends(call, [&](TableBackend* backend) { return backend->Tick(&step, args); });
+  if (status.ok()) status = on_demand_.EndStep(call.layer);
   if (!remote()) store_.service->SweepNext();
   for (size_t t = 0; t < step.changed.size(); ++t) call.tables[t]->applies.fetch_add(step.changed[t]);
   *skipped = step.skipped;
@@ -261,7 +268,8 @@ Step* Engine::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
   return plan->get();
 }
 
-Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums) {
+Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_t workers,
+                            GradientSums* sums) {
   const TraceScope whole(&trace_, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, steps_.Consume(args.token));
   const Releaser releaser(this, args.token);
@@ -269,12 +277,13 @@ Status Engine::SumGradients(const BatchCall& call, const ApplyArgs& args, Gradie
   Step* const step = BuildPlan(call, &plan);
   static_cast<void>(step->FindActive(call, args));
   HET_RETURN_IF_ERROR(step->SumGradients(call, args, pool_.get(), &sums->skip));
-  CollectSums(call, step, sums);
+  CollectSums(call, step, {workers, on_demand_.Running(call.layer)}, sums);
   return Status();
 }
 
-Status Engine::ApplySums(Span<const TablePtr> tables, const MergedSums& sums,
+Status Engine::ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                          Span<const float> learning_rates) {
+  if (sums.skip) return on_demand_.SkipStep(layer);
   Vector<FeatureIds> features;
   Vector<const float*> gradients;
   Vector<uint8_t> active;
@@ -284,17 +293,18 @@ Status Engine::ApplySums(Span<const TablePtr> tables, const MergedSums& sums,
     gradients.push_back(table.sums.data());
     active.push_back(table.active);
   }
-  const BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
+  BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
   ApplyArgs args;
   HET_RETURN_IF_ERROR(Lookup(call, {}, &args.token));
   args.gradients = Span<const float* const>(gradients.data(), gradients.size());
   args.learning_rates = learning_rates;
   args.active = Span<const uint8_t>(active.data(), active.size());
+  call.layer = layer;  // its lookup was this step's, and not the one above
   bool skipped = false;
   return Apply(call, args, &skipped);
 }
 
-Status Engine::Plan(const BatchCall& call, size_t window) {
+Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all) {
   HET_RETURN_IF_ERROR(CheckIds(call));
   std::unique_ptr<PlannedStep> step = coming_.New();
   step->may_begin = remote();
@@ -317,9 +327,21 @@ Status Engine::Plan(const BatchCall& call, size_t window) {
   ThreadPool only_this(1);
   step->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
                    &only_this);
+  if (all != nullptr) {
+    step->global = GlobalOf(call, *all);
+    on_demand_.Plan(call, step->may_begin);
+  }
   coming_.Add(call.layer, window, std::move(step));
   driver_.OnPlanned();
   return Status();
+}
+
+std::shared_ptr<const GlobalStep> Engine::GlobalOf(const BatchCall& call, const GlobalStep::Ids& all) {
+  std::vector<uint64_t> tables;
+  for (const TablePtr& table : call.tables) tables.push_back(table->schema->id());
+  const std::unique_ptr<PlannedStep> scratch = coming_.New();
+  auto global = std::make_shared<const GlobalStep>(all, tables, store_.transport->id(0), &scratch->plan);
+  return global;
 }
 
 Status Engine::Flush() {
@@ -328,6 +350,7 @@ Status Engine::Flush() {
     const Status status = backend->Flush();
     if (first.ok()) first = status;
   }
+  if (first.ok()) on_demand_.OnFlush();
   return first;
 }
 

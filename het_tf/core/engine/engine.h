@@ -26,7 +26,8 @@
 //
 //    Planned steps. Plan sorts a batch's ids before its lookup comes, on the pipeline's thread, and
 //    leaves them with ComingSteps. The lookup takes the plan; before a remote store it has begun by
-//    then, while the step before it computed.
+//    then, while the step before it computed. Where Plan knows what all workers look up, rows travel on
+//    demand: OnDemand says what a step sends.
 //
 // 4. Concurrency. Every method is thread-safe. Lookups of direct tables run side by side; Apply
 //    calls of one engine run one after the other. Calls about whole tables wait for a remote store
@@ -61,6 +62,7 @@
 #include "het_tf/core/engine/client_driver.h"
 #include "het_tf/core/engine/coming_steps.h"
 #include "het_tf/core/engine/loader.h"
+#include "het_tf/core/engine/on_demand.h"
 #include "het_tf/core/engine/registry.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/engine/table_backend.h"
@@ -134,15 +136,18 @@ class Engine {
   // Apply in two halves, for workers that sum their gradients before one of them ticks
   // (gradient_sums.h). The first consumes the token and changes no row; errors as of Apply.
   // Learning rates are not looked at.
-  Status SumGradients(const BatchCall& call, const ApplyArgs& args, GradientSums* sums);
-  // The second reads the rows and ticks each key once. Errors as of Lookup and Apply.
-  Status ApplySums(Span<const TablePtr> tables, const MergedSums& sums, Span<const float> learning_rates);
+  Status SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_t workers, GradientSums* sums);
+  // The second reads the rows and ticks each key once; none where the step is left out. `layer`: as of the
+  // lookup's call. Errors as of Lookup and Apply.
+  Status ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
+                   Span<const float> learning_rates);
 
   // A training lookup of these ids will come. It needs not sort them again, and where tables live at a
   // remote store its rows are asked for when the lookup before it has ended, unless a pull bound is 0
   // (coming_steps.h). Waits for nothing; what is wrong is the lookup's to tell. `window`: how many
   // batches of the layer may be planned, at least 1. Unimplemented: a table is cached on a device.
-  Status Plan(const BatchCall& call, size_t window);
+  // `all`: what all workers look up in this step; then rows of the layer travel on demand (on_demand.h).
+  Status Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all = nullptr);
 
   // --- caches
 
@@ -223,7 +228,9 @@ class Engine {
   Status ForBackends(const BatchCall& call, Fn fn);
   Status Lookup(const BatchCall& call, const CallMemory& memory, Span<float* const> out, uint64_t* token);
   Status Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped);
-  void Number(StepCall* step);
+  Status Number(StepCall* step);
+  void TellUnplanned(const BatchCall& call);
+  std::shared_ptr<const GlobalStep> GlobalOf(const BatchCall& call, const GlobalStep::Ids& all);
   Status Prepare(StepCall* step);
   // *plan, built where there is none.
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
@@ -242,6 +249,7 @@ class Engine {
   StepStore steps_;
   ComingSteps coming_;
   ClientDriver driver_;
+  OnDemand on_demand_;
   std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
   DeviceBackend* device_;                                // one of them
   // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the

@@ -56,6 +56,7 @@ Status Engine::RemoveTable(const std::string& name, bool with_rows) {
   if (remote()) HET_RETURN_IF_ERROR(Flush());
   if (with_rows) HET_RETURN_IF_ERROR(store_.tables->DropTable(*table->schema));
   coming_.Clear();
+  on_demand_.Forget(table->schema->id());
   BackendOf(table->options).Remove(table->schema->id());
   catalog_.Remove(name);
   return Status();

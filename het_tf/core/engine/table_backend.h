@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "het_tf/core/client/cached_rows.h"
 #include "het_tf/core/engine/table_stats.h"
 #include "het_tf/core/plan/batch_call.h"
 #include "het_tf/core/plan/step.h"
@@ -37,6 +38,7 @@ struct StepCall {
   // Of an update: which tables get a tick, and whether it was left out because of its loss scale.
   std::vector<uint8_t> changed = {};
   bool skipped = false;
+  std::shared_ptr<const OthersUse> others = nullptr;  // where rows travel on demand (on_demand.h)
 };
 
 class TableBackend {

@@ -33,12 +33,11 @@ struct ByOwner {
   Vector<uint32_t> numbers;
   Vector<size_t> begins;
 
-  ByOwner(const Vector<uint64_t>& hashes, uint32_t workers) : numbers(hashes.size()), begins(workers + 1) {
-    for (uint64_t hash : hashes) ++begins[OwnerOf(hash, workers) + 1];
+  ByOwner(const Vector<uint32_t>& owners, uint32_t workers) : numbers(owners.size()), begins(workers + 1) {
+    for (uint32_t owner : owners) ++begins[owner + 1];
     for (uint32_t w = 0; w < workers; ++w) begins[w + 1] += begins[w];
     Vector<size_t> at(begins.begin(), begins.end());
-    for (size_t i = 0; i < hashes.size(); ++i)
-      numbers[at[OwnerOf(hashes[i], workers)]++] = static_cast<uint32_t>(i);
+    for (size_t i = 0; i < owners.size(); ++i) numbers[at[owners[i]]++] = static_cast<uint32_t>(i);
   }
   Span<const uint32_t> of(uint32_t w) const {
     return {numbers.data() + begins[w], begins[w + 1] - begins[w]};
@@ -53,8 +52,10 @@ void PackKeys(const Vector<Key>& keys, Span<const uint32_t> numbers, Vector<Key>
 }
 
 // The sums of one group, and the keys of its inactive features.
-void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, GradientSums::OfTable* table) {
+void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, const Owners& owners,
+             GradientSums::OfTable* table) {
   const BatchPlan& plan = step->plan;
+  const uint64_t id = call.tables[group.table]->schema->id();
   const size_t dim = call.tables[group.table]->schema->dim();
   const Key* keys = plan.keys(group);
   const uint64_t* hashes = plan.hashes(group);
@@ -63,7 +64,7 @@ void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, G
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
     table->keys.push_back(keys[u]);
-    table->hashes.push_back(hashes[u]);
+    table->owners.push_back(owners.Of(id, keys[u], hashes[u]));
     table->sums.insert(table->sums.end(), sums + u * dim, sums + (u + 1) * dim);
   }
   // Entries stand in the order of features, so a key's last feature tells whether this one is new.
@@ -77,20 +78,24 @@ void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, G
     if (last[u] == feature) continue;
     last[u] = feature;
     table->idle_keys.push_back(keys[u]);
-    table->idle_hashes.push_back(hashes[u]);
+    table->idle_owners.push_back(owners.Of(id, keys[u], hashes[u]));
     table->idle_features.push_back(feature);
   }
 }
 
 }  // namespace
 
-void CollectSums(const BatchCall& call, Step* step, GradientSums* sums) {
+uint32_t Owners::Of(uint64_t table, Key key, uint64_t hash) const {
+  return global == nullptr ? PartitionOf(hash, workers) : global->OwnerOf(table, key);
+}
+
+void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums) {
   sums->active.assign(step->active.begin(), step->active.end());
   sums->tables.assign(call.tables.size(), GradientSums::OfTable());
   for (size_t t = 0; t < call.tables.size(); ++t) sums->tables[t].dim = call.tables[t]->schema->dim();
   if (sums->skip) return;
   for (const BatchPlan::Group& group : step->plan.groups()) {
-    if (group.entries != 0) Collect(call, step, group, &sums->tables[group.table]);
+    if (group.entries != 0) Collect(call, step, group, owners, &sums->tables[group.table]);
   }
 }
 
@@ -106,8 +111,8 @@ Status PackSums(const Status& error, const GradientSums& sums, uint64_t signatur
   Vector<Key> scratch;
   std::vector<ByOwner> owners, idle_owners;
   for (const GradientSums::OfTable& table : sums.tables) {
-    owners.emplace_back(table.hashes, workers);
-    idle_owners.emplace_back(table.idle_hashes, workers);
+    owners.emplace_back(table.owners, workers);
+    idle_owners.emplace_back(table.idle_owners, workers);
   }
   for (uint32_t w = 0; w < workers; ++w) {
     const size_t begin = bytes->size();

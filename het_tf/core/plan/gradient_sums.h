@@ -1,6 +1,7 @@
 // Gradients that N workers sum before one of them updates the row (docs/concepts.md, "Several workers").
 //
-// Every key has an owner: a worker, by the key's hash. In a step each worker sums its gradients per unique
+// Every key has an owner: a worker, by the key's hash, or where rows travel on demand one of those that use the
+// key in the step (global_step.h). In a step each worker sums its gradients per unique
 // key (Engine::SumGradients), packs the sums by owner (PackSums: one part for every worker), the parts are
 // exchanged all to all by whoever can (Horovod), and each owner adds what it received in the order of the
 // workers (MergeSums) and ticks once (Engine::ApplySums).
@@ -15,12 +16,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
+#include "het_tf/core/plan/global_step.h"
 
 namespace het {
 
@@ -32,11 +35,11 @@ struct GradientSums {
     uint32_t dim = 0;
     // Keys that get a tick, each once, with their sums: dim floats a key.
     Vector<Key> keys;
-    Vector<uint64_t> hashes;
+    Vector<uint32_t> owners;
     Vector<float> sums;
     // Other keys of features whose gradient is all zero here, each once a feature.
     Vector<Key> idle_keys;
-    Vector<uint64_t> idle_hashes;
+    Vector<uint32_t> idle_owners;
     Vector<uint32_t> idle_features;
   };
   std::vector<OfTable> tables;
@@ -44,11 +47,16 @@ struct GradientSums {
   bool skip = false;       // the gradient overflowed under its loss scale: this step is left out
 };
 
-// *sums = what the step's SumGradients has left in it: sums->skip says whether it was left out.
-void CollectSums(const BatchCall& call, Step* step, GradientSums* sums);
+// The worker that owns a key. By hash neighbouring partitions belong to one worker, so that each pushes to few.
+struct Owners {
+  uint32_t workers;
+  std::shared_ptr<const GlobalStep> global;  // null: the hash says it
 
-// The worker that owns a key. Neighbouring partitions belong to one worker, so that each pushes to few.
-inline uint32_t OwnerOf(uint64_t hash, uint32_t workers) { return PartitionOf(hash, workers); }
+  uint32_t Of(uint64_t table, Key key, uint64_t hash) const;
+};
+
+// *sums = what the step's SumGradients has left in it: sums->skip says whether it was left out.
+void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums);
 
 // Appends the parts of `workers` workers to `bytes`; splits[w] is the length of that for worker w. `error`:
 // how the step went here; unless it is OK, sums are not looked at. `signature` names the call: layers that

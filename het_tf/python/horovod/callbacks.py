@@ -7,7 +7,7 @@ import numpy as np
 
 from het_tf.python.checkpoint.keras import workers
 from het_tf.python.checkpoint.keras.beside import Beside
-from het_tf.python.horovod import checks
+from het_tf.python.horovod import checks, planned
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import owner, reduction
 from het_tf.python.session import collective, native, settings
@@ -62,7 +62,8 @@ class Broadcast(_Callback):
     """Before training: gives every rank the weights of rank 0, and checks what else must agree.
 
     The ranks must have equally many batches an epoch (where Keras knows their number), and something must
-    reduce the gradients of the model.
+    reduce the gradients of the model. Where rows travel on demand (`shard(sync=)`) it flushes on all ranks
+    before and after training, and before an evaluation.
 
     Raises:
       RuntimeError: See above; and if `het_tf.init(hvd=hvd)` was not called, or the model has no weights.
@@ -79,6 +80,7 @@ class Broadcast(_Callback):
         collective.required("het_tf.callbacks.Broadcast")
         reduction.require_reduction(self.model)
         checks.compare_steps((self.params or {}).get("steps"))
+        _settle()
         model = self.model
         self._late = False
         if model.built:
@@ -93,6 +95,20 @@ class Broadcast(_Callback):
         if self._late:
             broadcast(self.model)
             self._late = False
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """An evaluation reads rows that other ranks may hold back."""
+        _settle()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Whatever reads rows after `fit` finds them."""
+        _settle()
+
+
+def _settle() -> None:
+    """Flushes on all ranks, if a stream has made them hold back rows (`shard(sync="on_demand")`)."""
+    if planned.holds_back():
+        flush_all()
 
 
 class MetricAverage(_Callback):

@@ -1,16 +1,26 @@
 """Every rank's part of the data."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from het_tf.python.horovod import placed
+from het_tf.python.horovod.planned import Planned, check_place
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 
 
-def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: int | None = None) -> Any:
+def shard(
+    data: Any,
+    drop_remainder: bool = True,
+    by: str | None = None,
+    batch: int | None = None,
+    plan: Any = None,
+    sync: str = "always",
+    inputs: Callable[..., Any] | None = None,
+) -> Any:
     """This rank's part of the data: equally large on all ranks, each element on one.
 
         dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)       # in turns
@@ -29,6 +39,15 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
     Which field: `het-data fields`. Validate on samples that are not placed.
 
+    **On demand** (`plan`, `sync="on_demand"`): exact training, as at staleness 0, at about half of the rows.
+    A row stays with the rank that has updated it until another rank uses it, and nothing is asked about: ranks
+    know what the others use next, since each reads all of the stream. A loop that is left in the middle of
+    the stream needs `het_tf.horovod.flush_all()` on all ranks before the next training step or evaluation; in
+    `fit`, `het_tf.callbacks.Broadcast` does that.
+
+        embed = het_tf.keras.Embedding(16, name="item", cache=het_tf.Cache(staleness=0))
+        batches = het_tf.horovod.shard(samples, by="user", batch=128, plan=embed, sync="on_demand")
+
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
         tuple, list or dict of arrays with equally many rows. Placed: a dataset of single samples, dicts of
@@ -38,6 +57,11 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
         step together. Streams of het_tf.data always drop it, and so do placed ones.
       by: The field that places samples, of one integer or string a sample.
       batch: Samples that a rank takes of each global batch; with `by` alone.
+      plan: With `by`: the layer, layers or model that looks the ids of a batch up; its lookups are planned
+        (het_tf.plan, a window of 32 batches).
+      sync: "always": rows are read and sent within the bounds of their cache. "on_demand": see above; with
+        `plan`, whose layers must have `het_tf.Cache(staleness=0)`.
+      inputs: With `plan`: where the ids are in a batch, as of het_tf.plan.
 
     Returns:
       The same kind of thing; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
@@ -45,14 +69,17 @@ def shard(data: Any, drop_remainder: bool = True, by: str | None = None, batch: 
 
     Raises:
       ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
-        `by`, or one that is a number or has several values; files were placed for another number of workers.
+        `by`, or one that is a number or has several values; files were placed for another number of workers;
+        `plan` or `sync` without `by`; rows that travel on demand may be stale, or belong to two layers.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """
+    planned = Planned(plan, sync, inputs)
+    check_place(planned, by)
     if isinstance(data, (str, os.PathLike)) or by is not None:
         if not drop_remainder:
             raise ValueError("drop_remainder is False, and a placed stream has whole global batches alone")
-        return placed.piece(data, batch) if by is None else placed.place(data, by, batch)
+        return placed.piece(data, batch) if by is None else placed.place(data, by, batch, planned)
     if batch is not None:
         raise ValueError(
             f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"

@@ -7,6 +7,7 @@ from typing import Any
 from het_tf.python.data.pieces import Pieces
 from het_tf.python.data.placement import Numpy, Placement, hashes
 from het_tf.python.horovod.agreement import Stream, agree
+from het_tf.python.horovod.planned import ON_DEMAND, Planned
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 
@@ -79,7 +80,7 @@ class Tensors(Numpy):
         return tf.bitcast(tf.cast(values, tf.int64), tf.uint64)
 
 
-def place(data: Any, by: str, batch: int | None) -> Any:
+def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
     """This rank's batches of a placed stream; arguments and errors as of `shard`."""
     hvd = collective.required("het_tf.horovod.shard")
     with agree() as say:
@@ -88,11 +89,11 @@ def place(data: Any, by: str, batch: int | None) -> Any:
         placement = Placement(by, hvd.size(), batch)
         whole = _global_batches(data, placement.samples)
         kind = _check(whole.element_spec, by)
-        say({**placement.describe(), "type": kind})
+        say({**placement.describe(), "type": kind, "sync": planned.sync})
     stream = Stream(placement)
     if placement.workers == 1:
-        return whole
-    return _of_rank(whole, placement, hvd.rank(), stream).prefetch(tf.data.AUTOTUNE)
+        return planned.of_rank(whole)
+    return _of_rank(whole, placement, hvd.rank(), stream, planned).prefetch(tf.data.AUTOTUNE)
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:
@@ -164,15 +165,26 @@ def _reason(spec: Any) -> str:
     return ""
 
 
-def _of_rank(whole: Any, placement: Placement, rank: int, stream: Stream) -> Any:
+def _of_rank(whole: Any, placement: Placement, rank: int, stream: Stream, planned: Planned) -> Any:
     def follow(state: Any, *element: Any) -> Any:
         element = element[0] if len(element) == 1 else element
         hashed = hashes(tf.reshape(_features(element)[placement.by], [-1]), Tensors)
         return stream.follow(state, hashed), (element, placement.owners(hashed, Tensors))
 
-    def take(element: Any, owners: Any) -> Any:
-        mine = placement.order(owners, Tensors)[rank]
-        return tf.nest.map_structure(lambda column: tf.gather(column, mine), element)
+    def mine(element: Any, owners: Any) -> Any:
+        return _samples(element, placement.order(owners, Tensors)[rank])
+
+    def mine_and_all(element: Any, owners: Any) -> Any:
+        order = placement.order(owners, Tensors)
+        return _samples(element, order[rank]), _samples(element, tf.reshape(order, [-1]))
 
     followed = whole.scan(tuple(map(tf.constant, stream.begin)), follow)
-    return followed.map(take, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    take = mine_and_all if planned.sync == ON_DEMAND else mine
+    taken = followed.map(take, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    if planned.sync == ON_DEMAND:
+        return planned.on_demand(taken, rank, placement.workers)
+    return planned.of_rank(taken)
+
+
+def _samples(element: Any, numbers: Any) -> Any:
+    return tf.nest.map_structure(lambda column: tf.gather(column, numbers), element)

@@ -9,6 +9,7 @@ The op waits for nothing, neither for the network nor for a lookup (core/engine/
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -74,71 +75,131 @@ def plan(
         )
     if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
         raise ValueError(f"window is {window!r}; give how many batches ahead, an integer of 1 or more")
-    _check(layer)
-    ahead = int(window)
+    check(layer)
+    batches = int(window)
 
-    def start(*element: Any) -> Any:
-        if inputs is None:
-            lookups = _match(layer, element[0])
-        else:
-            lookups = _pair(layer, inputs(*element))
-        for each, ids in lookups:
-            _start(each, ids, ahead)
+    def add(*element: Any) -> Any:
+        start(layer, inputs, element, batches)
         return element if len(element) > 1 else element[0]
 
     # Tuples are spread by map; anything else, and a tuple of one, comes as it is.
     spec = dataset.element_spec
     if isinstance(spec, tuple) and len(spec) == 1:
-        mapped = dataset.map(lambda only: (start(only),))
-    else:
-        mapped = dataset.map(start)
+        return ahead(dataset.map(lambda only: (add(only),)), batches)
+    return ahead(dataset.map(add), batches)
+
+
+def ahead(planned: Any, window: int) -> Any:
+    """A dataset whose elements are planned as they are made: so many of them wait for their step."""
     options = tf.data.Options()  # an iterator is saved without its plans: lookups do without them
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    return mapped.prefetch(ahead).with_options(options)
+    return planned.prefetch(window).with_options(options)
 
 
-def _start(layer: EmbeddingCollection, values: Any, window: int) -> None:
-    """Adds the op for one call of the layer."""
-    state = layer_state.of(layer)
-    features = state.features
-    ids = [
-        inputs_lib.prepare(feature, value, None, None)[0]
-        for feature, value in zip(features.flat, features.flatten(values, "inputs"), strict=True)
-    ]
-    call = state.call
-    with tf.device("/device:CPU:0"):
-        native.ops.het_plan(ids=ids, tables=call.tables, specs=call.specs, window=window)
+@dataclasses.dataclass(frozen=True)
+class Everyone:
+    """A step as all workers see it, for rows that travel on demand (core/plan/global_step.h).
+
+    Attributes:
+      batch: The components of an element that has the batches of all workers, one behind the other.
+      worker: The number of this one.
+      workers: How many; each has as many samples.
+      summed: Whether gradients are summed over the workers before one of them updates a row.
+    """
+
+    batch: tuple[Any, ...]
+    worker: int
+    workers: int
+    summed: bool
+
+
+def start(
+    layer: Any,
+    inputs: Callable[..., Any] | None,
+    batch: tuple[Any, ...],
+    window: int,
+    everyone: Everyone | None = None,
+) -> None:
+    """Part of a pipeline: plans what `layer` looks up of a batch. Arguments as of `plan`.
+
+    Args:
+      layer: Checked (`check`).
+      inputs: Or None.
+      batch: The components of an element of the dataset.
+      window: How many batches may wait.
+      everyone: With it rows travel on demand.
+    """
+    mine = _lookups(layer, inputs, batch)
+    of_all = mine if everyone is None else _lookups(layer, inputs, everyone.batch)
+    for (each, values), (_, all_values) in zip(mine, of_all, strict=True):
+        call = layer_state.of(each).call
+        more: dict[str, Any] = {"all": [], "ends": []}
+        if everyone is not None:
+            more = {"worker": everyone.worker, "summed": everyone.summed, "all": _ids(each, all_values)}
+            more["ends"] = _ends(each, all_values, more["all"], everyone.workers)
+        with tf.device("/device:CPU:0"):
+            native.ops.het_plan(
+                ids=_ids(each, values), tables=call.tables, specs=call.specs, window=window, **more
+            )
+
+
+def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
+    """The features of a layer, each with its input."""
+    features = layer_state.of(layer).features
+    return list(zip(features.flat, features.flatten(values, "inputs"), strict=True))
+
+
+def _ids(layer: EmbeddingCollection, values: Any) -> list[Any]:
+    return [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]
+
+
+def _ends(layer: EmbeddingCollection, values: Any, ids: list[Any], workers: int) -> list[Any]:
+    """Where the ids of each worker end, int64 `[workers]`, for each feature."""
+    result = []
+    for (_, value), flat in zip(_inputs(layer, values), ids, strict=True):
+        ragged = inputs_lib.is_ragged(value)
+        of_worker = (value.nrows(tf.int64) if ragged else tf.size(flat, tf.int64)) // workers
+        ends = tf.range(1, workers + 1, dtype=tf.int64) * of_worker
+        for splits in value.nested_row_splits if ragged else ():
+            ends = tf.gather(tf.cast(splits, tf.int64), ends)
+        result.append(ends)
+    return result
 
 
 # --- which layer, and what it is called on ----------------------------------------------------------------
 
 
-def _check(layer: Any) -> None:
-    """ValueError: something in `layer` has no lookups that can be planned."""
+def _lookups(layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]) -> Lookups:
+    return _match(layer, batch[0]) if inputs is None else _pair(layer, inputs(*batch))
+
+
+def check(layer: Any) -> list[EmbeddingCollection]:
+    """The layers in `layer`. ValueError: something in it has no lookups that can be planned."""
     if isinstance(layer, Mapping):
         layers = list(layer.values())
     else:
         layers = list(layer) if isinstance(layer, (list, tuple)) else [layer]
     if not layers:
         raise ValueError("layer is empty; give the layers that look the ids up")
-    for each in layers:
-        for collection in _collections(each):
-            cache = layer_state.of(collection).cache
-            if cache.place != "cpu":
-                raise ValueError(
-                    f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
-                    "; only lookups of rows that are cached in host memory can be planned. Leave "
-                    'het_tf.plan out, or give Cache(device="cpu")'
-                )
+    collections = [_collection(each) for each in layers]
+    for collection in collections:
+        cache = layer_state.of(collection).cache
+        if cache.place != "cpu":
+            raise ValueError(
+                f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
+                "; only lookups of rows that are cached in host memory can be planned. Leave "
+                'het_tf.plan out, or give Cache(device="cpu")'
+            )
+    return collections
 
 
-def _collections(layer: Any) -> list[EmbeddingCollection]:
+def _collection(layer: Any) -> EmbeddingCollection:
     if isinstance(layer, EmbeddingCollection):
-        return [layer]
+        return layer
     side = getattr(layer, "rows", layer)  # of a model of het_tf.models
     collection = getattr(side, "collection", None)
     if isinstance(collection, EmbeddingCollection):
-        return [collection]
+        return collection
     raise ValueError(
         f"layer is {getattr(layer, 'name', layer)!r}, a {type(layer).__name__}, which looks no rows of "
         "het_tf up; give the het_tf.keras.Embedding or EmbeddingCollection, a model of het_tf.models, or a "

@@ -216,8 +216,8 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     args.token = step.token;
     args.gradients = Span<const float* const>(given, 2);
     GradientSums sums;
-    ASSERT_TRUE(engine_.SumGradients(step.call(), args, &sums).ok());
-    ASSERT_EQ(engine_.SumGradients(step.call(), args, &sums).code(), Code::kFailedPrecondition);
+    ASSERT_TRUE(engine_.SumGradients(step.call(), args, 1, &sums).ok());
+    ASSERT_EQ(engine_.SumGradients(step.call(), args, 1, &sums).code(), Code::kFailedPrecondition);
     MergedSums merged;
     merged.tables.resize(1);
     merged.tables[0].active = 1;
@@ -226,16 +226,16 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
       for (int d = 0; d < 2; ++d) merged.tables[0].sums.push_back(sums.tables[0].sums[2 * i + d]);
     }
     const float rate = 1;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
     // What is active is said, not found out.
     merged.tables[0].active = 0;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
     std::fill(merged.tables[0].sums.begin(), merged.tables[0].sums.end(), 0.0f);
     merged.tables[0].active = 1;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 6);
     EXPECT_EQ(engine_.Find(device).value()->applies.load(), 2);
   }

@@ -11,21 +11,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/client/client.h"
-#include "het_tf/core/engine/engine.h"
-#include "het_tf/core/store/local_store.h"
-#include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/process.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing::exactness_test {
 namespace {
 
-constexpr uint32_t kDim = 3;
+constexpr uint32_t kDim = Process::kDim;
 constexpr size_t kBatch = 7;    // ids of a worker and step
 constexpr int64_t kKeys = 41;   // ids are in [-kKeys, kKeys]
 constexpr size_t kSmall = 4;    // lines of a cache that does not hold a batch
@@ -60,75 +55,6 @@ void ForEveryCell(const std::string& optimizer, Fn fn) {
     }
   }
 }
-
-// The ids of one worker's step and a gradient for each of them; ids may come more than once.
-struct Batch {
-  std::vector<int64_t> ids;
-  std::vector<float> gradients;
-
-  void Append(const Batch& other) {
-    ids.insert(ids.end(), other.ids.begin(), other.ids.end());
-    gradients.insert(gradients.end(), other.gradients.begin(), other.gradients.end());
-  }
-};
-
-// One training process with the table "t".
-class Process {
- public:
-  // The reference: its table is its own and has no cache.
-  explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
-  // A worker before the store.
-  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
-      : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
-                                         std::make_unique<LocalTransport>(service), ClientConfig())) {
-    TableOptions options;
-    options.cache = cache;
-    Create(spec, options);
-  }
-
-  // A training lookup: one row of kDim floats for each id. Apply then takes the gradients of the same ids.
-  std::vector<float> Lookup(const std::vector<int64_t>& ids) {
-    std::vector<float> rows(ids.size() * kDim);
-    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
-    float* const out[] = {rows.data()};
-    const Status status = engine_->Lookup({{&table_, 1}, {&feature, 1}}, {out, 1}, &token_);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return rows;
-  }
-  void Apply(const Batch& batch, float learning_rate) {
-    const FeatureIds feature{0, Span<const int64_t>(batch.ids.data(), batch.ids.size()), {}};
-    const float* const gradients[] = {batch.gradients.data()};
-    ApplyArgs args;
-    args.token = token_;
-    args.gradients = {gradients, 1};
-    args.learning_rates = {&learning_rate, 1};
-    bool skipped = false;
-    const Status status = engine_->Apply({{&table_, 1}, {&feature, 1}}, args, &skipped);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  // key -> clock and row, slots included.
-  std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
-    const TableRows all = engine_->Scan("t").value();
-    const size_t floats = table_->schema->row_floats();
-    std::map<Key, std::pair<Clock, std::vector<float>>> rows;
-    for (size_t i = 0; i < all.keys.size(); ++i) {
-      const float* row = all.rows.data() + i * floats;
-      rows[all.keys[i]] = {all.clocks[i], std::vector<float>(row, row + floats)};
-    }
-    return rows;
-  }
-
- private:
-  void Create(const TableSpec& spec, const TableOptions& options) {
-    const Status status = engine_->CreateTable(spec, options);
-    if (!status.ok()) std::abort();
-    table_ = engine_->Find("t").value();
-  }
-
-  std::unique_ptr<Engine> engine_;
-  TablePtr table_;
-  uint64_t token_ = 0;
-};
 
 // The workers of a cell, the one process beside them, and how far they may differ.
 class Race {

@@ -160,8 +160,8 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       all.Append(batch);
       const Call call(engines[w].get(), batch);
       GradientSums sums;
-      ASSERT_TRUE(engines[w]->SumGradients(call.batch_call(), call.args, &sums).ok());
-      EXPECT_EQ(engines[w]->SumGradients(call.batch_call(), call.args, &sums).code(),
+      ASSERT_TRUE(engines[w]->SumGradients(call.batch_call(), call.args, workers, &sums).ok());
+      EXPECT_EQ(engines[w]->SumGradients(call.batch_call(), call.args, workers, &sums).code(),
                 Code::kFailedPrecondition)
           << "the token is used up";
       ASSERT_TRUE(PackSums(Status(), sums, 77, workers, &sent[w], &splits[w]).ok());
@@ -171,7 +171,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       MergedSums merged;
       ASSERT_TRUE(exchange.Merge(w, &merged).ok());
       const Call rates(engines[w].get(), Batch());
-      const Status status = engines[w]->ApplySums(Span<const TablePtr>(rates.tables.data(), 2), merged,
+      const Status status = engines[w]->ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0, merged,
                                                   rates.args.learning_rates);
       ASSERT_TRUE(status.ok()) << status.message();
     }
@@ -205,10 +205,10 @@ struct Pair {
       sums.tables[t].dim = kDims[t];
       for (Key key = 0; key < 5; ++key) {
         sums.tables[t].keys.push_back(key);
-        sums.tables[t].hashes.push_back(HashKey(key, 0));
+        sums.tables[t].owners.push_back(PartitionOf(HashKey(key, 0), 2));
         sums.tables[t].sums.resize(sums.tables[t].sums.size() + kDims[t], static_cast<float>(key));
         sums.tables[t].idle_keys.push_back(100 + key);
-        sums.tables[t].idle_hashes.push_back(HashKey(100 + key, 0));
+        sums.tables[t].idle_owners.push_back(PartitionOf(HashKey(100 + key, 0), 2));
         sums.tables[t].idle_features.push_back(1);
       }
     }
@@ -303,7 +303,7 @@ TEST(GradientSumsParts, AnErrorOfAnUnknownKindIsAnInternalOne) {
 TEST(GradientSumsParts, OwnersShareTheKeys) {
   for (uint32_t workers : {1u, 2u, 3u, 7u, 64u}) {
     std::vector<int> owned(workers);
-    for (Key key = -5000; key < 5000; ++key) ++owned[OwnerOf(HashKey(key, 0), workers)];
+    for (Key key = -5000; key < 5000; ++key) ++owned[Owners{workers, nullptr}.Of(0, key, HashKey(key, 0))];
     EXPECT_LT(*std::max_element(owned.begin(), owned.end()), 10000 / static_cast<int>(workers) * 14 / 10 + 1);
   }
 }

@@ -1,0 +1,114 @@
+"""`het_tf.horovod.shard(..., plan=layer, sync=...)`: placed streams whose lookups are planned.
+
+Every rank reads all of a placed stream, so it knows what the others look up. With `sync="on_demand"` it tells
+the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it next. What a rank
+holds back is flushed where something else than the next batch of the stream may be read: `Broadcast` does so
+before and after `fit`, and before an evaluation.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from het_tf.python.layer import plan as plan_lib
+from het_tf.python.session import settings
+
+ALWAYS, ON_DEMAND = "always", "on_demand"
+WINDOW = 32
+
+_holds_back = False
+
+
+def holds_back() -> bool:
+    """Whether a stream of this process has made ranks hold back what others do not need next."""
+    return _holds_back
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """What looks the ids of a placed stream up, and when its rows travel. Arguments as of `shard`.
+
+    Raises:
+      ValueError: As of `shard`.
+    """
+
+    layer: Any = None
+    sync: str = ALWAYS
+    inputs: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sync not in (ALWAYS, ON_DEMAND):
+            raise ValueError(f"sync is {self.sync!r}; give {ALWAYS!r} or {ON_DEMAND!r}")
+        if self.layer is None and self.sync == ON_DEMAND:
+            raise ValueError(
+                "sync is 'on_demand' without plan=; give the layer or model that looks the ids up: "
+                "shard(..., plan=layer, sync='on_demand')"
+            )
+        if self.layer is None:
+            return
+        collections = plan_lib.check(self.layer)
+        if self.sync == ON_DEMAND:
+            _check_exact(collections)
+
+    def of_rank(self, batches: Any) -> Any:
+        """This rank's batches, planned where a layer is given."""
+        if self.layer is None:
+            return batches
+        return plan_lib.plan(batches, self.layer, WINDOW, self.inputs)
+
+    def on_demand(self, batches: Any, rank: int, ranks: int) -> Any:
+        """This rank's batches, planned with what all ranks look up.
+
+        Args:
+          batches: A dataset of (this rank's batch, the batches of all ranks one behind the other).
+          rank: This one.
+          ranks: How many.
+        """
+        global _holds_back
+        _holds_back = True
+
+        def start(mine: Any, everyone: Any) -> Any:
+            of = plan_lib.Everyone(_components(everyone), rank, ranks, settings.accumulates())
+            plan_lib.start(self.layer, self.inputs, _components(mine), WINDOW, of)
+            return mine
+
+        return plan_lib.ahead(batches.map(start), WINDOW)
+
+
+def _components(element: Any) -> tuple[Any, ...]:
+    return element if isinstance(element, tuple) else (element,)
+
+
+def _check_exact(collections: list[Any]) -> None:
+    """ValueError: rows of these layers cannot travel on demand."""
+    if settings.elastic():
+        raise ValueError(
+            "sync is 'on_demand' in an elastic job, where a worker may leave with the updates that it holds "
+            "back; leave sync= out"
+        )
+    of_table: dict[str, Any] = {}
+    for layer in collections:
+        if not layer.is_bulk_synchronous:
+            raise ValueError(
+                f"sync is 'on_demand', which is exact, and layer {layer.name!r} may read stale rows; give it "
+                "het_tf.Cache(staleness=0)"
+            )
+        for table in layer.tables:
+            other = of_table.setdefault(table.name, layer)
+            if other is not layer:
+                raise ValueError(
+                    f"sync is 'on_demand', and layers {other.name!r} and {layer.name!r} share table "
+                    f"{table.name!r}: neither knows which rows the other one needs. Give both features to "
+                    "one EmbeddingCollection"
+                )
+    if len(set(map(id, collections))) < len(collections):
+        raise ValueError("sync is 'on_demand', and plan= has a layer twice; look all its ids up in one call")
+
+
+def check_place(planned: Planned, by: str | None) -> None:
+    """ValueError: a stream that is not placed is planned so."""
+    if by is None and planned != Planned():
+        raise ValueError(
+            "plan=, sync= and inputs= are of placed streams, whose samples every rank reads; give by=FIELD and "
+            "batch=, or plan each rank's own batches: het_tf.plan(shard(data).batch(128), layer)"
+        )

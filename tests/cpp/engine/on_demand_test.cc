@@ -1,0 +1,368 @@
+// Rows that travel on demand (engine/on_demand.h): workers of which each knows what all of them look up next.
+//
+// The workers are engines before one store, in lock-step, over a network that delivers nothing that nobody
+// waits for. One process beside them has the union of their batches.
+#include "het_tf/core/engine/on_demand.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <set>
+#include <string>
+
+#include "het_tf/core/plan/gradient_sums.h"
+#include "tests/cpp/testing/process.h"
+#include "tests/cpp/testing/random.h"
+
+namespace het::testing::on_demand_test {
+namespace {
+
+constexpr uint32_t kDim = Process::kDim;
+constexpr int64_t kKeys = 41;
+constexpr size_t kBatch = 9;  // ids of a worker and step, at most twice as many
+
+// Frames stay with the sender until it waits for an answer.
+class LazyTransport : public LocalTransport {
+ public:
+  using LocalTransport::LocalTransport;
+  void Send(OutFrame frame) override { unsent_.push_back(std::move(frame)); }
+  bool Poll(double seconds, std::vector<Event>* events) override {
+    if (seconds <= 0) return false;
+    for (; !unsent_.empty(); unsent_.pop_front()) LocalTransport::Send(std::move(unsent_.front()));
+    return LocalTransport::Poll(seconds, events);
+  }
+
+ private:
+  std::deque<OutFrame> unsent_;
+};
+
+struct Config {
+  uint32_t workers = 2;
+  size_t capacity = 500;
+  std::string optimizer = "sgd";
+  bool summed = false;
+  Bound pull = 0, push = 0;
+  double late = 0.3;  // chance that a step's successor is not planned when it ends
+
+  std::string ToString() const {
+    return std::to_string(workers) + " workers, capacity " + std::to_string(capacity) + ", " + optimizer +
+           (summed ? ", summed" : "");
+  }
+};
+
+class Fleet {
+ public:
+  explicit Fleet(const Config& config)
+      : config_(config), service_(5, /*hash_seed=*/77), one_(Spec()), random_(config.workers + config.capacity) {
+    CacheConfig cache;
+    cache.capacity = config.capacity;
+    cache.pull_bound = config.pull;
+    cache.push_bound = config.push;
+    cache.write_back_rows = 2;
+    for (uint32_t w = 0; w < config.workers; ++w)
+      workers_.emplace_back(Spec(), &service_, cache, std::make_unique<LazyTransport>(&service_));
+    planned_.resize(config.workers);
+  }
+
+  Process& worker(uint32_t w) { return workers_[w]; }
+  Process& one() { return one_; }
+  Random& random() { return random_; }
+
+  // Batches of the steps to come. Each has an id of its own, so no batch is another one's.
+  void AddStep() {
+    steps_.emplace_back();
+    for (uint32_t w = 0; w < config_.workers; ++w) {
+      Batch batch = RandomBatch();
+      batch.ids.push_back(1000 + static_cast<int64_t>(w));
+      batch.ids.push_back(10000 + static_cast<int64_t>(steps_.size() * config_.workers + w));
+      for (size_t d = 0; d < 2 * kDim; ++d) batch.gradients.push_back(1);
+      if (random_.Chance(0.1)) std::fill(batch.gradients.begin(), batch.gradients.end(), 0.0f);
+      steps_.back().push_back(std::move(batch));
+    }
+  }
+
+  // One step of all workers. What lookups return is in rows(w).
+  void Step(bool plan = true) {
+    while (steps_.size() < step_ + 6) AddStep();
+    const std::vector<Batch>& batches = steps_[step_];
+    rows_.assign(config_.workers, {});
+    for (uint32_t w = 0; w < config_.workers; ++w) {
+      if (plan) PlanUntil(w, step_);
+      rows_[w] = worker(w).Lookup(batches[w].ids);
+    }
+    Batch everything;
+    for (const Batch& batch : batches) everything.Append(batch);
+    expected_ = one_.Lookup(everything.ids);
+    one_.Apply(everything, 1);
+    for (uint32_t w = 0; w < config_.workers && plan; ++w) {
+      if (!random_.Chance(config_.late)) PlanUntil(w, step_ + 1 + random_.Below(4));
+    }
+    if (config_.summed) {
+      ApplySummed(batches);
+    } else {
+      const auto first = static_cast<uint32_t>(random_.Below(config_.workers));
+      for (uint32_t i = 0; i < config_.workers; ++i) {
+        const uint32_t w = (first + i) % config_.workers;
+        worker(w).Apply(batches[w], 1);
+      }
+    }
+    ++step_;
+  }
+  // What was planned of the stream is left; other batches follow.
+  void LeaveStream() {
+    steps_.resize(step_);
+    for (size_t& planned : planned_) planned = step_;
+    ++left_;
+    while (steps_.size() < step_ + 1) AddStep();
+  }
+  void Flush() {
+    for (Process& worker : workers_) ASSERT_TRUE(worker.engine().Flush().ok());
+  }
+  void ExpectExact(float tolerance) {
+    std::vector<float> found;
+    for (const auto& rows : rows_) found.insert(found.end(), rows.begin(), rows.end());
+    ASSERT_EQ(found.size(), expected_.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_LE(std::abs(found[i] - expected_[i]), tolerance * std::max(1.0f, std::abs(expected_[i])))
+          << "step " << step_ << ", float " << i << ": " << found[i] << " instead of " << expected_[i];
+    }
+  }
+  const std::vector<std::vector<float>>& rows() const { return rows_; }
+  const std::vector<Batch>& last() const { return steps_[step_ - 1]; }
+  const std::vector<float>& expected() const { return expected_; }
+  uint64_t pushed() {
+    uint64_t rows = 0;
+    for (Process& worker : workers_) {
+      const TableStats stats = worker.engine().Stats("t").value();
+      rows += stats.cache->counters.bound_push + stats.cache->counters.evict_push;
+    }
+    return rows;
+  }
+
+ private:
+  TableSpec Spec() const {
+    TableSpec spec;
+    spec.name = "t";
+    spec.dim = kDim;
+    spec.optimizer.name = config_.optimizer;
+    spec.initializer = {"constant", 3, 0};
+    return spec;
+  }
+  Batch RandomBatch() {
+    Batch batch;
+    for (size_t i = random_.Below(2 * kBatch + 1); i > 0; --i) {
+      batch.ids.push_back(random_.Chance(0.3) ? random_.Between(0, 3) : random_.Between(-kKeys, kKeys));
+      for (size_t d = 0; d < kDim; ++d) batch.gradients.push_back(static_cast<float>(random_.Between(-4, 4)));
+    }
+    return batch;
+  }
+  void PlanUntil(uint32_t w, size_t last) {
+    for (; planned_[w] <= last; ++planned_[w]) {
+      const std::vector<Batch>& batches = steps_[planned_[w]];
+      std::vector<int64_t> ids, ends;
+      for (const Batch& batch : batches) {
+        ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
+        ends.push_back(static_cast<int64_t>(ids.size()));
+      }
+      const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+      const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, w, config_.summed};
+      const Status status = worker(w).WithCall(
+          batches[w].ids, [&](const BatchCall& call) { return worker(w).engine().Plan(call, 8, &all); });
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+  }
+  void ApplySummed(const std::vector<Batch>& batches) {
+    const uint32_t workers = config_.workers;
+    std::vector<Bytes> sent(workers);
+    std::vector<Vector<int32_t>> splits(workers);
+    for (uint32_t w = 0; w < workers; ++w) {
+      GradientSums sums;
+      const Status status =
+          worker(w).WithGradients(batches[w], 1, [&](const BatchCall& call, const ApplyArgs& args) {
+            return worker(w).engine().SumGradients(call, args, workers, &sums);
+          });
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(PackSums(Status(), sums, Process::kLayer, workers, &sent[w], &splits[w]).ok());
+    }
+    SumsLayout layout;
+    layout.dims = {kDim};
+    layout.table_of_feature = {0};
+    layout.signature = Process::kLayer;
+    for (uint32_t to = 0; to < workers; ++to) {
+      Bytes bytes;
+      Vector<int32_t> lengths;
+      for (uint32_t from = 0; from < workers; ++from) {
+        const size_t begin = std::accumulate(splits[from].begin(), splits[from].begin() + to, size_t{0});
+        bytes.insert(bytes.end(), sent[from].begin() + static_cast<std::ptrdiff_t>(begin),
+                     sent[from].begin() + static_cast<std::ptrdiff_t>(begin) + splits[from][to]);
+        lengths.push_back(splits[from][to]);
+      }
+      MergedSums merged;
+      ASSERT_TRUE(MergeSums(layout, {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged).ok());
+      const float rate = 1;
+      const Status status =
+          worker(to).engine().ApplySums({&worker(to).table(), 1}, Process::kLayer, merged, {&rate, 1});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+  }
+
+  const Config config_;
+  LocalService service_;
+  Process one_;
+  std::deque<Process> workers_;
+  Random random_;
+  std::vector<std::vector<Batch>> steps_;
+  std::vector<size_t> planned_;  // by worker: steps that were planned
+  size_t step_ = 0;
+  size_t left_ = 0;
+  std::vector<std::vector<float>> rows_;
+  std::vector<float> expected_;
+};
+
+template <typename Fn>
+void ForEachConfig(const std::vector<std::string>& optimizers, bool summed, Fn fn) {
+  for (const std::string& optimizer : optimizers) {
+    for (uint32_t workers : {2u, 4u}) {
+      for (size_t capacity : {size_t{0}, size_t{4}, size_t{40}, size_t{500}}) {
+        Config config;
+        config.workers = workers;
+        config.capacity = capacity;
+        config.optimizer = optimizer;
+        config.summed = summed;
+        SCOPED_TRACE(config.ToString());
+        fn(config);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Would catch: a row that is not sent before another worker reads it, a copy that is read after another worker
+// has updated the row, a step that ends before its rows are applied.
+TEST(OnDemandExact, WorkersAreOneProcessInEveryRead) {
+  ForEachConfig({"sgd"}, /*summed=*/false, [](const Config& config) {
+    Fleet fleet(config);
+    for (uint64_t step = 0; step < Scaled(200) + 20; ++step) {
+      fleet.Step();
+      fleet.ExpectExact(0);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// Would catch: a shared key that two workers update, or none; an owner whose copy counts as out of date, with
+// what it holds back. Sums of the workers are exact; optimizers round.
+TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
+  ForEachConfig(Optimizer::Names(), /*summed=*/true, [](const Config& config) {
+    Fleet fleet(config);
+    for (uint64_t step = 0; step < Scaled(200) + 20; ++step) {
+      fleet.Step();
+      fleet.ExpectExact(1e-5f);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// Would catch: rows that stay behind when a loop is left, and the next loop reads them.
+TEST(OnDemandExact, AfterAFlushOfAllAnyLookupMayFollow) {
+  Config config;
+  config.workers = 3;
+  config.capacity = 20;
+  Fleet fleet(config);
+  for (int round = 0; round < 12; ++round) {
+    for (int step = 0; step < 4; ++step) {
+      fleet.Step(/*plan=*/round % 3 != 2);
+      fleet.ExpectExact(0);
+      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "round " << round;
+    }
+    fleet.Flush();
+    fleet.LeaveStream();
+  }
+}
+
+// Would catch: a silent read of what another worker holds back.
+TEST(OnDemandExact, ALookupThatIsNotTheSuccessorIsRefused) {
+  Config config;
+  config.late = 0;
+  Fleet fleet(config);
+  for (int step = 0; step < 3; ++step) fleet.Step();
+  std::vector<float> rows;
+  const Status status = fleet.worker(0).TryLookup({1, 2, 3}, &rows);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("flush_all() on all ranks"));
+  fleet.Step();  // nothing has changed: the successor is served
+  fleet.ExpectExact(0);
+  fleet.Flush();
+  EXPECT_TRUE(fleet.worker(0).TryLookup({1, 2, 3}, &rows).ok());
+}
+
+// Would catch: a second layer of a table whose step runs within that of the first one.
+TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
+  Config config;
+  config.late = 0;
+  Fleet fleet(config);
+  fleet.Step();
+  Process& worker = fleet.worker(0);
+  const std::vector<int64_t> ids = {1}, ends = {1, 1};
+  const FeatureIds feature{0, Span<const int64_t>(ids.data(), 1), {}};
+  const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, 0, false};
+  const auto other = [&](BatchCall call) {
+    call.layer = 2;
+    EXPECT_TRUE(worker.engine().Plan(call, 8, &all).ok());
+    std::vector<float> row(kDim);
+    float* const out[] = {row.data()};
+    uint64_t token = 0;
+    return worker.engine().Lookup(call, {out, 1}, &token);
+  };
+  EXPECT_TRUE(worker.WithCall(ids, other).ok()) << "the first layer is at rest";
+  std::vector<float> rows;
+  const Status status = worker.TryLookup(fleet.last()[0].ids, &rows);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("one EmbeddingCollection"));
+}
+
+// Would catch: rows that are sent although nobody else uses them.
+TEST(OnDemandExact, RowsOfOneWorkerStayThere) {
+  Config config;
+  config.late = 0;
+  Fleet fleet(config);
+  for (int step = 0; step < 40; ++step) fleet.Step();
+  const uint64_t pushed = fleet.pushed();
+  EXPECT_GT(pushed, 0u);
+  fleet.Flush();
+  EXPECT_GE(fleet.pushed() - pushed, 2u * 41) << "of each step and worker one row, and one of each worker";
+}
+
+// Within bounds: a read misses no more than where rows are sent at once (docs/concepts.md, I3). Would catch: a
+// row that is held back although another worker uses it next, or is sent too late to be told.
+TEST(OnDemandBounded, ReadsMissNoMoreThanTheBound) {
+  for (uint32_t workers : {2u, 3u}) {
+    for (int64_t bound : {3, 10}) {
+      Config config;
+      config.workers = workers;
+      config.pull = bound;
+      config.push = bound;
+      config.capacity = 60;
+      SCOPED_TRACE(config.ToString() + ", bound " + std::to_string(bound));
+      Fleet fleet(config);
+      const double most = static_cast<double>(bound + (workers - 1) * (bound + 3));
+      for (uint64_t step = 0; step < Scaled(400) + 100; ++step) {
+        fleet.Step();
+        size_t at = 0;
+        for (const auto& rows : fleet.rows()) {
+          for (float value : rows) ASSERT_LE(std::abs(value - fleet.expected()[at++]), 4 * 20 * most);
+        }
+      }
+      fleet.Flush();
+      std::map<Key, std::vector<float>> found;
+      for (const auto& [key, row] : fleet.worker(0).Rows()) found[key] = row.second;
+      for (const auto& [key, row] : fleet.one().Rows()) ASSERT_EQ(found[key], row.second) << key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace het::testing::on_demand_test

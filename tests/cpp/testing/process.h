@@ -1,0 +1,112 @@
+// A training process with one table: an engine as a step of TensorFlow sees it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
+
+namespace het::testing {
+
+// The ids of one worker's step and a gradient for each of them; ids may come more than once.
+struct Batch {
+  std::vector<int64_t> ids;
+  std::vector<float> gradients;
+
+  void Append(const Batch& other) {
+    ids.insert(ids.end(), other.ids.begin(), other.ids.end());
+    gradients.insert(gradients.end(), other.gradients.begin(), other.gradients.end());
+  }
+};
+
+class Process {
+ public:
+  static constexpr uint32_t kDim = 3;
+
+  // The reference: its table, "t", is its own and has no cache.
+  explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
+  // A worker before the store.
+  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
+      : Process(spec, service, cache, std::make_unique<LocalTransport>(service)) {}
+  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache,
+          std::unique_ptr<Transport> transport)
+      : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
+                                         std::move(transport), ClientConfig())) {
+    TableOptions options;
+    options.cache = cache;
+    Create(spec, options);
+  }
+
+  Engine& engine() { return *engine_; }
+  const TablePtr& table() const { return table_; }
+  uint64_t token() const { return token_; }
+
+  // fn(call) for the lookup or the gradient of these ids.
+  template <typename Fn>
+  auto WithCall(const std::vector<int64_t>& ids, Fn fn) {
+    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+    return fn(BatchCall{{&table_, 1}, {&feature, 1}, kLayer});
+  }
+  // A training lookup: one row of kDim floats for each id. Apply then takes the gradients of the same ids.
+  Status TryLookup(const std::vector<int64_t>& ids, std::vector<float>* rows) {
+    rows->resize(ids.size() * kDim);
+    float* const out[] = {rows->data()};
+    return WithCall(ids, [&](const BatchCall& call) { return engine_->Lookup(call, {out, 1}, &token_); });
+  }
+  std::vector<float> Lookup(const std::vector<int64_t>& ids) {
+    std::vector<float> rows;
+    const Status status = TryLookup(ids, &rows);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return rows;
+  }
+  // What its gradients are, for the token of the last lookup.
+  template <typename Fn>
+  auto WithGradients(const Batch& batch, float learning_rate, Fn fn) {
+    const float* const gradients[] = {batch.gradients.data()};
+    ApplyArgs args;
+    args.token = token_;
+    args.gradients = {gradients, 1};
+    args.learning_rates = {&learning_rate, 1};
+    return WithCall(batch.ids, [&](const BatchCall& call) { return fn(call, args); });
+  }
+  void Apply(const Batch& batch, float learning_rate) {
+    bool skipped = false;
+    const Status status =
+        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
+          return engine_->Apply(call, args, &skipped);
+        });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // key -> clock and row, slots included.
+  std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
+    const TableRows all = engine_->Scan("t").value();
+    const size_t floats = table_->schema->row_floats();
+    std::map<Key, std::pair<Clock, std::vector<float>>> rows;
+    for (size_t i = 0; i < all.keys.size(); ++i) {
+      const float* row = all.rows.data() + i * floats;
+      rows[all.keys[i]] = {all.clocks[i], std::vector<float>(row, row + floats)};
+    }
+    return rows;
+  }
+
+  static constexpr uint64_t kLayer = 1;
+
+ private:
+  void Create(const TableSpec& spec, const TableOptions& options) {
+    const Status status = engine_->CreateTable(spec, options);
+    if (!status.ok()) std::abort();
+    table_ = engine_->Find("t").value();
+  }
+
+  std::unique_ptr<Engine> engine_;
+  TablePtr table_;
+  uint64_t token_ = 0;
+};
+
+}  // namespace het::testing
