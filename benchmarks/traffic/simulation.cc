@@ -59,8 +59,8 @@ struct Simulation::Host {
   Client client;
   Batch all;  // of all its workers
   NextUses uses;
-  std::deque<std::unique_ptr<Batch>> planned;  // this step's and the next ones, oldest first
-  std::vector<Batch> own;                      // of each of them, where there are several
+  std::deque<std::unique_ptr<Batch>> planned;      // this step's and the next ones, oldest first
+  std::vector<Batch> own;                          // of each of them, where there are several
   std::deque<std::unique_ptr<GlobalStep>> global;  // where rows travel on demand: this step and the next ones
   OthersUse use;                                   // of them
   uint64_t token = 0;
@@ -241,7 +241,8 @@ std::unique_ptr<GlobalStep> Simulation::Others(const Host& host, size_t step) {
   std::vector<Key> keys(entries);
   for (size_t i = 0; i < entries; ++i) keys[i] = stream_.key(ids[i]);
   std::vector<int64_t> ends;
-  for (size_t h = 1; h <= hosts_.size(); ++h) ends.push_back(static_cast<int64_t>(entries * h / hosts_.size()));
+  for (size_t h = 1; h <= hosts_.size(); ++h)
+    ends.push_back(static_cast<int64_t>(entries * h / hosts_.size()));
   const FeatureIds feature{0, Span<const int64_t>(keys.data(), entries), std::nullopt};
   const GlobalStep::Ids all{{&feature, 1}, {{ends.data(), ends.size()}}, host.number, false};
   return std::make_unique<GlobalStep>(all, std::vector<uint64_t>{schema_->id()}, service_.id(0), &scratch_);

@@ -95,7 +95,7 @@ class Simulation {
   ThreadPool pool_;
   BatchPlan scratch_;
   bool exact_ = false;
-  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/on_demand.h)
+  size_t ahead_ = 0;                 // steps by which rows are sent ahead of their use (engine/on_demand.h)
   std::vector<uint32_t> ticks_;      // made by anyone, of every id
   std::vector<uint32_t> contained_;  // in the row of every id that the running read brought
   uint64_t noise_ = 1;

@@ -23,7 +23,8 @@ class PlanKernel {
     return kernel;
   }
 
-  // Inputs: ids * N, and where rows travel on demand all * N, ends * N. Of trouble with the tables the lookup tells, in the step that needs them.
+  // Inputs: ids * N, and where rows travel on demand all * N, ends * N. Of trouble with the tables the lookup
+  // tells, in the step that needs them.
   Status Compute(TF_OpKernelContext* context) {
     HET_ASSIGN_OR_RETURN(const IdInputs inputs, GetIdInputs(context, *spec_, 0));
     if (FindEngine(spec_->name_space()) == nullptr) return Status();  // Resolve would connect

@@ -64,7 +64,8 @@ class TableCache {
     config_.pull_bound = pull_bound;
     config_.push_bound = push_bound;
   }
-  // From now on the stream says what has moved (MarkMoved), and no row is asked about. What is cached has moved.
+  // From now on the stream says what has moved (MarkMoved), and no row is asked about. What is cached has
+  // moved.
   void FollowStream() {
     set_bounds(kUnbounded, config_.push_bound);
     config_.staleness.reset();

@@ -39,8 +39,8 @@ struct OthersKeys {
 
 // What other workers do, where the stream says so: rows are then written on demand (engine/on_demand.h).
 struct OthersUse {
-  // Used by others soon, in order of partition: of these rows those past their push bound are sent. Other rows
-  // stay, up to kMostUnsent ticks: what a worker that dies takes along has an end.
+  // Used by others soon, in order of partition: of these rows those past their push bound are sent. Other
+  // rows stay, up to kMostUnsent ticks: what a worker that dies takes along has an end.
   Span<const OthersKeys> wanted = {};
   // Updated by others in this step: copies of these rows are not read any more.
   Span<const OthersKeys> outdated = {};
@@ -61,7 +61,7 @@ struct CachedWrite {
     const uint8_t* touched;  // 0: this key gets no tick
     float learning_rate;
   };
-  Vector<Part> parts;  // in order of partition
+  Vector<Part> parts;                 // in order of partition
   const OthersUse* others = nullptr;  // null: rows are sent when they are past their push bound
 };
 

@@ -35,7 +35,8 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   Vector<uint32_t> lines(wanted.keys.size());
   cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
   const auto stays = [&](uint32_t line) {
-    return line == kNoRow || cache.pending(line) == 0 || !sync.PushNow(cache.pending(line), cache.clock(line));
+    return line == kNoRow || cache.pending(line) == 0 ||
+           !sync.PushNow(cache.pending(line), cache.clock(line));
   };
   lines.erase(std::remove_if(lines.begin(), lines.end(), stays), lines.end());
   if (lines.empty()) return;

@@ -4,10 +4,10 @@
 //   Add ─► waits ─► BeginNext: its lookup begins early (client/early_reads.h), at most one of a lane
 //               └─► Match: the lookup is here. It has the same ids, and takes the plan
 //
-// A lookup is matched by its ids, with the next batch behind the last match that has them, or else the oldest,
-// so nobody has to say which batch is which. Where an iterator was left or restored, or a layer changes its ids, batches are passed over: after
-// kPassedOver lookups of later ones, or when the window is full of newer ones, they go. A lookup that matches
-// none is an ordinary one.
+// A lookup is matched by its ids, with the next batch behind the last match that has them, or else the
+// oldest, so nobody has to say which batch is which. Where an iterator was left or restored, or a layer
+// changes its ids, batches are passed over: after kPassedOver lookups of later ones, or when the window is
+// full of newer ones, they go. A lookup that matches none is an ordinary one.
 //
 // Caches are told which batch uses a row next (next_uses.h): a lookup has the next uses of its keys, and
 // TakeLate those of rows that no batch before used.
@@ -77,7 +77,8 @@ class ComingSteps {
   // The batch of a training lookup, which waits no more: step->plan and step->next_use become its own.
   Found Match(uint64_t lane, Span<const FeatureIds> features, Step* step);
 
-  // What the others use in the step so many behind the batch of this place; null: it is not known, or not yet.
+  // What the others use in the step so many behind the batch of this place; null: it is not known, or not
+  // yet.
   std::shared_ptr<const GlobalStep> Behind(uint64_t lane, uint64_t place, uint64_t steps);
 
   // begin(step) for a batch whose lookup may begin now: the next of its lane, if that has not begun. False:

@@ -193,8 +193,7 @@ Status Engine::Number(StepCall* step) {
 
 void Engine::TellUnplanned(const BatchCall& call) {
   notice_(
-      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
-      NameOf(call.tables[0]) +
+      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + NameOf(call.tables[0]) +
       "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
       "called on: het_tf.plan(..., inputs=) says where the ids are");
 }

@@ -51,7 +51,8 @@ Status OnDemand::CheckSuccessor(const BatchCall& call, const Layer& layer) {
   if (!layer.exact) return ClientDriver::Call(driver_)->Flush();
   return FailedPrecondition(
       "rows of table '" + NameOf(call) +
-      "' travel on demand, and workers have held back rows that this lookup needs: it is not of the batch that "
+      "' travel on demand, and workers have held back rows that this lookup needs: it is not of the batch "
+      "that "
       "was planned next. If a loop was left in the middle of the stream, or a step had no gradient, call "
       "het_tf.horovod.flush_all() on all ranks before the next training step");
 }

@@ -6,8 +6,8 @@
 //   eviction      a row with unsent ticks is sent, as always
 //
 // k is 1, and one more for each step by which a read may lag behind what the server has: where rows are told
-// (client/subscriptions.h), and where lookups begin early (coming_steps.h). So an update is at the server when
-// another worker's read looks for it, as if it had been sent at once; it merges with those behind it.
+// (client/subscriptions.h), and where lookups begin early (coming_steps.h). So an update is at the server
+// when another worker's read looks for it, as if it had been sent at once; it merges with those behind it.
 //
 // At staleness 0 steps are exact, N workers equal one process, and the stream does what checks did:
 //
@@ -16,16 +16,16 @@
 //                 updates in t are out of date
 //
 // Why that is enough. A row is unsent at worker w only if no other worker has needed it since w's last tick,
-// or needs it next, and then w sends it first. So when w fetches a row at t + 1, every other worker with unsent
-// ticks of it has sent them: the row was among its others(t + 1). The gate of the bulk-synchronous mode keeps
-// ticks of t behind all lookups of t, and the all-reduce at the end of a step keeps lookups of t + 1 behind all
-// ticks of t (docs/concepts.md).
+// or needs it next, and then w sends it first. So when w fetches a row at t + 1, every other worker with
+// unsent ticks of it has sent them: the row was among its others(t + 1). The gate of the bulk-synchronous
+// mode keeps ticks of t behind all lookups of t, and the all-reduce at the end of a step keeps lookups of t +
+// 1 behind all ticks of t (docs/concepts.md).
 //
-// On the safe side. Everything is sent at the end of a step whose successor is not planned; then any lookup may
-// follow. Otherwise workers have held back rows that another lookup than the successor needs. If one comes,
-// all is sent, which is late by a step for other workers; an exact layer refuses it, without a change. After
-// an exact step that was not planned every copy is out of date. A loop that is left in the middle needs a flush
-// on all workers before the next one.
+// On the safe side. Everything is sent at the end of a step whose successor is not planned; then any lookup
+// may follow. Otherwise workers have held back rows that another lookup than the successor needs. If one
+// comes, all is sent, which is late by a step for other workers; an exact layer refuses it, without a change.
+// After an exact step that was not planned every copy is out of date. A loop that is left in the middle needs
+// a flush on all workers before the next one.
 //
 // Thread-safe. Lock order: this one, then the driver's, then that of the coming steps.
 #pragma once
@@ -50,8 +50,8 @@ class OnDemand {
 
   // The functions below have nothing to do for layers of which nothing was planned so.
 
-  // A training lookup begins. FailedPrecondition: rows of an exact layer may not be ready for it, or a step of
-  // another layer that has one of its tables runs.
+  // A training lookup begins. FailedPrecondition: rows of an exact layer may not be ready for it, or a step
+  // of another layer that has one of its tables runs.
   Status BeginStep(const BatchCall& call, const ComingSteps::Found& found);
   // What the others use in the running step of a layer; null: it is not known.
   std::shared_ptr<const GlobalStep> Running(uint64_t lane);

@@ -5,8 +5,8 @@
 //   ids of all workers ──sorted──► unique keys of each table and partition, with their users
 //                                  └► others: the keys that another worker uses
 //
-// Steps are then synchronised on demand (engine/on_demand.h): a worker sends a row when another one uses it in
-// the next step, and fetches the rows that another one has updated.
+// Steps are then synchronised on demand (engine/on_demand.h): a worker sends a row when another one uses it
+// in the next step, and fetches the rows that another one has updated.
 //
 // For example, three workers use the keys 0: [7, 8]  1: [8, 9]  2: [7, 8]. Worker 0 sees 7, 8 and 9 as the
 // others' keys. Where gradients are summed before a single update, one of its users owns a key: of 9 that is

@@ -77,10 +77,9 @@ class Process {
   }
   void Apply(const Batch& batch, float learning_rate) {
     bool skipped = false;
-    const Status status =
-        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
-          return engine_->Apply(call, args, &skipped);
-        });
+    const Status status = WithGradients(
+        batch, learning_rate,
+        [&](const BatchCall& call, const ApplyArgs& args) { return engine_->Apply(call, args, &skipped); });
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // key -> clock and row, slots included.
