@@ -244,7 +244,7 @@ std::unique_ptr<GlobalStep> Simulation::Others(const Host& host, size_t step) {
   for (size_t h = 1; h <= hosts_.size(); ++h)
     ends.push_back(static_cast<int64_t>(entries * h / hosts_.size()));
   const FeatureIds feature{0, Span<const int64_t>(keys.data(), entries), std::nullopt};
-  const GlobalStep::Ids all{{&feature, 1}, {{ends.data(), ends.size()}}, host.number, false};
+  const GlobalStep::Ids all{{&feature, 1}, {{ends.data(), ends.size()}}, step + 1, host.number, false};
   return std::make_unique<GlobalStep>(all, std::vector<uint64_t>{schema_->id()}, service_.id(0), &scratch_);
 }
 

@@ -23,8 +23,8 @@ class PlanKernel {
     return kernel;
   }
 
-  // Inputs: ids * N, and where rows travel on demand all * N, ends * N. Of trouble with the tables the lookup
-  // tells, in the step that needs them.
+  // Inputs: ids * N, and where rows travel on demand all * N, ends * N; place. Of trouble with the tables the
+  // lookup tells, in the step that needs them.
   Status Compute(TF_OpKernelContext* context) {
     HET_ASSIGN_OR_RETURN(const IdInputs inputs, GetIdInputs(context, *spec_, 0));
     if (FindEngine(spec_->name_space()) == nullptr) return Status();  // Resolve would connect
@@ -44,7 +44,9 @@ class PlanKernel {
     const int n = static_cast<int>(spec_->features().size());
     HET_ASSIGN_OR_RETURN(const IdInputs all, GetIdInputs(context, *spec_, n));
     HET_ASSIGN_OR_RETURN(const IdInputs ends, GetIdInputs(context, *spec_, 2 * n));
-    GlobalStep::Ids step{all.features, {}, worker_, summed_};
+    HET_ASSIGN_OR_RETURN(const auto place, GetInput(context, 3 * n));
+    const int64_t number = *static_cast<const int64_t*>(TF_TensorData(place.get()));
+    GlobalStep::Ids step{all.features, {}, static_cast<uint64_t>(number), worker_, summed_};
     for (int f = 0; f < n; ++f) {
       const Span<const int64_t> of = ends.features[f].ids;
       const auto count = static_cast<int64_t>(all.features[f].ids.size());

@@ -136,12 +136,14 @@ void RegisterLookup() {
 
 // A training lookup of these ids will come (core/engine/engine.h, Plan). No outputs. Where rows travel on demand
 // (core/plan/global_step.h): `all` has the ids that all workers look up in that step, worker after worker, and
-// `ends` where those of each worker end, for each feature; else they are empty.
+// `ends` where those of each worker end, for each feature; else they are empty. `place`: of the step in the
+// stream, else 0.
 void RegisterPlan() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlan");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "all: M * int64");
   TF_OpDefinitionBuilderAddInput(op, "ends: M * int64");
+  TF_OpDefinitionBuilderAddInput(op, "place: int64");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");

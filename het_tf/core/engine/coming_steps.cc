@@ -44,7 +44,6 @@ void ComingSteps::Add(uint64_t lane, size_t window, std::unique_ptr<PlannedStep>
     for (const TablePtr& table : step->tables) tables.push_back(table->schema->id());
     step->planned = uses_.Add(step->plan, tables, &step->next);
   }
-  step->place = ++of.added;
   of.steps.push_back(std::move(step));
   while (of.steps.size() > window + kBeside) RemoveOldest(&of);
 }
@@ -54,14 +53,14 @@ ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> feat
   const auto of = lanes_.find(lane);
   if (of == lanes_.end()) return {};
   auto& steps = of->second.steps;
-  const auto behind = std::find_if(steps.begin(), steps.end(),
-                                   [&](const auto& step) { return step->place > of->second.last; });
-  const auto has_ids = [&](const auto& step) { return step->HasIds(features); };
-  auto match = std::find_if(behind, steps.end(), has_ids);
-  if (match == steps.end()) match = std::find_if(steps.begin(), steps.end(), has_ids);
+  const auto find = [&](auto fits) { return std::find_if(steps.begin(), steps.end(), fits); };
+  auto match = find([&](const auto& step) {
+    return step->place != 0 && step->place == of->second.next && step->HasIds(features);
+  });
+  if (match == steps.end()) match = find([&](const auto& step) { return step->HasIds(features); });
   if (match == steps.end()) return {false, 0, 0, ++of->second.unplanned == kTellAfter};
   of->second.unplanned = 0;
-  of->second.last = (*match)->place;
+  of->second.next = (*match)->place + 1;
   std::for_each(steps.begin(), match, [](const auto& older) { ++older->passed_over; });
   std::unique_ptr<PlannedStep> step = std::move(*match);
   steps.erase(match);
@@ -142,6 +141,7 @@ void ComingSteps::Recycle(std::unique_ptr<PlannedStep> step) {
   step->number = 0;
   step->planned = 0;
   step->passed_over = 0;
+  step->place = 0;
   step->global.reset();
   step->tables.clear();
   spare_.push_back(std::move(step));

@@ -41,7 +41,7 @@ struct PlannedStep {
   Vector<uint32_t> next;      // next_uses.h
   uint64_t number = 0;        // of its step; 0: its lookup has not begun
   uint32_t passed_over = 0;   // lookups of batches that came after it
-  uint64_t place = 0;         // in its lane
+  uint64_t place = 0;         // in its stream: the next batch of a pass has the next one; 0: it has none
   // What the other workers use in its step; null: it is not known.
   std::shared_ptr<const GlobalStep> global;
 
@@ -71,7 +71,7 @@ class ComingSteps {
     uint64_t number = 0;        // of the step, where its lookup has begun
     uint32_t planned_step = 0;  // its number among planned batches
     bool tell = false;          // kTellAfter lookups of a lane that has plans had none
-    uint64_t place = 0;         // of the batch in its lane
+    uint64_t place = 0;         // of the batch
     std::shared_ptr<const GlobalStep> global = nullptr;
   };
   // The batch of a training lookup, which waits no more: step->plan and step->next_use become its own.
@@ -96,8 +96,7 @@ class ComingSteps {
   struct Lane {
     std::deque<std::unique_ptr<PlannedStep>> steps;  // oldest first
     uint32_t unplanned = 0;                          // lookups since the last that was planned
-    uint64_t added = 0;                              // batches so far
-    uint64_t last = 0;                               // place of the last match
+    uint64_t next = 0;                               // the place behind the last match
   };
 
   static PlannedStep* NextOf(const Lane& lane);

@@ -328,6 +328,7 @@ Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
                    &only_this);
   if (all != nullptr) {
     step->global = GlobalOf(call, *all);
+    step->place = all->place;
     on_demand_.Plan(call, step->may_begin);
   }
   coming_.Add(call.layer, window, std::move(step));

@@ -34,6 +34,7 @@ class GlobalStep {
     Span<const FeatureIds> features;
     // For each feature, for each worker: where its ids end.
     std::vector<Span<const int64_t>> ends;
+    uint64_t place = 0;   // of the step in the stream, not 0; that of the next step of a pass is the next one
     uint32_t worker = 0;  // this one
     bool summed = false;  // gradients are summed over the workers, and a key has one update in a step
   };

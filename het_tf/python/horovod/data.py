@@ -39,13 +39,13 @@ def shard(
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
     Which field: `het-data fields`. Validate on samples that are not placed.
 
-    **On demand** (`plan`, `sync="on_demand"`): exact training, as at staleness 0, at about half of the rows.
-    A row stays with the rank that has updated it until another rank uses it, and nothing is asked about: ranks
-    know what the others use next, since each reads all of the stream. A loop that is left in the middle of
-    the stream needs `het_tf.horovod.flush_all()` on all ranks before the next training step or evaluation; in
+    **On demand** (`plan`, `sync="on_demand"`): ranks know what the others use next, since each reads all of
+    the stream. An update then goes to the server when another rank uses the row, and merges with those before
+    it; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes where samples
+    are placed well. At staleness 0 nothing is asked about, either. A loop that is left in the middle of the
+    stream needs `het_tf.horovod.flush_all()` on all ranks before the next training step or evaluation; in
     `fit`, `het_tf.callbacks.Broadcast` does that.
 
-        embed = het_tf.keras.Embedding(16, name="item", cache=het_tf.Cache(staleness=0))
         batches = het_tf.horovod.shard(samples, by="user", batch=128, plan=embed, sync="on_demand")
 
     Args:
@@ -59,8 +59,7 @@ def shard(
       batch: Samples that a rank takes of each global batch; with `by` alone.
       plan: With `by`: the layer, layers or model that looks the ids of a batch up; its lookups are planned
         (het_tf.plan, a window of 32 batches).
-      sync: "always": rows are read and sent within the bounds of their cache. "on_demand": see above; with
-        `plan`, whose layers must have `het_tf.Cache(staleness=0)`.
+      sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with `plan`.
       inputs: With `plan`: where the ids are in a batch, as of het_tf.plan.
 
     Returns:
@@ -70,7 +69,7 @@ def shard(
     Raises:
       ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
-        `plan` or `sync` without `by`; rows that travel on demand may be stale, or belong to two layers.
+        `plan` or `sync` without `by`; rows that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """

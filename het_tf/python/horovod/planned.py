@@ -12,16 +12,33 @@ from typing import Any
 
 from het_tf.python.layer import plan as plan_lib
 from het_tf.python.session import settings
+from het_tf.python.session.native import tf
 
 ALWAYS, ON_DEMAND = "always", "on_demand"
 WINDOW = 32
 
-_holds_back = False
+
+class _Passes:
+    """Counts the passes of all streams whose rows travel on demand: a pass has places of its own.
+
+    An iterator may be left, and the next one reads the same batches.
+    """
+
+    begun: "_Passes | None" = None
+
+    def __init__(self) -> None:
+        with tf.init_scope(), tf.device("/CPU:0"):
+            self.count = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    @staticmethod
+    def begin() -> Any:
+        """The first place of a new pass."""
+        return _Passes.begun.count.assign_add(1) * 2**40 + 1  # type: ignore[union-attr]
 
 
 def holds_back() -> bool:
     """Whether a stream of this process has made ranks hold back what others do not need next."""
-    return _holds_back
+    return _Passes.begun is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +65,7 @@ class Planned:
             return
         collections = plan_lib.check(self.layer)
         if self.sync == ON_DEMAND:
-            _check_exact(collections)
+            _check_layers(collections)
 
     def of_rank(self, batches: Any) -> Any:
         """This rank's batches, planned where a layer is given."""
@@ -64,23 +81,23 @@ class Planned:
           rank: This one.
           ranks: How many.
         """
-        global _holds_back
-        _holds_back = True
+        _Passes.begun = _Passes.begun or _Passes()
 
-        def start(mine: Any, everyone: Any) -> Any:
-            of = plan_lib.Everyone(_components(everyone), rank, ranks, settings.accumulates())
+        def start(state: Any, mine: Any, everyone: Any) -> Any:
+            place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
+            of = plan_lib.Everyone(_components(everyone), place, rank, ranks, settings.accumulates())
             plan_lib.start(self.layer, self.inputs, _components(mine), WINDOW, of)
-            return mine
+            return place, mine
 
-        return plan_lib.ahead(batches.map(start), WINDOW)
+        return plan_lib.ahead(batches.scan(tf.constant(0, tf.int64), start), WINDOW)
 
 
 def _components(element: Any) -> tuple[Any, ...]:
     return element if isinstance(element, tuple) else (element,)
 
 
-def _check_exact(collections: list[Any]) -> None:
-    """ValueError: rows of these layers cannot travel on demand."""
+def _check_layers(collections: list[Any]) -> None:
+    """ValueError: rows of these layers do not travel on demand."""
     if settings.elastic():
         raise ValueError(
             "sync is 'on_demand' in an elastic job, where a worker may leave with the updates that it holds "
@@ -88,11 +105,6 @@ def _check_exact(collections: list[Any]) -> None:
         )
     of_table: dict[str, Any] = {}
     for layer in collections:
-        if not layer.is_bulk_synchronous:
-            raise ValueError(
-                f"sync is 'on_demand', which is exact, and layer {layer.name!r} may read stale rows; give it "
-                "het_tf.Cache(staleness=0)"
-            )
         for table in layer.tables:
             other = of_table.setdefault(table.name, layer)
             if other is not layer:
@@ -109,6 +121,6 @@ def check_place(planned: Planned, by: str | None) -> None:
     """ValueError: a stream that is not placed is planned so."""
     if by is None and planned != Planned():
         raise ValueError(
-            "plan=, sync= and inputs= are of placed streams, whose samples every rank reads; give by=FIELD and "
-            "batch=, or plan each rank's own batches: het_tf.plan(shard(data).batch(128), layer)"
+            "plan=, sync= and inputs= are of placed streams, whose samples every rank reads; give by=FIELD "
+            "and batch=, or plan each rank's own batches: het_tf.plan(shard(data).batch(128), layer)"
         )

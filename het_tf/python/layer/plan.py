@@ -102,12 +102,14 @@ class Everyone:
 
     Attributes:
       batch: The components of an element that has the batches of all workers, one behind the other.
+      place: Of the step in its stream, int64 scalar, not 0; the next step of a pass has the next one.
       worker: The number of this one.
       workers: How many; each has as many samples.
       summed: Whether gradients are summed over the workers before one of them updates a row.
     """
 
     batch: tuple[Any, ...]
+    place: Any
     worker: int
     workers: int
     summed: bool
@@ -133,10 +135,16 @@ def start(
     of_all = mine if everyone is None else _lookups(layer, inputs, everyone.batch)
     for (each, values), (_, all_values) in zip(mine, of_all, strict=True):
         call = layer_state.of(each).call
-        more: dict[str, Any] = {"all": [], "ends": []}
+        more: dict[str, Any] = {"all": [], "ends": [], "place": tf.constant(0, tf.int64)}
         if everyone is not None:
-            more = {"worker": everyone.worker, "summed": everyone.summed, "all": _ids(each, all_values)}
-            more["ends"] = _ends(each, all_values, more["all"], everyone.workers)
+            of_all_ids = _ids(each, all_values)
+            more = {
+                "all": of_all_ids,
+                "ends": _ends(each, all_values, of_all_ids, everyone.workers),
+                "place": everyone.place,
+                "worker": everyone.worker,
+                "summed": everyone.summed,
+            }
         with tf.device("/device:CPU:0"):
             native.ops.het_plan(
                 ids=_ids(each, values), tables=call.tables, specs=call.specs, window=window, **more

@@ -178,7 +178,11 @@ class Fleet {
         ends.push_back(static_cast<int64_t>(ids.size()));
       }
       const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
-      const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, w, config_.summed};
+      const GlobalStep::Ids all{{&feature, 1},
+                                {Span<const int64_t>(ends)},
+                                (uint64_t{left_ + 1} << 40) + planned_[w] + 1,
+                                w,
+                                config_.summed};
       const Status status = worker(w).WithCall(
           batches[w].ids, [&](const BatchCall& call) { return worker(w).engine().Plan(call, 8, &all); });
       ASSERT_TRUE(status.ok()) << status.message();
@@ -319,7 +323,7 @@ TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
   Process& worker = fleet.worker(0);
   const std::vector<int64_t> ids = {1}, ends = {1, 1};
   const FeatureIds feature{0, Span<const int64_t>(ids.data(), 1), {}};
-  const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, 0, false};
+  const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, 1, 0, false};
   const auto other = [&](BatchCall call) {
     call.layer = 2;
     EXPECT_TRUE(worker.engine().Plan(call, 8, &all).ok());
@@ -356,7 +360,7 @@ TEST(OnDemandBounded, ReadsMissNoMoreThanTheBound) {
       config.workers = workers;
       config.pull = bound;
       config.push = bound;
-      config.capacity = 60;
+      config.late = 0;  // else everything is sent now and then
       config.counts = true;
       SCOPED_TRACE(config.ToString() + ", bound " + std::to_string(bound));
       Fleet fleet(config);
