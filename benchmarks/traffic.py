@@ -72,7 +72,7 @@ class Run:
       policy, admit: of the cache.
       share: workers that have one cache together.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
-      sync: "always": within the bounds; "on_demand": rows go when another worker uses them next (`shard(sync=)`).
+      sync: "always": rows go when they are past the push bound; "on_demand": when others use them, too.
       checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the

@@ -83,7 +83,8 @@ class Planned:
         """
         _Passes.begun = _Passes.begun or _Passes()
 
-        def start(state: Any, mine: Any, everyone: Any) -> Any:
+        def start(state: Any, element: tuple[Any, Any]) -> Any:
+            mine, everyone = element
             place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
             of = plan_lib.Everyone(_components(everyone), place, rank, ranks, settings.accumulates())
             plan_lib.start(self.layer, self.inputs, _components(mine), WINDOW, of)

@@ -26,11 +26,11 @@ def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(workers)]
 
 
-def one_process(workers: int, steps: int) -> tuple[dict, np.ndarray]:
+def one_process(workers: int, steps: int, full: bool = False) -> tuple[dict, np.ndarray]:
     """Tables and dense weights of a process that sees the workers' batches as one."""
     het_tf.reset()
     model = accumulate_lib.Model()
-    batches = [accumulate_lib.union(batch) for batch in accumulate_lib.batches(workers, steps)]
+    batches = [accumulate_lib.union(batch) for batch in accumulate_lib.batches(workers, steps, full)]
     accumulate_lib.train(model, batches, "loop", accumulate_lib.BATCH * workers)
     return model.tables(), model.dense.numpy()
 
@@ -74,6 +74,8 @@ def runs(tmp_path_factory):
                 {"what": "agreement", "ps": server.address},
                 exact("shards", "loop", cluster, cache_rows=5),
                 exact("stale", "loop", cluster, cache_rows=5, staleness=3),
+                exact("on_demand", "on_demand"),
+                exact("on_demand_shards", "on_demand", cluster, cache_rows=5),
             ],
             out,
         )
@@ -87,6 +89,15 @@ def test_two_workers_are_one_process_on_the_union_batch(union, runs, name):
     for rank in ranks:  # a schedule counts steps, at every worker, whoever updates the row
         assert rank[name]["applies"] == {table: STEPS for table in accumulate_lib.OPTIMIZERS}
         assert rank[name]["unsent"] == 0
+
+
+def test_rows_that_travel_on_demand_are_one_process_with_every_optimizer(runs):
+    """Would catch: the copy of the owner of a shared row counts as out of date, or those of others do not."""
+    expected = one_process(2, STEPS, full=True)
+    for name in ("on_demand", "on_demand_shards"):
+        check(runs[0] / f"{name}.npz", *expected)
+        for rank in runs[1]:
+            assert rank[name]["unsent"] == 0
 
 
 def test_an_error_of_one_worker_is_raised_by_all(runs):

@@ -32,11 +32,11 @@ DIMS = {name: 2 + number for number, name in enumerate(OPTIMIZERS)} | {"second":
 STRANGE = np.array([1 - 2**63, 2**63 - 1, -1, 2**53 + 1], np.int64)
 
 
-def batches(workers: int, steps: int) -> list[dict[str, np.ndarray]]:
+def batches(workers: int, steps: int, full: bool = False) -> list[dict[str, np.ndarray]]:
     """What worker w sees at step t is [t][...][w]: few ids, so that workers share most of them.
 
-    At step 3 worker 0 has no samples; from step 5 on every fifth time its feature "other" counts for nothing,
-    whose ids are then not those of the other workers.
+    At step 3 worker 0 has no samples, unless `full`; from step 5 on every fifth time its feature "other"
+    counts for nothing, whose ids are then not those of the other workers.
     """
     rng = np.random.default_rng(5)
     made = []
@@ -50,7 +50,7 @@ def batches(workers: int, steps: int) -> list[dict[str, np.ndarray]]:
         if step >= 5 and step % 5 == 0:
             other[0] = 0
             ids[0, :, 1] += 20
-        if step == 3:
+        if step == 3 and not full:
             weight[0] = 0
         made.append(
             {"ids": ids, "target": rng.normal(size=(workers, BATCH)).astype(np.float32),
@@ -92,19 +92,16 @@ class Model:
 
     def loss(self, batch: dict[str, Any], samples: int) -> Any:
         ids = batch["ids"]
-        x = {name: ids[:, 0] if name.endswith("_other") else ids for name in self.layer_inputs()}
-        for name in x:
-            if name.endswith("_other"):
-                x[name] = ids[:, 1]
-        rows = self.layer(x, training=True)
+        rows = self.layer(self.inputs(ids), training=True)
         outputs = [tf.reduce_sum(self.second(ids[:, 0], training=True) * self.dense, 1)]
         for name in OPTIMIZERS:
             of_table = tf.reduce_sum(tf.sin(3.0 * rows[name]), 1)
             outputs.append(of_table + tf.reduce_sum(rows[name + "_other"], 1) * batch["other"])
         return tf.reduce_sum(tf.square(tf.add_n(outputs) - batch["target"])) / samples
 
-    def layer_inputs(self) -> list[str]:
-        return [name + end for name in OPTIMIZERS for end in ("", "_other")]
+    def inputs(self, ids: Any) -> dict[str, Any]:
+        """Of the first layer."""
+        return {name + end: ids[:, 1] if end else ids for name in OPTIMIZERS for end in ("", "_other")}
 
     def step(self, batch: dict[str, Any], samples: int, hvd: Any = None, scale: str = "mean") -> None:
         """One step; `samples`: what the sum of losses is divided by; `scale`: as gradient_scale."""
@@ -143,6 +140,27 @@ def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any
         run(iterator, tf.constant(5))
 
 
+def stream(model: Model, workers: int, steps: int) -> Any:
+    """This worker's batches of the same samples, placed by an id; rows travel on demand."""
+    of_all = [union(batch) for batch in batches(workers, steps, full=True)]
+    samples = {name: np.concatenate([batch[name] for batch in of_all]) for name in of_all[0]}
+    samples["by"] = samples["ids"][:, 1]
+
+    def looked_up(batch: dict[str, Any]) -> list[Any]:
+        return [model.inputs(batch["ids"]), batch["ids"][:, 0]]
+
+    return het_tf.horovod.shard(
+        tf.data.Dataset.from_tensor_slices(samples), by="by", batch=BATCH,
+        plan=[model.layer, model.second], inputs=looked_up, sync="on_demand",
+    )  # fmt: skip
+
+
+def train_stream(model: Model, of_worker: Any, *rest: Any) -> None:
+    run = tf.function(lambda batch: model.step(batch, *rest))
+    for batch in of_worker:
+        run(batch)
+
+
 # --- what the workers run -------------------------------------------------------------------------
 
 
@@ -155,7 +173,10 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     model = Model(cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]))
     scale = given.get("scale", "mean")
     samples = BATCH if scale == "mean" else BATCH * hvd.size()
-    train(model, [of_worker(step, hvd.rank()) for step in steps], given["how"], samples, hvd, scale)
+    if given["how"] == "on_demand":
+        train_stream(model, stream(model, hvd.size(), given["steps"]), samples, hvd, scale)
+    else:
+        train(model, [of_worker(step, hvd.rank()) for step in steps], given["how"], samples, hvd, scale)
     het_tf.flush()
     hvd.allreduce(tf.zeros([]), name="all_have_flushed")
     if hvd.rank() == 0:

@@ -104,16 +104,19 @@ CELLS = {
     "whole_small_cache": dict(whole_numbers=True, cache_rows=3),
     "float": dict(whole_numbers=False),
     "placed": dict(whole_numbers=True),
+    "on_demand": dict(whole_numbers=True),
+    "on_demand_small_cache": dict(whole_numbers=True, cache_rows=3),
 }
+LEFT = 15  # steps of a first pass of the streams of "on_demand", which is left then
 
 
-def placed(ranks, seed=None):
+def placed(ranks, seed=None, **more):
     """The batches of this rank, of those of all ranks together placed by the first id; shuffled before."""
     ids, x, y = part(ranks, None)
     samples = tf.data.Dataset.from_tensor_slices(({"first": ids[:, 0], "ids": ids, "x": x}, y))
     if seed is not None:
         samples = samples.shuffle(len(y), seed=seed).repeat()
-    batches = het_tf.horovod.shard(samples, by="first", batch=BATCH)
+    batches = het_tf.horovod.shard(samples, by="first", batch=BATCH, **more)
     return batches.map(lambda features, y: ((features["ids"], features["x"]), y))
 
 
@@ -122,6 +125,8 @@ def union(ranks):
     found = {}
     for name, cell in CELLS.items():
         model = make(name, rank=None, **cell)
+        if name.startswith("on_demand"):
+            fit(model, [one[: LEFT * ranks * BATCH] for one in part(ranks, None)], ranks * BATCH)
         fit(model, part(ranks, None), ranks * BATCH)
         found |= result(model, name)
     return found
@@ -141,12 +146,25 @@ def exact(hvd, out):
             np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
             assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
             model.fit(mine, verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
+        elif name.startswith("on_demand"):
+            on_demand(model, name, ranks)
         else:
             fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
         het_tf.horovod.flush_all()
         found |= result(model, name)
     out.mkdir(exist_ok=True)
     np.savez(out / f"{rank}.npz", **found)
+
+
+def on_demand(model, name, ranks):
+    """Two passes, of which the first is left: `Broadcast` has the ranks send what they have held back."""
+    rows = model.get_layer(name)
+    ids_of = dict(plan=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
+    mine = placed(ranks, **ids_of)
+    callbacks = [het_tf.callbacks.Broadcast()]
+    model.fit(mine, verbose=0, callbacks=callbacks, steps_per_epoch=LEFT)
+    model.fit(mine, verbose=0, callbacks=callbacks)
+    assert het_tf.table(name).stats()["planned"] == LEFT + STEPS
 
 
 # --- the ways to train ------------------------------------------------------------------------------------
