@@ -59,12 +59,14 @@ class Run:
       wire: how rows travel: float32, float16, int8 or int4.
       placed: the field that places a step's samples on the workers; "": at random.
       planned: whether lookups begin before the writes of the step before (`het_tf.plan`).
+      on_demand: whether rows travel when another worker needs them (`shard(sync="on_demand")`), planned.
     """
 
     bound: str
     wire: str = "float32"
     placed: str = ""
     planned: bool = False
+    on_demand: bool = False
 
 
 DEFAULT = Run("30", "int4")
@@ -117,11 +119,13 @@ class Part:
 CRITEO = Part("criteo_like", 1, None, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
 PLACED = dataclasses.replace(DEFAULT, placed="C24")
 PLANNED = tuple(dataclasses.replace(run, planned=True) for run in (DEFAULT, PLACED))
+ON_DEMAND = tuple(dataclasses.replace(run, on_demand=True) for run in (EXACT, PLACED))
 PARTS = {
     "criteo_like": dataclasses.replace(
         CRITEO, seeds=5, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
     ),
     "planned": dataclasses.replace(CRITEO, seeds=5, runs=(Run("0"), DEFAULT, PLACED, *PLANNED)),
+    "on_demand": dataclasses.replace(CRITEO, seeds=5, runs=(Run("0"), EXACT, PLACED, *ON_DEMAND)),
     "thousand": dataclasses.replace(
         CRITEO, train_rows=1 << 20, of_step=1024, seeds=5, runs=(Run("0"), EXACT, DEFAULT, PLACED)
     ),
@@ -230,15 +234,22 @@ def placed(order: npt.NDArray[np.int64], ids: Ids, field: str, workers: int) -> 
     return np.asarray(order.ravel()[placement.place(values).reshape(len(order), -1)])
 
 
-def train(dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64], planned: bool = False) -> None:
+def train(dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64], run: Run) -> None:
     """Takes the steps whose rows `order` names, int64 `[steps, of_step]`."""
     split = ids.data.train
     columns = [column for table in dense.parts for column in ids.train(table)[0]]
+    ahead = 4 if run.on_demand else int(run.planned)
+
+    def plan(number: int) -> None:
+        if ahead > 0 and number < len(order):
+            fleet.plan([column[order[number]] for column in columns], (number + 1) * run.on_demand)
+
+    for number in range(ahead if run.on_demand else 0):
+        plan(number)
     for number, step in enumerate(order):
         keys = [column[step] for column in columns]
         rows = fleet.read(keys)
-        if planned and number + 1 < len(order):
-            fleet.plan([column[order[number + 1]] for column in columns])
+        plan(number + ahead)
         gradients = dense.train(rows, split.numeric[step], split.lengths[step], split.label[step])
         fleet.write(keys, [gradient.numpy() for gradient in gradients])
 
@@ -277,7 +288,7 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
             dense.reset(seed)
             fleet = make_fleet(dense, part, ids, workers, seed, felt)
             taken = placed(order, ids, run.placed, workers) if run.placed else order
-            train(dense, fleet, ids, taken, run.planned)
+            train(dense, fleet, ids, taken, run)
             before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
             fleet.flush()
             place = data_of.placements(label, evaluate(dense, fleet, ids))

@@ -92,9 +92,14 @@ class Fleet:
         self._call("read", self._handle, *self._step(ids), _pointers(rows))
         return rows
 
-    def plan(self, ids: Sequence[Int64Array]) -> None:
-        """Begins the lookups of the next step, before the write of the last `read`."""
-        self._call("plan", self._handle, *self._step(ids))
+    def plan(self, ids: Sequence[Int64Array], place: int = 0) -> None:
+        """Plans the lookups of a step; those of the next one begin, before the write of the last `read`.
+
+        Args:
+          ids: of each feature `[N * B, ...]`.
+          place: of the step, from 1, where rows travel on demand; else 0.
+        """
+        self._call("plan", self._handle, *self._step(ids), ctypes.c_uint64(place))
 
     def write(self, ids: Sequence[Int64Array], gradients: Sequence[FloatArray]) -> None:
         """Applies the gradients of the rows of the last `read`, of the mean loss over all N * B samples."""

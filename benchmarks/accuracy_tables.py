@@ -57,7 +57,13 @@ def name_of(run: Figures) -> str:
     bound = run["bound"] if run["bound"] == "unbounded" or "/" in run["bound"] else f"s={run['bound']}"
     wire = "" if run["wire"] == "float32" else f", {run['wire']}"
     placed = f", placed by {run['placed']}" if run["placed"] else ""
-    return bound + wire + placed + (", planned" if run.get("planned") else "")
+    return (
+        bound
+        + wire
+        + placed
+        + (", planned" if run.get("planned") else "")
+        + (", on demand" if run.get("on_demand") else "")
+    )
 
 
 def show(values: Sequence[float]) -> str:
@@ -197,6 +203,7 @@ WRITERS: dict[str, Callable[[Figures], list[str]]] = {
         for name in (
             "criteo_like",
             "planned",
+            "on_demand",
             "thousand",
             "many",
             "long",

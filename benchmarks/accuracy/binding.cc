@@ -72,10 +72,12 @@ HET_EXPORT const char* het_fleet_read(void* handle, const int64_t* const* ids, c
   });
 }
 
-HET_EXPORT const char* het_fleet_plan(void* handle, const int64_t* const* ids, const size_t* counts) {
+HET_EXPORT const char* het_fleet_plan(void* handle, const int64_t* const* ids, const size_t* counts,
+                                      uint64_t place) {
   const size_t n = Of(handle)->features();
-  return Answer(
-      [&] { return Of(handle)->Plan(Span<const int64_t* const>(ids, n), Span<const size_t>(counts, n)); });
+  return Answer([&] {
+    return Of(handle)->Plan(Span<const int64_t* const>(ids, n), Span<const size_t>(counts, n), place);
+  });
 }
 
 // rates: one a table.

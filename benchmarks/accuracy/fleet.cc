@@ -81,9 +81,29 @@ Status Fleet::CheckParts(Span<const size_t> counts) const {
   return Status();
 }
 
-Status Fleet::Plan(Span<const int64_t* const> ids, Span<const size_t> counts) {
+void Fleet::FillIn(Span<const int64_t* const> ids, Span<const size_t> counts, Everyone* everyone) const {
+  for (size_t f = 0; f < features_.size(); ++f) {
+    everyone->features.push_back(
+        {features_[f].table, Span<const int64_t>(ids[f], counts[f]), features_[f].padding_id});
+    everyone->ends.emplace_back();
+    for (uint32_t w = 1; w <= workers_; ++w)
+      everyone->ends.back().push_back(static_cast<int64_t>(counts[f] / workers_ * w));
+  }
+  for (const auto& ends : everyone->ends) everyone->ids.ends.emplace_back(ends);
+  everyone->ids.features = Span<const FeatureIds>(everyone->features.data(), everyone->features.size());
+}
+
+Status Fleet::Plan(Span<const int64_t* const> ids, Span<const size_t> counts, uint64_t place) {
+  constexpr size_t kWindow = 8;
   HET_RETURN_IF_ERROR(CheckParts(counts));
-  for (uint32_t w = 0; w < workers_; ++w) HET_RETURN_IF_ERROR(engines_[w]->Plan(Call(w, ids, counts), 1));
+  Everyone everyone;
+  FillIn(ids, counts, &everyone);
+  everyone.ids.place = place;
+  for (uint32_t w = 0; w < workers_; ++w) {
+    everyone.ids.worker = w;
+    HET_RETURN_IF_ERROR(
+        engines_[w]->Plan(Call(w, ids, counts), kWindow, place == 0 ? nullptr : &everyone.ids));
+  }
   return Status();
 }
 

@@ -34,9 +34,10 @@ class Fleet {
 
   // out[f] = the rows of ids[f], counts[f] of them. FailedPrecondition: the step before was not applied.
   Status Read(Span<const int64_t* const> ids, Span<const size_t> counts, Span<float* const> out);
-  // Lookups of these ids come next: they begin here (Engine::Plan), between the reads and the ticks of the
-  // step before. Errors as of Read.
-  Status Plan(Span<const int64_t* const> ids, Span<const size_t> counts);
+  // Lookups of these ids come (Engine::Plan): those of the next step begin here, between the reads and the
+  // ticks of the step before. `place`: of the step, where rows travel on demand (plan/global_step.h); else 0.
+  // Errors as of Read.
+  Status Plan(Span<const int64_t* const> ids, Span<const size_t> counts, uint64_t place);
   // One tick of each worker for every key of its part: gradients[f] belong to the ids of the last Read, which
   // are given again, and are those of the mean loss of all workers' samples.
   Status Write(Span<const int64_t* const> ids, Span<const size_t> counts, Span<const float* const> gradients,
@@ -53,6 +54,13 @@ class Fleet {
  private:
   Fleet(uint32_t workers, uint32_t partitions) : workers_(workers), service_(partitions) {}
   Status CheckParts(Span<const size_t> counts) const;
+  // What all workers look up in a step.
+  struct Everyone {
+    Vector<FeatureIds> features;
+    std::vector<std::vector<int64_t>> ends;
+    GlobalStep::Ids ids;
+  };
+  void FillIn(Span<const int64_t* const> ids, Span<const size_t> counts, Everyone* everyone) const;
   BatchCall Call(uint32_t worker, Span<const int64_t* const> ids, Span<const size_t> counts);
 
   const uint32_t workers_;
