@@ -61,6 +61,16 @@ Status SetBound(const std::string& name, const Json& value, CacheOptions* option
   return Status();
 }
 
+// A bound, or the name of exact steps whose rows are rounded on their way.
+Status SetStaleness(const std::string& name, const Json& value, CacheOptions* options) {
+  options->synchronous = value == "synchronous";
+  if (options->synchronous) options->staleness = 0;
+  if (options->synchronous || SetBound<&CacheOptions::staleness>(name, value, options).ok()) return Status();
+  return Wanted(name, value,
+                "a number of updates >= 0 (0: every read is checked and every update sent at once), "
+                "\"synchronous\" for 0 with rounded rows, or math.inf for unbounded");
+}
+
 template <typename T>
 Status SetWord(const Json& value, Result<T> (*parse)(const std::string&), T* out) {
   const auto word = parse(value.is_string() ? value.get<std::string>() : value.dump());
@@ -76,7 +86,7 @@ struct Field {
 const Field kFields[] = {
     {"rows", SetOptional<&CacheOptions::rows, 0, kMostRows>},
     {"bytes", SetOptional<&CacheOptions::bytes, 1, kMost>},
-    {"staleness", SetBound<&CacheOptions::staleness>},
+    {"staleness", SetStaleness},
     {"pull_bound", SetBound<&CacheOptions::pull_bound>},
     {"push_bound", SetBound<&CacheOptions::push_bound>},
     {"workers", SetCount<uint32_t, &CacheConfig::workers, 1, UINT32_MAX>},
@@ -168,7 +178,7 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
     cache.Follow(schema.spec().optimizer.name);
   }
   const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
-  const bool rounds = remote && !cache.on_device && cache.capacity > 0 && !exact;
+  const bool rounds = remote && !cache.on_device && cache.capacity > 0 && (!exact || synchronous);
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
   const bool told = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastTold;
   cache.checks = checks.value_or(told ? Checks::kTold : Checks::kAsked);

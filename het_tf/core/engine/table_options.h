@@ -7,8 +7,9 @@
 //             or the cache is on a device; else the table has no cache and is read in place
 //   bounds    follow "staleness", the row's age and the workers (cache/staleness.h). If one of "pull_bound"
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
-//   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale;
-//             else float32
+//   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale
+//   or
+//             "staleness" is "synchronous", which is 0; else float32
 //   checks    given; or told, from a pull bound of CacheConfig::kLeastTold on; else asked
 //
 // In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row, which travels as
@@ -30,6 +31,7 @@ struct CacheOptions {
   std::optional<int64_t> rows;
   std::optional<int64_t> bytes;
   std::optional<int64_t> staleness;
+  bool synchronous = false;  // it was given as a word
   std::optional<int64_t> pull_bound;
   std::optional<int64_t> push_bound;
   std::optional<RowFormat> wire;

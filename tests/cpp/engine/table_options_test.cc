@@ -87,6 +87,11 @@ TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
   EXPECT_EQ(Cache("").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"pull_bound\": 0, \"push_bound\": 1").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"staleness\": 0").wire, RowFormat::kFloat32);
+  EXPECT_EQ(Cache("\"staleness\": \"synchronous\"").wire, RowFormat::kInt4);
+  EXPECT_EQ(Cache("\"staleness\": \"synchronous\"").pull_bound, Bound(0));
+  EXPECT_EQ(Cache("\"staleness\": \"synchronous\"").push_bound, Bound(0));
+  EXPECT_EQ(Cache("\"staleness\": \"synchronous\", \"wire\": \"int8\"").wire, RowFormat::kInt8);
+  EXPECT_EQ(Cache("\"staleness\": \"synchronous\"", false).wire, RowFormat::kFloat32);
   EXPECT_EQ(Cache("\"rows\": 0").wire, RowFormat::kFloat32);
   EXPECT_EQ(Cache("\"rows\": 5", false).wire, RowFormat::kFloat32);
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
@@ -113,6 +118,7 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"bytes\": 10, \"rows\": 1", "give one of the two"},
       {"\"pull_bound\": 1.5", "cache.pull_bound is 1.5; it must be a number of updates >= 0"},
       {"\"staleness\": -1", "cache.staleness is -1"},
+      {"\"staleness\": \"sync\"", "\"synchronous\" for 0"},
       {"\"admit_after\": 256", "cache.admit_after is 256; it must be an integer from 1 to 255"},
       {"\"policy\": \"best\"", "cache.policy is 'best'; it must be \"lru\", \"lfu\" or \"light_lfu\""},
       {"\"wire\": 8", "cache.wire is '8'"},
