@@ -115,13 +115,7 @@ def _start(layer: EmbeddingCollection, values: Any, window: int) -> None:
 
 def _check(layer: Any) -> None:
     """ValueError: something in `layer` has no lookups that can be planned."""
-    if isinstance(layer, Mapping):
-        layers = list(layer.values())
-    else:
-        layers = list(layer) if isinstance(layer, (list, tuple)) else [layer]
-    if not layers:
-        raise ValueError("layer is empty; give the layers that look the ids up")
-    for each in layers:
+    for each in _layers(layer):
         for collection in _collections(each):
             cache = layer_state.of(collection).cache
             if cache.place != "cpu":
@@ -130,6 +124,17 @@ def _check(layer: Any) -> None:
                     "; only lookups of rows that are cached in host memory can be planned. Leave "
                     'het_tf.plan out, or give Cache(device="cpu")'
                 )
+
+
+def _layers(layer: Any) -> list[Any]:
+    """ValueError: there is none."""
+    if isinstance(layer, Mapping):
+        layers = list(layer.values())
+    else:
+        layers = list(layer) if isinstance(layer, (list, tuple)) else [layer]
+    if not layers:
+        raise ValueError("layer is empty; give the layers that look the ids up")
+    return layers
 
 
 def _collections(layer: Any) -> list[EmbeddingCollection]:
@@ -196,3 +201,57 @@ def _match(layer: Any, x: Any) -> Lookups:
                 "are a dict; give inputs=, a function from an element to that list"
             )
     return _calls(layer, x)
+
+
+# --- the ids of each sample -------------------------------------------------------------------------------
+
+
+def ids_of_samples(layer: Any, x: Any) -> list[tuple[str, Any]]:
+    """What a batch looks up, sample by sample.
+
+    Args:
+      layer: As of `plan`; its cache may be anywhere.
+      x: The inputs of the batch.
+
+    Returns:
+      The name of its table, and int64 `[B, n]` or ragged `[B, None]`, of each feature.
+
+    Raises:
+      ValueError: As of `plan`.
+    """
+    for each in _layers(layer):
+        _collections(each)
+    found = []
+    for collection, values in _match(_by_sample(layer), x):
+        features = layer_state.of(collection).features
+        for feature, value in zip(features.flat, features.flatten(values, "inputs"), strict=True):
+            found.append((feature.table.name, _of_samples(feature, value)))
+    return found
+
+
+class _BySample:
+    """Rows of a model whose lookup joins the ids of all samples, as `_match` takes them."""
+
+    def __init__(self, rows: Any) -> None:
+        self.collection, self.ids = rows.collection, rows.ids_of_samples
+
+
+def _by_sample(layer: Any) -> Any:
+    if isinstance(layer, Mapping):
+        return {key: _by_sample(each) for key, each in layer.items()}
+    if isinstance(layer, (list, tuple)):
+        return [_by_sample(each) for each in layer]
+    side = getattr(layer, "rows", layer)
+    return _BySample(side) if hasattr(side, "ids_of_samples") else layer
+
+
+def _of_samples(feature: Any, ids: Any) -> Any:
+    """int64 `[B, n]`, or ragged."""
+    ids = inputs_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
+    inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, inputs_lib.is_sparse(ids))
+    if inputs_lib.is_sparse(ids):
+        ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
+    if not inputs_lib.is_ragged(ids):
+        return tf.reshape(inputs_lib.as_int64(ids), [tf.shape(ids)[0], -1])
+    ids = ids.with_flat_values(inputs_lib.as_int64(ids.flat_values))
+    return ids if ids.shape.rank == 2 else ids.merge_dims(1, -1)

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 Int64Array = npt.NDArray[np.int64]
 
 
+HOP = "hop_"
+"""How names of inputs begin that are nodes."""
+
+
 def hop_name(number: int) -> str:
     """The input of a model that has the nodes of a hop: "hop_0" those of the batch."""
-    return f"hop_{number}"
+    return f"{HOP}{number}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""`het_tf.horovod.shard(data, by="location", batch=B, plan=layer)`: samples go where their rows were used.
+
+The rule is core/data/location.h, which the op het_place_samples runs. A number that goes with the pass stands
+for what the rule remembers: begun again, restored or left, a pass changes no other one.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.data.location import keys_of
+from het_tf.python.data.placement import Placement
+from het_tf.python.horovod.tensors import Tensors
+from het_tf.python.layer.plan import ids_of_samples
+from het_tf.python.session import native
+from het_tf.python.session.native import tf
+
+
+class ByLocation:
+    """Samples go to the workers that used their rows last. Has what `placed.ByField` has.
+
+    Args:
+      placement: Workers and batch.
+      spec: Of the features of global batches.
+      plan: What will look the ids up, as of `het_tf.plan`.
+
+    Raises:
+      ValueError: There is no plan, it is none, or the ids are not found in the features.
+    """
+
+    begin = (np.int64(0),)
+
+    def __init__(self, placement: Placement, spec: Any, plan: Any) -> None:
+        if plan is None:
+            raise ValueError(
+                "by is 'location', and plan is None; give plan=LAYER, the layer or model that looks the ids "
+                "up, so that shard knows which features are ids"
+            )
+        self._placement, self._plan = placement, plan
+        self.kind = ""
+        tf.function(self._keys).get_concrete_function(spec)  # what is wrong is told here, to all ranks
+
+    def _keys(self, features: Any) -> Any:
+        found = ids_of_samples(self._plan, features)
+        names = list(dict.fromkeys(name for name, _ in found))
+        self.kind = f"{len(found)} features of the tables {', '.join(names)}"
+        keys = []
+        for name, ids in found:
+            ragged = isinstance(ids, tf.RaggedTensor)
+            values = ids.values[:, None] if ragged else ids
+            of_ids = keys_of([(names.index(name), values)], Tensors)
+            # Shorter lists of ids are filled up with 0, which is no key.
+            keys.append(ids.with_values(of_ids[:, 0]).to_tensor(np.uint64(0)) if ragged else of_ids)
+        return tf.concat(keys, 1)
+
+    def owners(self, state: Any, batches: Any, features: Any) -> tuple[Any, Any, Any]:
+        """See `placed.ByField.owners`; owners follow from all batches of the pass before this one."""
+        of = self._placement
+        with tf.device("/device:CPU:0"):
+            owners, prints, handle = native.ops.het_place_samples(
+                self._keys(features), handle=state[0], batches=batches, workers=of.workers, batch=of.batch
+            )
+        owners.set_shape([of.samples])
+        prints.set_shape([of.samples])
+        return (handle,), prints, owners
