@@ -56,8 +56,7 @@ void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
 }
 
-// Two vectors and a scalar.
-void TwoVectorsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
   TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
   if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, vector.get(), status);
@@ -180,7 +179,7 @@ void RegisterSumGrads() {
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &TwoVectorsShape);
+  Register(op, &SumGradsShape);
 }
 
 // The second half: `received` has the parts that all workers made for this one, `lengths` their lengths.
@@ -286,19 +285,18 @@ void RegisterSampleNodes() {
 }
 
 // The workers that take the samples of a global batch (core/data/location.h), keys [workers * batch, width]
-// of which are hashes of table and id. handle: of the batch before it in the same pass, 0 at the first;
-// batches: that the pass had before. prints: of each sample and its owner, for ranks to compare.
+// of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
+// them.
 void RegisterPlaceSamples() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlaceSamples");
   TF_OpDefinitionBuilderAddInput(op, "keys: uint64");
-  TF_OpDefinitionBuilderAddInput(op, "handle: int64");
-  TF_OpDefinitionBuilderAddInput(op, "batches: int64");
+  TF_OpDefinitionBuilderAddInput(op, "slots: uint32");
+  TF_OpDefinitionBuilderAddInput(op, "number: int64");
   TF_OpDefinitionBuilderAddOutput(op, "owners: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "prints: uint64");
-  TF_OpDefinitionBuilderAddOutput(op, "next_handle: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "next_slots: uint32");
   TF_OpDefinitionBuilderAddAttr(op, "workers: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
-  Register(op, &TwoVectorsShape);
+  Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
 const bool registered =

@@ -15,15 +15,16 @@
 // sample, worker 1 the second. Batch 1 is {c, x}, {b, c}: scores are [0, 1] and [1, 1], regrets 1 and 0. The
 // first goes to worker 1, the second to worker 0, and c, which both use, has no last user from then on.
 //
-// Memory: 2^24 slots of 4 bytes, 64 MB. A key has one slot, by its upper 24 bits; its lower 16 bits tell it
-// from others that have the same one, and the newest takes it. So a key is forgotten when a newer one takes
-// its slot: that depends on the stream alone, neither on time nor on a cache. Of a million keys in use one in
-// 17 shares its slot; with more than 30 million most do, and the rule knows only what came lately.
+// Memory: kSlots slots of 4 bytes, 16 MB, all that the rule knows; the caller has them. A key has one slot,
+// by its upper 22 bits; its lower 16 bits tell it from others that have the same one, and the newest takes
+// it. So a key is forgotten when a newer one takes its slot: that depends on the stream alone, neither on
+// time nor on a cache. Caches that hold a million rows together have one row in five in a slot with another;
+// of more than ten million most are, and the rule knows what came lately.
 //
 // Cost: three probes a key and W counters a sample; about 1 ms for 8 workers of 128 samples of 26 ids. Where
 // all samples share their frequent rows (click logs), a good field places as well and costs nothing.
 //
-// Not thread-safe. A pass over a stream has one.
+// Not thread-safe; slots and number are all that goes from one batch to the next.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ namespace het {
 class Location {
  public:
   static constexpr uint64_t kNoKey = 0;  // fills up a sample that has fewer keys than others
+  static constexpr size_t kSlots = size_t{1} << 22;
   static constexpr size_t kMostWorkers = 0xfffe;
 
   // 1 to kMostWorkers workers, of 1 sample or more each.
@@ -46,17 +48,16 @@ class Location {
   // batch samples of one width, or there is not an owner for each. Args:
   //   number  of the batch in its pass, from 0: t.
   //   keys    [workers * batch][width], hashes of table and id.
+  //   slots   [kSlots], 0 before the first batch: (lower bits of a key) << 16 | last user + 1, 0 for nobody.
   //   owners  [workers * batch]: gets the worker of each sample.
-  Status Place(uint64_t number, Span<const uint64_t> keys, Span<int64_t> owners);
+  Status Place(uint64_t number, Span<const uint64_t> keys, Span<uint32_t> slots, Span<int64_t> owners);
 
  private:
-  void Score(Span<const uint64_t> keys);
+  void Score(Span<const uint64_t> keys, Span<const uint32_t> slots);
   void SortByRegret();
   void Assign(uint64_t number, Span<int64_t> owners);
-  void Remember(Span<const uint64_t> keys, Span<const int64_t> owners);
 
   size_t workers_, batch_;
-  Vector<uint32_t> slots_;            // tag << 16 | last user + 1; 0 in the lower half: nobody
   Vector<uint32_t> scores_;           // [samples][workers]
   Vector<uint32_t> regrets_, order_;  // [samples]
 };

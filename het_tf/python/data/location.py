@@ -17,7 +17,7 @@ from het_tf.python.data.placement import Int64Array, Numpy, Placement, mixed
 LOCATION = "location"
 """The `by` of a `Placement` that is this rule."""
 
-_SLOT_SHIFT = np.uint64(40)  # of 2^24 slots
+SLOTS = 1 << 22
 _USER_BITS = np.uint32(16)
 _USER = np.uint32(0xFFFF)
 
@@ -42,7 +42,7 @@ class Location:
 
     def __init__(self, placement: Placement) -> None:
         self._workers, self._batch = placement.workers, placement.batch
-        self._slots = np.zeros(1 << 24, np.uint32)
+        self._slots = np.zeros(SLOTS, np.uint32)
         self._batches = 0
 
     def owners(self, keys: Any) -> Int64Array:
@@ -51,7 +51,7 @@ class Location:
         Args:
           keys: uint64 `[samples, width]`, of `keys_of`.
         """
-        place, tag = (keys >> _SLOT_SHIFT).astype(np.int64), keys.astype(np.uint32) << _USER_BITS
+        place, tag = (keys // np.uint64(2**64 // SLOTS)).astype(np.int64), keys.astype(np.uint32) << _USER_BITS
         found = self._assign(self._scores(place, tag))
         mine = tag | (found[:, None] + 1).astype(np.uint32)
         self._slots[place] = mine  # of equal places the last one counts

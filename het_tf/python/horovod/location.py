@@ -1,15 +1,16 @@
 """`het_tf.horovod.shard(data, by="location", batch=B, plan=layer)`: samples go where their rows were used.
 
-The rule is core/data/location.h, which the op het_place_samples runs. A number that goes with the pass stands
-for what the rule remembers: begun again, restored or left, a pass changes no other one.
+The rule is core/data/location.h, which the op het_place_samples runs. What it remembers, 16 MB, is handed from
+batch to batch: a pass that is left, begun again or restored changes no other one, and a restored one goes on
+as it would have, so that ranks agree wherever their pipelines were.
 """
 
 from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.location import keys_of
-from het_tf.python.data.placement import Placement
+from het_tf.python.data.location import SLOTS, keys_of
+from het_tf.python.data.placement import Placement, mixed
 from het_tf.python.horovod.tensors import Tensors
 from het_tf.python.layer.plan import ids_of_samples
 from het_tf.python.session import native
@@ -28,8 +29,6 @@ class ByLocation:
       ValueError: There is no plan, it is none, or the ids are not found in the features.
     """
 
-    begin = (np.int64(0),)
-
     def __init__(self, placement: Placement, spec: Any, plan: Any) -> None:
         if plan is None:
             raise ValueError(
@@ -37,6 +36,7 @@ class ByLocation:
                 "up, so that shard knows which features are ids"
             )
         self._placement, self._plan = placement, plan
+        self.begin = np.zeros(SLOTS, np.uint32)
         self.kind = ""
         tf.function(self._keys).get_concrete_function(spec)  # what is wrong is told here, to all ranks
 
@@ -55,11 +55,11 @@ class ByLocation:
 
     def owners(self, state: Any, batches: Any, features: Any) -> tuple[Any, Any, Any]:
         """See `placed.ByField.owners`; owners follow from all batches of the pass before this one."""
-        of = self._placement
+        of, keys = self._placement, self._keys(features)
         with tf.device("/device:CPU:0"):
-            owners, prints, handle = native.ops.het_place_samples(
-                self._keys(features), handle=state[0], batches=batches, workers=of.workers, batch=of.batch
+            owners, state = native.ops.het_place_samples(
+                keys, slots=state, number=batches, workers=of.workers, batch=of.batch
             )
         owners.set_shape([of.samples])
-        prints.set_shape([of.samples])
-        return (handle,), prints, owners
+        state.set_shape([SLOTS])
+        return state, mixed(tf.reduce_sum(keys, 1), Tensors), owners

@@ -14,12 +14,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<int64_t> Place(Location* rule, uint64_t number, const std::vector<uint64_t>& ids,
-                           size_t samples) {
+struct Pass {
+  Pass(size_t workers, size_t batch) : rule(workers, batch), slots(Location::kSlots) {}
+  Status Place(uint64_t number, const std::vector<uint64_t>& keys, std::vector<int64_t>* owners) {
+    return rule.Place(number, {keys.data(), keys.size()}, {slots.data(), slots.size()},
+                      {owners->data(), owners->size()});
+  }
+  Location rule;
+  std::vector<uint32_t> slots;
+};
+
+std::vector<int64_t> Place(Pass* pass, uint64_t number, const std::vector<uint64_t>& ids, size_t samples) {
   std::vector<uint64_t> keys(ids.size());
   std::transform(ids.begin(), ids.end(), keys.begin(), [](uint64_t id) { return id == 0 ? 0 : Mix64(id); });
   std::vector<int64_t> owners(samples, -1);
-  EXPECT_TRUE(rule->Place(number, {keys.data(), keys.size()}, {owners.data(), samples}).ok());
+  EXPECT_TRUE(pass->Place(number, keys, &owners).ok());
   return owners;
 }
 
@@ -70,9 +79,9 @@ class Oracle {
 };
 
 TEST(LocationTest, TheExampleOfTheHeader) {
-  Location rule(2, 1);
-  EXPECT_THAT(Place(&rule, 0, {'a', 'b', 'c', 'd'}, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Place(&rule, 1, {'c', 'x', 'b', 'c'}, 2), ElementsAre(1, 0));
+  Pass pass(2, 1);
+  EXPECT_THAT(Place(&pass, 0, {'a', 'b', 'c', 'd'}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Place(&pass, 1, {'c', 'x', 'b', 'c'}, 2), ElementsAre(1, 0));
 }
 
 // Catches another order of the samples (no regret, not stable), ties that all fall to worker 0, a key that
@@ -81,14 +90,14 @@ TEST(LocationTest, IsTheRuleOnRandomStreams) {
   std::mt19937_64 random(1);
   for (const auto& [workers, batch, width, ids] :
        {std::tuple{1, 5, 3, 40}, {2, 4, 4, 30}, {5, 7, 6, 200}, {8, 16, 13, 4000}, {3, 2, 0, 1}}) {
-    Location rule(static_cast<size_t>(workers), static_cast<size_t>(batch));
+    Pass pass(static_cast<size_t>(workers), static_cast<size_t>(batch));
     Oracle oracle(static_cast<size_t>(workers), static_cast<size_t>(batch));
     const auto samples = static_cast<size_t>(workers * batch);
     for (uint64_t number = 0; number < 40; ++number) {
       std::vector<uint64_t> of(samples * static_cast<size_t>(width));
       for (uint64_t& id : of)
         id = std::min(random() % static_cast<uint64_t>(ids), random() % 97);  // some are 0
-      ASSERT_EQ(Place(&rule, number, of, samples), oracle.Place(number, of, samples)) << number;
+      ASSERT_EQ(Place(&pass, number, of, samples), oracle.Place(number, of, samples)) << number;
     }
   }
 }
@@ -96,11 +105,11 @@ TEST(LocationTest, IsTheRuleOnRandomStreams) {
 // Catches a slot that answers for another key: the first sample would go to worker 0, where its slot was
 // used.
 TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
-  Location rule(2, 1);
-  const uint64_t slot = uint64_t{5} << 40;
-  const auto place = [&](uint64_t number, std::vector<uint64_t> keys) {
+  Pass pass(2, 1);
+  const uint64_t slot = uint64_t{5} << 42;
+  const auto place = [&](uint64_t number, const std::vector<uint64_t>& keys) {
     std::vector<int64_t> owners(2);
-    EXPECT_TRUE(rule.Place(number, {keys.data(), 2}, {owners.data(), 2}).ok());
+    EXPECT_TRUE(pass.Place(number, keys, &owners).ok());
     return owners;
   };
   EXPECT_THAT(place(0, {slot | 1, 9}), ElementsAre(0, 1));
@@ -110,14 +119,16 @@ TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
 }
 
 TEST(LocationTest, OtherNumbersOfKeysAreRefusedAndChangeNothing) {
-  Location rule(2, 2);
+  Pass pass(2, 2);
   std::vector<uint64_t> keys(7, 1);
   std::vector<int64_t> owners(4, -1);
-  const Status status = rule.Place(0, {keys.data(), 7}, {owners.data(), 4});
+  const Status status = pass.Place(0, keys, &owners);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("there are 7 keys of 4 samples; 2 workers of 2 take 4 samples"));
-  EXPECT_FALSE(rule.Place(0, {keys.data(), 6}, {owners.data(), 3}).ok());
-  EXPECT_THAT(owners, ElementsAre(-1, -1, -1, -1));
+  keys.pop_back();
+  owners.pop_back();
+  EXPECT_FALSE(pass.Place(0, keys, &owners).ok());
+  EXPECT_THAT(owners, ElementsAre(-1, -1, -1));
 }
 
 }  // namespace
