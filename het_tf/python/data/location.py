@@ -51,7 +51,8 @@ class Location:
         Args:
           keys: uint64 `[samples, width]`, of `keys_of`.
         """
-        place, tag = (keys // np.uint64(2**64 // SLOTS)).astype(np.int64), keys.astype(np.uint32) << _USER_BITS
+        place = (keys // np.uint64(2**64 // SLOTS)).astype(np.int64)
+        tag = keys.astype(np.uint32) << _USER_BITS
         found = self._assign(self._scores(place, tag))
         mine = tag | (found[:, None] + 1).astype(np.uint32)
         self._slots[place] = mine  # of equal places the last one counts
@@ -72,7 +73,7 @@ class Location:
     def _assign(self, scores: Int64Array) -> Int64Array:
         ranked = np.sort(np.pad(scores, ((0, 0), (1, 0))), axis=1)  # one worker: the second best is 0
         left = np.argsort(ranked[:, -2] - ranked[:, -1], kind="stable")
-        turns = np.roll(np.arange(self._workers), -(self._batches % self._workers))  # the first of equals first
+        turns = np.roll(np.arange(self._workers), -(self._batches % self._workers))  # of equals the first
         room = np.full(self._workers, self._batch)
         owners = np.empty(len(scores), np.int64)
         while len(left):  # all samples to their best worker, up to the one that fills a worker

@@ -115,8 +115,8 @@ def test_a_restored_iterator_goes_on_as_it_would_have(four, tmp_path):
 
 
 def test_ragged_ids_and_graphs_are_placed_as_others(four):
-    """Catches lists of ids, of one length or several, that are cut into samples at wrong places: a graph model
-    looks the nodes of all samples up hop by hop. And a field to place by that counts as a node.
+    """Catches lists of ids, of one length or several, that are cut into samples at wrong places: a graph
+    model looks the nodes of all samples up hop by hop. And a field to place by that counts as a node.
     """
     home = ids()["user"]
     once = 1000 + np.arange(SAMPLES)  # ids that come once say nothing
@@ -135,6 +135,27 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
     ):
         placed = het_tf.horovod.shard(samples, by="location", batch=BATCH, plan=plan)
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
+
+
+def test_nodes_are_placed_by_their_community(four, tmp_path):
+    """Catches labels of other nodes than those of the batch, and hops that do not go with their node."""
+    edges = np.stack([np.arange(199), np.arange(1, 200)], 1)
+    graph = het_tf.data.Graph.from_edges(tmp_path / "path.graph", edges)
+    ids, community = np.random.default_rng(0).permutation(200)[:170], np.arange(200) // 7
+    samples = het_tf.data.NodeSet(ids, ids % 3).samples(graph, (2,), community=community)
+    order = Placement("community", RANKS, BATCH).place(community[ids])
+    four.me = 2
+    found = list(het_tf.horovod.shard(samples, by="community", batch=BATCH).as_numpy_iterator())
+    assert len(found) == 5 == len(order)
+    for (fields, labels), mine in zip(found, order[:, 2], strict=True):
+        np.testing.assert_array_equal(fields["hop_0"], ids[mine])
+        np.testing.assert_array_equal(fields["community"], community[ids[mine]])
+        np.testing.assert_array_equal(labels, ids[mine] % 3)
+        assert (abs(fields["hop_1"] - fields["hop_0"][:, None]) == 1).all()
+    with pytest.raises(
+        ValueError, match=r"community has the shape \[9\]; give an integer for each of the 200"
+    ):
+        het_tf.data.NodeSet(ids, ids).samples(graph, community=community[:9])
 
 
 REFUSED = {
