@@ -17,7 +17,7 @@ Int64Array = npt.NDArray[np.int64]
 
 ROUNDS = 12
 PARTS, LEAST = 256, 8
-"""A community stops to grow at the 256th part of the nodes, so that some 30 workers get about equally many; in
+"""A community stops to grow at the 256th part of the nodes, so that 30 workers get about equally many; in
 small graphs at 8 nodes."""
 
 
