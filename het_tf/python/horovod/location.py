@@ -43,7 +43,7 @@ class ByLocation:
     def _keys(self, features: Any) -> Any:
         found = ids_of_samples(self._plan, features)
         names = list(dict.fromkeys(name for name, _ in found))
-        self.kind = f"{len(found)} features of the tables {', '.join(names)}"
+        self.kind = f"{len(found)} features of {len(names)} tables"  # of which names may differ
         keys = []
         for name, ids in found:
             ragged = isinstance(ids, tf.RaggedTensor)

@@ -137,6 +137,19 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
 
 
+def test_samples_of_a_data_set_are_placed_by_what_a_model_looks_up(four):
+    """Catches ids that are taken from the features and not from what the model makes of them: its lookup has
+    one column for each field.
+    """
+    data = het_tf.data.load("criteo_like:2000")
+    model = het_tf.models.DCNv2(data.description, embedding_dim=4)
+    placed = het_tf.horovod.shard(data.train, by="location", batch=BATCH, plan=model)
+    examples = data.train.read()
+    order = expected([(0, model.rows.ids(examples.inputs())["deep"].numpy())])[:, 0]
+    found = np.stack([label for _, label in placed.as_numpy_iterator()])
+    np.testing.assert_array_equal(found[: len(order)], examples.label[order])
+
+
 def test_nodes_are_placed_by_their_community(four, tmp_path):
     """Catches labels of other nodes than those of the batch, and hops that do not go with their node."""
     edges = np.stack([np.arange(199), np.arange(1, 200)], 1)
@@ -182,7 +195,7 @@ def test_ranks_that_look_up_or_read_others_are_told(played):
     And a fingerprint that does not cover all ids of a sample.
     """
     played.others = lambda mine: [(mine[0], {**mine[1], "type": "x"})]
-    with pytest.raises(RuntimeError, match="type is '3 features of the tables user, item' on rank 0, 'x' on"):
+    with pytest.raises(RuntimeError, match="type is '3 features of 2 tables' on rank 0, 'x' on"):
         shard()
     played.others = lambda mine: [mine]
     notes = []
