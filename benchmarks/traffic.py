@@ -79,7 +79,8 @@ class Run:
         default, have one float more.
       partitions: of the store; a namespace at a parameter server has 64.
       shards: servers that have them.
-      placed: the field of a Criteo-like stream that places its samples on the workers; "": as they come.
+      placed: the field of a Criteo-like stream that places its samples on the workers, "location", or of
+        "graph" also "community"; "": as they come.
     """
 
     stream: str
@@ -193,6 +194,14 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "placed": [
             change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10/10", "100/100")
         ],
+        "location": [
+            *(
+                change(graph, window=window, optimizer=ROWS, placed=placed, **DEFAULT)
+                for placed in ("", "community", "location")
+                for window in (0, 32)
+            ),
+            *(change(base, optimizer=ROWS, placed=placed, **DEFAULT) for placed in ("", "C24", "location")),
+        ],
         "changed": [
             Run("changed", samples // 2, policy=policy, admit=admit)
             for policy in ("lru", "lfu", "light_lfu")
@@ -219,7 +228,8 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
     }
     if quick:
-        return {name: runs for name, runs in result.items() if name not in ("admission", "partitions")}
+        large = ("admission", "location", "partitions")
+        return {name: runs for name, runs in result.items() if name not in large}
     result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.data.criteo_tsv import CATEGORICAL_NAMES
+from het_tf.python.data.location import LOCATION, Location, keys_of
 from het_tf.python.data.placement import RULE, Placement
 
 MAGIC = 0x31534D4152545348
@@ -149,6 +150,20 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
     return keys
 
 
+def order_of(keys: Int64Array, name: str, seed: int, placement: Placement) -> Int64Array:
+    """Returns which samples each worker takes in each step, int64 `[steps, workers, batch]`."""
+    if placement.by == "community":
+        from het_tf.python.data import graph_like
+
+        return placement.place(graph_like(len(keys), seed).graph.communities()[keys[:, 0]])
+    if placement.by != LOCATION:
+        return placement.place(keys[:, CATEGORICAL_NAMES.index(placement.by)])
+    rule, hashed = Location(placement), keys_of([(0, keys)])
+    steps = len(keys) // placement.samples
+    blocks = hashed[: steps * placement.samples].reshape(steps, placement.samples, -1)
+    return placement.place_owners(np.concatenate([rule.owners(block) for block in blocks]))
+
+
 def make_stream(place: Path, name: str, samples: int, seed: int, placement: Placement | None = None) -> Path:
     """Returns the file of a stream, made if it is not there.
 
@@ -157,8 +172,8 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
       name: "criteo_scaled", "criteo_like", "changed", "graph", "census" or "movielens".
       samples: rows of it.
       seed: of the generator, or of the order of real rows.
-      placement: of the samples of each step on the workers, by a field of a Criteo-like stream; the last,
-        incomplete step is left out.
+      placement: of the samples of each step on the workers: by a field of a Criteo-like stream, by "location"
+        or by the "community" of a graph's node; the last, incomplete step is left out.
     """
     placed = "" if placement is None else f"-{placement.by}-{placement.workers}-{placement.batch}-r{RULE}"
     path = place / f"{name}-{samples}-{seed}{placed}-v{FORMAT}.bin"
@@ -174,6 +189,6 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
         else:
             keys = real_keys(name, samples, seed)
         if placement is not None:
-            keys = keys[placement.place(keys[:, CATEGORICAL_NAMES.index(placement.by)]).ravel()]
+            keys = keys[order_of(keys, name, seed, placement).ravel()]
         write_stream(path, keys)
     return path

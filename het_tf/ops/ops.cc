@@ -293,9 +293,25 @@ void RegisterSampleNodes() {
   Register(op, &VectorShape);
 }
 
-const bool registered = (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(),
-                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(),
-                         RegisterParseCriteo(), RegisterSampleNeighbours(), RegisterSampleNodes(), true);
+// The workers that take the samples of a global batch (core/data/location.h), keys [workers * batch, width]
+// of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
+// them.
+void RegisterPlaceSamples() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlaceSamples");
+  TF_OpDefinitionBuilderAddInput(op, "keys: uint64");
+  TF_OpDefinitionBuilderAddInput(op, "slots: uint32");
+  TF_OpDefinitionBuilderAddInput(op, "number: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "owners: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "next_slots: uint32");
+  TF_OpDefinitionBuilderAddAttr(op, "workers: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
+  Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
+}
+
+const bool registered =
+    (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
+     RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(), RegisterParseCriteo(),
+     RegisterSampleNeighbours(), RegisterSampleNodes(), RegisterPlaceSamples(), true);
 
 }  // namespace
 }  // namespace het

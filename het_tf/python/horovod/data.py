@@ -39,6 +39,12 @@ def shard(
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
     Which field: `het-data fields`. Validate on samples that are not placed.
 
+        dataset = het_tf.horovod.shard(samples, by="location", batch=128, plan=model)
+
+    **By location** (`by="location"`, always, whatever the fields are called): a sample goes to the rank that
+    used most of its rows last. For graphs, and where `het-data fields` finds no good field: it takes 16 MB
+    and some milliseconds of a global batch on every rank.
+
     **On demand** (`plan`, `sync="on_demand"`): ranks know what the others use next, since each reads all of
     the stream. An update then goes to the server when another rank uses the row, and merges with those before
     it; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes where samples
@@ -55,10 +61,10 @@ def shard(
         directory that `het-data shard` has made for N workers, which are placed already.
       drop_remainder: False: the first ranks take what is left over, too. For evaluation, where ranks need not
         step together. Streams of het_tf.data always drop it, and so do placed ones.
-      by: The field that places samples, of one integer or string a sample.
-      batch: Samples that a rank takes of each global batch; with `by` alone.
-      plan: With `by`: the layer, layers or model that looks the ids of a batch up; its lookups are planned
-        (het_tf.plan, a window of 32 batches).
+      by: The field that places samples, of one integer or string a sample; or "location".
+      batch: Samples that a rank takes of each global batch; only with `by`.
+      plan: With `by`: the layer, layers or model that looks the ids of a batch up, as of het_tf.plan; its
+        lookups are planned, with a window of 32 batches. "location" takes the ids by it.
       sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with `plan`.
       inputs: With `plan`: where the ids are in a batch, as of het_tf.plan.
 
@@ -69,7 +75,8 @@ def shard(
     Raises:
       ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
-        `plan` or `sync` without `by`; rows that travel on demand belong to two layers, or the job is elastic.
+        `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows that
+        travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """

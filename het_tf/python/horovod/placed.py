@@ -4,80 +4,52 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from het_tf.python.data.location import LOCATION
 from het_tf.python.data.pieces import Pieces
-from het_tf.python.data.placement import Numpy, Placement, hashes
+from het_tf.python.data.placement import Placement, hashes
 from het_tf.python.horovod.agreement import Stream, agree
+from het_tf.python.horovod.location import ByLocation
 from het_tf.python.horovod.planned import ON_DEMAND, Planned
+from het_tf.python.horovod.tensors import Tensors
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 
 
-class Tensors(Numpy):
-    """The operations of the rule, on tensors."""
+class ByField:
+    """Samples go to workers by the hash of a field.
 
-    bitwise_xor = staticmethod(tf.bitwise.bitwise_xor)
-    concat = staticmethod(tf.concat)
-    cumprod = staticmethod(tf.math.cumprod)
-    cumsum = staticmethod(tf.cumsum)
-    mask = staticmethod(tf.boolean_mask)
-    minimum = staticmethod(tf.minimum)
-    reshape = staticmethod(tf.reshape)
-    right_shift = staticmethod(tf.bitwise.right_shift)
-    sort = staticmethod(tf.sort)
-    take = staticmethod(tf.gather)
+    Args:
+      placement: Field, workers and batch.
+      spec: Of global batches.
 
-    @staticmethod
-    def arange(size: Any) -> Any:
-        """0, 1, ... as int64."""
-        return tf.range(tf.cast(size, tf.int64))
+    Attributes:
+      kind: What ranks compare: the type of the field.
+      begin: What the rule remembers at the beginning of a pass.
 
-    @staticmethod
-    def full(size: Any, value: Any) -> Any:
-        """A vector of one value."""
-        return tf.fill([size], tf.constant(value))
+    Raises:
+      ValueError: There is no such field, or it is none of one id a sample.
+    """
 
-    @staticmethod
-    def is_text(values: Any) -> bool:
-        """Whether the values are strings."""
-        return bool(values.dtype == tf.string)
+    begin = ()
 
-    @staticmethod
-    def row_sums(values: Any) -> Any:
-        """Sums over the last axis."""
-        return tf.reduce_sum(values, axis=-1)
+    def __init__(self, placement: Placement, spec: Any) -> None:
+        self.kind = _check(features_of(spec), placement.by)
+        self._placement = placement
 
-    @staticmethod
-    def searchsorted(values: Any, wanted: Any, side: str = "left") -> Any:
-        """Where values would go, int64."""
-        return tf.searchsorted(values, wanted, side=side, out_type=tf.int64)
+    def owners(self, state: Any, batches: Any, element: Any) -> tuple[Any, Any, Any]:
+        """The owners of the samples of a global batch.
 
-    @staticmethod
-    def signed(words: Any) -> Any:
-        """Words below 2^63 as int64."""
-        return tf.cast(words, tf.int64)
+        Args:
+          state: What the rule remembers.
+          batches: Of the pass before this one, int64.
+          element: Of the stream: the samples.
 
-    @staticmethod
-    def size(values: Any) -> Any:
-        """How many there are."""
-        return tf.size(values, tf.int64)
-
-    @staticmethod
-    def text(values: Any) -> tuple[Any, Any]:
-        """The bytes of strings, 0 behind their ends, and their lengths."""
-        lengths = tf.strings.length(values)
-        longest = tf.maximum(tf.reduce_max(lengths), 1)
-        letters = tf.io.decode_raw(values, tf.uint8, fixed_length=longest)
-        return tf.cast(letters, tf.uint64), tf.cast(lengths, tf.uint64)
-
-    @staticmethod
-    def width(values: Any) -> Any:
-        """The size of the last of two axes."""
-        return tf.shape(values)[1]
-
-    @staticmethod
-    def words(values: Any) -> Any:
-        """Integers as uint64, modulo 2^64."""
-        return tf.bitcast(tf.cast(values, tf.int64), tf.uint64)
+        Returns:
+          The next state, what ranks compare of each sample, uint64 `[M]`, and owners, int64 `[M]`.
+        """
+        values = features_of(element)[self._placement.by]
+        hashed = hashes(tf.reshape(values, [-1]), Tensors)
+        return state, hashed, self._placement.owners(hashed, Tensors)
 
 
 def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
@@ -88,12 +60,14 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
             raise ValueError("by= needs batch=, the samples that a rank takes of each global batch")
         placement = Placement(by, hvd.size(), batch)
         whole = _global_batches(data, placement.samples)
-        kind = _check(whole.element_spec, by)
-        say({**placement.describe(), "type": kind, "sync": planned.sync})
+        spec = whole.element_spec
+        rule = ByLocation(placement, spec, planned) if by == LOCATION else ByField(placement, spec)
+        _refuse_sparse(spec)
+        say({**placement.describe(), "type": rule.kind, "sync": planned.sync})
     stream = Stream(placement)
     if placement.workers == 1:
         return planned.of_rank(whole)
-    return _of_rank(whole, placement, hvd.rank(), stream, planned).prefetch(tf.data.AUTOTUNE)
+    return _of_rank(whole, placement, hvd.rank(), stream, rule, planned).prefetch(tf.data.AUTOTUNE)
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:
@@ -124,34 +98,37 @@ def _global_batches(data: Any, samples: int) -> Any:
     )
 
 
-def _features(element: Any) -> Any:
+def features_of(element: Any) -> Any:
+    """The features of an element, which is them, or a tuple that begins with them."""
     return element[0] if isinstance(element, tuple) else element
 
 
-def _check(spec: Any, by: str) -> str:
-    """The type of the field in global batches of a spec.
+def _check(features: Any, by: str) -> str:
+    """The type of the field in global batches, features of which have a spec.
 
     Raises:
-      ValueError: There is no such field, it is none of one id a sample, or a feature cannot be taken apart.
+      ValueError: There is no such field, or it is none of one id a sample.
     """
-    features = _features(spec)
     if not isinstance(features, Mapping):
         raise ValueError(
-            f"by is {by!r}, and the samples are no dict of features, nor (features, label); their spec is "
-            f"{spec}"
+            f"by is {by!r}, and the samples are no dict of features, nor (features, label); the spec of "
+            f"their features is {features}"
         )
     reasons = {name: _reason(one) for name, one in features.items()}
     if reasons.get(by, "missing"):
         fit = ", ".join(repr(name) for name, reason in reasons.items() if not reason) or "none"
         fault = f"which {reasons[by]}" if by in reasons else "which the data has not"
         raise ValueError(f"by is {by!r}, {fault}; fields of one integer or string a sample: {fit}")
+    return str(features[by].dtype.name)
+
+
+def _refuse_sparse(spec: Any) -> None:
     for one in tf.nest.flatten(spec):
         if isinstance(one, tf.SparseTensorSpec):
             raise ValueError(
                 f"a feature of the data is sparse ({one}), and samples are not taken out of one; make it "
                 "dense, or ragged by tf.RaggedTensor.from_sparse, before shard"
             )
-    return str(features[by].dtype.name)
 
 
 def _reason(spec: Any) -> str:
@@ -165,11 +142,12 @@ def _reason(spec: Any) -> str:
     return ""
 
 
-def _of_rank(whole: Any, placement: Placement, rank: int, stream: Stream, planned: Planned) -> Any:
+def _of_rank(whole: Any, placement: Placement, rank: int, stream: Stream, rule: Any, planned: Planned) -> Any:
     def follow(state: Any, *element: Any) -> Any:
+        noted, remembered = state
         element = element[0] if len(element) == 1 else element
-        hashed = hashes(tf.reshape(_features(element)[placement.by], [-1]), Tensors)
-        return stream.follow(state, hashed), (element, placement.owners(hashed, Tensors))
+        remembered, prints, owners = rule.owners(remembered, noted[1], element)
+        return (stream.follow(noted, prints), remembered), (element, owners)
 
     def mine(element: Any, owners: Any) -> Any:
         return _samples(element, placement.order(owners, Tensors)[rank])
@@ -178,7 +156,8 @@ def _of_rank(whole: Any, placement: Placement, rank: int, stream: Stream, planne
         order = placement.order(owners, Tensors)
         return _samples(element, order[rank]), _samples(element, tf.reshape(order, [-1]))
 
-    followed = whole.scan(tuple(map(tf.constant, stream.begin)), follow)
+    begin = tf.nest.map_structure(tf.constant, (stream.begin, rule.begin))
+    followed = whole.scan(begin, follow)
     take = mine_and_all if planned.sync == ON_DEMAND else mine
     taken = followed.map(take, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if planned.sync == ON_DEMAND:

@@ -86,14 +86,15 @@ class Planned:
         def start(state: Any, element: tuple[Any, Any]) -> Any:
             mine, everyone = element
             place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
-            of = plan_lib.Everyone(_components(everyone), place, rank, ranks, settings.accumulates())
-            plan_lib.start(self.layer, self.inputs, _components(mine), WINDOW, of)
+            of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
+            plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
             return place, mine
 
         return plan_lib.ahead(batches.scan(tf.constant(0, tf.int64), start), WINDOW)
 
 
-def _components(element: Any) -> tuple[Any, ...]:
+def components_of(element: Any) -> tuple[Any, ...]:
+    """Of an element of a dataset."""
     return element if isinstance(element, tuple) else (element,)
 
 

@@ -120,7 +120,6 @@ def start(
     inputs: Callable[..., Any] | None,
     batch: tuple[Any, ...],
     window: int,
-    everyone: Everyone | None = None,
 ) -> None:
     """Part of a pipeline: plans what `layer` looks up of a batch. Arguments as of `plan`.
 
@@ -129,26 +128,34 @@ def start(
       inputs: Or None.
       batch: The components of an element of the dataset.
       window: How many batches may wait.
-      everyone: With it rows travel on demand.
     """
-    mine = _lookups(layer, inputs, batch)
-    of_all = mine if everyone is None else _lookups(layer, inputs, everyone.batch)
-    for (each, values), (_, all_values) in zip(mine, of_all, strict=True):
-        call = layer_state.of(each).call
-        more: dict[str, Any] = {"all": [], "ends": [], "place": tf.constant(0, tf.int64)}
-        if everyone is not None:
-            of_all_ids = _ids(each, all_values)
-            more = {
-                "all": of_all_ids,
-                "ends": _ends(each, all_values, of_all_ids, everyone.workers),
-                "place": everyone.place,
-                "worker": everyone.worker,
-                "summed": everyone.summed,
-            }
-        with tf.device("/device:CPU:0"):
-            native.ops.het_plan(
-                ids=_ids(each, values), tables=call.tables, specs=call.specs, window=window, **more
-            )
+    for each, values in _lookups(layer, inputs, batch):
+        _add(each, values, window, {"all": [], "ends": [], "place": tf.constant(0, tf.int64)})
+
+
+def start_on_demand(
+    layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...], window: int, everyone: Everyone
+) -> None:
+    """The same, where rows travel on demand; errors as of `plan`."""
+    of_all = _lookups(_by_sample(layer), inputs, everyone.batch)
+    for (each, values), (_, all_values) in zip(_lookups(layer, inputs, batch), of_all, strict=True):
+        of_samples = [_of_samples(*feature) for feature in _inputs(each, all_values)]
+        more = {
+            "all": [ids.flat_values if inputs_lib.is_ragged(ids) else ids for ids in of_samples],
+            "ends": [_ends(ids, everyone.workers) for ids in of_samples],
+            "place": everyone.place,
+            "worker": everyone.worker,
+            "summed": everyone.summed,
+        }
+        _add(each, values, window, more)
+
+
+def _add(layer: EmbeddingCollection, values: Any, window: int, more: dict[str, Any]) -> None:
+    """The op for one call of the layer."""
+    ids = [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]
+    call = layer_state.of(layer).call
+    with tf.device("/device:CPU:0"):
+        native.ops.het_plan(ids=ids, tables=call.tables, specs=call.specs, window=window, **more)
 
 
 def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
@@ -157,21 +164,14 @@ def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
     return list(zip(features.flat, features.flatten(values, "inputs"), strict=True))
 
 
-def _ids(layer: EmbeddingCollection, values: Any) -> list[Any]:
-    return [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]
-
-
-def _ends(layer: EmbeddingCollection, values: Any, ids: list[Any], workers: int) -> list[Any]:
-    """Where the ids of each worker end, int64 `[workers]`, for each feature."""
-    result = []
-    for (_, value), flat in zip(_inputs(layer, values), ids, strict=True):
-        ragged = inputs_lib.is_ragged(value)
-        of_worker = (value.nrows(tf.int64) if ragged else tf.size(flat, tf.int64)) // workers
-        ends = tf.range(1, workers + 1, dtype=tf.int64) * of_worker
-        for splits in value.nested_row_splits if ragged else ():
-            ends = tf.gather(tf.cast(splits, tf.int64), ends)
-        result.append(ends)
-    return result
+def _ends(ids: Any, workers: int) -> Any:
+    """Where the ids of each worker end, int64 `[workers]`, of ids sample by sample; all have as many samples."""
+    ragged = inputs_lib.is_ragged(ids)
+    samples = ids.nrows(tf.int64) if ragged else tf.shape(ids, tf.int64)[0]
+    ends = tf.range(1, workers + 1, dtype=tf.int64) * (samples // workers)
+    if ragged:
+        return tf.gather(tf.cast(ids.row_splits, tf.int64), ends)
+    return ends * tf.shape(ids, tf.int64)[1]
 
 
 # --- which layer, and what it is called on ----------------------------------------------------------------
@@ -265,3 +265,57 @@ def _match(layer: Any, x: Any) -> Lookups:
                 "are a dict; give inputs=, a function from an element to that list"
             )
     return _calls(layer, x)
+
+
+# --- the ids of each sample -------------------------------------------------------------------------------
+
+
+def ids_of_samples(
+    layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]
+) -> list[tuple[str, Any]]:
+    """What a batch looks up, sample by sample.
+
+    Args:
+      layer: As of `plan`.
+      inputs: As of `plan`.
+      batch: The components of an element of a dataset.
+
+    Returns:
+      The name of its table, and int64 `[B, n]` or ragged `[B, None]`, of each feature.
+
+    Raises:
+      ValueError: As of `plan`.
+    """
+    found = []
+    for collection, values in _lookups(_by_sample(layer), inputs, batch):
+        for feature, value in _inputs(collection, values):
+            found.append((feature.table.name, _of_samples(feature, value)))
+    return found
+
+
+class _BySample:
+    """Rows of a model whose lookup joins the ids of all samples, as `_match` takes them."""
+
+    def __init__(self, rows: Any) -> None:
+        self.collection, self.ids = rows.collection, rows.ids_of_samples
+
+
+def _by_sample(layer: Any) -> Any:
+    if isinstance(layer, Mapping):
+        return {key: _by_sample(each) for key, each in layer.items()}
+    if isinstance(layer, (list, tuple)):
+        return [_by_sample(each) for each in layer]
+    side = getattr(layer, "rows", layer)
+    return _BySample(side) if hasattr(side, "ids_of_samples") else layer
+
+
+def _of_samples(feature: Any, ids: Any) -> Any:
+    """int64 `[B, n]`, or ragged."""
+    ids = inputs_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
+    inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, inputs_lib.is_sparse(ids))
+    if inputs_lib.is_sparse(ids):
+        ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
+    if not inputs_lib.is_ragged(ids):
+        return tf.reshape(inputs_lib.as_int64(ids), [tf.shape(ids)[0], -1])
+    ids = ids.with_flat_values(inputs_lib.as_int64(ids.flat_values))
+    return ids if ids.shape.rank == 2 else ids.merge_dims(1, -1)

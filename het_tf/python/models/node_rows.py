@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from het_tf.python.data.graph.nodes import HOP
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
 from het_tf.python.table import initializers, optimizers
@@ -12,6 +13,11 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 keras: Any = tf.keras
 
 FEATURE = "nodes"
+
+
+def _hops(inputs: Mapping[str, Any]) -> list[Any]:
+    """The nodes of each hop; a data set may give other fields beside them, to place samples by."""
+    return [tf.cast(inputs[name], tf.int64) for name in sorted(inputs) if name.startswith(HOP)]
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -63,13 +69,17 @@ class NodeRows(keras.layers.Layer):
 
     def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What the collection is called on: the nodes of all hops, int64 [B * n]."""
-        flat = [tf.reshape(tf.cast(inputs[name], tf.int64), [-1]) for name in sorted(inputs)]
+        flat = [tf.reshape(hop, [-1]) for hop in _hops(inputs)]
         return {FEATURE: tf.concat(flat, axis=0)}
+
+    def ids_of_samples(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, sample by sample: int64 [B, n]."""
+        return {FEATURE: tf.concat([tf.reshape(hop, [tf.shape(hop)[0], -1]) for hop in _hops(inputs)], 1)}
 
     def call(self, inputs: Mapping[str, Any]) -> list[Any]:
         """See the class."""
         rows = self.collection(self.ids(inputs))[FEATURE]
-        hops = [inputs[name] for name in sorted(inputs)]
+        hops = _hops(inputs)
         parts = tf.split(rows, [tf.size(hop) for hop in hops], num=len(hops))
         return [
             tf.reshape(part, tf.concat([tf.shape(hop), [rows.shape[-1]]], axis=0))

@@ -33,8 +33,8 @@ class Cache:
         10 of them, and the workers together hold back about as many, so young rows are read and written
         fresh. With an optimizer other than Adagrad's family updates are not held back, and a read may miss
         10 (docs/concepts.md). 0: every read is checked and every update is applied at once, which makes
-        N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`): a fifth
-        of the bytes, and no worse a model. math.inf: unbounded.
+        N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`): about a
+        fifth of the bytes. math.inf: unbounded.
       pull_bound: In place of the age: HET's bound, one number for all rows. A read may miss so many updates
         that the store has, 0 to 2**62; math.inf: unbounded. If only push_bound is given: `staleness`.
       push_bound: The same for own updates of a row that the store may not have yet. If only pull_bound is
@@ -49,9 +49,9 @@ class Cache:
       wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes;
         "int8", about a quarter; "int4", that for rows and about an eighth for updates. What rounding takes
         away from an update is sent with the row's next one; tables and caches hold float32 always
-        (docs/concepts.md). Default: int4 where the table is at a parameter server
-        and cached rows may be stale or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this process, and
-        on a GPU, which can do no other.
+        (docs/concepts.md). Default: int4 where the table is at a parameter server and cached rows may be
+        stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this
+        process, and on a GPU, which can do no other.
       checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
         the store. "told": the store remembers what this worker holds and names what has moved past the
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of

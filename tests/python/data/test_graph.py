@@ -31,6 +31,34 @@ def test_edges_go_both_ways_once(tmp_path: Path) -> None:
         graph.neighbours(6)
 
 
+def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
+    """Catches neighbours that change places for ever, popular nodes that draw all into one community, edges
+    that count in one direction only, and a seed that is not used.
+    """
+    rng = np.random.default_rng(0)
+    nodes, members = 4000, 10
+    home = np.arange(nodes) % (nodes // members)
+    inside = home[:, None] + nodes // members * rng.integers(0, members, (nodes, 6))
+    popular = np.minimum(rng.zipf(1.5, (nodes, 2)) - 1, nodes - 1)
+    ends = np.concatenate([inside, popular], axis=1)
+    edges = np.stack([np.repeat(np.arange(nodes), 8), ends.ravel()], 1)
+    graph = make(tmp_path, edges, nodes=nodes + 1)
+    found = graph.communities()
+    sizes = np.bincount(found)
+    assert found[nodes] == nodes and found is graph.communities() and sizes.max() <= 4 * nodes // 256
+    same = found[np.arange(nodes)[:, None]] == found[inside]
+    assert same.mean() > 0.9
+    stars = np.stack([np.arange(500) // 5, np.arange(100, 600)], 1)  # edges lead away from 100 nodes
+    near = Graph.from_edges(tmp_path / "d.graph", stars, directed=True).communities()
+    assert (near[stars[:, 0]] == near[stars[:, 1]]).mean() > 0.9
+    assert (graph.communities(1) != found).any() and (np.bincount(graph.communities(1)) > 0).sum() > 300
+
+
+def test_a_graph_without_edges_has_a_community_for_each_node(tmp_path: Path) -> None:
+    """Catches a sum over no edges."""
+    assert make(tmp_path, np.zeros((0, 2), int), nodes=5).communities().tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("given", ["", "types", "weights", "types and weights"])
 @pytest.mark.parametrize("directed", [False, True])
 def test_files_against_a_set(tmp_path: Path, given: str, directed: bool) -> None:

@@ -41,6 +41,7 @@ Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord"}
 _PARTS = ("all", "train", "valid", "test")
 _WIDEST = 24
+_WORTH = 0.8  # of the rows that travel by the best field, so many may by location
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,10 +53,12 @@ def _fields(command: Command) -> None:
     sub = command(
         "fields",
         "show what placing by each field saves",
-        "Counted on the first samples, dealt to workers as they come and by each field, with caches that hold"
-        " all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag: updates of others"
+        "Counted on the first samples, dealt to workers as they come, by each field and by location, with"
+        " caches that hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag:"
+        " updates of others"
         " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
-        " samples that go to another worker than their own, since that has enough.",
+        " samples that go to another worker than their own, since that has enough. by location: each sample"
+        " goes to the worker that used most of its ids last.",
     )
     _files(sub)
     sub.add_argument("--workers", type=_count, default=8, metavar="N", help="ranks of the job (%(default)s)")
@@ -74,10 +77,13 @@ def _shard(command: Command) -> None:
         "write one file a worker, whose k-th batches together are the k-th global batch",
         "The directory appears when all of it is on disk. Samples that make no whole global batch are left"
         " out. Of each global batch a worker has the samples whose field hashes to it; those that are too"
-        " many for it go to workers that have too few.",
+        " many for it go to workers that have too few. --by location: the samples whose ids, of all fields"
+        " of one integer or string, it used last, for data without a good field.",
     )
     _files(sub)
-    sub.add_argument("--by", required=True, metavar="FIELD", help="of one integer or string a sample")
+    sub.add_argument(
+        "--by", required=True, metavar="FIELD", help="of one integer or string a sample; or 'location'"
+    )
     sub.add_argument("--workers", type=_count, required=True, metavar="N", help="ranks of the job")
     sub.add_argument(
         "--batch",
@@ -131,7 +137,7 @@ def run_fields(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.files[0]} has no samples")
     columns = samples.columns(rows, names)
     with bar("fields") as (begin, advance):
-        begin(len(names))
+        begin(len(names) + 1)
         plain, found = profile(columns, options.workers, options.batch, advance)
     samples.require_unchanged()
     count = len(next(iter(columns.values())))
@@ -154,7 +160,7 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
     def saved(before: float, after: float, least: float = few) -> str:
         return f"{100 * (1 - after / before):8.1f}" if before > least else f"{'-':>8}"
 
-    wide = max(6, min(_WIDEST, max(len(one.name) for one in found)))
+    wide = max(len("by location"), min(_WIDEST, max(len(one.name) for one in found)))
     text = (
         f"{count:,} samples, {options.workers} workers of {options.batch} in a step. As samples come, a "
         f"batch has {plain.unique:.0f} rows: {plain.new:.0f} are new to the worker and not to all, "
@@ -168,21 +174,32 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
     ]
     skewed = False
     for one in found:
-        above = one.first > 1 / options.workers
+        above = (one.first or 0) > 1 / options.workers
         skewed |= above
         name = one.name if len(one.name) <= wide else one.name[: wide - 3] + "..."
+        if one.distinct is None or one.first is None:
+            of_field = f"{'by ' + name:{wide}}{'-':>8}{'-':>9} {'-':>9}"
+        else:
+            of_field = f"{name:{wide}}{number(one.distinct):>8}{100 * one.first:>9.1f}{'*' if above else ' '}"
+            of_field += f"{100 * one.spilled:>9.1f}"
         lines.append(
-            f"{name:{wide}}{number(one.distinct):>8}{100 * one.first:>9.1f}{'*' if above else ' '}"
-            f"{100 * one.spilled:>9.1f}{'':11}{saved(plain.exact, one.rows.exact)}"
+            f"{of_field}{'':11}{saved(plain.exact, one.rows.exact)}"
             f"{saved(plain.bounded, one.rows.bounded)}{saved(plain.lag, one.rows.lag, 0.0)}"
         )
     lines.append("")
     if skewed:
         lines.append(f"* more than 1/{options.workers} of the samples have one id: what is above spills.")
-    best = f"At a large bound {found[0].name} saves most: het-data shard --by {found[0].name}"
+    best = f"At a large bound {(name := _best(found))} saves most: het-data shard --by {name}"
     shared = plain.bounded > few
     lines.append(best if shared else "Workers hardly share rows of this sample: no field saves any.")
     return lines
+
+
+def _best(found: list[FieldFigures]) -> str:
+    """The best field; or location, where it is better by so much that its work on every rank pays."""
+    field = next((one for one in found if one.distinct is not None), found[0])
+    worth = found[0].rows.bounded <= _WORTH * field.rows.bounded
+    return found[0].name if worth else field.name
 
 
 def run_shard(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""`het-data fields`: how much less rows travel, and lag, if a field places the samples.
+"""`het-data fields`: how much less rows travel, and lag, if a field or location places the samples.
 
-A sample of the stream is dealt to workers as it comes, and by each field; counted is what the ids alone
+A sample of the stream is dealt to workers as it comes, by each field and by location; counted is what the ids
 decide, with caches that hold everything: how many rows a batch has, how many of them this worker uses for the
 first time, how many were changed by another one since, and by how many updates.
 """
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python.data.cli.rules import location_keys
+from het_tf.python.data.location import LOCATION, Location
 from het_tf.python.data.placement import Int64Array, Placement, hashes
 
 
@@ -44,19 +46,19 @@ class Rows:
 
 @dataclass(frozen=True)
 class FieldFigures:
-    """What placing by a field does.
+    """What placing by a field, or by location, does.
 
     Attributes:
-      name: The field.
-      distinct: Values in the sample.
-      first: Share of the samples that the most frequent value has.
+      name: The field, or "location".
+      distinct: Values in the sample; None: it is no field.
+      first: Share of the samples that the most frequent value has; None likewise.
       spilled: Share of the samples that go to another worker than their owner.
       rows: With it.
     """
 
     name: str
-    distinct: int
-    first: float
+    distinct: int | None
+    first: float | None
     spilled: float
     rows: Rows
 
@@ -94,16 +96,16 @@ def count(numbers: Int64Array, order: Int64Array) -> Rows:
 def profile(
     columns: Mapping[str, Any], workers: int, batch: int, advance: Callable[[int], None]
 ) -> tuple[Rows, list[FieldFigures]]:
-    """Counts what travels without a placement, and by each field.
+    """Counts what travels without a placement, by each field and by location.
 
     Args:
       columns: Integers or strings `[samples]` by field.
       workers: How many.
       batch: Samples of each in a step.
-      advance: Told of each field.
+      advance: Told of each field, and of location.
 
     Returns:
-      Rows as samples come, and the fields, those that save most first.
+      Rows as samples come, and the fields and location, those that save most first.
 
     Raises:
       ValueError: The samples make no two global batches.
@@ -133,4 +135,13 @@ def profile(
         spilled = float(np.mean(owners[order] != np.arange(workers)[:, None]))
         fields.append(FieldFigures(name, *counts[name], spilled, count(table, order)))
         advance(1)
+    fields.append(_by_location(hashed, table, Placement(LOCATION, workers, batch)))
+    advance(1)
     return plain, sorted(fields, key=lambda one: one.rows.bounded)
+
+
+def _by_location(hashed: Mapping[str, Any], table: Int64Array, placement: Placement) -> FieldFigures:
+    rule, keys = Location(placement), location_keys(hashed)
+    begins = range(0, len(table), placement.samples)
+    owners = np.concatenate([rule.owners(keys[begin : begin + placement.samples]) for begin in begins])
+    return FieldFigures(LOCATION, None, None, 0.0, count(table, placement.place_owners(owners)))

@@ -10,9 +10,10 @@ import xxhash
 
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint.manifest import naming
+from het_tf.python.data.cli.rules import ByField, ByLocation, rule_of
 from het_tf.python.data.cli.samples import Samples, Writer
 from het_tf.python.data.pieces import Pieces
-from het_tf.python.data.placement import Placement, hashes
+from het_tf.python.data.placement import Placement
 
 
 def split(samples: Samples[Any], placement: Placement, out: Path, advance: Callable[[int], None]) -> Pieces:
@@ -25,11 +26,11 @@ def split(samples: Samples[Any], placement: Placement, out: Path, advance: Calla
       advance: Told how far a block has brought the pass, see `Samples.units`.
 
     Raises:
-      ValueError: Samples cannot be placed by the field, there is no whole global batch, or a file is damaged
+      ValueError: Samples cannot be placed by the rule, there is no whole global batch, or a file is damaged
         or has changed meanwhile. Nothing is left of the directory, as after any error.
       OSError: A file cannot be read or written.
     """
-    samples.require(placement.by)
+    rule = rule_of(samples, placement)
     temporary = directory.beside(out)
     writers: list[Writer[Any]] = []
     try:
@@ -41,7 +42,7 @@ def split(samples: Samples[Any], placement: Placement, out: Path, advance: Calla
             for name in names:
                 writers.append(samples.writer(temporary / name))
             try:
-                pieces = _write(samples, placement, out, writers, advance)
+                pieces = _write(samples, rule, placement, out, writers, advance)
             finally:  # also before an error of the samples, which may be those of a half-written file
                 samples.require_unchanged()
             directory.sync(pieces.write(temporary))
@@ -57,6 +58,7 @@ def split(samples: Samples[Any], placement: Placement, out: Path, advance: Calla
 
 def _write(
     samples: Samples[Any],
+    rule: ByField | ByLocation,
     placement: Placement,
     out: Path,
     writers: list[Writer[Any]],
@@ -64,15 +66,15 @@ def _write(
 ) -> Pieces:
     digest, batches, left = xxhash.xxh3_64(), 0, 0
     for rows in samples.blocks(placement.samples):
-        hashed = hashes(samples.columns(rows, [placement.by])[placement.by])
-        if len(hashed) < placement.samples:
-            left = len(hashed)
+        words = rule.words(samples.columns(rows, rule.names))
+        if len(words) < placement.samples:
+            left = len(words)
             break
-        order = placement.order(placement.owners(hashed))
+        order = placement.order(rule.owners(words))
         for writer, mine in zip(writers, order, strict=True):
             with naming(writer.path):
                 writer.append(samples.take(rows, mine))
-        digest.update(hashed.tobytes())
+        digest.update(words.tobytes())
         batches += 1
         advance(samples.units(rows))
     if not batches:

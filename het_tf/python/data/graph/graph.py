@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.data.graph.communities import communities
 from het_tf.python.data.graph.edges import sort_edges
 from het_tf.python.data.graph.writer import GraphWriter
 
@@ -69,6 +70,7 @@ class Graph:
         self.offsets = np.memmap(self.path, "<i8", "r", found["offsets_at"], (self.nodes + 1,))
         other = "<u4" if found["neighbour_bytes"] == 4 else "<i8"
         self.edge_ends: npt.NDArray[Any] = np.zeros(0, other)
+        self._communities: dict[int, Int64Array] = {}
         if self.edges:
             self.edge_ends = np.memmap(self.path, other, "r", found["neighbours_at"], (self.edges,))
 
@@ -148,6 +150,22 @@ class Graph:
         if not 0 <= node < self.nodes:
             raise ValueError(f"node is {node}; give an id from 0 to {self.nodes - 1}")
         return self.edge_ends[self.offsets[node] : self.offsets[node + 1]].astype(np.int64)
+
+    def communities(self, seed: int = 0) -> Int64Array:
+        """A community of each node, int64 [nodes]: nodes that have most of their edges among each other.
+
+        Found once and kept in memory: by label propagation over all edges, a second for a million of them. To
+        place samples by, see `NodeSet.samples`.
+
+        Args:
+          seed: Others find other communities.
+
+        Returns:
+          For each node the number of one of its community's nodes, the same on all machines.
+        """
+        if seed not in self._communities:
+            self._communities[seed] = communities(self.offsets, self.edge_ends, seed)
+        return self._communities[seed]
 
     # --- draws ----------------------------------------------------------------------------------------------
 

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 Int64Array = npt.NDArray[np.int64]
 
 
+HOP = "hop_"
+"""How names of inputs begin that are nodes."""
+
+
 def hop_name(number: int) -> str:
     """The input of a model that has the nodes of a hop: "hop_0" those of the batch."""
-    return f"hop_{number}"
+    return f"{HOP}{number}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,21 +96,72 @@ class NodeSet:
         Raises:
           ValueError: batch_size is no integer of 1 or more; fanouts as of `Graph.sample`.
         """
+        return self.samples(graph, fanouts, shuffle, seed).to_tf(batch_size, drop_remainder)
+
+    def samples(
+        self,
+        graph: Graph,
+        fanouts: Sequence[Fanout] = (25, 10),
+        shuffle: bool = False,
+        seed: int = 0,
+        community: npt.ArrayLike | None = None,
+    ) -> NodeSamples:
+        """Returns the nodes with their sampled neighbourhoods, as `het_tf.horovod.shard` places them.
+
+            samples = task.train.samples(task.graph, shuffle=True, community=task.graph.communities())
+            batches = het_tf.horovod.shard(samples, by="community", batch=512)
+
+        Every rank draws the neighbourhoods of all nodes, with one seed.
+
+        Args:
+          graph: As of `to_tf`, and so are fanouts, shuffle and seed.
+          fanouts: See there.
+          shuffle: See there.
+          seed: See there.
+          community: Integers [nodes of the graph], which samples then have as the field "community".
+
+        Raises:
+          ValueError: fanouts as of `Graph.sample`; there is not a community for each node.
+        """
+        graph.check_fanouts(fanouts)
+        of_nodes = None if community is None else np.asarray(community, np.int64)
+        if of_nodes is not None and of_nodes.shape != (graph.nodes,):
+            raise ValueError(
+                f"community has the shape {list(of_nodes.shape)}; give an integer for each of the "
+                f"{graph.nodes:,} nodes, such as graph.communities()"
+            )
+        return NodeSamples(self, graph, tuple(fanouts), shuffle, seed, of_nodes)
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSamples:
+    """Nodes and how their neighbourhoods are drawn; of `NodeSet.samples`, which says what is what."""
+
+    nodes: NodeSet
+    graph: Graph
+    fanouts: tuple[Fanout, ...]
+    shuffle: bool
+    seed: int
+    community: Int64Array | None
+
+    def to_tf(self, batch_size: int, drop_remainder: bool = False) -> tf.data.Dataset:
+        """Returns batches as `NodeSet.to_tf` does, with the field "community" if there is one."""
         import tensorflow as tf
 
         check_batch_size(batch_size)
-        graph.check_fanouts(fanouts)
-        nodes = tf.data.Dataset.from_tensor_slices((self.ids, self.labels))
-        if shuffle:
-            nodes = nodes.shuffle(len(self), seed=seed, reshuffle_each_iteration=True)
+        fields = {} if self.community is None else {"community": self.community[self.nodes.ids]}
+        nodes = tf.data.Dataset.from_tensor_slices((self.nodes.ids, fields, self.nodes.labels))
+        if self.shuffle:
+            nodes = nodes.shuffle(len(self.nodes), seed=self.seed, reshuffle_each_iteration=True)
         batches = nodes.batch(batch_size, drop_remainder)
 
-        def sample(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[dict[str, Any], Any]:
-            ids, labels = batch
-            return hops_of(graph.sample(ids, fanouts, seed, number)), labels
+        def sample(number: tf.Tensor, batch: tuple[Any, Any, Any]) -> tuple[dict[str, Any], Any]:
+            ids, fields, labels = batch
+            hops = self.graph.sample(ids, self.fanouts, self.seed, number)
+            return {**fields, **hops_of(hops)}, labels
 
         return (
-            tf.data.Dataset.zip((batch_numbers(seed), batches))
+            tf.data.Dataset.zip((batch_numbers(self.seed), batches))
             .map(sample, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
             .prefetch(tf.data.AUTOTUNE)
         )
