@@ -75,8 +75,8 @@ def shard(
     Raises:
       ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
-        `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows that
-        travel on demand belong to two layers, or the job is elastic.
+        `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows
+        that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
     """

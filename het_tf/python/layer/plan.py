@@ -165,7 +165,7 @@ def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
 
 
 def _ends(ids: Any, workers: int) -> Any:
-    """Where the ids of each worker end, int64 `[workers]`, of ids sample by sample; all have as many samples."""
+    """Where the ids of each worker end, int64 `[workers]`, of ids sample by sample; all have equally many."""
     ragged = inputs_lib.is_ragged(ids)
     samples = ids.nrows(tf.int64) if ragged else tf.shape(ids, tf.int64)[0]
     ends = tf.range(1, workers + 1, dtype=tf.int64) * (samples // workers)

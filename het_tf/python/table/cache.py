@@ -33,8 +33,8 @@ class Cache:
         10 of them, and the workers together hold back about as many, so young rows are read and written
         fresh. With an optimizer other than Adagrad's family updates are not held back, and a read may miss
         10 (docs/concepts.md). 0: every read is checked and every update is applied at once, which makes
-        N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`): about a
-        fifth of the bytes. math.inf: unbounded.
+        N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`):
+        about a quarter of the bytes. math.inf: unbounded.
       pull_bound: In place of the age: HET's bound, one number for all rows. A read may miss so many updates
         that the store has, 0 to 2**62; math.inf: unbounded. If only push_bound is given: `staleness`.
       push_bound: The same for own updates of a row that the store may not have yet. If only pull_bound is

@@ -214,3 +214,74 @@ class TestAtAServer:
         assert planned() == 0
         told = capfd.readouterr().err
         assert told.count("were of other ids than het_tf.plan has planned") == 1, told
+
+
+# --- rows that travel on demand -----------------------------------------------------------------
+
+
+def told_of(layer, monkeypatch, elements, workers, batch, inputs=None):
+    """What the core is told of each worker's ids: a list of workers, of features, of sets of ids."""
+    from het_tf.python.layer import plan as plan_lib
+    from het_tf.python.session import native
+
+    seen = []
+    plan_op = native.ops.het_plan
+    monkeypatch.setattr(native.ops, "het_plan", lambda **given: seen.append(given) or plan_op(**given))
+    everyone = next(iter(elements.batch(workers * batch)))
+    mine = next(iter(elements.skip(batch).batch(batch)))  # of worker 1
+    components = everyone if isinstance(everyone, tuple) else (everyone,)
+    of = plan_lib.Everyone(components, tf.constant(1, tf.int64), 1, workers, False)
+    components = mine if isinstance(mine, tuple) else (mine,)
+    plan_lib.start_on_demand(layer, inputs, components, 8, of)
+    (given,) = seen
+    found = []
+    for worker in range(workers):
+        of_worker = []
+        for ids_of_all, ends in zip(given["all"], given["ends"], strict=True):
+            begin = 0 if worker == 0 else int(ends[worker - 1])
+            of_worker.append(set(np.ravel(ids_of_all)[begin : int(ends[worker])].tolist()))
+        found.append(of_worker)
+    assert [set(np.ravel(one).tolist()) for one in given["ids"]] == found[1], (
+        "its own ids are those of worker 1"
+    )
+    return found
+
+
+def test_ids_of_all_workers_are_taken_apart_by_worker(monkeypatch):
+    """Would catch: ids of one worker that are counted as another's, with one or several ids a sample."""
+    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 2), combiner=how) for name, how in
+                (("one", None), ("some", "sum"), ("ragged", "sum"))}  # fmt: skip
+    layer = het_tf.keras.EmbeddingCollection(features, cache=het_tf.Cache(rows=10, staleness=0))
+    values = np.arange(60)
+    rows = [values[i : i + i % 3].tolist() for i in range(12)]  # some are empty
+    samples = tf.data.Dataset.from_tensor_slices(
+        {"one": values[:12], "some": values[:24].reshape(12, 2), "ragged": tf.ragged.constant(rows, tf.int64)}
+    )
+    found = told_of(layer, monkeypatch, samples, workers=3, batch=4)
+    for worker, (one, some, ragged) in enumerate(found):
+        mine = slice(4 * worker, 4 * worker + 4)
+        assert one == set(values[:12][mine].tolist())
+        assert some == set(values[:24].reshape(12, 2)[mine].ravel().tolist())
+        assert ragged == {id for row in rows[mine] for id in row}
+
+
+def test_ids_of_a_graph_are_taken_apart_by_worker(monkeypatch):
+    """Would catch: hops that stand one behind the other, so that a worker's ids are no part of the whole."""
+    rows = het_tf.models.GraphSAGE(
+        300, fanouts=(2, 3), units=4, embedding_dim=4, cache=het_tf.Cache(rows=10, staleness=0)
+    )
+    nodes = np.arange(8)
+    samples = tf.data.Dataset.from_tensor_slices(
+        {
+            "hop_0": nodes,
+            "hop_1": 100 + np.arange(16).reshape(8, 2),
+            "hop_2": 200 + np.arange(48).reshape(8, 6),
+        }
+    )
+    found = told_of(rows, monkeypatch, samples, workers=2, batch=4)
+    for worker, (ids_of,) in enumerate(found):
+        expected = set(nodes[4 * worker : 4 * worker + 4].tolist())
+        expected |= set((100 + np.arange(8) + 8 * worker).tolist()) | set(
+            (200 + np.arange(24) + 24 * worker).tolist()
+        )
+        assert ids_of == expected
