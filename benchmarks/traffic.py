@@ -187,6 +187,30 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             ),
             change(base, **(DEFAULT | {"wire": "float32"})),  # whose rows say what reads have missed
         ],
+        # Exact, rounded and within bounds; then a graph, whose default sends most of its rows.
+        "on_demand": [
+            *(
+                change(base, workers=n, placed=field, sync=sync, **setting)
+                for setting in (
+                    {"bound": "0"},
+                    EXACT | {"optimizer": ROWS},
+                    DEFAULT | {"optimizer": ROWS},
+                    DEFAULT | {"wire": "float32"},
+                )
+                for n in ((8,) if quick else (8, 2))
+                for field in ("", "C24")
+                for sync in ("always", "on_demand")
+            ),
+            *(
+                change(base, dim=128, placed="C24", sync="on_demand", optimizer=ROWS, **setting)
+                for setting in ((EXACT, DEFAULT) if not quick else ())
+            ),
+            *(
+                change(graph, placed=placed, sync=sync, window=32, optimizer=ROWS, **DEFAULT)
+                for placed in (() if quick else ("", "location", "community"))
+                for sync in ("always", "on_demand")
+            ),
+        ],
         "partitions": [
             *(change(base, partitions=count) for count in (1, 16, 64)),
             *(change(base, shards=count) for count in (2, 4, 8)),

@@ -326,6 +326,7 @@ Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
   ThreadPool only_this(1);
   step->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
                    &only_this);
+  if (remote()) TellSmallCaches(call, step->plan);
   if (all != nullptr) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
@@ -334,6 +335,20 @@ Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
   coming_.Add(call.layer, window, std::move(step));
   driver_.OnPlanned();
   return Status();
+}
+
+void Engine::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
+  std::vector<size_t> rows(call.tables.size());
+  for (const BatchPlan::Group& group : plan.groups()) rows[group.table] += group.uniques;
+  for (size_t t = 0; t < rows.size(); ++t) {
+    const auto& cache = call.tables[t]->options.cache;
+    const bool small = cache && cache->capacity > 0 && rows[t] > cache->capacity;
+    if (!small || !notice_ || call.tables[t]->told_small.exchange(true)) continue;
+    notice_("a batch has " + std::to_string(rows[t]) + " rows of table '" + NameOf(call.tables[t]) +
+            "', whose cache holds " + std::to_string(cache->capacity) +
+            ": rows leave it before they are used again. Give the layer het_tf.Cache(rows=...) that holds "
+            "several batches");
+  }
 }
 
 std::shared_ptr<const GlobalStep> Engine::GlobalOf(const BatchCall& call, const GlobalStep::Ids& all) {

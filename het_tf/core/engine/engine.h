@@ -230,6 +230,7 @@ class Engine {
   Status Apply(const BatchCall& call, const CallMemory& memory, const ApplyArgs& args, bool* skipped);
   Status Number(StepCall* step);
   void TellUnplanned(const BatchCall& call);
+  void TellSmallCaches(const BatchCall& call, const BatchPlan& plan);
   std::shared_ptr<const GlobalStep> GlobalOf(const BatchCall& call, const GlobalStep::Ids& all);
   Status Prepare(StepCall* step);
   // *plan, built where there is none.

@@ -28,6 +28,8 @@ struct Table {
   std::atomic<int64_t> applies{0};
   // Training lookups whose batch was planned (Engine::Plan).
   std::atomic<int64_t> planned{0};
+  // It was said that its cache is smaller than a batch.
+  std::atomic<bool> told_small{false};
 };
 using TablePtr = std::shared_ptr<Table>;
 
