@@ -4,8 +4,8 @@
   push bound.
 * `OnDemand`: exact. A worker pushes what another one needs in the next step, and fetches again what another
   one has used since (docs/planning.md).
-* `Directory`: exact, and Herald's strict rule: who holds the newest copy of a row, and who has unsent updates,
-  is known to all. A lone user's updates stay with it until another worker needs the row.
+* `Directory`: exact, by Herald's strict rule: all know who holds the newest copy of a row, and who has
+  unsent updates of it. A lone user's updates stay with it until another worker needs the row.
 
 Rows are those that benchmarks/traffic counts, one by one (tests/python/benchmarks/test_family.py).
 """
@@ -44,8 +44,11 @@ class Sync(Protocol):
     def left(self, w: int, ids: Int32Array) -> int:
         """These rows go; returns how many are pushed for it."""
 
+    def end(self, now: Step) -> None:
+        """All have written the rows of a step."""
+
     def push(self, now: Step, following: Step | None) -> list[int]:
-        """Pushes, at the end of a step, what must be; returns how many rows of each worker."""
+        """Pushes what must be before the next step; returns how many rows of each worker."""
 
 
 def most_unsent(bound: int) -> int:
@@ -79,6 +82,9 @@ class Bounded:
     def left(self, w: int, ids: Int32Array) -> int:
         return self._send(w, ids[self._unsent[w][ids] > 0])
 
+    def end(self, now: Step) -> None:
+        pass
+
     def push(self, now: Step, following: Step | None) -> list[int]:
         return [self._send(w, ids[self._unsent[w][ids] > self._most]) for w, ids in enumerate(now)]
 
@@ -111,9 +117,11 @@ class OnDemand:
     def left(self, w: int, ids: Int32Array) -> int:
         return self._send(w, ids)
 
-    def push(self, now: Step, following: Step | None) -> list[int]:
+    def end(self, now: Step) -> None:
         for w in range(len(now)):
             self._moved[w][_of_others(w, now)] = True
+
+    def push(self, now: Step, following: Step | None) -> list[int]:
         if following is None:
             return [0] * len(now)
         return [self._send(w, np.unique(_of_others(w, following))) for w in range(len(now))]
@@ -141,49 +149,53 @@ class Directory:
         self.newest, self._dirty, self._users = (np.zeros(distinct, np.uint32) for _ in range(3))
 
     def stale(self, w: int, ids: Int32Array) -> BoolArray:
-        return self.newest[ids] & _bit(w) == 0
+        return self.newest[ids] & bit(w) == 0
 
     def fetched(self, w: int, ids: Int32Array) -> None:
-        self.newest[ids] |= _bit(w)
+        self.newest[ids] |= bit(w)
 
     def ticked(self, w: int, ids: Int32Array) -> None:
-        self._dirty[ids] |= _bit(w)
+        self._dirty[ids] |= bit(w)
 
     def clean(self, w: int, ids: Int32Array) -> BoolArray:
-        return self._dirty[ids] & _bit(w) == 0
+        return self._dirty[ids] & bit(w) == 0
 
     def left(self, w: int, ids: Int32Array) -> int:
         going = ids[~self.clean(w, ids)]
-        self._dirty[going] &= ~_bit(w)
+        self._dirty[going] &= ~bit(w)
         return len(going)
 
-    def push(self, now: Step, following: Step | None) -> list[int]:
+    def end(self, now: Step) -> None:
         used, users = self._users_of(now)
-        self.newest[used] = np.where(_single(users), users, 0)
+        self.newest[used] = np.where(single(users), users, 0)
+
+    def push(self, now: Step, following: Step | None) -> list[int]:
         if following is None:
             return [0] * len(now)
         used, users = self._users_of(following)
         dirty = self._dirty[used]
-        sent = (dirty != 0) & ~(_single(dirty) & (dirty == users))
+        sent = (dirty != 0) & ~(single(dirty) & (dirty == users))
         used, dirty = used[sent], dirty[sent]
-        self.newest[used[~_single(dirty)]] = 0
+        self.newest[used[~single(dirty)]] = 0
         self._dirty[used] = 0
-        return [int((dirty & _bit(w) != 0).sum()) for w in range(len(now))]
+        return [int((dirty & bit(w) != 0).sum()) for w in range(len(now))]
 
     def _users_of(self, step: Step) -> tuple[Int32Array, npt.NDArray[np.uint32]]:
         """Returns the rows of a step, and the set of workers that use each."""
         used = np.unique(np.concatenate(step))
         self._users[used] = 0
         for w, ids in enumerate(step):
-            self._users[ids] |= _bit(w)
+            self._users[ids] |= bit(w)
         return used, self._users[used]
 
 
-def _bit(w: int) -> np.uint32:
+def bit(w: int) -> np.uint32:
+    """Returns the set of one worker."""
     return np.uint32(1 << w)
 
 
-def _single(words: npt.NDArray[np.uint32]) -> BoolArray:
+def single(words: npt.NDArray[np.uint32]) -> BoolArray:
+    """Returns which sets have one worker."""
     return (words != 0) & (words & (words - np.uint32(1)) == 0)
 
 
@@ -249,6 +261,7 @@ def simulate(
             of_batch = np.isin(going, ids)
             counts.rows["bound_push"] += sync.left(w, going[of_batch])
             counts.rows["evict_push"] += sync.left(w, going[~of_batch])
+        sync.end(now)
         following = step_of(step + 1) if step + 1 < steps else None
         for rows in sync.push(now, following):
             counts.pushed(rows)
@@ -262,7 +275,7 @@ def clairvoyant(
 ) -> tuple[dict[str, float], float]:
     """Counts the rows that travel when every worker's cache knows the future.
 
-    No cache of as many rows misses fewer; and each has to push the update of a row that goes, if there is one.
+    No cache of as many rows misses fewer; and each has to push the update of a row that goes, if it has one.
 
     Args:
       path: of the stream's file.
