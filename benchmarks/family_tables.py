@@ -9,21 +9,9 @@ from traffic_tables import percent
 
 Figures = dict[str, Any]
 
-HEAD = (
-    "",
-    "miss",
-    "update",
-    "push",
-    "evict",
-    "rows",
-    "saved",
-    "kB",
-    "ring kB",
-    "saved",
-    "waits",
-    "lag",
-    "max",
-)
+HEAD = ("", "miss", "upd", "push", "evict", "rows", "saved", "kB", "ring", "saved", "waits", "lag", "max")
+WIDTHS = (30, 5, 5, 5, 6, 6, 6, 7, 7, 7, 6, 6, 5)
+SHORT = {"rounded": "~"}
 
 
 def cells(line: Figures) -> list[str]:
@@ -48,8 +36,8 @@ def cells(line: Figures) -> list[str]:
 def head_of(trace: Figures) -> str:
     """Returns what the lines of a trace are of."""
     return (
-        f"{trace['stream']}, {trace['samples']:,} samples, {trace['distinct']:,} rows: {trace['workers']} workers"
-        f" of {trace['batch']} samples a step, caches of {trace['cache']:,} rows"
+        f"{trace['stream']}, {trace['samples']:,} samples, {trace['distinct']:,} rows: "
+        f"{trace['workers']} workers of {trace['batch']} samples a step, caches of {trace['cache']:,} rows"
     )
 
 
