@@ -8,8 +8,9 @@
 Lines of the kind "client" are the real client before a store, as benchmarks/traffic.py runs it. Lines of the
 kind "model" are of systems, or parts of them, that het_tf does not offer: family_systems.py counts their rows
 on the same stream. The model's rows are the client's, one by one, where both exist
-(tests/python/benchmarks/test_family.py). Bytes of a model are its rows times what a row of no cache takes,
-head of frames included; an all-reduced row takes 4 (W - 1) / W times its floats, in and out of a worker.
+(tests/python/benchmarks/test_family.py). Bytes of a model are its rows times the bytes of a row without a
+cache, its key, clock and part of the heads included. Rows between workers take their floats: an all-reduced
+one 4 (W - 1) / W times, in and out of a worker.
 
 FILE: a stream file (benchmarks/traffic/stream.h), or an .npy of int64 keys `[samples, fields]`.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import json
 import sys
@@ -33,7 +35,7 @@ import traffic  # noqa: E402
 from family_herald import by_last_users  # noqa: E402
 from family_systems import WINDOW, Trace, rows_without_cache, systems  # noqa: E402
 from family_tables import printed  # noqa: E402
-from traffic_streams import make_stream, read_stream, write_stream  # noqa: E402
+from traffic_streams import FORMAT, make_stream, read_stream, write_stream  # noqa: E402
 
 from het_tf.python.data.placement import Placement  # noqa: E402
 
@@ -113,7 +115,7 @@ class Family:
         self.trace = Trace(path, path, workers, traffic.BATCH, 0.1, samples // 4)
         self.trace.placed = placed_file(source, self.trace, samples)
         self.placement = FIELD if source.startswith("criteo") else LOCATION
-        self._version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {traffic.FORMAT}"
+        self._version = f"{hashlib.sha256(program.read_bytes()).hexdigest()} {FORMAT}"
         self._base = traffic.Run(self.trace.path.stem, samples, workers)
         self._without = self._measure(self._base.baseline(), self.trace.path)
         self.rows = rows_without_cache(self.trace)
@@ -126,7 +128,7 @@ class Family:
             result.append(self._client(name, client))
         for name, compute in systems(self.placement).items():
             key = [self.trace.path.name, self.trace.placed.name, self.trace.workers, name, version_of(*MODEL)]
-            figures = traffic.kept(key, lambda compute=compute: compute(self.trace))
+            figures = traffic.kept(key, functools.partial(compute, self.trace))
             result.append(self._model(name, figures))
         return result
 
@@ -171,8 +173,7 @@ class Family:
             **{key: of[key] for key in ("rows_by_class", "rows", "bytes")},
             "check_bytes": of["bytes_by_class"]["checks"],
             "rows_saved": 1 - of["rows"] / self.rows,
-            "reduced_rows": 0.0,
-            "reduced_bytes": 0.0,
+            "between_bytes": 0.0,
             "bytes_saved": 1 - of["bytes"] / self._measure(without, self.trace.path)["bytes"],
             "waits": of["round_trips"],
             "lag": {"mean": seen["mean"], "max": seen["max"]},
@@ -184,14 +185,13 @@ class Family:
         if "rows_by_class" not in figures:
             return line
         rows = sum(figures["rows_by_class"].values())
-        ring = 4 * (self.trace.workers - 1) / self.trace.workers * 4 * self._base.dim
-        size, reduced = rows * self.row_bytes, figures["reduced_rows"] * ring
+        size, between = rows * self.row_bytes, figures["between_rows"] * 4 * self._base.dim
         return line | {
             "rows": rows,
             "rows_saved": 1 - rows / self.rows,
             "bytes": size,
-            "reduced_bytes": reduced,
-            "bytes_saved": 1 - (size + reduced) / self._without["bytes"],
+            "between_bytes": between,
+            "bytes_saved": 1 - (size + between) / self._without["bytes"],
         }
 
 

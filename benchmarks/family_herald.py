@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from simulated_cache import Cache, Int32Array, Int64Array, Stream
+from simulated_cache import BoolArray, Cache, Int32Array, Int64Array, Stream
 from simulated_sync import Directory, bit, single
 
 
@@ -29,7 +29,7 @@ def assign(scores: Int64Array, batch: int, step: int, regret: bool) -> Int64Arra
       Numbers of samples, int64 `[workers, batch]`; a row ascends.
     """
     samples, workers = scores.shape
-    ranks = np.argsort(-(scores * workers + (np.arange(workers) + step) % workers), axis=1)
+    ranks = np.argsort(-(scores * workers - (np.arange(workers) + step) % workers), axis=1)
     order = np.arange(samples)
     if regret and workers > 1:
         best = np.take_along_axis(scores, ranks[:, :2], 1)
@@ -82,6 +82,7 @@ class ByCaches:
         order = assign(scores, self._stream.batch, step, self._regret)
         return self._stream.split(ids[order.ravel()])
 
-    def _has(self, w: int, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    def _has(self, w: int, ids: npt.NDArray[np.uint32]) -> BoolArray:
         newest = self._directory.newest[ids] & bit(w) != 0
-        return newest & self._caches[w].held[ids]
+        has: BoolArray = newest & self._caches[w].held[ids]
+        return has

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from simulated_cache import NEVER, Int32Array, Int64Array, Stream, next_uses
+import numpy.typing as npt
+from simulated_cache import NEVER, Stream, next_uses
 
 BAGPIPE_WINDOW = 200
 FAE_ROUNDS = 2
@@ -23,51 +24,63 @@ class Rows:
     Attributes:
       pulled: from the servers, the first time or again.
       pushed: to the servers.
-      reduced: in the block that all workers reduce.
-      more: figures of the system alone.
+      between: to and from other workers.
+      more: what other systems have not.
     """
 
     pulled: float
     pushed: float
-    reduced: float = 0.0
+    between: float = 0.0
     more: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-def bagpipe(stream: Stream, first: int, window: int = BAGPIPE_WINDOW) -> Rows:
-    """Counts BagPipe's rows: a cache that all trainers have copies of, filled and emptied by a window.
+def all_reduced(rows: float, workers: int) -> float:
+    """Returns the rows that a worker sends and receives when all reduce a block of rows in a ring."""
+    return rows * 4 * (workers - 1) / workers
 
-    A row comes when the window first has it and goes at its last use there. Updates of its rows are reduced
-    by all trainers. A row that one trainer uses, once in the window, stays with that one and is written back.
+
+def bagpipe(stream: Stream, first: int, partitioned: bool, window: int = BAGPIPE_WINDOW) -> Rows:
+    """Counts BagPipe's rows: one cache of all trainers, filled and emptied by a window.
+
+    A row comes when the window first has it and goes at its last use there. A row that one trainer uses,
+    once in the window, stays with that one and is written back.
 
     Args:
       stream: of all workers.
       first: the step from which rows are counted.
+      partitioned: whether each row is in the cache of one trainer, which sends it to those that use it and
+        gets their updates; else every trainer has a copy, and updates are reduced.
       window: batches that are looked at.
     """
-    steps = range(stream.steps)
+    steps, workers = range(stream.steps), stream.workers
     used = [np.unique(stream.global_ids(step)).astype(np.int32) for step in steps]
     following = next_uses(used)
     last_use = np.full(stream.distinct, -NEVER, np.int32)
-    fetched = once = left = reduced = held = most = 0
+    copies = 1 if partitioned else workers
+    pulled = pushed = held = most = 0
+    between = 0.0
     for step in steps:
         ids, then = used[step], following[step]
         comes, goes = step - last_use[ids] > window, then - step > window
         last_use[ids] = step
-        users = np.zeros(stream.distinct, np.int8)
-        for part in stream.split(stream.global_ids(step)):
-            users[part] += 1
-        own = comes & goes & (users[ids] == 1)
+        batches = stream.split(stream.global_ids(step))
+        users = np.bincount(np.concatenate(batches), minlength=stream.distinct)[ids]
+        shared = ~(comes & goes & (users == 1))
         held += int(comes.sum())
         if step >= first:
-            fetched += int((comes & ~own).sum())
-            once += int(own.sum())
-            left += int(goes.sum())
-            reduced += int((~own).sum())
+            pulled += copies * int((comes & shared).sum()) + int((~shared).sum())
+            pushed += int(goes.sum())
             most = max(most, held)
+            if partitioned:  # by the number of the key: one user in W is the row's own trainer
+                sent = np.zeros(stream.distinct, bool)
+                sent[ids[shared]] = True
+                remote = sum(int((sent[of] & (of % workers != w)).sum()) for w, of in enumerate(batches))
+                between += 4 * remote / workers
+            else:
+                between += all_reduced(int(shared.sum()), workers)
         held -= int(goes.sum())
-    counted, workers = stream.steps - first, stream.workers
-    pulled = (fetched + once / workers) / counted
-    return Rows(pulled, left / workers / counted, reduced / counted, {"cached": most})
+    parts = stream.steps - first
+    return Rows(pulled / workers / parts, pushed / workers / parts, between / parts, {"cached": most})
 
 
 def scratchpipe(stream: Stream, first: int, capacity: int) -> dict[str, float]:
@@ -112,16 +125,17 @@ def fae(stream: Stream, first: int, share: float) -> Rows:
     ids = stream.ids[begin : begin + counted * stream.workers * stream.batch]
     is_hot = hot[ids]
     all_hot = is_hot.all(1)
-    reduced = _mean_unique(ids[all_hot], stream.workers * stream.batch)
+    block = _mean_unique(ids[all_hot], stream.workers * stream.batch)
     cold = _mean_unique(ids[~all_hot], stream.batch)
     of_hot = float(all_hot.mean())
     copies = FAE_ROUNDS * int(hot.sum()) / counted
     more = {"hot_uses": float(is_hot.mean()), "hot_inputs": of_hot, "copied": copies, "cold_batch": cold}
     cold *= 1 - of_hot
-    return Rows(cold + copies, cold + copies / stream.workers, of_hot * reduced, more)
+    between = of_hot * all_reduced(block, stream.workers)
+    return Rows(cold + copies, cold + copies / stream.workers, between, more)
 
 
-def _mean_unique(ids: Int64Array | Int32Array, samples: int) -> float:
+def _mean_unique(ids: npt.NDArray[np.uint32], samples: int) -> float:
     """Returns the mean number of distinct ids in a batch of so many samples."""
     batches = [ids[begin : begin + samples] for begin in range(0, len(ids) - samples + 1, samples)]
     if not batches:

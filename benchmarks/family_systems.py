@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from family_herald import ByCaches, by_last_users
-from family_others import BAGPIPE_WINDOW, Rows, bagpipe, fae, scratchpipe
+from family_others import Rows, bagpipe, fae, scratchpipe
 from simulated_cache import Cache, Clairvoyant, Int32Array, Lfu, Planned, Stream
 from simulated_sync import Bounded, Counts, Directory, OnDemand, Sync, simulate
 
@@ -84,7 +84,7 @@ def of_counts(counts: Counts, exact: str = "yes") -> Figures:
     """Returns the figures of a worker's step."""
     return {
         "rows_by_class": {name: rows / counts.steps for name, rows in counts.rows.items()},
-        "reduced_rows": 0.0,
+        "between_rows": 0.0,
         "waits": (counts.pulls + counts.pushes) / counts.steps,
         "lag": {"mean": 0.0, "max": 0} if exact == "yes" else None,
         "exact": exact,
@@ -96,7 +96,7 @@ def of_rows(rows: Rows, waits: float, exact: str) -> Figures:
     by_class = {"miss_pull": rows.pulled, "update_pull": 0.0, "bound_push": 0.0, "evict_push": rows.pushed}
     return {
         "rows_by_class": by_class,
-        "reduced_rows": rows.reduced,
+        "between_rows": rows.between,
         "waits": waits,
         "lag": {"mean": 0.0, "max": 0},
         "exact": exact,
@@ -147,9 +147,9 @@ def hot(trace: Trace, share: float) -> Figures:
     return of_rows(rows, 2 * (1 - rows.more["hot_inputs"]), "no")
 
 
-def bag(trace: Trace) -> Figures:
+def bag(trace: Trace, partitioned: bool) -> Figures:
     """BagPipe; rows come before their step."""
-    return of_rows(bagpipe(trace.stream, trace.first), 0.0, "yes")
+    return of_rows(bagpipe(trace.stream, trace.first, partitioned), 0.0, "yes")
 
 
 def systems(placement: str) -> dict[str, Callable[[Trace], Figures]]:
@@ -162,7 +162,8 @@ def systems(placement: str) -> dict[str, Callable[[Trace], Figures]]:
         "on demand, last users": functools.partial(by_users, alone=False),
         "Herald, greedy": functools.partial(herald, regret=False),
         "Herald, by regret": functools.partial(herald, regret=True),
-        f"BagPipe, window {BAGPIPE_WINDOW}": bag,
+        "BagPipe, replicated": functools.partial(bag, partitioned=False),
+        "BagPipe, partitioned": functools.partial(bag, partitioned=True),
         "ScratchPipe": scratch,
         **{f"FAE, {100 * share:.0f} % hot": functools.partial(hot, share=share) for share in HOT},
         "Belady, s=0": functools.partial(belady, bound="0"),

@@ -7,6 +7,7 @@ there are touched before others come, and the cache is cut to its size at the en
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,7 +136,7 @@ class Lfu:
 
     def _end_window(self) -> bool:
         expected, share = self._share * self._count, self._hits / self._count
-        fell = self._hits < 0.75 * expected - 3 * expected**0.5
+        fell = self._hits < 0.75 * expected - 3 * math.sqrt(expected)
         if share > self._share:
             self._share = share
         else:

@@ -13,6 +13,7 @@ Rows are those that benchmarks/traffic counts, one by one (tests/python/benchmar
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from simulated_cache import NEVER, BoolArray, Cache, Clairvoyant, Int32Array, Stream
 from traffic_goals import CLASSES
 
-Step = list[Int32Array]
+Step = Sequence[Int32Array]
 """Unique ids of each worker."""
 
 
@@ -67,7 +68,8 @@ class Bounded:
         self._base, self._unsent = (np.zeros((workers, distinct), np.int32) for _ in range(2))
 
     def stale(self, w: int, ids: Int32Array) -> BoolArray:
-        return self._clocks[ids] - self._base[w][ids] > self._pull
+        which: BoolArray = self._clocks[ids] - self._base[w][ids] > self._pull
+        return which
 
     def fetched(self, w: int, ids: Int32Array) -> None:
         self._base[w][ids] = self._clocks[ids]
@@ -77,7 +79,8 @@ class Bounded:
 
     def clean(self, w: int, ids: Int32Array) -> BoolArray:
         unsent = self._unsent[w][ids]
-        return (unsent == 0) | (unsent > self._most)  # which are pushed anyhow
+        which: BoolArray = (unsent == 0) | (unsent > self._most)  # which are pushed anyhow
+        return which
 
     def left(self, w: int, ids: Int32Array) -> int:
         return self._send(w, ids[self._unsent[w][ids] > 0])
@@ -103,7 +106,8 @@ class OnDemand:
         self._unsent, self._moved = (np.zeros((workers, distinct), bool) for _ in range(2))
 
     def stale(self, w: int, ids: Int32Array) -> BoolArray:
-        return self._moved[w][ids]
+        which: BoolArray = self._moved[w][ids]
+        return which
 
     def fetched(self, w: int, ids: Int32Array) -> None:
         self._moved[w][ids] = False
@@ -112,7 +116,8 @@ class OnDemand:
         self._unsent[w][ids] = True
 
     def clean(self, w: int, ids: Int32Array) -> BoolArray:
-        return ~self._unsent[w][ids]
+        which: BoolArray = ~self._unsent[w][ids]
+        return which
 
     def left(self, w: int, ids: Int32Array) -> int:
         return self._send(w, ids)
@@ -149,7 +154,8 @@ class Directory:
         self.newest, self._dirty, self._users = (np.zeros(distinct, np.uint32) for _ in range(3))
 
     def stale(self, w: int, ids: Int32Array) -> BoolArray:
-        return self.newest[ids] & bit(w) == 0
+        which: BoolArray = self.newest[ids] & bit(w) == 0
+        return which
 
     def fetched(self, w: int, ids: Int32Array) -> None:
         self.newest[ids] |= bit(w)
@@ -158,7 +164,8 @@ class Directory:
         self._dirty[ids] |= bit(w)
 
     def clean(self, w: int, ids: Int32Array) -> BoolArray:
-        return self._dirty[ids] & bit(w) == 0
+        which: BoolArray = self._dirty[ids] & bit(w) == 0
+        return which
 
     def left(self, w: int, ids: Int32Array) -> int:
         going = ids[~self.clean(w, ids)]
@@ -196,7 +203,8 @@ def bit(w: int) -> np.uint32:
 
 def single(words: npt.NDArray[np.uint32]) -> BoolArray:
     """Returns which sets have one worker."""
-    return (words != 0) & (words & (words - np.uint32(1)) == 0)
+    which: BoolArray = (words != 0) & (words & (words - np.uint32(1)) == 0)
+    return which
 
 
 @dataclasses.dataclass
@@ -257,7 +265,7 @@ def simulate(
             counts.read(len(ids), len(misses), len(stale))
         for w, (cache, ids) in enumerate(zip(caches, now, strict=True)):
             sync.ticked(w, ids)
-            going = cache.shrink(lambda lines, w=w: sync.clean(w, lines))
+            going = cache.shrink(functools.partial(sync.clean, w))
             of_batch = np.isin(going, ids)
             counts.rows["bound_push"] += sync.left(w, going[of_batch])
             counts.rows["evict_push"] += sync.left(w, going[~of_batch])
