@@ -42,14 +42,17 @@ class Sync(Protocol):
     def clean(self, w: int, ids: Int32Array) -> BoolArray:
         """Which of these rows cause no push by going."""
 
-    def left(self, w: int, ids: Int32Array) -> int:
-        """These rows go; returns how many are pushed for it."""
+    def left(self, w: int, ids: Int32Array) -> Int32Array:
+        """These rows go; returns those that are pushed for it."""
 
     def end(self, now: Step) -> None:
         """All have written the rows of a step."""
 
     def push(self, now: Step, following: Step | None) -> list[int]:
         """Pushes what must be before the next step; returns how many rows of each worker."""
+
+    def wanted(self, w: int, following: Step) -> Int32Array:
+        """Which rows others need from this worker in the next step."""
 
 
 def most_unsent(bound: int) -> int:
@@ -82,21 +85,24 @@ class Bounded:
         which: BoolArray = (unsent == 0) | (unsent > self._most)  # which are pushed anyhow
         return which
 
-    def left(self, w: int, ids: Int32Array) -> int:
+    def left(self, w: int, ids: Int32Array) -> Int32Array:
         return self._send(w, ids[self._unsent[w][ids] > 0])
 
     def end(self, now: Step) -> None:
         pass
 
     def push(self, now: Step, following: Step | None) -> list[int]:
-        return [self._send(w, ids[self._unsent[w][ids] > self._most]) for w, ids in enumerate(now)]
+        return [len(self._send(w, ids[self._unsent[w][ids] > self._most])) for w, ids in enumerate(now)]
 
-    def _send(self, w: int, ids: Int32Array) -> int:
+    def wanted(self, w: int, following: Step) -> Int32Array:
+        return following[w][:0]
+
+    def _send(self, w: int, ids: Int32Array) -> Int32Array:
         ticks = self._unsent[w][ids]
         self._clocks[ids] += ticks
         self._base[w][ids] += ticks
         self._unsent[w][ids] = 0
-        return len(ids)
+        return ids
 
 
 class OnDemand:
@@ -119,7 +125,7 @@ class OnDemand:
         which: BoolArray = ~self._unsent[w][ids]
         return which
 
-    def left(self, w: int, ids: Int32Array) -> int:
+    def left(self, w: int, ids: Int32Array) -> Int32Array:
         return self._send(w, ids)
 
     def end(self, now: Step) -> None:
@@ -129,12 +135,15 @@ class OnDemand:
     def push(self, now: Step, following: Step | None) -> list[int]:
         if following is None:
             return [0] * len(now)
-        return [self._send(w, np.unique(_of_others(w, following))) for w in range(len(now))]
+        return [len(self._send(w, np.unique(_of_others(w, following)))) for w in range(len(now))]
 
-    def _send(self, w: int, ids: Int32Array) -> int:
-        count = int(self._unsent[w][ids].sum())
-        self._unsent[w][ids] = False
-        return count
+    def wanted(self, w: int, following: Step) -> Int32Array:
+        return _of_others(w, following)
+
+    def _send(self, w: int, ids: Int32Array) -> Int32Array:
+        sent: Int32Array = ids[self._unsent[w][ids]]
+        self._unsent[w][sent] = False
+        return sent
 
 
 def _of_others(w: int, step: Step) -> Int32Array:
@@ -167,10 +176,10 @@ class Directory:
         which: BoolArray = self._dirty[ids] & bit(w) == 0
         return which
 
-    def left(self, w: int, ids: Int32Array) -> int:
+    def left(self, w: int, ids: Int32Array) -> Int32Array:
         going = ids[~self.clean(w, ids)]
         self._dirty[going] &= ~bit(w)
-        return len(going)
+        return going
 
     def end(self, now: Step) -> None:
         used, users = self._users_of(now)
@@ -186,6 +195,9 @@ class Directory:
         self.newest[used[~single(dirty)]] = 0
         self._dirty[used] = 0
         return [int((dirty & bit(w) != 0).sum()) for w in range(len(now))]
+
+    def wanted(self, w: int, following: Step) -> Int32Array:
+        return _of_others(w, following)
 
     def _users_of(self, step: Step) -> tuple[Int32Array, npt.NDArray[np.uint32]]:
         """Returns the rows of a step, and the set of workers that use each."""
@@ -232,6 +244,11 @@ class Counts:
         self.pulls += missing + stale > 0
         self.steps += 1
 
+    def left(self, rows: int, wanted: int) -> None:
+        """Counts rows that one worker pushed since they went, of which some would have been in any case."""
+        self.rows["bound_push"] += wanted
+        self.rows["evict_push"] += rows - wanted
+
     def pushed(self, rows: int) -> None:
         """Counts what one worker pushed at the end of a step."""
         self.rows["bound_push"] += rows
@@ -243,7 +260,8 @@ def simulate(
 ) -> Counts:
     """Runs workers in lock-step: all read, then all write.
 
-    As benchmarks/traffic counts them, evict_push has the rows that go and are none of the step's batch.
+    As benchmarks/traffic counts them, evict_push has the rows that go, are none of the step's batch, and are
+    not what others need next.
 
     Args:
       steps: how many.
@@ -263,14 +281,15 @@ def simulate(
             sync.fetched(w, misses)
             sync.fetched(w, stale)
             counts.read(len(ids), len(misses), len(stale))
+        gone = []
         for w, (cache, ids) in enumerate(zip(caches, now, strict=True)):
             sync.ticked(w, ids)
-            going = cache.shrink(functools.partial(sync.clean, w))
-            of_batch = np.isin(going, ids)
-            counts.rows["bound_push"] += sync.left(w, going[of_batch])
-            counts.rows["evict_push"] += sync.left(w, going[~of_batch])
+            gone.append(sync.left(w, cache.shrink(functools.partial(sync.clean, w))))
         sync.end(now)
         following = step_of(step + 1) if step + 1 < steps else None
+        for w, ids in enumerate(gone):
+            wanted = np.concatenate([now[w], *([sync.wanted(w, following)] if following is not None else [])])
+            counts.left(len(ids), int(np.isin(ids, wanted).sum()))
         for rows in sync.push(now, following):
             counts.pushed(rows)
         if following is not None:
