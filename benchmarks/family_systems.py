@@ -133,7 +133,9 @@ def belady(trace: Trace, bound: str) -> Figures:
     size = trace.stream.distinct
     caches = [Cache(Clairvoyant(of, size), trace.capacity, size) for of in trace.batches]
     counts = trace.count(trace.batches, Bounded(bound, trace.workers, size), caches)
-    return of_counts(counts, "yes" if bound == "0" else "no")
+    if bound == "0":
+        return of_counts(counts)
+    return of_counts(counts, "no") | {"waits": counts.pulls / counts.steps}  # no push is waited for
 
 
 def scratch(trace: Trace) -> Figures:

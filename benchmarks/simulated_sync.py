@@ -191,8 +191,7 @@ class Directory:
         used, users = self._users_of(following)
         dirty = self._dirty[used]
         sent = (dirty != 0) & ~(single(dirty) & (dirty == users))
-        used, dirty = used[sent], dirty[sent]
-        self.newest[used[~single(dirty)]] = 0
+        used, dirty = used[sent], dirty[sent]  # of several workers that have updated a row none is newest
         self._dirty[used] = 0
         return [int((dirty & bit(w) != 0).sum()) for w in range(len(now))]
 

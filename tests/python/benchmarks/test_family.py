@@ -22,7 +22,8 @@ WORKERS, BATCH, SAMPLES, WARM = 3, 16, 6000, 1500
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(streams.make_stream(tmp_path_factory.mktemp("stream"), "criteo_scaled", SAMPLES, 1))
+    """Ids that all change in the middle: the hit rate falls, and LFU's rows age by more than they do else."""
+    return Path(streams.make_stream(tmp_path_factory.mktemp("stream"), "changed", SAMPLES, 1))
 
 
 def simulated(path: Path, rows: int, make: Any) -> Any:
@@ -53,8 +54,8 @@ def rows_of(result: dict[str, Any]) -> dict[str, int]:
 def test_bounded_rows_are_those_of_the_client(path: Path, bound: str, rows: int) -> None:
     """A row that the model lets go in another order, or checks against its own ticks, moves a counter.
 
-    With 1,048,576 rows nothing goes; 800 rows are as many as two batches and let LFU's order decide; 20 are
-    fewer than a batch, and its hit rate falls, so that rows age by four.
+    With 1,048,576 rows nothing goes. 800 rows are those of three batches, 20 fewer than a batch: LFU's
+    order decides, within a batch as well.
     """
     pull, _, push = bound.partition("/")
     model = simulated(path, rows, lambda workers, size: sync.Bounded(bound, workers, size))
@@ -111,19 +112,20 @@ def tiny(place: Path, ids: list[list[int]]) -> Any:
 
 
 def test_bagpipe_by_hand(tmp_path: Path) -> None:
-    """Row 0 is in every step: one fetch for each copy, three reductions of two rows, one write back.
+    """Row 0 is in three steps: one fetch for each copy, three reductions of two rows, one write back.
 
-    The others have one trainer and no second use: fetched and written back by it, never reduced or sent on.
-    Partitioned, row 0 is with trainer 0: in the last step trainer 1 gets it from there, and sends its update.
+    Rows 1 to 3 have one trainer and no second use: fetched and written back by it, never reduced or sent on.
+    Row 4 has one step, but both trainers. Partitioned, rows 0 and 4 are with trainer 0: trainer 1 gets them
+    from there, and sends their updates.
     """
-    stream = tiny(tmp_path, [[0], [1], [0], [2], [3], [0]])
+    stream = tiny(tmp_path, [[0], [1], [0], [2], [3], [0], [4], [4]])
     rows = others.bagpipe(stream, first=0, partitioned=False, window=1)
-    assert rows.pulled == pytest.approx((2 + 3) / 2 / 3)
-    assert rows.pushed == pytest.approx(4 / 2 / 3)
+    assert rows.pulled == pytest.approx((2 * 2 + 3) / 2 / 4)
+    assert rows.pushed == pytest.approx(5 / 2 / 4)
     assert rows.between == 2 and rows.more["cached"] == 2
     parts = others.bagpipe(stream, first=0, partitioned=True, window=1)
-    assert parts.pulled == pytest.approx((1 + 3) / 2 / 3) and parts.pushed == rows.pushed
-    assert parts.between == pytest.approx(4 / 2 / 3)
+    assert parts.pulled == pytest.approx((2 + 3) / 2 / 4) and parts.pushed == rows.pushed
+    assert parts.between == pytest.approx(2 * 4 / 2 / 4)
 
 
 def test_fae_by_hand(tmp_path: Path) -> None:
