@@ -142,14 +142,14 @@ def family(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_family(tmp_path: Path) -> None:
-    """The formula of simulated bytes is off by less than 1 %, and the table fits a terminal."""
+    """The formula of simulated bytes is off by less than 2 %, and the table fits a terminal."""
     tables, out = benchmark("family_tables"), tmp_path / "family.json"
     done = family("--samples", "16384", "--out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(out.read_text())
     (trace,) = result["traces"]
     formula = trace["formula"]
-    assert formula["rows_times_row_bytes"] == pytest.approx(formula["measured_without_checks"], rel=0.01)
+    assert formula["rows_times_row_bytes"] == pytest.approx(formula["measured_without_checks"], rel=0.02)
     assert max(len(line) for line in done.stdout.splitlines()[:-1]) <= 100
     lines = {line["system"]: line for line in trace["lines"]}
     assert lines["on demand"]["rows"] < lines["HET, s=0"]["rows"] <= trace["rows"]
