@@ -10,8 +10,8 @@ from traffic_tables import percent, table
 
 Figures = dict[str, Any]
 
-HEAD = ("", "miss", "upd", "push", "evict", "rows", "%", "kB", "others", "%", "wait", "lag", "max")
-WIDTHS = (30, 5, 5, 5, 6, 5, 5, 6, 7, 7, 5, 6, 4)
+HEAD = ("", "miss", "upd", "push", "evict", "rows", "%", "kB", "others", "%", "rtt", "lag", "max")
+WIDTHS = (30, 5, 5, 5, 6, 5, 5, 6, 7, 8, 4, 6, 4)
 SHORT = {"rounded": "~"}
 
 
