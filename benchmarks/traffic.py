@@ -7,7 +7,7 @@
 Every run is a process of benchmarks/traffic/: N workers in lock-step, each with the client and the cache that
 training uses, before one service; bytes are those of the frames as they were encoded. A run is a function of
 its settings: two give the same figures. Runs that are done are kept in build/traffic until the program, or
-their settings, change. traffic_limits.py counts what a cache would let travel that knew the future.
+their settings, change. simulated_sync.py counts what a cache would let travel that knew the future.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from traffic_limits import clairvoyant  # noqa: E402
+from simulated_sync import clairvoyant  # noqa: E402
 from traffic_streams import FORMAT, make_stream  # noqa: E402
 
 from het_tf.python.data.placement import Placement  # noqa: E402
@@ -327,6 +327,12 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
     return kept([path.name, arguments[2:], version], compute)
 
 
+def model_version() -> str:
+    """Returns a hash of the sources of the model."""
+    files = ("simulated_cache.py", "simulated_sync.py")
+    return hashlib.sha256(b"".join((Path(__file__).parent / file).read_bytes() for file in files)).hexdigest()
+
+
 def limit(run: Run, path: Path) -> dict[str, Any]:
     """Returns the rows that travel in the run's place when every cache knows the future."""
     rows = round(run.cache * distinct_rows(path))
@@ -335,8 +341,7 @@ def limit(run: Run, path: Path) -> dict[str, Any]:
         by_class, saved = clairvoyant(path, run.workers, BATCH, run.bound, rows, run.samples // 4)
         return {"rows_by_class": by_class, "rows_saved": saved}
 
-    source = hashlib.sha256((Path(__file__).parent / "traffic_limits.py").read_bytes()).hexdigest()
-    result = kept([path.name, run.workers, run.bound, rows, run.samples // 4, source], compute)
+    result = kept([path.name, run.workers, run.bound, rows, run.samples // 4, model_version()], compute)
     return {"workers": run.workers, "bound": run.bound, "cache": run.cache, **result}
 
 

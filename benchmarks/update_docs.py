@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/results/*.json into docs/benchmarks.md, between their markers.
+"""Writes the tables of benchmarks/results/*.json into documents, between their markers.
 
     python benchmarks/update_docs.py [traffic accuracy ...]
 
@@ -17,13 +17,15 @@ from pathlib import Path
 
 import accuracy_tables
 import defaults_tables
+import family_tables
 import gene_papers_tables
 import models_tables
 import slow_link_tables
 import traffic_tables
 
 HERE = Path(__file__).resolve().parent
-DOCUMENT = HERE.parent / "docs/benchmarks.md"
+DOCS = HERE.parent / "docs"
+DOCUMENTS = (DOCS / "benchmarks.md", DOCS / "planning.md")
 
 
 def goal_lines(goals: list[dict]) -> list[str]:
@@ -229,12 +231,12 @@ def draw_figures(wanted: Callable[[str], bool]) -> None:
     for name, draw in drawers.items():
         path = HERE / f"results/{name}.json"
         if wanted(name) and path.exists():
-            draw(json.loads(path.read_text()), DOCUMENT.parent / "img")
+            draw(json.loads(path.read_text()), DOCS / "img")
     if wanted("traffic") or wanted("accuracy"):
         accuracy, traffic = (
             json.loads((HERE / f"results/{name}.json").read_text()) for name in ("accuracy", "traffic")
         )
-        frontier_figure.draw(accuracy, traffic, DOCUMENT.parent / "img")
+        frontier_figure.draw(accuracy, traffic, DOCS / "img")
 
 
 WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
@@ -258,6 +260,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     **{f"models {name}": ("models.json", write) for name, write in models_tables.WRITERS.items()},
     **{f"gene_papers {name}": ("gene_papers.json", of) for name, of in gene_papers_tables.WRITERS.items()},
     **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
+    **{f"family {name}": ("family.json", write) for name, write in family_tables.WRITERS.items()},
     **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
     "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),
     "slow_link_four models": ("slow_link_four.json", slow_link_tables.WRITERS["models"]),
@@ -284,7 +287,7 @@ def main() -> None:
         return not names or name.split()[0] in names
 
     draw_figures(wanted)  # first, for a block may link to one
-    text = DOCUMENT.read_text()
+    texts = {path: path.read_text() for path in DOCUMENTS}
     for name, (file, write) in WRITERS.items():
         path = HERE / "results" / file
         if not wanted(name):
@@ -295,10 +298,16 @@ def main() -> None:
         lines = [wrapped(line) for line in write(json.loads(path.read_text()))]
         block = "\n".join(["", "", *lines, "", ""])
         pattern = re.compile(rf"(<!-- {re.escape(name)} -->).*?(<!-- end -->)", re.DOTALL)
-        text, found = pattern.subn(lambda match, block=block: match[1] + block + match[2], text)
+        found = 0
+        for document, text in texts.items():
+            texts[document], times = pattern.subn(
+                lambda match, block=block: match[1] + block + match[2], text
+            )
+            found += times
         if not found:
-            print(f"{DOCUMENT} has no marker <!-- {name} -->")
-    DOCUMENT.write_text(text)
+            print(f"no document has a marker <!-- {name} -->")
+    for document, text in texts.items():
+        document.write_text(text)
 
 
 if __name__ == "__main__":
