@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,8 +24,10 @@ class EnginePlanTest : public ::testing::Test {
   // remote: behind a cache with these bounds; else in the engine itself.
   void Make(bool remote, Bound pull = 3) {
     if (remote) {
+      ClientConfig config;
+      config.notice = [this](const std::string& text) { notices_.push_back(text); };
       engine_ = std::make_unique<Engine>("", 1, std::make_unique<LocalStore>(&service_),
-                                         std::make_unique<LocalTransport>(&service_), ClientConfig());
+                                         std::make_unique<LocalTransport>(&service_), config);
     } else {
       engine_ = std::make_unique<Engine>("");
     }
@@ -74,6 +78,7 @@ class EnginePlanTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
   TablePtr table_;
   FeatureIds feature_;
+  std::vector<std::string> notices_;
 };
 
 // Would find a plan of another batch, a row of the wrong line, and an own tick that a lookup misses.
@@ -159,6 +164,20 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
     EXPECT_EQ(misses[0], 1200u);
     EXPECT_LT(misses[1], 700u) << early;
   }
+}
+
+// Would find a cache that thrashes in silence, or a line for each of its batches.
+TEST_F(EnginePlanTest, ACacheThatIsSmallerThanABatchIsToldOnce) {
+  Make(/*remote=*/true);
+  std::vector<int64_t> ids(40);
+  std::iota(ids.begin(), ids.end(), 0);
+  Plan(ids);
+  EXPECT_TRUE(notices_.empty());
+  ids.push_back(40);
+  Plan(ids);
+  Plan(ids);
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_NE(notices_[0].find("a batch has 41 rows of table 't', whose cache holds 40"), std::string::npos);
 }
 
 // For TSan: a pipeline plans while steps take place, and another thread flushes.
