@@ -301,6 +301,65 @@ def default(result: Figures) -> list[str]:
     return table(head, lines, words=5)
 
 
+def pairs_on_demand(result: Figures) -> list[tuple[Figures, Figures]]:
+    """Returns the runs of the sweep with rows sent always, each with that on demand."""
+    runs = result["sweeps"]["on_demand"]
+    names = ("stream", "workers", "dim", "bound", "wire", "optimizer", "placed", "window")
+    return [
+        (of, other)
+        for of in runs
+        for other in runs
+        if of["sync"] == "always"
+        and other["sync"] == "on_demand"
+        and all(of[name] == other[name] for name in names)
+    ]
+
+
+def on_demand(result: Figures) -> list[str]:
+    lines = []
+    for pair in pairs_on_demand(result):
+        of = pair[0]
+        missed = [run["staleness"]["mean"] for run in pair]
+        lines.append(
+            [
+                of["stream"],
+                str(of["workers"]),
+                f"s={of['bound']}",
+                of["wire"],
+                of["placed"] or "-",
+                *(f"{sum(run['rows_by_class'].values()):,.0f}" for run in pair),
+                *(f"{run['rows_by_class']['bound_push']:,.0f}" for run in pair),
+                *(f"{run['bytes']:,.0f}" for run in pair),
+                *(percent(run["bytes_saved"]) for run in pair),
+                *("-" if mean is None else f"{mean:.1f}" for mean in missed),
+            ]
+        )
+    head = ["stream", "workers", "bound", "wire", "placed by"]
+    head += [
+        f"{what}: {how}"
+        for what in ("rows", "bound push", "bytes", "bytes saved", "missed")
+        for how in ("always", "on demand")
+    ]
+    return table(head, lines, words=5)
+
+
+def on_demand_short(result: Figures) -> list[str]:
+    kinds = {
+        ("0", "float32"): "`staleness=0`",
+        ("0", "int4"): '`staleness="synchronous"`',
+        ("30", "int4"): "`het_tf.Cache()`",
+    }
+    lines = []
+    for pair in pairs_on_demand(result):
+        of = pair[0]
+        kind = kinds.get((of["bound"], of["wire"]))
+        if kind and of["workers"] == 8 and of["placed"]:
+            where = f"{of['stream']}, placed by {of['placed']}"
+            lines.append([where, kind, *(percent(run["bytes_saved"]) for run in pair)])
+    head = ["8 workers, bytes saved", "cache", '`sync="always"`', '`sync="on_demand"`']
+    return table(head, lines, words=2)
+
+
 def partitions(result: Figures) -> list[str]:
     lines = []
     for run in result["sweeps"].get("partitions", []):
@@ -420,6 +479,8 @@ NEEDS: dict[str, tuple[Callable[[Figures], list[str]], str, dict[str, str]]] = {
     "told": (told, "told", {}),
     "default": (default, "default", {}),
     "placed": (placed, "placed", {}),
+    "on_demand": (on_demand, "on_demand", {}),
+    "on_demand short": (on_demand_short, "on_demand", {}),
     "partitions": (partitions, "partitions", {}),
     "unscaled": (unscaled, "unscaled", {}),
     "graph": (graph, "graph", {}),
