@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <deque>
 #include <map>
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include "het_tf/core/plan/gradient_sums.h"
 #include "tests/cpp/testing/process.h"
@@ -349,6 +351,50 @@ TEST(OnDemandExact, RowsOfOneWorkerStayThere) {
   EXPECT_GT(pushed, 0u);
   fleet.Flush();
   EXPECT_GE(fleet.pushed() - pushed, 2u * 41) << "of each step and worker one row, and one of each worker";
+}
+
+// For TSan: a pipeline plans while steps take place, and another thread flushes. Would find a tick that is
+// sent twice, or not at all, when a flush comes within a step.
+TEST(OnDemandThreads, PlanTrainAndFlush) {
+  Config config;
+  config.late = 0;
+  Fleet fleet(config);
+  Process& worker = fleet.worker(0);
+  const auto rounds = static_cast<int64_t>(50 * Scaled(20));
+  std::atomic<int64_t> done{0};
+  const auto ids_of = [](int64_t i) { return std::vector<int64_t>{i % 50, 77, 100 + i % 7}; };
+  std::thread pipeline([&] {
+    for (int64_t i = 0; i < rounds; ++i) {
+      std::vector<int64_t> ids = ids_of(i);
+      const std::vector<int64_t> mine = ids;
+      ids.push_back(i % 7);  // the other worker's
+      const std::vector<int64_t> ends = {3, 4};
+      const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+      const GlobalStep::Ids all{
+          {&feature, 1}, {Span<const int64_t>(ends)}, static_cast<uint64_t>(i) + 1, 0, false};
+      EXPECT_TRUE(
+          worker.WithCall(mine, [&](const BatchCall& call) { return worker.engine().Plan(call, 8, &all); })
+              .ok());
+      while (i - done.load() > 4) std::this_thread::yield();
+    }
+  });
+  std::thread flusher([&] {
+    while (done.load() < rounds) EXPECT_TRUE(worker.engine().Flush().ok());
+  });
+  for (int64_t i = 0; i < rounds; ++i) {
+    // One that was not planned yet is refused, unless everything was just sent: both are right.
+    while (worker.table()->planned.load() <= i) {
+      std::vector<float> rows;
+      if (!worker.TryLookup(ids_of(i), &rows).ok()) continue;
+      Batch batch{ids_of(i), std::vector<float>(3 * kDim, -1)};
+      worker.Apply(batch, worker.table()->planned.load() > i ? 1.0f : 0.0f);
+    }
+    done.store(i + 1);
+  }
+  pipeline.join();
+  flusher.join();
+  ASSERT_TRUE(worker.engine().Flush().ok());
+  EXPECT_EQ(worker.Rows().at(77).second[0], static_cast<float>(3 + rounds));
 }
 
 // Within bounds: a read misses no more than where rows are sent at once (docs/concepts.md, I3). Would catch:
