@@ -104,22 +104,24 @@ def equal(found, expected, ulps=SUM):
         assert_close(a, b, ulps, magnitude=largest)
 
 
-def train(model, ids, labels, table=False):
+def train(model, ids, labels, table=False, planned=False):
     """Trains on all batches, in order; returns the weights after each."""
     seen = []
     note = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: seen.append(weights(model, rows() if table else None))
     )
     data = tf.data.Dataset.from_tensor_slices((ids.reshape(-1, 2), labels.reshape(-1, 1))).batch(BATCH)
-    model.fit(data, verbose=0, callbacks=[note])
+    model.fit(het_tf.plan(data, model.layers[1]) if planned else data, verbose=0, callbacks=[note])
     return seen
 
 
-def fit(name, eager=False, cache=None):
+def fit(name, eager=False, cache=None, planned=False):
     ours, theirs = pair(name, mirrored(), {"run_eagerly": eager}, cache)
     ids, labels = batches()
     expected = train(theirs, ids, labels)
-    found = train(ours, ids, labels, table=True)
+    found = train(ours, ids, labels, table=True, planned=planned)
+    # Replicas look parts of a batch up, which nobody has planned.
+    assert het_tf.table("t").stats()["planned"] == 0
     assert len(found) == STEPS
     for mine, other in zip(found, expected, strict=True):
         equal(mine, other)
@@ -209,6 +211,7 @@ def central_storage():
 CASES = {
     "fit_adagrad": lambda: fit("adagrad"),
     "fit_eager": lambda: fit("adagrad", eager=True, cache=het_tf.Cache(rows=5, staleness=0)),
+    "fit_planned": lambda: fit("adagrad", cache=het_tf.Cache(rows=5, staleness=0), planned=True),
     "loop_sgd": lambda: loop("sgd"),
     "loop_eager": lambda: loop("adagrad", eager=True, add_losses=False),
     "mixed": mixed,
