@@ -354,9 +354,8 @@ void Engine::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
 std::shared_ptr<const GlobalStep> Engine::GlobalOf(const BatchCall& call, const GlobalStep::Ids& all) {
   std::vector<uint64_t> tables;
   for (const TablePtr& table : call.tables) tables.push_back(table->schema->id());
-  const std::unique_ptr<PlannedStep> scratch = coming_.New();
-  auto global = std::make_shared<const GlobalStep>(all, tables, store_.transport->id(0), &scratch->plan);
-  return global;
+  const std::lock_guard<std::mutex> lock(global_mutex_);
+  return std::make_shared<const GlobalStep>(all, tables, store_.transport->id(0), &global_scratch_);
 }
 
 Status Engine::Flush() {

@@ -251,6 +251,8 @@ class Engine {
   ComingSteps coming_;
   ClientDriver driver_;
   OnDemand on_demand_;
+  std::mutex global_mutex_;   // guards what follows; no other is taken while it is held
+  BatchPlan global_scratch_;  // sorts the ids of all workers
   std::vector<std::unique_ptr<TableBackend>> backends_;  // in the order in which they are asked
   DeviceBackend* device_;                                // one of them
   // Locks are taken in this order: the loader's, apply_mutex_, the catalog's, pool_mutex_, the

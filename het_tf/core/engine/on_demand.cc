@@ -83,6 +83,7 @@ Status OnDemand::BeginStep(const BatchCall& call, const ComingSteps::Found& foun
   layer->next = 0;
   layer->place = place;
   layer->now = found.global;
+  layer->coming.reset();
   return Status();
 }
 

@@ -67,7 +67,7 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
     stream = Stream(placement)
     if placement.workers == 1:
         return planned.of_rank(whole)
-    return _of_rank(whole, placement, hvd.rank(), stream, rule, planned).prefetch(tf.data.AUTOTUNE)
+    return _of_rank(whole, placement, hvd.rank(), stream, rule, planned)
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:

@@ -68,9 +68,9 @@ class Planned:
             _check_layers(collections)
 
     def of_rank(self, batches: Any) -> Any:
-        """This rank's batches, planned where a layer is given."""
+        """This rank's batches, planned where a layer is given. The pipeline is ahead of the steps."""
         if self.layer is None:
-            return batches
+            return batches.prefetch(tf.data.AUTOTUNE)
         return plan_lib.plan(batches, self.layer, WINDOW, self.inputs)
 
     def on_demand(self, batches: Any, rank: int, ranks: int) -> Any:
