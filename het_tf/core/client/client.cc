@@ -225,8 +225,9 @@ Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
     }
     Progress(0);
     const auto wait = [&] {
-      return write->others == nullptr ? WaitForPushBound(*write)
-                                      : WaitForFrames(write->others->exact ? UINT64_MAX : first_frame);
+      return write->others == nullptr
+                 ? WaitForPushBound(*write)
+                 : WaitForFrames(write->others->exact ? UINT64_MAX : first_frame, "a push");
     };
     Status status = wait();
     if (status.ok()) status = MakeRoomForKept();
@@ -273,12 +274,12 @@ Status Client::WaitForPushBound(const CachedWrite& write) {
                        "a push");
 }
 
-Status Client::WaitForFrames(uint64_t end) {
+Status Client::WaitForFrames(uint64_t end, const char* what) {
   const auto& sessions = exchange_.sessions();
   const auto unapplied = [end](const Session& session) {
     return session.log().AnyUnapplied([end](const PushFrame& frame) { return frame.number < end; });
   };
-  return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, "a push");
+  return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, what);
 }
 
 void Client::MarkMoved(Span<const OthersKeys> rows) {
@@ -300,15 +301,14 @@ Status Client::MakeRoomForKept() {
   return Status();
 }
 
+Status Client::PushPastBound() {
+  pushes_.PastBound();
+  return WaitForFrames(UINT64_MAX, "a push");
+}
+
 Status Client::Flush() {
   pushes_.Everything();
-  const auto& sessions = exchange_.sessions();
-  const Status status = waiter_.Until(
-      [&] {
-        return std::none_of(sessions.begin(), sessions.end(),
-                            [](const Session& session) { return session.log().unapplied(); });
-      },
-      "a flush");
+  const Status status = WaitForFrames(UINT64_MAX, "a flush");
   losses_.Tell(/*now=*/true);
   return status;
 }

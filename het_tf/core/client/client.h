@@ -102,6 +102,9 @@ class Client : private Exchange::Listener {
     early_.Drop(step);
     for (const auto& [id, cache] : tables_) cache->EndLookup(step);
   }
+  // Pushes all rows that are past their push bound, and waits until they are applied: some may have been
+  // held back (OthersUse).
+  Status PushPastBound();
   // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was
   // given.
   Status Flush();
@@ -166,7 +169,7 @@ class Client : private Exchange::Listener {
   void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
   Status WaitForPushBound(const CachedWrite& write);
   // Until the frames with numbers below `end` are applied.
-  Status WaitForFrames(uint64_t end);
+  Status WaitForFrames(uint64_t end, const char* what);
   void MarkMoved(Span<const OthersKeys> rows);
   Status MakeRoomForKept();
 

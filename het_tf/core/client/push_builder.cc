@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace het {
+namespace {
+
+bool PastBound(const TableCache& cache, const SyncPolicy& sync, uint32_t line) {
+  return cache.pending(line) > 0 && sync.PushNow(cache.pending(line), cache.clock(line));
+}
+
+}  // namespace
 
 PushFrame* PushBuilder::NewFrame(uint32_t partition) {
   Session& session = (*sessions_)[partition];
@@ -98,26 +105,39 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
 }
 
 void PushBuilder::Everything() {
-  for (const auto& [table, cache] : *tables_) Dirty(cache.get());
+  for (const auto& [table, cache] : *tables_)
+    Lines(cache.get(), /*whole=*/true, [&of = *cache](uint32_t line) { return of.HasUnsent(line); });
   Queues(/*whole=*/true, nullptr);
 }
 
-void PushBuilder::Dirty(TableCache* cache) {
+void PushBuilder::PastBound() {
+  for (const auto& [table, cache] : *tables_) {
+    Lines(cache.get(), /*whole=*/false,
+          [&of = *cache, sync = cache->sync()](uint32_t line) { return het::PastBound(of, sync, line); });
+  }
+  Queues(/*whole=*/false, nullptr);
+}
+
+template <typename Fn>
+void PushBuilder::Lines(TableCache* cache, bool whole, Fn any) {
   const size_t row_bytes = sizeof(Key) + cache->schema().optimizer().wire_floats() * sizeof(float);
   const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
-  std::vector<Vector<uint32_t>> dirty(tables_->partitions());
+  std::vector<Vector<uint32_t>> lines(tables_->partitions());
   cache->ForEachLine([&](uint32_t line) {
-    if (cache->HasUnsent(line))
-      dirty[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
+    if (any(line)) lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
   });
-  for (uint32_t p = 0; p < dirty.size(); ++p) {
-    for (size_t begin = 0; begin < dirty[p].size(); begin += fit) {
-      const size_t rows = std::min(fit, dirty[p].size() - begin);
+  for (uint32_t p = 0; p < lines.size(); ++p) {
+    for (size_t begin = 0; begin < lines[p].size(); begin += fit) {
+      const size_t rows = std::min(fit, lines[p].size() - begin);
       PushFrame* frame = nullptr;
       TablePush* const push = Add(p, &frame, *cache, rows);
       for (size_t i = begin; i < begin + rows; ++i) {
-        push->keys.push_back(cache->lines().meta(dirty[p][i]).key);
-        cache->TakeWhole(dirty[p][i], &push->ticks, &push->wire);
+        push->keys.push_back(cache->lines().meta(lines[p][i]).key);
+        if (whole) {
+          cache->TakeWhole(lines[p][i], &push->ticks, &push->wire);
+        } else {
+          cache->TakeUpdate(lines[p][i], &push->ticks, &push->wire);
+        }
       }
       cache->counters().bound_push += rows;
     }

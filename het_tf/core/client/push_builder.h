@@ -33,6 +33,8 @@ class PushBuilder {
   void Queues() { Queues(/*whole=*/false, nullptr); }
   // Everything that was never sent.
   void Everything();
+  // All rows that are past their push bound, and all that have left their cache.
+  void PastBound();
   // Evicts down to the capacity, and sends the queues if one is full.
   void Trim();
   // Updates that left a device. Throws with nothing taken.
@@ -54,7 +56,9 @@ class PushBuilder {
   void Wanted(const OthersKeys& wanted, Frames* frames);
   // `whole`: as they are, else rounded (CacheConfig::wire). `frames`: to add them to; null: to new ones.
   void Queues(bool whole, Frames* frames);
-  void Dirty(TableCache* cache);
+  // Lines for which any(line); `whole`: as they are.
+  template <typename Fn>
+  void Lines(TableCache* cache, bool whole, Fn any);
   void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
 
   const CachedTables* const tables_;

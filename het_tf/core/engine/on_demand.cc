@@ -48,7 +48,7 @@ void OnDemand::FollowStream(Layer* layer) {
 }
 
 Status OnDemand::CheckSuccessor(const BatchCall& call, const Layer& layer) {
-  if (!layer.exact) return ClientDriver::Call(driver_)->Flush();
+  if (!layer.exact) return ClientDriver::Call(driver_)->PushPastBound();
   return FailedPrecondition(
       "rows of table '" + NameOf(call) +
       "' travel on demand, and workers have held back rows that this lookup needs: it is not of the batch "
@@ -119,7 +119,7 @@ Status OnDemand::EndStep(uint64_t lane) {
   layer->coming.reset();
   if (!known) {
     lock.unlock();  // plans go on
-    HET_RETURN_IF_ERROR(ClientDriver::Call(driver_)->Flush());
+    HET_RETURN_IF_ERROR(ClientDriver::Call(driver_)->PushPastBound());
     lock.lock();
   }
   layer->any_next = !known;

@@ -72,7 +72,7 @@ class OnDemand {
     bool exact = false;
     uint64_t ahead = 1;    // k
     bool follows = false;  // the stream says what has moved in its caches: it is exact, and has begun
-    bool any_next = true;  // everything was sent: any lookup may come
+    bool any_next = true;  // nothing is held back: any lookup may come
     uint64_t next = 0;   // else the batch of this place (coming_steps.h); 0: none, a step runs, or has failed
     uint64_t place = 0;  // of the running step; 0: it was not planned
     // The running step, and the one k behind it, as far as known.
