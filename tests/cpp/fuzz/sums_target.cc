@@ -30,11 +30,11 @@ GradientSums Gradients(Key first) {
     table.dim = dim;
     for (Key key = first; key < first + 4; ++key) {
       table.keys.push_back(key);
-      table.hashes.push_back(HashKey(key, 1));
+      table.owners.push_back(0);
       table.sums.insert(table.sums.end(), dim, static_cast<float>(key));
     }
     table.idle_keys = {first - 1};
-    table.idle_hashes = {HashKey(first - 1, 1)};
+    table.idle_owners = {0};
     table.idle_features = {1};
   }
   return sums;
