@@ -47,7 +47,7 @@ void OnDemand::FollowStream(Layer* layer) {
   }
 }
 
-Status OnDemand::CheckSuccessor(const BatchCall& call, const Layer& layer) {
+Status OnDemand::OnOtherBatch(const BatchCall& call, const Layer& layer) {
   if (!layer.exact) return ClientDriver::Call(driver_)->PushPastBound();
   return FailedPrecondition(
       "rows of table '" + NameOf(call) +
@@ -76,7 +76,7 @@ Status OnDemand::BeginStep(const BatchCall& call, const ComingSteps::Found& foun
   const uint64_t place = found.global == nullptr ? 0 : found.place;
   HET_RETURN_IF_ERROR(CheckAlone(call, *layer));
   if (!layer->any_next && (place == 0 || place != layer->next)) {
-    HET_RETURN_IF_ERROR(CheckSuccessor(call, *layer));
+    HET_RETURN_IF_ERROR(OnOtherBatch(call, *layer));
   }
   FollowStream(layer);
   layer->any_next = false;

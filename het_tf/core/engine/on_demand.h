@@ -80,8 +80,8 @@ class OnDemand {
   };
 
   Layer* Find(uint64_t lane);
-  // Of a layer that is not the running one's successor.
-  Status CheckSuccessor(const BatchCall& call, const Layer& layer);
+  // A lookup begins that is not of the planned successor.
+  Status OnOtherBatch(const BatchCall& call, const Layer& layer);
   Status CheckAlone(const BatchCall& call, const Layer& layer);
   void FollowStream(Layer* layer);
   void MarkAllMoved(const Layer& layer);

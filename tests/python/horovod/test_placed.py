@@ -111,6 +111,40 @@ def test_what_cannot_be_placed_is_refused(four, name):
         het_tf.horovod.shard(make(), **{"batch": BATCH, **arguments})
 
 
+def layer(name, table=None):
+    return het_tf.keras.Embedding(2, name=name, table=table, cache=het_tf.Cache(rows=10))
+
+
+NOT_ON_DEMAND = {
+    "no plan": (dict(sync="on_demand"), "is 'on_demand' without plan=; give the layer"),
+    "no such word": (dict(sync="later", plan=layer), "sync is 'later'; give 'always' or 'on_demand'"),
+    "not placed": (dict(by=None, batch=None, plan=layer, sync="on_demand"), "are of placed streams"),
+    "a table of two layers": (
+        dict(sync="on_demand", plan=lambda name: [layer("a", table="t"), layer("b", table="t")]),
+        "layers 'a' and 'b' share table 't': neither knows",
+    ),
+    "a layer twice": (dict(sync="on_demand", plan=lambda name: [layer(name)] * 2), "plan= has a layer twice"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ON_DEMAND)
+def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
+    """Would catch: two lookups of a table in a step, of which neither knows what the other one needs."""
+    arguments, message = NOT_ON_DEMAND[name]
+    arguments = {"by": "id", "batch": BATCH, **arguments}
+    if "plan" in arguments:
+        arguments["plan"] = arguments["plan"]("id")
+    with pytest.raises(ValueError, match=message):
+        het_tf.horovod.shard(dataset(), **arguments)
+
+
+def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
+    """Would catch: a worker that leaves with updates that the others have waited for."""
+    monkeypatch.setattr("het_tf.python.horovod.planned.settings.elastic", lambda: True)
+    with pytest.raises(ValueError, match="in an elastic job"):
+        het_tf.horovod.shard(dataset(), by="id", batch=BATCH, plan=layer("id"), sync="on_demand")
+
+
 def test_a_directory_of_het_data_gives_each_rank_its_file(four, tmp_path):
     files = [(f"part-{rank}.tsv", 1 + rank) for rank in range(RANKS)]
     for name, size in files:
