@@ -41,10 +41,7 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   const SyncPolicy sync = cache.sync();
   Vector<uint32_t> lines(wanted.keys.size());
   cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
-  const auto stays = [&](uint32_t line) {
-    return line == kNoRow || cache.pending(line) == 0 ||
-           !sync.PushNow(cache.pending(line), cache.clock(line));
-  };
+  const auto stays = [&](uint32_t line) { return line == kNoRow || !het::PastBound(cache, sync, line); };
   lines.erase(std::remove_if(lines.begin(), lines.end(), stays), lines.end());
   if (lines.empty()) return;
   TablePush* const push = Add(wanted.partition, &(*frames)[wanted.partition], cache, lines.size());

@@ -330,7 +330,7 @@ Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
   if (all != nullptr) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
-    on_demand_.Plan(call, step->may_begin);
+    on_demand_.Plan(call, step->may_begin, all->summed);
   }
   coming_.Add(call.layer, window, std::move(step));
   driver_.OnPlanned();

@@ -23,11 +23,12 @@ OnDemand::Layer* OnDemand::Find(uint64_t lane) {
   return found == layers_.end() ? nullptr : &found->second;
 }
 
-void OnDemand::Plan(const BatchCall& call, bool early) {
+void OnDemand::Plan(const BatchCall& call, bool early, bool summed) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (Find(call.layer) != nullptr) return;
   Layer layer;
   layer.exact = true;
+  layer.summed = summed;
   bool told = false;
   for (const TablePtr& table : call.tables) {
     const SyncPolicy sync = table->options.cache ? table->options.cache->sync() : SyncPolicy();
@@ -75,6 +76,13 @@ Status OnDemand::BeginStep(const BatchCall& call, const ComingSteps::Found& foun
   if (layer == nullptr) return Status();
   const uint64_t place = found.global == nullptr ? 0 : found.place;
   HET_RETURN_IF_ERROR(CheckAlone(call, *layer));
+  if (layer->summed && place == 0) {
+    return FailedPrecondition(
+        "rows of table '" + NameOf(call) +
+        "' travel on demand and their gradients are summed, and this lookup is of a batch that was not "
+        "planned: the workers may not agree on who updates a row. Read shard(sync=\"on_demand\") by a new "
+        "iterator, or train without accumulate");
+  }
   if (!layer->any_next && (place == 0 || place != layer->next)) {
     HET_RETURN_IF_ERROR(OnOtherBatch(call, *layer));
   }

@@ -46,7 +46,8 @@ class OnDemand {
   OnDemand(ClientDriver* driver, ComingSteps* coming) : driver_(driver), coming_(coming) {}
 
   // A batch of the layer is planned with what all workers look up. `early`: its lookups begin early.
-  void Plan(const BatchCall& call, bool early);
+  // `summed`: as of GlobalStep::Ids.
+  void Plan(const BatchCall& call, bool early, bool summed);
 
   // The functions below have nothing to do for layers of which nothing was planned so.
 
@@ -70,6 +71,7 @@ class OnDemand {
   struct Layer {
     std::vector<uint64_t> tables;
     bool exact = false;
+    bool summed = false;   // an update has an owner, which every worker must know
     uint64_t ahead = 1;    // k
     bool follows = false;  // the stream says what has moved in its caches: it is exact, and has begun
     bool any_next = true;  // nothing is held back: any lookup may come

@@ -319,6 +319,22 @@ TEST(OnDemandExact, ALookupThatIsNotTheSuccessorIsRefused) {
   EXPECT_TRUE(fleet.worker(0).TryLookup({1, 2, 3}, &rows).ok());
 }
 
+// One rank may have planned a step and another one not, when iterators are restored. Would catch: a shared
+// key that two owners update, one by the stream and one by its hash.
+TEST(OnDemandExact, SummedGradientsTakeAPlan) {
+  Config config;
+  config.summed = true;
+  Fleet fleet(config);
+  for (int step = 0; step < 3; ++step) fleet.Step();
+  fleet.Flush();
+  std::vector<float> rows;
+  const Status status = fleet.worker(0).TryLookup({1, 2, 3}, &rows);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("who updates a row"));
+  fleet.Step();  // nothing has changed
+  fleet.ExpectExact(0);
+}
+
 // Would catch: a second layer of a table whose step runs within that of the first one.
 TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
   Config config;
