@@ -118,29 +118,10 @@ Counts& Counts::operator+=(Counts added) {
   return *this;
 }
 
-void CountingTransport::Arrive() {
-  for (Event& event : on_their_way_) arrived_.push_back(std::move(event));
-  on_their_way_.clear();
-}
-
-void CountingTransport::Send(OutFrame frame) {
-  CountRequest(frame.view());
-  Event event;
-  event.partition = frame.parts[0].partition;
-  service_->Handle(frame.view(), &event.bytes);
-  CountReply(Span<const uint8_t>(event.bytes.data(), event.bytes.size()));
-  on_their_way_.push_back(std::move(event));
-}
-
-bool CountingTransport::Poll(double seconds, std::vector<Event>* events) {
-  if (arrived_.empty() && seconds > 0 && !on_their_way_.empty()) {
-    ++counts_.round_trips;
-    Arrive();
-  }
-  const bool any = !arrived_.empty();
-  for (Event& event : arrived_) events->push_back(std::move(event));
-  arrived_.clear();
-  return any;
+Counts CountingTransport::counts() const {
+  Counts counts = counts_;
+  counts.round_trips = traffic().round_trips;
+  return counts;
 }
 
 void CountingTransport::CountFrame(size_t size, size_t parts, size_t once, size_t sections) {
@@ -153,7 +134,7 @@ void CountingTransport::CountFrame(size_t size, size_t parts, size_t once, size_
   counts_.part_bytes += size - sections - once;
 }
 
-void CountingTransport::CountRequest(Span<const uint8_t> frame) {
+void CountingTransport::SeeRequest(Span<const uint8_t> frame) {
   RequestParts parts;
   MustBe(parts.Open(frame).ok(), "a request cannot be read");
   counts_.bytes_out += frame.size();
@@ -210,7 +191,7 @@ size_t CountingTransport::CountTable(const TableRequest& t) {
   return CountPush(t) + checks + left + fetches;
 }
 
-void CountingTransport::CountReply(Span<const uint8_t> frame) {
+void CountingTransport::SeeReply(Span<const uint8_t> frame) {
   ReplyParts parts;
   MustBe(parts.Open(frame).ok(), "a reply cannot be read");
   counts_.bytes_in += frame.size();

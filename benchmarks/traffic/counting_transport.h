@@ -1,9 +1,4 @@
-// A network that counts: it hands frames to a LocalService, and says which class every byte belonged to.
-//
-// Time: a request reaches the store at once. Its reply arrives when the client waits for it, which is one
-// round trip for all requests that are on their way, or else before the client's next call (Arrive). So a
-// push that nobody waits for costs no round trip, and frames are on their way while later rows are read, as
-// over a network.
+// The network of a replay (core/replay/network.h) that says which class every byte belonged to.
 //
 // Every frame is decoded once more and taken apart: the sizes of all sections are computed from their
 // contents, and what is left of the frame must be as little as heads can take, or the program ends.
@@ -16,8 +11,7 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
-#include "het_tf/core/store/local_service.h"
-#include "het_tf/core/wire/transport.h"
+#include "het_tf/core/replay/network.h"
 
 namespace het::traffic {
 
@@ -50,36 +44,21 @@ struct Counts {
   Counts& operator+=(Counts other);
 };
 
-class CountingTransport : public Transport {
+class CountingTransport : public ReplayNetwork {
  public:
-  // Partitions are spread evenly over so many shards.
-  explicit CountingTransport(LocalService* service, uint32_t shards = 1)
-      : service_(service), shards_(shards) {}
+  using ReplayNetwork::ReplayNetwork;
 
-  const Counts& counts() const { return counts_; }
-  // Replies that are on their way arrive.
-  void Arrive();
-  bool on_the_way() const { return !on_their_way_.empty() || !arrived_.empty(); }
+  // round_trips as of now.
+  Counts counts() const;
   // Whether a row is cached: then fetching it is an update pull. To be set before anything is sent.
   std::function<bool(Key)> cached;
   // The keys of the step that is being written: what is pushed of others has left the cache.
   using Keys = boost::unordered_flat_set<Key, KeyHash>;
   Keys* written() { return &written_; }
 
-  uint32_t partitions() const override { return service_->partitions(); }
-  PartitionId id(uint32_t partition) const override { return service_->id(partition); }
-  uint32_t ShardOf(uint32_t partition) override { return partition % shards_; }
-  void Send(OutFrame frame) override;
-  bool Poll(double seconds, std::vector<Event>* events) override;
-  void Reset(uint32_t) override {}
-  uint64_t Connection(uint32_t) override { return 1; }
-  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}
-  void Sleep(double seconds) override { now_ += seconds; }
-  double Now() override { return now_; }
-
  private:
-  void CountRequest(Span<const uint8_t> frame);
-  void CountReply(Span<const uint8_t> frame);
+  void SeeRequest(Span<const uint8_t> frame) override;
+  void SeeReply(Span<const uint8_t> frame) override;
   // `once`: bytes that the frame says once.
   void CountFrame(size_t size, size_t parts, size_t once, size_t sections);
   // These return the bytes of the table's sections.
@@ -87,14 +66,9 @@ class CountingTransport : public Transport {
   size_t CountPush(const TableRequest& t);
   size_t CountTable(const TableReply& t, const Vector<Key>& fetched);
 
-  LocalService* const service_;
-  const uint32_t shards_;
   Counts counts_;
   Keys written_;
   std::map<std::pair<uint32_t, uint64_t>, Vector<Key>> fetched_;  // by partition and table, of one request
-  std::vector<Event> on_their_way_;
-  std::vector<Event> arrived_;
-  double now_ = 0;
 };
 
 }  // namespace het::traffic

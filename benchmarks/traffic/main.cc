@@ -100,10 +100,10 @@ int Main(int argc, char** argv) {
       path = text;
     } else if (name == "--workers") {
       fits = Number(text, 1, 1024, &value);
-      settings.workers = static_cast<uint32_t>(value);
+      settings.replay.workers = static_cast<uint32_t>(value);
     } else if (name == "--share") {
       fits = Number(text, 1, 1024, &value);
-      settings.share = static_cast<uint32_t>(value);
+      settings.replay.share = static_cast<uint32_t>(value);
     } else if (name == "--dim") {
       fits = Number(text, 1, TableSchema::kMaxDim, &value);
       settings.dim = static_cast<uint32_t>(value);
@@ -112,46 +112,46 @@ int Main(int argc, char** argv) {
       settings.batch = static_cast<uint32_t>(value);
     } else if (name == "--partitions") {
       fits = Number(text, 1, 65536, &value);
-      settings.partitions = static_cast<uint32_t>(value);
+      settings.replay.partitions = static_cast<uint32_t>(value);
     } else if (name == "--capacity") {
       fits = Number(text, 0, uint64_t{1} << 31, &value);
-      settings.cache.capacity = value;
+      settings.replay.cache.capacity = value;
     } else if (name == "--warm") {
       fits = Number(text, 0, uint64_t{1} << 40, &value);
       settings.warm_samples = value;
     } else if (name == "--window") {
       fits = Number(text, 0, 4096, &value);
-      settings.window = value;
+      settings.replay.window = value;
     } else if (name == "--admit") {
       fits = Number(text, 1, 255, &value);
-      settings.cache.admit_after = static_cast<uint32_t>(value);
+      settings.replay.cache.admit_after = static_cast<uint32_t>(value);
     } else if (name == "--policy") {
       const auto known = ParsePolicy(text);
       if (!known.ok()) return Fail(known.status().message());
-      settings.cache.policy = known.value();
+      settings.replay.cache.policy = known.value();
     } else if (name == "--shards") {
       fits = Number(text, 1, 65536, &value);
-      settings.shards = static_cast<uint32_t>(value);
+      settings.replay.shards = static_cast<uint32_t>(value);
     } else if (name == "--wire") {
       const auto known = ParseRowFormat(text);
       if (!known.ok()) return Fail(known.status().message());
-      settings.cache.wire = known.value();
+      settings.replay.cache.wire = known.value();
     } else if (name == "--checks") {
       const auto known = ParseChecks(text);
       if (!known.ok()) return Fail(known.status().message());
-      settings.cache.checks = known.value();
+      settings.replay.cache.checks = known.value();
     } else if (name == "--pull") {
       fits = Ticks(text, &ticks);
-      settings.cache.pull_bound = ticks;
+      settings.replay.cache.pull_bound = ticks;
     } else if (name == "--push") {
       fits = Ticks(text, &ticks);
-      settings.cache.push_bound = ticks;
+      settings.replay.cache.push_bound = ticks;
     } else if (name == "--staleness") {
       fits = Ticks(text, &ticks);
-      settings.cache.staleness = ticks;
+      settings.replay.cache.staleness = ticks;
     } else if (name == "--sync") {
       fits = text == "always" || text == "on_demand";
-      settings.on_demand = text == "on_demand";
+      settings.replay.on_demand = text == "on_demand";
     } else if (name == "--optimizer") {
       settings.optimizer = text;
     } else if (name == "--rows") {
@@ -164,7 +164,7 @@ int Main(int argc, char** argv) {
   if (path.empty()) return Fail("--stream is missing");
   auto stream = Stream::Open(path);
   if (!stream.ok()) return Fail(stream.status().message());
-  auto outcome = Simulation(*stream.value(), settings).Run();
+  auto outcome = Simulate(*stream.value(), settings);
   if (!outcome.ok()) return Fail(outcome.status().message());
   Outcome& o = outcome.value();
   if (o.all.class_bytes() != o.all.bytes_in + o.all.bytes_out || o.client_bytes != o.all.class_bytes()) {
@@ -174,19 +174,19 @@ int Main(int argc, char** argv) {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const nlohmann::json json = {{"steps", o.steps},
-                               {"reads", o.reads},
-                               {"hits", o.hits},
+  const nlohmann::json json = {{"steps", o.replay.steps},
+                               {"reads", o.replay.counters.reads},
+                               {"hits", o.replay.counters.hits},
                                {"counts", ToJson(o.counts)},
                                {"all", ToJson(o.all)},
                                {"client_rows", o.client_rows},
                                {"staleness", Staleness(o.staleness, o.uses)},
                                {"bounds", {{"pull", ToJson(o.pull)}, {"push", ToJson(o.push)}}},
                                {"hit_rate", o.hit_rate},
-                               {"reads_that_waited", o.busy_reads},
-                               {"writes_that_waited", o.busy_writes},
-                               {"cached_rows", o.cached_rows},
-                               {"unsent_rows", o.unsent_rows},
+                               {"reads_that_waited", o.replay.waiting_reads},
+                               {"writes_that_waited", o.replay.waiting_writes},
+                               {"cached_rows", o.replay.cached_rows},
+                               {"unsent_rows", o.replay.unsent_rows},
                                {"unsent_rows_before", o.unsent_rows_before},
                                {"distinct", stream.value()->distinct()},
                                {"memory_mb", usage.ru_maxrss / 1024}};

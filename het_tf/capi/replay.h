@@ -1,0 +1,20 @@
+// A job of N workers replayed over a sample of its keys (core/replay/replay.h), for Python.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "het_tf/core/base/c_text.h"
+
+extern "C" {
+
+// keys: the keys of one table, batch after batch; ends: `batches` numbers, where in them each batch ends.
+// Batch b is that of worker b % workers in step b / workers. Request: {"spec": as HetCheckSpec takes it,
+// "cache": as HetCheckCache, with "workers"; "partitions", "shards", "warm_steps", "window": numbers;
+// "on_demand", "rows_exist": bool}.
+// Text: {"steps", "waiting_reads", "waiting_writes", "client_seconds", "store_seconds", "store_rows",
+// "store_bytes", "cached_rows", "unsent_rows", "evictions": numbers; "counters": {of HetStats, in the counted
+// steps}; "traffic": {"pushes", "reads", "replies": {"frames", "parts", "bytes"}, "round_trips"}}.
+HET_EXPORT int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, size_t batches);
+
+}  // extern "C"
