@@ -5,6 +5,7 @@
 
 #include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/engine/next_uses.h"
+#include "het_tf/core/plan/row_ops.h"
 
 namespace het {
 namespace {
@@ -139,7 +140,9 @@ Result<ReplayOutcome> Replay::Run() {
   watcher_->End();
   outcome.store_rows = service_.Rows(settings_.schema->id());
   for (uint32_t p = 0; p < settings_.partitions; ++p) {
-    service_.WithPartition(p, [&](Partition& partition) { outcome.store_bytes += partition.bytes(); });
+    service_.WithPartition(p, [&](Partition& partition) {
+      outcome.store_bytes += partition.bytes() + partition.holdings().bytes() + sizeof(Shard);
+    });
   }
   return outcome;
 }
@@ -184,6 +187,7 @@ void Replay::Drain() {
 void Replay::Build(size_t first, size_t count, ReplayBatch* batch) {
   batch->keys.clear();
   for (size_t b = first; b < first + count; ++b) stream_.append(b, &batch->keys);
+  const CpuSeconds cpu(&seconds_);
   const FeatureIds feature{0, Span<const int64_t>(batch->keys.data(), batch->keys.size()), std::nullopt};
   batch->plan.Build(Span<const FeatureIds>(&feature, 1), 1, service_.id(0), &pool_);
 }
@@ -249,8 +253,25 @@ Status Replay::Read(Host* host, size_t step) {
     const CpuSeconds cpu(&seconds_);
     HET_RETURN_IF_ERROR(
         host->Waiting(&waiting_reads_, [&] { return host->client.Read(&read, ++host->token); }));
+    MoveRows(plan, read.values);
   }
   return watcher_->SeeRead(host->all, host->own_batches(), read.values);
+}
+
+void Replay::MoveRows(const BatchPlan& plan, const Vector<const float*>& rows) {
+  const size_t dim = settings_.schema->dim();
+  const uint8_t active = 1;
+  features_.resize(plan.entries() * dim);
+  float* const feature = features_.data();
+  const Span<float* const> out(&feature, 1);
+  const float* const gradient = feature;
+  for (const BatchPlan::Group& group : plan.groups()) {
+    if (group.entries == 0) continue;
+    CopyToFeatures(plan, group, rows.data() + group.first, dim, out);
+    sums_.resize(group.uniques * dim);
+    touched_.resize(group.uniques);
+    SumGroup(plan, group, {&gradient, 1}, &active, dim, sums_.data(), touched_.data());
+  }
 }
 
 // Numbers of any size, as gradients are, unless a row counts its ticks: how a format packs a one says

@@ -50,7 +50,7 @@ struct ReplayOutcome {
   NetworkCounts traffic;       // likewise
   uint64_t waiting_reads = 0;  // of them: reads and writes that waited for the store
   uint64_t waiting_writes = 0;
-  double client_seconds = 0;  // of CPU, the store's apart
+  double client_seconds = 0;  // of CPU, of lookups and updates; the store's apart
   double store_seconds = 0;
   uint64_t store_rows = 0;  // at the end
   uint64_t store_bytes = 0;
@@ -117,6 +117,9 @@ class Replay {
   std::unique_ptr<GlobalStep> Others(const Host& host, size_t step);
   Status Step(size_t step);
   Status Read(Host* host, size_t step);
+  // What an op does with rows beside the client, for the time that it takes: rows to features, and sums of
+  // gradients.
+  void MoveRows(const BatchPlan& plan, const Vector<const float*>& rows);
   void FillSums(size_t floats);
   // Of the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
@@ -137,6 +140,7 @@ class Replay {
   uint64_t waiting_writes_ = 0;
   double seconds_ = 0;  // of steps
   uint64_t noise_ = 1;
+  Vector<float> features_;
   Vector<float> sums_;
   Vector<uint8_t> touched_;
 };

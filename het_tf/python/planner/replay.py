@@ -1,0 +1,238 @@
+"""A job's tables, replayed: the client itself over a sample of the keys (core/replay/replay.h), scaled up.
+
+"Miniature simulation" (Waldspurger et al., ATC 2017): the sample has the keys of a table whose hash is below
+2^64 / ratio. A cache of 1 / ratio of the rows then hits, checks and pushes as the whole one does with all
+keys, and every count times the ratio estimates the whole. Partitions are fewer by the same ratio, so that one
+has as many rows as in the job: differences of keys and heads of parts are what they would be.
+
+Heads are the one part that tables share: a frame has one part a partition, and a part what it has of every
+table. They are counted apart and put together by `traffic`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.session import native
+
+PARTITIONS = 64
+
+# Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows (core/wire/parts.h);
+# requests and replies.
+_FRAME = (39, 9)
+_TABLE_OF_FRAME = (11, 10)
+_PART = (5, 1)
+_TABLE_OF_PART = (3, 1)
+_KINDS = ("pushes", "reads")
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is the same for all tables of a job.
+
+    Attributes:
+      workers: How many train.
+      batch: Samples of each in a step.
+      shards: Servers.
+      partitions: Of the namespace.
+      window: Batches that are planned ahead, 0: none.
+      passes: How often the sample is replayed; all but the last fill caches. More than 1 stands for a job of
+        several epochs.
+    """
+
+    workers: int = 8
+    batch: int = 128
+    shards: int = 1
+    partitions: int = PARTITIONS
+    window: int = 0
+    passes: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The kept keys of a table.
+
+    Attributes:
+      keys: int64 `[entries]`, in the order of the stream.
+      samples: Number of the sample of each entry, ascending, int64 `[entries]`.
+      total: Samples in the stream.
+      ratio: Of all keys to the kept ones.
+    """
+
+    keys: npt.NDArray[np.int64]
+    samples: Array
+    total: int
+    ratio: int
+
+    def ends(self, batch: int) -> npt.NDArray[np.uint64]:
+        """Where in `keys` each whole batch of so many samples ends."""
+        batches = self.total // batch
+        return np.searchsorted(self.samples, np.arange(1, batches + 1) * batch).astype(np.uint64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Replayed:
+    """What one worker does for one table in a step, mean; rows and bytes.
+
+    Attributes:
+      uses: Unique rows of its batch.
+      hits: Of them, in the cache.
+      miss, update, push, evict, checks: Rows by class.
+      row_bytes, key_bytes: Both ways, of rows and updates, and of keys and clocks.
+      bytes_in: Of both, those that come.
+      parts: By kind of request ("pushes", "reads"): share of the partitions that get something of the table.
+      frames: Likewise: frames to a server.
+      waits: Round trips that it waits for, if it waits for this table only.
+      waiting_writes: Share of its writes that wait.
+      client_seconds, store_seconds: CPU time on this machine.
+      rows: At the store at the end.
+      row_memory: Bytes of one row there, with index and the memory of what workers hold.
+      capacity: Rows of the cache.
+      filled: Whether caches were full, or hold every row that there is.
+    """
+
+    uses: float
+    hits: float
+    miss: float
+    update: float
+    push: float
+    evict: float
+    checks: float
+    row_bytes: float
+    key_bytes: float
+    bytes_in: float
+    parts: Mapping[str, float]
+    frames: Mapping[str, float]
+    waits: float
+    waiting_writes: float
+    client_seconds: float
+    store_seconds: float
+    rows: float
+    row_memory: float
+    capacity: int
+    filled: bool
+
+    @property
+    def bytes(self) -> float:
+        """Without heads."""
+        return self.row_bytes + self.key_bytes
+
+
+def replay(sample: Sample, spec: Mapping[str, Any], cache: Mapping[str, Any], job: Job) -> Replayed:
+    """Replays a table.
+
+    Args:
+      sample: Its keys.
+      spec: Of the table, as `TableConfig.to_spec()` gives it: name, dim, optimizer.
+      cache: Arguments of `het_tf.Cache`; "rows" is there.
+      job: The rest.
+
+    Raises:
+      ValueError: The sample makes too few steps, or an argument is none of a cache.
+    """
+    ends = sample.ends(job.batch)
+    steps = len(ends) // job.workers
+    if steps < 2:
+        raise ValueError(
+            f"the sample has {sample.total:,} samples, which are {steps} steps of {job.workers} workers x"
+            f" {job.batch}; profile more samples, or give a smaller --batch"
+        )
+    ends = ends[: steps * job.workers]
+    keys = np.ascontiguousarray(sample.keys[: int(ends[-1])], np.int64)
+    if job.passes > 1:
+        ends = np.concatenate([ends + np.uint64(turn * len(keys)) for turn in range(job.passes)])
+        keys = np.tile(keys, job.passes)
+    rows = int(cache["rows"])
+    partitions = max(1, job.partitions // sample.ratio)
+    request = {
+        "spec": dict(spec),
+        "cache": {**cache, "rows": min(math.ceil(rows / sample.ratio), max(1, len(keys))) if rows else 0,
+                  "workers": job.workers},
+        "partitions": partitions,
+        "shards": min(job.shards, partitions),
+        "warm_steps": steps * (job.passes - 1) if job.passes > 1 else steps // 2,
+        "window": job.window,
+        "on_demand": False,
+        "rows_exist": job.passes > 1,
+    }  # fmt: skip
+    outcome = json.loads(native.call("HetReplay", json.dumps(request), keys, ends, len(ends)))
+    return _scaled(outcome, sample.ratio, job, partitions, rows)
+
+
+def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, rows: int) -> Replayed:
+    turns = outcome["steps"] * job.workers
+    counts = {name: ratio * number / turns for name, number in outcome["counters"].items()}
+    traffic = outcome["traffic"]
+    requests = [traffic[kind] for kind in _KINDS]
+    heads = [
+        (_FRAME[way] + _TABLE_OF_FRAME[way]) * sum(one["frames"] for one in requests)
+        + (_PART[way] + _TABLE_OF_PART[way]) * sum(one["parts"] for one in requests)
+        for way in (0, 1)
+    ]
+    names_out = max(0.0, counts["metadata_bytes_out"] - ratio * heads[0] / turns)
+    names_in = max(0.0, counts["metadata_bytes_in"] - ratio * heads[1] / turns)
+    resident = outcome["cached_rows"] / job.workers
+    return Replayed(
+        uses=counts["reads"],
+        hits=counts["hits"],
+        miss=counts["miss_pull"],
+        update=counts["update_pull"],
+        push=counts["bound_push"],
+        evict=counts["evict_push"],
+        checks=counts["checks"],
+        row_bytes=counts["row_bytes_in"] + counts["row_bytes_out"],
+        key_bytes=names_in + names_out,
+        bytes_in=counts["row_bytes_in"] + names_in,
+        parts={kind: traffic[kind]["parts"] / (turns * partitions) for kind in _KINDS},
+        frames={kind: traffic[kind]["frames"] / turns for kind in _KINDS},
+        waits=traffic["round_trips"] / turns,
+        waiting_writes=outcome["waiting_writes"] / turns,
+        client_seconds=ratio * outcome["client_seconds"] / turns,
+        store_seconds=ratio * outcome["store_seconds"] / turns,
+        rows=ratio * outcome["store_rows"],
+        row_memory=outcome["store_bytes"] / max(1, outcome["store_rows"]),
+        capacity=rows,
+        filled=rows == 0 or outcome["evictions"] > 0 or resident * ratio < 0.9 * rows,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """Bytes of one worker in a step, heads among them; and round trips that it waits for."""
+
+    bytes_in: float
+    bytes_out: float
+    head_bytes: float
+    waits: float
+    waiting_writes: float
+
+    @property
+    def bytes(self) -> float:
+        return self.bytes_in + self.bytes_out
+
+
+def traffic(tables: Sequence[Replayed], job: Job) -> Traffic:
+    """Puts tables together: a part of a frame has what there is of all tables, and nobody waits twice."""
+    heads = [0.0, 0.0]
+    for kind in _KINDS:
+        parts = job.partitions * (1 - math.prod(1 - min(1.0, one.parts[kind]) for one in tables))
+        frames = job.shards * (1 - math.prod(1 - min(1.0, one.frames[kind] / job.shards) for one in tables))
+        of_parts = job.partitions * sum(min(1.0, one.parts[kind]) for one in tables)
+        of_frames = sum(min(float(job.shards), one.frames[kind]) for one in tables)
+        for way in (0, 1):
+            heads[way] += _FRAME[way] * frames + _PART[way] * parts
+            heads[way] += _TABLE_OF_FRAME[way] * of_frames + _TABLE_OF_PART[way] * of_parts
+    rows_in = sum(one.bytes_in for one in tables)
+    rows_out = sum(one.bytes for one in tables) - rows_in
+    writes = max((one.waiting_writes for one in tables), default=0.0)
+    waits = max((one.waits for one in tables), default=0.0)
+    return Traffic(rows_in + heads[1], rows_out + heads[0], sum(heads), waits, writes)
