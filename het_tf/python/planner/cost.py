@@ -1,0 +1,107 @@
+"""How long a step takes: traffic and CPU time of a replay on links and servers of a given speed.
+
+    serial   compute + the worker's CPU + the server's CPU + bytes in / rate + round trips
+    behind   bytes out / rate: updates travel while the next batch is computed, unless the worker waits
+    step     sqrt(serial^2 + behind^2): between the larger one (they overlap) and their sum (they queue)
+
+With planned lookups whose rows may come early, reading is behind the computing, too, as a third term. All
+workers ask a server at once, so its CPU time and its link serve all of them before a step goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import socket
+import threading
+import time
+from collections.abc import Sequence
+
+from het_tf.python.planner.replay import Job, Replayed, Traffic
+
+_PROBE_BYTES = 1 << 26
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where a job runs.
+
+    Attributes:
+      rate: Bytes a second of every machine's link, each way; None: not limited.
+      round_trip: Seconds between a worker and a server.
+      compute: Seconds of a step without lookups.
+      byte_seconds: CPU time of a byte that is sent and received, both ends together.
+    """
+
+    rate: float | None = None
+    round_trip: float = 0.0
+    compute: float = 0.0
+    byte_seconds: float = 0.0
+
+
+def byte_seconds() -> float:
+    """Measures what a byte costs the two ends of a connection on this machine, in seconds of CPU time."""
+    sent, received = b"\1" * _PROBE_BYTES, bytearray(_PROBE_BYTES)  # more than caches hold, as rows are
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    with near, far:
+        begin = time.process_time()
+
+        def drain() -> None:
+            left = memoryview(received)
+            while len(left):
+                left = left[far.recv_into(left) :]
+
+        reader = threading.Thread(target=drain)
+        reader.start()
+        near.sendall(sent)
+        reader.join()
+        return (time.process_time() - begin) / _PROBE_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class StepTime:
+    """A step in seconds, and what of it each part takes by itself.
+
+    Attributes:
+      seconds: Of the step.
+      parts: By name: "compute", "worker CPU", "server CPU", "rows in", "updates out", "round trips".
+      bound: The name of the longest.
+    """
+
+    seconds: float
+    parts: dict[str, float]
+
+    @property
+    def bound(self) -> str:
+        return max(self.parts, key=self.parts.__getitem__)
+
+
+def step_time(
+    traffic: Traffic, tables: Sequence[Replayed], job: Job, machine: Machine, early: bool = False
+) -> StepTime:
+    """Puts a step together.
+
+    Args:
+      traffic: Of the tables.
+      tables: As replayed.
+      job: Whose workers share the servers.
+      machine: Of workers and servers.
+      early: Whether rows are read while the batch before is computed: planned, and bounds above 0.
+    """
+    both = traffic.bytes * machine.byte_seconds / 2
+    crowd = max(1.0, job.workers / job.shards)  # workers at one server's link
+    moving = {"rows in": traffic.bytes_in, "updates out": traffic.bytes_out}
+    parts = {
+        "compute": machine.compute,
+        "worker CPU": sum(one.client_seconds for one in tables) + both,
+        "server CPU": job.workers / job.shards * (sum(one.store_seconds for one in tables) + both),
+        **{name: crowd * size / machine.rate if machine.rate else 0.0 for name, size in moving.items()},
+        "round trips": traffic.waits * machine.round_trip,
+    }
+    waited = traffic.waiting_writes * parts["updates out"]
+    reading = parts["server CPU"] + parts["rows in"] + parts["round trips"] + waited
+    own = parts["compute"] + parts["worker CPU"]
+    overlapping = [own, reading] if early else [own + reading]
+    return StepTime(math.hypot(*overlapping, parts["updates out"] - waited), parts)
