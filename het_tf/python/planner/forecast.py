@@ -1,0 +1,222 @@
+"""What a job will cost: its tables replayed, its memory divided, and its step put together.
+
+    Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
+                   └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.planner import growth, place
+from het_tf.python.planner.cost import Machine, StepTime, step_time
+from het_tf.python.planner.entries import is_kept
+from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay, traffic
+from het_tf.python.planner.stats import Stats, TableStats
+from het_tf.python.session import native
+
+LINE_BYTES = 58
+"""Of a cached row beside its floats (core/engine/table_options.cc)."""
+
+_SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
+_FEWEST = 512  # ids that a thinned sample keeps
+_THREADS = 2
+
+Advance = Callable[[int], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked.
+
+    Attributes:
+      job: Workers, batch, servers.
+      machine: Where it runs.
+      cache_bytes: Memory of a worker's caches; None: a tenth of all rows.
+      cache: Arguments of `het_tf.Cache`, without rows and bytes.
+      dim: Of tables of which the profile does not say it.
+      optimizer: Spec of the tables', {"name": ...}.
+      samples: In all of the job; None: those of the profile.
+      replicas: Of each server.
+      ram: Memory of a server; None: not limited.
+      entries: That are replayed of all tables together, about.
+    """
+
+    job: Job = Job()
+    machine: Machine = Machine()
+    cache_bytes: int | None = None
+    cache: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dim: int = 16
+    optimizer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "row_wise_adagrad"})
+    samples: int | None = None
+    replicas: int = 0
+    ram: int | None = None
+    entries: int = 3_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class TableForecast:
+    """A table of the job.
+
+    Attributes:
+      stats: Of the profile.
+      dim: Floats of a row.
+      rows_at_end: The least and the most.
+      row_bytes: Memory of a cached row.
+      hot: Rows that nine tenths of the uses are of.
+      curve: Bytes of a worker's step by the rows of its cache.
+      one: As replayed.
+    """
+
+    stats: TableStats
+    dim: int
+    rows_at_end: tuple[float, float]
+    row_bytes: int
+    hot: int
+    curve: tuple[tuple[int, float], ...]
+    one: Replayed
+
+    @property
+    def server_bytes(self) -> float:
+        """Memory of its rows at the servers at the end, the most."""
+        return self.rows_at_end[1] * self.one.row_memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The whole job."""
+
+    request: Request
+    tables: list[TableForecast]
+    traffic: Traffic
+    step: StepTime
+
+    @property
+    def hit_rate(self) -> float:
+        return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of a worker's caches."""
+        return sum(table.one.capacity * table.row_bytes for table in self.tables)
+
+    @property
+    def server_bytes(self) -> float:
+        """Memory of one server at the end."""
+        return sum(table.server_bytes for table in self.tables) / self.request.job.shards
+
+    @property
+    def samples_a_second(self) -> float:
+        job = self.request.job
+        return job.workers * job.batch / self.step.seconds if self.step.seconds > 0 else float("inf")
+
+    @property
+    def not_filled(self) -> list[str]:
+        """Tables whose caches the sample could not fill."""
+        return [table.stats.name for table in self.tables if not table.one.filled]
+
+
+def thinned(sample: Sample, entries: int) -> Sample:
+    """A sample of about so many entries: of fewer keys, or where keys are few of a part of the stream."""
+    keys, samples, ratio, total = sample.keys, sample.samples, sample.ratio, sample.total
+    while len(keys) > entries:
+        kept = is_kept(keys, 2 * ratio)
+        if len(np.unique(keys[kept])) < _FEWEST:
+            total = max(1, int(total * entries / len(keys)))
+            first = int(np.searchsorted(samples, total))
+            return Sample(keys[:first], samples[:first], total, ratio)
+        keys, samples, ratio = keys[kept], samples[kept], 2 * ratio
+    return Sample(keys, samples, total, ratio)
+
+
+def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> Forecast:
+    """Says what a job will cost.
+
+    Args:
+      stats: Of its stream.
+      request: The job.
+      advance: Told of each table, twice.
+
+    Raises:
+      ValueError: The sample is too short for the job, or no plan fits the memory.
+    """
+    tables = list(enumerate(stats.tables))
+    share = max(1, request.entries // max(1, len(tables)))
+
+    def load(number: int, of: TableStats) -> tuple[Sample, dict[str, Any], int]:
+        keys, ids, samples = stats.keys(number)
+        sample = thinned(Sample(keys[ids], samples, min(of.until, stats.samples), of.ratio), share)
+        spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
+        floats = json.loads(native.call("HetCheckSpec", json.dumps(spec)))["row_floats"]
+        return sample, spec, 4 * floats + LINE_BYTES
+
+    def curve(loaded: tuple[Sample, dict[str, Any], int], of: TableStats) -> tuple[tuple[int, float], ...]:
+        sample = thinned(loaded[0], share // 8)
+        alone = dataclasses.replace(request.job, workers=1)
+        sizes = sorted({round(part * of.rows) for part in _SHARES})
+        points = tuple(
+            (rows, replay(sample, loaded[1], {**request.cache, "rows": rows}, alone).bytes) for rows in sizes
+        )
+        advance(1)
+        return points
+
+    def run(loaded: tuple[Sample, dict[str, Any], int], rows: int) -> Replayed:
+        found = replay(loaded[0], loaded[1], {**request.cache, "rows": rows}, request.job)
+        advance(1)
+        return found
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        samples = list(pool.map(lambda pair: load(*pair), tables))
+        curves = list(pool.map(curve, samples, stats.tables))
+        budget = request.cache_bytes
+        if budget is None:
+            budget = sum(of.rows * one[2] for of, one in zip(stats.tables, samples, strict=True)) // 10
+        rows = place.split_budget(
+            [
+                place.Curve(of.name, one[2], points)
+                for of, one, points in zip(stats.tables, samples, curves, strict=True)
+            ],
+            budget,
+        )
+        replayed = list(pool.map(run, samples, [rows[of.name] for of in stats.tables]))
+    found = [
+        TableForecast(of, one[1]["dim"], _at_end(of, stats, request), one[2], _hot(of), points, result)
+        for of, one, points, result in zip(stats.tables, samples, curves, replayed, strict=True)
+    ]
+    whole = traffic(replayed, request.job)
+    early = request.job.window > 0 and whole.waiting_writes < 1
+    made = Forecast(request, found, whole, step_time(whole, replayed, request.job, request.machine, early))
+    _require_memory(made)
+    return made
+
+
+def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:
+    """Rows at the end of the job."""
+    samples = request.samples or stats.samples
+    a_sample = of.uses / max(1, stats.samples)
+    points = [[at * a_sample, rows] for at, rows in of.growth]
+    return growth.rows_after(points, samples * a_sample)
+
+
+def _hot(of: TableStats) -> int:
+    shares: Sequence[Sequence[float]] = of.quantiles or [[1.0, 1.0]]
+    rows, uses = zip(*shares, strict=True)
+    return max(1, round(of.rows * float(np.interp(0.9, uses, rows))))
+
+
+def _require_memory(made: Forecast) -> None:
+    ram, needed = made.request.ram, made.server_bytes
+    if ram is None or needed <= ram:
+        return
+    shards = made.request.job.shards
+    enough = -int(-needed * shards // ram)
+    raise ValueError(
+        f"no plan fits: a server takes {needed:,.0f} bytes at the end, {needed - ram:,.0f} more than --ram"
+        f" {ram:,}; give --shards {enough} (now {shards}), more memory, or bound the tables (max_rows, ttl)"
+    )
