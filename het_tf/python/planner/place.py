@@ -1,0 +1,197 @@
+"""Which rows of which table are near: one budget of memory, divided over the caches of all tables.
+
+A cache keeps a table's most used rows, so each byte more saves less than the one before it, and bytes belong
+where the next one saves most. A `Curve` has what a step costs with caches of several sizes, as a replay
+counted it. `split_budget` divides one budget over the curves of all tables, and `split_tiers` those of
+several kinds of memory. For example, with rows of 100 bytes and a budget of 30,000 bytes:
+
+    user    (0 rows, 9 ms) (100, 4) (200, 3)    first 10,000 bytes save 5 ms, the next 1 ms
+    item    (0 rows, 6 ms) (100, 4) (200, 2)    each 10,000 bytes save 2 ms      -> user 100 rows, item 200
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Points = Sequence[tuple[int, float]]
+SECONDS = 30.0  # that the solver may take
+TOLERANCE = 4e-6  # of the budget, by which it may pass it
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a step costs, by the rows that a table's cache may hold.
+
+    Attributes:
+      name: Of the table.
+      row_bytes: Memory of a cached row, in bytes.
+      points: (rows, cost of a step), rows ascending, at least one. Costs are seconds or bytes, the same unit
+        in all curves that share a budget; they need not be convex.
+
+    Raises:
+      ValueError: row_bytes is below 1, or the points are none, do not ascend, or are no numbers.
+    """
+
+    name: str
+    row_bytes: int
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        if self.row_bytes < 1:
+            raise ValueError(f"row_bytes of table '{self.name}' is {self.row_bytes}; give 1 or more")
+        rows = [point[0] for point in self.points]
+        if not rows or rows[0] < 0 or any(a >= b for a, b in itertools.pairwise(rows)):
+            raise ValueError(f"points of table '{self.name}' are of {rows} rows; give ascending sizes")
+        for size, cost in self.points:
+            if not math.isfinite(cost):
+                raise ValueError(f"table '{self.name}' costs {cost} with {size} rows; give a finite number")
+
+    @property
+    def least(self) -> int:
+        """Bytes of the smallest cache."""
+        return self.points[0][0] * self.row_bytes
+
+    def cost(self, rows: float) -> float:
+        """The cost of a step with so many rows, in a straight line between the points."""
+        return float(
+            np.interp(rows, [point[0] for point in self.points], [point[1] for point in self.points])
+        )
+
+
+def split_budget(curves: Sequence[Curve], budget: int, method: str = "greedy") -> dict[str, int]:
+    """Divides memory over the caches of tables, so that a step costs least.
+
+    Args:
+      curves: One a table.
+      budget: Bytes of all caches together.
+      method: "greedy" takes the bytes that save most, one after the other, over the lower convex hull of each
+        curve; the last table gets the rows that are left, and none gets rows that save nothing. To a row it
+        is exact where curves are convex and straight between their points. "milp" finds the best choice of
+        one point a table (`scipy.optimize.milp`), which is better where curves have steps.
+
+    Returns:
+      Rows of each table; their bytes are at most the budget.
+
+    Raises:
+      ValueError: The budget is below the smallest caches, two curves have one name, there is no such method,
+        or "milp" has no SciPy or finds nothing in 30 seconds.
+    """
+    if method not in _METHODS:
+        raise ValueError(f"method is {method!r}; give one of {', '.join(_METHODS)}")
+    names = [curve.name for curve in curves]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"table '{name}' has {names.count(name)} curves; give one a table")
+    least = sum(curve.least for curve in curves)
+    if budget < least:
+        raise ValueError(
+            f"the budget is {budget:,} bytes, {least - budget:,} less than the smallest caches of "
+            f"{len(curves)} tables; give {least:,}, or curves that begin with fewer rows"
+        )
+    return _METHODS[method](curves, budget)
+
+
+def split_tiers(
+    curves: Sequence[Curve], budgets: Mapping[str, int], seconds: Mapping[str, float]
+) -> dict[str, dict[str, int]]:
+    """Divides several kinds of memory over tables: the fastest gets the rows that save most a byte.
+
+    A row is in one tier, and a table's most used rows are in the fastest. Greedy, as `split_budget`: what
+    a byte saves is the speed of its tier times a number of the row, so the order of the rows is that of one
+    tier, and speeds say only which tier comes first. The fastest tier has the rows of its budget, the next
+    one those of both budgets, less these.
+
+    Args:
+      curves: One a table; costs are of what the caches do not have.
+      budgets: Bytes of each tier, such as {"gpu": 40 << 30, "host": 64 << 30}.
+      seconds: That a byte takes from each tier.
+
+    Returns:
+      Rows of each table in each tier, the fastest first.
+
+    Raises:
+      ValueError: As `split_budget`; or budgets and seconds name other tiers, or a budget is negative.
+    """
+    if set(budgets) != set(seconds) or not budgets:
+        raise ValueError(
+            f"budgets are of {sorted(budgets)} and seconds of {sorted(seconds)}; name the same tiers"
+        )
+    for tier, size in budgets.items():
+        if size < 0:
+            raise ValueError(f"the budget of '{tier}' is {size} bytes; give 0 or more")
+    result: dict[str, dict[str, int]] = {}
+    total = 0
+    before = {curve.name: 0 for curve in curves}
+    for tier in sorted(budgets, key=lambda name: seconds[name]):
+        total += budgets[tier]
+        rows = split_budget(curves, total)
+        result[tier] = {name: rows[name] - before[name] for name in rows}
+        before = rows
+    return result
+
+
+def _hull(points: Points) -> list[tuple[int, float]]:
+    """The lower convex hull of the points, up to the cheapest."""
+    hull: list[tuple[int, float]] = []
+    for point in points:
+        while len(hull) >= 2 and _saved(hull[-2], hull[-1]) <= _saved(hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return [hull[0], *(b for a, b in itertools.pairwise(hull) if _saved(a, b) > 0)]
+
+
+def _saved(a: tuple[int, float], b: tuple[int, float]) -> float:
+    """What a row saves between two points."""
+    return (a[1] - b[1]) / (b[0] - a[0])
+
+
+def _greedy(curves: Sequence[Curve], budget: int) -> dict[str, int]:
+    rows = {curve.name: curve.points[0][0] for curve in curves}
+    left = budget - sum(curve.least for curve in curves)
+    pieces = []
+    for curve in curves:
+        hull = _hull(curve.points)
+        pieces += [(_saved(a, b) / curve.row_bytes, curve, b[0] - a[0]) for a, b in itertools.pairwise(hull)]
+    for _, curve, more in sorted(pieces, key=lambda piece: -piece[0]):
+        taken = min(more, left // curve.row_bytes)
+        rows[curve.name] += taken
+        left -= taken * curve.row_bytes
+        if taken < more:
+            break
+    return rows
+
+
+def _milp(curves: Sequence[Curve], budget: int) -> dict[str, int]:
+    try:
+        from scipy import optimize, sparse
+    except ImportError as error:
+        raise ValueError(
+            f"method 'milp' needs SciPy ({error}); run: pip install 'het_tf[planner]', or take 'greedy'"
+        ) from None
+    table = np.repeat(np.arange(len(curves)), [len(curve.points) for curve in curves])
+    rows = np.array([point[0] for curve in curves for point in curve.points])
+    cost = np.array([point[1] for curve in curves for point in curve.points])
+    size = rows * np.array([curve.row_bytes for curve in curves])[table]
+    one_each = sparse.csr_array((np.ones(len(table)), (table, np.arange(len(table)))))
+    weight = sparse.csr_array(size[None] / max(budget, 1))
+    for allowed in (1.0, 1 - TOLERANCE):  # what passes by the solver's tolerance is sought again
+        found = optimize.milp(
+            cost,
+            integrality=np.ones(len(cost)),
+            bounds=optimize.Bounds(0, 1),
+            constraints=[
+                optimize.LinearConstraint(one_each, 1, 1),
+                optimize.LinearConstraint(weight, -np.inf, allowed),
+            ],
+            options={"time_limit": SECONDS, "mip_rel_gap": 0},
+        )
+        chosen = found.x > 0.5 if found.x is not None else np.zeros(0, bool)
+        if len(chosen) and int(size[chosen].sum()) <= budget:
+            return {curves[table[i]].name: int(rows[i]) for i in np.flatnonzero(chosen)}
+    raise ValueError(f"method 'milp' found no plan in {SECONDS:.0f} s ({found.message}); take 'greedy'")
+
+
+_METHODS: dict[str, Callable[[Sequence[Curve], int], dict[str, int]]] = {"greedy": _greedy, "milp": _milp}

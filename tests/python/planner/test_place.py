@@ -1,0 +1,205 @@
+"""One budget of memory over tables: against every choice there is, and what is refused."""
+
+import builtins
+import itertools
+
+import numpy as np
+import pytest
+
+from het_tf.python.planner import place
+from het_tf.python.planner.place import Curve, split_budget, split_tiers
+
+EXAMPLE = [
+    Curve("user", 100, ((0, 9.0), (100, 4.0), (200, 3.0))),
+    Curve("item", 100, ((0, 6.0), (100, 4.0), (200, 2.0))),
+]
+METHODS = ("greedy", "milp")
+
+
+def some_curves(seed, convex, tables=5, points=5):
+    """Random curves; what a row saves falls along a convex one."""
+    rng = np.random.default_rng(seed)
+    curves = []
+    for number in range(tables):
+        rows = np.cumsum(rng.integers(1, 40, points)) - (rng.integers(0, 2) if points > 1 else 0)
+        saved = rng.exponential(1, points - 1)
+        saved = np.sort(saved)[::-1] * np.diff(rows) if convex else saved * rng.integers(0, 2, points - 1)
+        cost = 100 - np.concatenate([[0], np.cumsum(saved)])
+        pairs = zip(rows.tolist(), cost.tolist(), strict=True)
+        curves.append(Curve(f"t{number}", int(rng.integers(1, 300)), tuple(pairs)))
+    return curves
+
+
+def budgets_of(curves, seed):
+    least = sum(curve.least for curve in curves)
+    most = sum(curve.points[-1][0] * curve.row_bytes for curve in curves)
+    return [least, *np.random.default_rng(seed).integers(least, most + 100, 3).tolist(), most]
+
+
+def taken(curves, rows):
+    return sum(rows[curve.name] * curve.row_bytes for curve in curves)
+
+
+def cost(curves, rows):
+    return sum(curve.cost(rows[curve.name]) for curve in curves)
+
+
+def best(curves, budget):
+    """The cheapest choice of one point a table, of all."""
+    return min(
+        sum(point[1] for point in choice)
+        for choice in itertools.product(*(curve.points for curve in curves))
+        if sum(curve.row_bytes * point[0] for curve, point in zip(curves, choice, strict=True)) <= budget
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bytes_go_where_they_save_most(method):
+    """Would see a budget that is shared by rows, or in the order of the tables."""
+    assert split_budget(EXAMPLE, 30_000, method) == {"user": 100, "item": 200}
+    assert split_budget(EXAMPLE, 10_000, method) == {"user": 100, "item": 0}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_milp_is_the_best_of_all_choices(seed):
+    """Would see a constraint that is lost, a gap that the solver leaves, costs of other points."""
+    curves = some_curves(seed, convex=seed % 2 == 0)
+    for budget in budgets_of(curves, seed):
+        rows = split_budget(curves, budget, "milp")
+        assert all(rows[curve.name] in dict(curve.points) for curve in curves)
+        assert cost(curves, rows) == pytest.approx(best(curves, budget), abs=1e-9)
+        assert taken(curves, rows) <= budget
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_greedy_is_within_a_step_of_the_best_on_convex_curves(seed):
+    """Would see pieces out of order: no more than the last piece, in part, may lie between the two."""
+    curves = some_curves(seed, convex=True)
+    for budget in budgets_of(curves, seed):
+        rows = split_budget(curves, budget)
+        off = [curve for curve in curves if rows[curve.name] not in dict(curve.points)]
+        assert len(off) <= 1  # the last piece alone is cut
+        row = (
+            max(curve.cost(r) - curve.cost(r + 1) for curve in off for r in [rows[curve.name]]) if off else 0
+        )
+        assert cost(curves, rows) <= best(curves, budget) + row + 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(6))
+def test_never_above_the_budget_nor_off_the_curve(method, seed):
+    """Would see a last piece that is rounded up, pieces counted twice, rows past the last point."""
+    curves = some_curves(seed, convex=False, tables=20, points=7)
+    for budget in budgets_of(curves, seed):
+        rows = split_budget(curves, budget, method)
+        assert taken(curves, rows) <= budget
+        assert all(c.points[0][0] <= rows[c.name] <= c.points[-1][0] for c in curves)
+        assert list(rows) == [c.name for c in curves]
+
+
+def test_milp_never_passes_by_the_solvers_tolerance():
+    """Would see a sum that is larger than the budget by less than the solver can tell: here by one byte."""
+    large = 1 << 40
+    curves = [Curve(name, 1, ((0, 1.0), (large, 0.0))) for name in "ab"]
+    assert sum(split_budget(curves, 2 * large - 1, "milp").values()) == large
+
+
+def test_rows_that_save_nothing_stay_unused():
+    """Would see a budget that is spent because it is there."""
+    flat = Curve("flat", 1, ((0, 5.0), (10, 5.0), (20, 6.0)))
+    dented = Curve("dented", 1, ((0, 5.0), (10, 6.0), (20, 1.0), (30, 1.0)))
+    assert split_budget([flat, dented], 1000) == {"flat": 0, "dented": 20}
+
+
+def test_milp_beats_greedy_where_curves_have_steps():
+    """The reason for having both: half of a step saves nothing in truth."""
+    curves = [Curve("step", 1, ((0, 9.0), (99, 9.0), (100, 0.0))), Curve("even", 1, ((0, 4.0), (80, 0.0)))]
+    greedy, milp = (cost(curves, split_budget(curves, 90, method)) for method in METHODS)
+    assert milp == 9.0 < greedy == 13.0
+
+
+def test_the_fastest_tier_has_the_rows_that_save_most():
+    """Would see tiers in the order they are given, rows in two tiers, a tier that ignores those before it."""
+    tiers = split_tiers(EXAMPLE, {"host": 15_000, "gpu": 15_000}, {"host": 1e-9, "gpu": 1e-11})
+    assert tiers == {"gpu": {"user": 100, "item": 50}, "host": {"user": 0, "item": 150}}
+    assert list(tiers) == ["gpu", "host"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_tier_gets_more_than_it_has(seed):
+    """Would see rows of a fast tier that a larger budget takes away, which leaves fewer than none below."""
+    curves = [
+        Curve(c.name, c.row_bytes, ((0, 101.0), *c.points[1:])) for c in some_curves(seed, convex=False)
+    ]
+    tiers = split_tiers(curves, {"gpu": 2_000, "host": 5_000}, {"gpu": 1.0, "host": 2.0})
+    assert all(rows >= 0 for of_tier in tiers.values() for rows in of_tier.values())
+    assert taken(curves, tiers["gpu"]) <= 2_000
+    # The row that the fast tier could not hold whole belongs to the next one.
+    assert taken(curves, tiers["host"]) <= 5_000 + max(curve.row_bytes for curve in curves)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_that_fits_nothing_says_what_would(method):
+    curves = [Curve("a", 64, ((100, 2.0), (200, 1.0))), Curve("b", 36, ((100, 2.0),))]
+    with pytest.raises(ValueError, match=r"budget is 9,000 bytes, 1,000 less .* 2 tables; give 10,000"):
+        split_budget(curves, 9_000, method)
+    assert split_budget(curves, 10_000, method) == {"a": 100, "b": 100}
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(ValueError, match="method is 'best'; give one of greedy, milp"):
+        split_budget(EXAMPLE, 10_000, "best")
+
+
+def test_milp_without_scipy_says_how_to_get_it(monkeypatch):
+    """Would see an ImportError, or greedy's answer in its place."""
+    real = builtins.__import__
+
+    def without(name, *arguments, **named):
+        if name.split(".")[0] == "scipy":
+            raise ImportError("No module named 'scipy'")
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ValueError, match=r"pip install 'het_tf\[planner\]'"):
+        split_budget(EXAMPLE, 10_000, "milp")
+
+
+def test_a_solver_that_finds_nothing_is_told(monkeypatch):
+    monkeypatch.setattr(place, "SECONDS", 0.0)
+    curves = some_curves(0, convex=False, tables=40, points=30)
+    with pytest.raises(ValueError, match=r"found no plan in 0 s .*; take 'greedy'"):
+        split_budget(curves, budgets_of(curves, 0)[1], "milp")
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "points", "message"),
+    [
+        (0, ((0, 1.0),), "row_bytes of table 't' is 0"),
+        (4, (), "points of table 't' are of"),
+        (4, ((-1, 1.0),), "ascending sizes"),
+        (4, ((5, 1.0), (5, 0.5)), "ascending sizes"),
+        (4, ((0, 1.0), (5, float("nan"))), "'t' costs nan with 5 rows"),
+    ],
+)
+def test_a_curve_that_is_none(row_bytes, points, message):
+    with pytest.raises(ValueError, match=message):
+        Curve("t", row_bytes, points)
+
+
+def test_two_curves_of_one_table():
+    with pytest.raises(ValueError, match="table 'user' has 2 curves"):
+        split_budget([EXAMPLE[0], EXAMPLE[0]], 10_000)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "seconds", "message"),
+    [
+        ({"gpu": 1}, {"host": 1.0}, r"budgets are of \['gpu'\] and seconds of \['host'\]"),
+        ({}, {}, "name the same tiers"),
+        ({"gpu": -1}, {"gpu": 1.0}, "the budget of 'gpu' is -1 bytes"),
+    ],
+)
+def test_tiers_that_do_not_fit_together(budgets, seconds, message):
+    with pytest.raises(ValueError, match=message):
+        split_tiers(EXAMPLE, budgets, seconds)
