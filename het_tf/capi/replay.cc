@@ -77,7 +77,9 @@ int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, si
       HET_RETURN_IF_ERROR(replay.MakeRows({all.data(), all.size()}));
     }
     HET_ASSIGN_OR_RETURN(const ReplayOutcome outcome, replay.Run());
-    Text() = AsJson(outcome).dump();
+    Json answer = AsJson(outcome);
+    answer["line_bytes"] = 4 * settings.schema->row_floats() + 58;
+    Text() = answer.dump();
     return Status();
   });
 }

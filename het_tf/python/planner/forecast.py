@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,16 +18,13 @@ from het_tf.python.planner.cost import Machine, StepTime, step_time
 from het_tf.python.planner.entries import is_kept
 from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay, traffic
 from het_tf.python.planner.stats import Stats, TableStats
-from het_tf.python.session import native
-
-LINE_BYTES = 58
-"""Of a cached row beside its floats (core/engine/table_options.cc)."""
 
 _SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
 _FEWEST = 512  # ids that a thinned sample keeps
 _THREADS = 2
 
 Advance = Callable[[int], None]
+Points = tuple[tuple[int, float], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +64,6 @@ class TableForecast:
       stats: Of the profile.
       dim: Floats of a row.
       rows_at_end: The least and the most.
-      row_bytes: Memory of a cached row.
       hot: Rows that nine tenths of the uses are of.
       curve: Bytes of a worker's step by the rows of its cache.
       one: As replayed.
@@ -77,9 +72,8 @@ class TableForecast:
     stats: TableStats
     dim: int
     rows_at_end: tuple[float, float]
-    row_bytes: int
     hot: int
-    curve: tuple[tuple[int, float], ...]
+    curve: Points
     one: Replayed
 
     @property
@@ -104,7 +98,7 @@ class Forecast:
     @property
     def cache_bytes(self) -> int:
         """Of a worker's caches."""
-        return sum(table.one.capacity * table.row_bytes for table in self.tables)
+        return sum(table.one.capacity * table.one.line_bytes for table in self.tables)
 
     @property
     def server_bytes(self) -> float:
@@ -149,25 +143,23 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
     tables = list(enumerate(stats.tables))
     share = max(1, request.entries // max(1, len(tables)))
 
-    def load(number: int, of: TableStats) -> tuple[Sample, dict[str, Any], int]:
+    def load(number: int, of: TableStats) -> _Loaded:
         keys, ids, samples = stats.keys(number)
-        sample = thinned(Sample(keys[ids], samples, min(of.until, stats.samples), of.ratio), share)
+        sample = Sample(keys[ids], samples, min(of.until, stats.samples), of.ratio)
         spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
-        floats = json.loads(native.call("HetCheckSpec", json.dumps(spec)))["row_floats"]
-        return sample, spec, 4 * floats + LINE_BYTES
+        return _Loaded(thinned(sample, share), spec)
 
-    def curve(loaded: tuple[Sample, dict[str, Any], int], of: TableStats) -> tuple[tuple[int, float], ...]:
-        sample = thinned(loaded[0], share // 8)
+    def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
+        few = _Loaded(thinned(loaded.sample, share // 8), loaded.spec)
         alone = dataclasses.replace(request.job, workers=1)
         sizes = sorted({round(part * of.rows) for part in _SHARES})
-        points = tuple(
-            (rows, replay(sample, loaded[1], {**request.cache, "rows": rows}, alone).bytes) for rows in sizes
-        )
+        found = [few.replay(request.cache, rows, alone) for rows in sizes]
+        points = tuple((rows, one.bytes) for rows, one in zip(sizes, found, strict=True))
         advance(1)
-        return points
+        return place.Curve(of.name, found[0].line_bytes, points), points
 
-    def run(loaded: tuple[Sample, dict[str, Any], int], rows: int) -> Replayed:
-        found = replay(loaded[0], loaded[1], {**request.cache, "rows": rows}, request.job)
+    def run(loaded: _Loaded, rows: int) -> Replayed:
+        found = loaded.replay(request.cache, rows, request.job)
         advance(1)
         return found
 
@@ -176,24 +168,29 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         curves = list(pool.map(curve, samples, stats.tables))
         budget = request.cache_bytes
         if budget is None:
-            budget = sum(of.rows * one[2] for of, one in zip(stats.tables, samples, strict=True)) // 10
-        rows = place.split_budget(
-            [
-                place.Curve(of.name, one[2], points)
-                for of, one, points in zip(stats.tables, samples, curves, strict=True)
-            ],
-            budget,
-        )
+            budget = sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
+        rows = place.split_budget([one for one, _ in curves], budget)
         replayed = list(pool.map(run, samples, [rows[of.name] for of in stats.tables]))
     found = [
-        TableForecast(of, one[1]["dim"], _at_end(of, stats, request), one[2], _hot(of), points, result)
-        for of, one, points, result in zip(stats.tables, samples, curves, replayed, strict=True)
+        TableForecast(of, one.spec["dim"], _at_end(of, stats, request), _hot(of), points, result)
+        for of, one, (_, points), result in zip(stats.tables, samples, curves, replayed, strict=True)
     ]
     whole = traffic(replayed, request.job)
     early = request.job.window > 0 and whole.waiting_writes < 1
     made = Forecast(request, found, whole, step_time(whole, replayed, request.job, request.machine, early))
     _require_memory(made)
     return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loaded:
+    """A table that can be replayed."""
+
+    sample: Sample
+    spec: Mapping[str, Any]
+
+    def replay(self, cache: Mapping[str, Any], rows: int, job: Job) -> Replayed:
+        return replay(self.sample, self.spec, {**cache, "rows": rows}, job)
 
 
 def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:

@@ -96,6 +96,7 @@ class Replayed:
       client_seconds, store_seconds: CPU time on this machine.
       rows: At the store at the end.
       row_memory: Bytes of one row there, with index and the memory of what workers hold.
+      line_bytes: Memory of a cached row.
       capacity: Rows of the cache.
       filled: Whether caches were full, or hold every row that there is.
     """
@@ -118,6 +119,7 @@ class Replayed:
     store_seconds: float
     rows: float
     row_memory: float
+    line_bytes: int
     capacity: int
     filled: bool
 
@@ -200,6 +202,7 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
         store_seconds=ratio * outcome["store_seconds"] / turns,
         rows=ratio * outcome["store_rows"],
         row_memory=outcome["store_bytes"] / max(1, outcome["store_rows"]),
+        line_bytes=outcome["line_bytes"],
         capacity=rows,
         filled=rows == 0 or outcome["evictions"] > 0 or resident * ratio < 0.9 * rows,
     )
