@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ T = (
 )  # fmt: skip
 OPTIMIZERS = ("Adagrad", "SGD", "FTRL", "Adam")
 """Parts that are named by the optimizer of their tables."""
+PLANNED_BY = ("criteo_like", "thousand", "many", "planned", *OPTIMIZERS)
+"""Parts that het-plan quotes: clicks, one pass, the optimizers' default rates."""
 WITHIN = 0.0005
 FIGURE = Path(__file__).resolve().parent.parent / "docs/img/accuracy.png"
 NAMES = {"wide_deep": "Wide & Deep", "deepfm": "DeepFM", "dcn": "DCN-v2"}
@@ -45,6 +48,38 @@ def differences(part: Figures, number: int, what: str = "auc", **wanted: Any) ->
             runs = group["runs"]
             by_seed.setdefault(group["seed"], []).append(runs[number][what] - runs[0]["auc"])
     return [math.fsum(of) / len(of) for of in by_seed.values()]
+
+
+def core_name(optimizer: str) -> str:
+    """Returns what the core calls an optimizer: row_wise_adagrad for RowWiseAdagrad, sgd for SGD."""
+    return optimizer.lower() if optimizer.isupper() else re.sub(r"(?<!^)(?=[A-Z])", "_", optimizer).lower()
+
+
+def points(result: Figures) -> list[Figures]:
+    """What het-plan says of accuracy (het_tf/python/planner/accuracy.json): one entry a part and unplaced run."""
+    found = []
+    for name, part in result["parts"].items():
+        settings = part["settings"]
+        if name not in PLANNED_BY:
+            continue
+        for number, run in enumerate(settings["runs"][1:], 1):
+            if run["placed"] or run.get("on_demand"):
+                continue
+            mean, half = interval(differences(part, number))
+            found.append(
+                {
+                    "part": name,
+                    "workers": settings["workers"][0],
+                    "batch": settings["of_step"],
+                    "optimizer": core_name(settings["optimizer"]),
+                    "bound": run["bound"],
+                    "planned": run.get("planned", False),
+                    "auc": round(mean, 6),
+                    "half": round(half, 6),
+                    "seeds": settings["seeds"],
+                }
+            )
+    return found
 
 
 def kinds(part: Figures) -> list[tuple[str, int]]:

@@ -25,6 +25,7 @@ import traffic_tables
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
+PLANNER = HERE.parent / "het_tf/python/planner/accuracy.json"
 DOCUMENTS = tuple(
     DOCS / name for name in ("benchmarks.md", "planning.md", "horovod.md", "adr/0039-rows-on-demand.md")
 )
@@ -215,7 +216,7 @@ def graph_accuracy(result: dict) -> list[str]:
 
 
 def draw_figures(wanted: Callable[[str], bool]) -> None:
-    """Draws the figures of traffic, accuracy and slow links, where matplotlib is there."""
+    """Draws the figures of traffic, accuracy and slow links, where matplotlib is there; and het-plan's points."""
     try:
         import accuracy_figures
         import frontier_figure
@@ -234,6 +235,9 @@ def draw_figures(wanted: Callable[[str], bool]) -> None:
         path = HERE / f"results/{name}.json"
         if wanted(name) and path.exists():
             draw(json.loads(path.read_text()), DOCS / "img")
+    if wanted("accuracy"):
+        points = accuracy_tables.points(json.loads((HERE / "results/accuracy.json").read_text()))
+        PLANNER.write_text("[\n" + ",\n".join(f" {json.dumps(point)}" for point in points) + "\n]\n")
     if wanted("traffic") or wanted("accuracy"):
         accuracy, traffic = (
             json.loads((HERE / f"results/{name}.json").read_text()) for name in ("accuracy", "traffic")

@@ -2,6 +2,7 @@
 
 from het_tf.python.checkpoint.model.callback import Checkpoint, RestoreBest
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
+from het_tf.python.monitor.plan_check import PlanCheck
 from het_tf.python.monitor.progressive import ProgressiveEvaluation
 from het_tf.python.monitor.step_trace import StepTrace
 from het_tf.python.monitor.table_stats import TableStats
@@ -11,6 +12,7 @@ __all__ = [
     "Checkpoint",
     "LearningRateScaling",
     "MetricAverage",
+    "PlanCheck",
     "ProgressiveEvaluation",
     "RestoreBest",
     "StepTrace",

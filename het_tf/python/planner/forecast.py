@@ -41,6 +41,8 @@ class Request:
       samples: In all of the job; None: those of the profile.
       replicas: Of each server.
       ram: Memory of a server; None: not limited.
+      gpu: Memory of a worker's GPU, which has the hottest of the cached rows; None: there is none.
+      method: That divides the caches (place.split_budget).
       entries: That are replayed of all tables together, about.
     """
 
@@ -53,6 +55,8 @@ class Request:
     samples: int | None = None
     replicas: int = 0
     ram: int | None = None
+    gpu: int | None = None
+    method: str = "greedy"
     entries: int = 3_000_000
 
 
@@ -65,6 +69,7 @@ class TableForecast:
       dim: Floats of a row.
       rows_at_end: The least and the most.
       hot: Rows that nine tenths of the uses are of.
+      gpu_rows: Of the cached ones, those that a GPU's memory is best used for.
       curve: Bytes of a worker's step by the rows of its cache.
       one: As replayed.
     """
@@ -73,6 +78,7 @@ class TableForecast:
     dim: int
     rows_at_end: tuple[float, float]
     hot: int
+    gpu_rows: int
     curve: Points
     one: Replayed
 
@@ -113,7 +119,11 @@ class Forecast:
     @property
     def not_filled(self) -> list[str]:
         """Tables whose caches the sample could not fill."""
-        return [table.stats.name for table in self.tables if not table.one.filled]
+        return [
+            table.stats.name
+            for table in self.tables
+            if not table.one.evicted and table.one.capacity < table.stats.rows
+        ]
 
 
 def thinned(sample: Sample, entries: int) -> Sample:
@@ -151,7 +161,8 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
 
     def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
         few = _Loaded(thinned(loaded.sample, share // 8), loaded.spec)
-        alone = dataclasses.replace(request.job, workers=1)
+        # What counts is how bytes differ by size, so one worker will do, and few partitions.
+        alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
         sizes = sorted({round(part * of.rows) for part in _SHARES})
         found = [few.replay(request.cache, rows, alone) for rows in sizes]
         points = tuple((rows, one.bytes) for rows, one in zip(sizes, found, strict=True))
@@ -169,10 +180,14 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         budget = request.cache_bytes
         if budget is None:
             budget = sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
-        rows = place.split_budget([one for one, _ in curves], budget)
-        replayed = list(pool.map(run, samples, [rows[of.name] for of in stats.tables]))
+        near = _near([one for one, _ in curves], budget, request)
+        rows = [sum(tier[of.name] for tier in near.values()) for of in stats.tables]
+        replayed = list(pool.map(run, samples, rows))
+    on_gpu = near.get("gpu", {})
     found = [
-        TableForecast(of, one.spec["dim"], _at_end(of, stats, request), _hot(of), points, result)
+        TableForecast(
+            of, one.spec["dim"], _at_end(of, stats, request), _hot(of), on_gpu.get(of.name, 0), points, result
+        )
         for of, one, (_, points), result in zip(stats.tables, samples, curves, replayed, strict=True)
     ]
     whole = traffic(replayed, request.job)
@@ -191,6 +206,13 @@ class _Loaded:
 
     def replay(self, cache: Mapping[str, Any], rows: int, job: Job) -> Replayed:
         return replay(self.sample, self.spec, {**cache, "rows": rows}, job)
+
+
+def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str, dict[str, int]]:
+    """Rows of each table in each kind of memory."""
+    if request.gpu is None:
+        return {"host": place.split_budget(curves, budget, request.method)}
+    return place.split_tiers(curves, {"gpu": request.gpu, "host": budget}, {"gpu": 0.0, "host": 1.0})
 
 
 def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:

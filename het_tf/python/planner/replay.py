@@ -98,7 +98,7 @@ class Replayed:
       row_memory: Bytes of one row there, with index and the memory of what workers hold.
       line_bytes: Memory of a cached row.
       capacity: Rows of the cache.
-      filled: Whether caches were full, or hold every row that there is.
+      evicted: Whether a cache was full, so that a row left it.
     """
 
     uses: float
@@ -121,7 +121,7 @@ class Replayed:
     row_memory: float
     line_bytes: int
     capacity: int
-    filled: bool
+    evicted: bool
 
     @property
     def bytes(self) -> float:
@@ -182,7 +182,6 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
     ]
     names_out = max(0.0, counts["metadata_bytes_out"] - ratio * heads[0] / turns)
     names_in = max(0.0, counts["metadata_bytes_in"] - ratio * heads[1] / turns)
-    resident = outcome["cached_rows"] / job.workers
     return Replayed(
         uses=counts["reads"],
         hits=counts["hits"],
@@ -204,7 +203,7 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
         row_memory=outcome["store_bytes"] / max(1, outcome["store_rows"]),
         line_bytes=outcome["line_bytes"],
         capacity=rows,
-        filled=rows == 0 or outcome["evictions"] > 0 or resident * ratio < 0.9 * rows,
+        evicted=rows == 0 or outcome["evictions"] > 0,
     )
 
 

@@ -1,0 +1,70 @@
+"""A plan as one HTML page with plots: rows of the tables, bytes against the size of the caches, time by part."""
+
+from __future__ import annotations
+
+import html as escaping
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from het_tf.python.planner.show import lines
+
+_MOST = 20  # tables in a plot
+_STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}pre{overflow-x:auto}"
+
+
+def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
+    """The page, which loads nothing. ValueError: matplotlib is not installed."""
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ValueError(f"--html needs matplotlib ({error}); run: pip install 'het_tf[planner]'") from None
+    tables = sorted(plan["tables"], key=lambda table: -table["forecast"]["bytes"])[:_MOST]
+    names = [table["name"] for table in tables]
+
+    def rows(axes: Any) -> None:
+        axes.barh(names, [table["rows_at_end"][1] for table in tables], color="#c6dbef", label="at the end, most")
+        axes.barh(names, [table["rows"] for table in tables], color="#6baed6", label="now")
+        axes.barh(names, [table["cache_rows"] for table in tables], color="#08519c", label="cached")
+        axes.set_xscale("log")
+        axes.set_xlabel("rows")
+        axes.invert_yaxis()
+        axes.legend()
+
+    def curves(axes: Any) -> None:
+        for table in tables[:8]:
+            share = [at / max(1, table["rows"]) for at, _ in table["curve"]]
+            axes.plot(share, [size for _, size in table["curve"]], marker="o", label=table["name"])
+        axes.set_xlabel("cached share of the table's rows")
+        axes.set_ylabel("bytes of a worker's step")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+
+    def parts(axes: Any) -> None:
+        found = plan["forecast"]["parts"]
+        axes.barh(list(found), [1e3 * seconds for seconds in found.values()], color="#6baed6")
+        axes.axvline(1e3 * plan["forecast"]["step_seconds"], color="black", linestyle="--", label="step")
+        axes.set_xlabel("ms of a step")
+        axes.invert_yaxis()
+        axes.legend()
+
+    body = [f"<h1>{escaping.escape(source)}</h1>"]
+    for title, draw in (
+        ("Rows of the tables", rows),
+        ("Bytes against the size of the cache, one worker", curves),
+        ("Time of a step by part", parts),
+    ):
+        figure, axes = pyplot.subplots(figsize=(8, 0.28 * len(tables) + 1.5 if draw is rows else 3.6))
+        draw(axes)
+        figure.tight_layout()
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg")
+        pyplot.close(figure)
+        text = picture.getvalue()
+        body.append(f"<h2>{title}</h2>{text[text.index('<svg') :]}")
+    body.append(f"<pre>{escaping.escape(chr(10).join(lines(plan, source, samples)))}</pre>")
+    head = f"<meta charset=utf-8><meta name=viewport content='width=device-width'><title>het-plan</title>"
+    return f"<!doctype html><html lang=en>{head}<style>{_STYLE}</style><body>{''.join(body)}</body></html>\n"

@@ -1,0 +1,143 @@
+"""`het-plan show`: its arguments, and what it does with them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.planner.stats import Stats
+from het_tf.python.show import Command, bar
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+    return int(text)
+
+
+def _count_0(text: str) -> int:
+    return 0 if text == "0" else _count(text)
+
+
+def _bytes(text: str) -> int:
+    """64GB, 64GiB, 1_000."""
+    found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", text.lower().replace("_", ""))
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes, such as 64GB or 64GiB")
+    unit = 1024 ** " kmgt".index(found[2] or " ") if found[3] else _UNITS[found[2]]
+    return round(float(found[1]) * unit)
+
+
+def _rate(text: str) -> float:
+    """Bits a second, as links are named; in bytes a second."""
+    found = re.fullmatch(r"([\d.]+)\s*([kmg])b(?:it)?(?:/s|ps)?", text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no rate of a link in bits a second, such as 10Gb")
+    return float(found[1]) * _UNITS[found[2]] / 8
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([\d.]+)\s*(s|ms|us)", text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time, such as 0.2ms")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _staleness(text: str) -> int | str:
+    return text if text in ("synchronous", "unbounded") else _count_0(text)
+
+
+def add(command: Command) -> None:
+    """Adds the command."""
+    sub = command(
+        "show",
+        "say what a job over a profiled stream will cost",
+        "Rows and caches of each table, bytes, waits, memory, time and accuracy: the client itself runs on"
+        " the sampled ids. docs/het-plan.md explains each column, and how wrong it was.",
+    )
+    given = sub.add_argument
+    given("stats", type=Path, help="the directory that het-plan profile wrote")
+    given("--workers", type=_count, default=8, metavar="N", help="ranks (%(default)s)")
+    given("--batch", type=_count, default=1024, metavar="B", help="samples of a worker's step (%(default)s)")
+    given("--shards", type=_count, default=1, metavar="N", help="servers (%(default)s)")
+    given("--replicas", type=_count_0, default=0, metavar="R", help="of each server (%(default)s)")
+    given("--link", type=_rate, metavar="RATE", help="of every machine, such as 10Gb; default: no limit")
+    given("--rtt", type=_seconds, default=0.0, metavar="TIME", help="to a server and back, such as 0.2ms")
+    given("--ram", type=_bytes, metavar="X", help="memory of a server, such as 64GB; default: no limit")
+    given("--cache", type=_bytes, metavar="X", help="memory of a worker's caches; default: a tenth of all rows")
+    given("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest of these rows")
+    given("--compute", type=_seconds, default=0.0, metavar="TIME", help="a step without lookups, such as 9ms")
+    given("--total", type=_count, metavar="N", help="samples of the whole job; default: those of the profile")
+    given("--passes", type=_count, default=1, metavar="N", help="over the same samples; 2 stands for more")
+    given("--window", type=_count_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)")
+    given("--staleness", type=_staleness, metavar="S", help="of het_tf.Cache; or 'synchronous', 'unbounded'")
+    given("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache")
+    given("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache")
+    given("--dim", type=_count, default=16, metavar="D", help="where the profile does not say it (%(default)s)")
+    given("--optimizer", choices=_OPTIMIZERS, default=_OPTIMIZERS[0], help="of the rows (%(default)s)")
+    given("--method", choices=("greedy", "milp"), default="greedy", help="that divides the caches")
+    given("--no-advice", action="store_true", help="tries no changes, which takes half of the time")
+    given("--plan", type=Path, metavar="FILE", help="write plan.json, for Cache.from_plan and het-ps up")
+    given("--html", type=Path, metavar="FILE", help="write a page with plots (needs matplotlib)")
+    given("--json", action="store_true", help="print the plan for programs")
+
+
+def _request(options: argparse.Namespace) -> Any:
+    from het_tf.python.planner.cost import Machine, byte_seconds
+    from het_tf.python.planner.forecast import Request
+    from het_tf.python.planner.replay import Job
+
+    cache: dict[str, Any] = {name: getattr(options, name) for name in ("staleness", "wire", "policy")
+                             if getattr(options, name) is not None}  # fmt: skip
+    return Request(
+        job=Job(workers=options.workers, batch=options.batch, shards=options.shards, window=options.window,
+                passes=min(options.passes, 2)),
+        machine=Machine(rate=options.link, round_trip=options.rtt, compute=options.compute,
+                        byte_seconds=byte_seconds()),
+        cache_bytes=options.cache,
+        cache=cache,
+        dim=options.dim,
+        optimizer={"name": options.optimizer},
+        samples=options.total,
+        replicas=options.replicas,
+        ram=options.ram,
+        gpu=options.gpu,
+        method=options.method,
+    )  # fmt: skip
+
+
+def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None]) -> dict[str, Any]:
+    """The plan of a job, as plan.json has it."""
+    from het_tf.python.planner import advice as changes
+    from het_tf.python.planner import document
+    from het_tf.python.planner.forecast import forecast
+
+    made = forecast(stats, request, advance)
+    return document.plan(made, changes.advise(stats, made) if advice else [])
+
+
+def run(options: argparse.Namespace) -> int:
+    """het-plan show."""
+    from het_tf.python.planner import show
+
+    stats = Stats.load(options.stats)
+    request = _request(options)
+    with bar("replaying") as (begin, advance):
+        begin(2 * len(stats.tables))
+        plan = make(stats, request, not options.no_advice, advance)
+    if options.plan:
+        options.plan.write_text(json.dumps(plan, indent=1) + "\n")
+    if options.html:
+        from het_tf.python.planner import page
+
+        options.html.write_text(page.html(plan, stats.source, stats.samples))
+    print(json.dumps(plan, indent=1) if options.json else "\n".join(show.lines(plan, stats.source, stats.samples)))
+    return 0
