@@ -35,7 +35,9 @@ def compare(
     known = {table["name"]: table["forecast"] for table in plan["tables"]}
     for name in counters:
         if name not in known:
-            raise ValueError(f"the plan has no table {name!r}; its tables are {', '.join(known)}: profile again")
+            raise ValueError(
+                f"the plan has no table {name!r}; its tables are {', '.join(known)}: profile again"
+            )
     of_all = {field: sum(of[field] for of in counters.values()) for field in _COUNTED}
     found = [
         ("bytes", plan["forecast"]["bytes"], sum(of_all[field] for field in _BYTES) / steps),
@@ -82,7 +84,9 @@ class PlanCheck(tf.keras.callbacks.Callback):
 
     def _counters(self) -> dict[str, dict[str, float]]:
         """Of every cached table of the model."""
-        tables = [Table(table.name, layer.namespace) for layer in layers_of(self.model) for table in layer.tables]
+        tables = [
+            Table(table.name, layer.namespace) for layer in layers_of(self.model) for table in layer.tables
+        ]
         found = {table.name: table.stats().get("cache") for table in tables}
         return {name: {field: of[field] for field in _COUNTED} for name, of in found.items() if of}
 

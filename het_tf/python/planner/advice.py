@@ -40,7 +40,10 @@ def changes(request: Request, cache_bytes: int) -> Iterator[tuple[str, Request]]
         )
     if request.cache.get("wire") in ("float32", "float16", "int8"):
         kept = {name: value for name, value in request.cache.items() if name != "wire"}
-        yield "leave wire= out: rows travel as int8, updates as int4", dataclasses.replace(request, cache=kept)
+        yield (
+            "leave wire= out: rows travel as int8, updates as int4",
+            dataclasses.replace(request, cache=kept),
+        )
     if request.cache.get("staleness") == 0:
         synchronous = {**request.cache, "staleness": "synchronous"}
         yield (
@@ -58,7 +61,11 @@ def changes(request: Request, cache_bytes: int) -> Iterator[tuple[str, Request]]
 
 
 def advise(
-    stats: Stats, now: Forecast, most: int = 2, advance: Advance = lambda _: None, run: Callable[..., Forecast] = forecast
+    stats: Stats,
+    now: Forecast,
+    most: int = 2,
+    advance: Advance = lambda _: None,
+    run: Callable[..., Forecast] = forecast,
 ) -> list[Change]:
     """The first changes that save 3 % of a step's time, or of its bytes, and cost none of the other."""
     few = dataclasses.replace(now.request, entries=_ENTRIES, cache_bytes=now.cache_bytes)

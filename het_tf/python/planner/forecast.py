@@ -1,7 +1,7 @@
 """What a job will cost: its tables replayed, its memory divided, and its step put together.
 
-    Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
-                   └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
+Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
+               └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
 """
 
 from __future__ import annotations
@@ -179,7 +179,9 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         curves = list(pool.map(curve, samples, stats.tables))
         budget = request.cache_bytes
         if budget is None:
-            budget = sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
+            budget = (
+                sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
+            )
         near = _near([one for one, _ in curves], budget, request)
         rows = [sum(tier[of.name] for tier in near.values()) for of in stats.tables]
         replayed = list(pool.map(run, samples, rows))

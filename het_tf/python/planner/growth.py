@@ -73,7 +73,5 @@ def rows_after(growth: Points, uses: float) -> tuple[float, float]:
     if not fits:
         return points[-1][1], points[-1][1] * uses / points[-1][0]
     # A fit to the early points need not meet the last one: what counts is by how much it grows from there.
-    grown = [
-        points[-1][1] * expected(uses, *fit) / expected(points[-1][0], *fit) for fit in fits
-    ]
+    grown = [points[-1][1] * expected(uses, *fit) / expected(points[-1][0], *fit) for fit in fits]
     return min(grown), max(grown)

@@ -26,7 +26,9 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
     names = [table["name"] for table in tables]
 
     def rows(axes: Any) -> None:
-        axes.barh(names, [table["rows_at_end"][1] for table in tables], color="#c6dbef", label="at the end, most")
+        axes.barh(
+            names, [table["rows_at_end"][1] for table in tables], color="#c6dbef", label="at the end, most"
+        )
         axes.barh(names, [table["rows"] for table in tables], color="#6baed6", label="now")
         axes.barh(names, [table["cache_rows"] for table in tables], color="#08519c", label="cached")
         axes.set_xscale("log")
@@ -66,5 +68,5 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
         text = picture.getvalue()
         body.append(f"<h2>{title}</h2>{text[text.index('<svg') :]}")
     body.append(f"<pre>{escaping.escape(chr(10).join(lines(plan, source, samples)))}</pre>")
-    head = f"<meta charset=utf-8><meta name=viewport content='width=device-width'><title>het-plan</title>"
+    head = "<meta charset=utf-8><meta name=viewport content='width=device-width'><title>het-plan</title>"
     return f"<!doctype html><html lang=en>{head}<style>{_STYLE}</style><body>{''.join(body)}</body></html>\n"

@@ -115,5 +115,7 @@ def _advice(advice: Sequence[Mapping[str, Any]]) -> list[str]:
     found = ["Cheapest changes that would help:"]
     for change in advice:
         effect = f"step {100 * (change['seconds'] - 1):+.0f} %, bytes {100 * (change['bytes'] - 1):+.0f} %"
-        found += textwrap.wrap(f"{change['text']} ({effect})", 80, initial_indent="  ", subsequent_indent="  ")
+        found += textwrap.wrap(
+            f"{change['text']} ({effect})", 80, initial_indent="  ", subsequent_indent="  "
+        )
     return found

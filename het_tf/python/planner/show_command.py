@@ -72,7 +72,9 @@ def add(command: Command) -> None:
     given("--link", type=_rate, metavar="RATE", help="of every machine, such as 10Gb; default: no limit")
     given("--rtt", type=_seconds, default=0.0, metavar="TIME", help="to a server and back, such as 0.2ms")
     given("--ram", type=_bytes, metavar="X", help="memory of a server, such as 64GB; default: no limit")
-    given("--cache", type=_bytes, metavar="X", help="memory of a worker's caches; default: a tenth of all rows")
+    given(
+        "--cache", type=_bytes, metavar="X", help="memory of a worker's caches; default: a tenth of all rows"
+    )
     given("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest of these rows")
     given("--compute", type=_seconds, default=0.0, metavar="TIME", help="a step without lookups, such as 9ms")
     given("--total", type=_count, metavar="N", help="samples of the whole job; default: those of the profile")
@@ -81,7 +83,9 @@ def add(command: Command) -> None:
     given("--staleness", type=_staleness, metavar="S", help="of het_tf.Cache; or 'synchronous', 'unbounded'")
     given("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache")
     given("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache")
-    given("--dim", type=_count, default=16, metavar="D", help="where the profile does not say it (%(default)s)")
+    given(
+        "--dim", type=_count, default=16, metavar="D", help="where the profile does not say it (%(default)s)"
+    )
     given("--optimizer", choices=_OPTIMIZERS, default=_OPTIMIZERS[0], help="of the rows (%(default)s)")
     given("--method", choices=("greedy", "milp"), default="greedy", help="that divides the caches")
     given("--no-advice", action="store_true", help="tries no changes, which takes half of the time")
@@ -139,5 +143,9 @@ def run(options: argparse.Namespace) -> int:
         from het_tf.python.planner import page
 
         options.html.write_text(page.html(plan, stats.source, stats.samples))
-    print(json.dumps(plan, indent=1) if options.json else "\n".join(show.lines(plan, stats.source, stats.samples)))
+    print(
+        json.dumps(plan, indent=1)
+        if options.json
+        else "\n".join(show.lines(plan, stats.source, stats.samples))
+    )
     return 0

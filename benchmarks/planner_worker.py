@@ -1,7 +1,7 @@
 """A rank of planner.py's real job: looks up and updates rows of a recorded stream, and says what travelled.
 
-    horovodrun -np N python worker.py '{"ps": ..., "stream": FILE.npz, "dim": 16, "batch": 128, "cache": {...},
-        "warm": STEPS}'
+    horovodrun -np N python planner_worker.py '{"ps": ..., "stream": FILE.npz, "dim": 16, "batch": 128,
+        "plan": plan.json, "warm": STEPS}'
 
 The stream has one array `[samples, ids]` a table. Rank r of N takes batch r of N in every step, as a replay
 does. Rank 0 prints one line of JSON: counters of all ranks in the steps that are counted.
@@ -22,6 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.ps import address as addresses
+from het_tf.python.ps.node import Node
 
 
 def counters() -> dict[str, dict[str, Any]]:
@@ -43,7 +45,7 @@ def main() -> None:
     tables = {name: het_tf.TableConfig(name, job["dim"]) for name in ids}
     layer = het_tf.keras.EmbeddingCollection(
         {name: het_tf.FeatureConfig(table) for name, table in tables.items()},
-        cache=het_tf.Cache(**job["cache"]),
+        cache=het_tf.Cache.from_plan(job["plan"]),
     )
 
     @tf.function
@@ -79,9 +81,10 @@ def main() -> None:
             table: {name: sum(one[table][name] for one in everyone) for name in figures}
             for table, figures in mine.items()
         }
-        sizes = {name: het_tf.table(name).size for name in summed}
+        with Node.of(addresses.parse(job["ps"]), 30) as server:
+            held = int(server.info("het")["het_bytes"])
         print("RESULT " + json.dumps({"steps": steps - job["warm"], "seconds": seconds, "tables": summed,
-                                      "rows": sizes}), flush=True)  # fmt: skip
+                                      "server_bytes": held}), flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
