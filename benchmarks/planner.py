@@ -66,8 +66,9 @@ def ranks(stream: Path, plan: Path, address: str, warm: int) -> Figures:
     python = Path(sys.executable)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
                    "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # fmt: skip
-    command = [str(python.with_name("horovodrun")), "-np", str(WORKERS), "-H", f"localhost:{WORKERS}", "--gloo",
-               str(python), str(ROOT / "benchmarks/planner_worker.py"), json.dumps(job)]  # fmt: skip
+    launcher = [str(python.with_name("horovodrun")), "-np", str(WORKERS), "-H", f"localhost:{WORKERS}"]
+    worker = [str(python), str(ROOT / "benchmarks/planner_worker.py"), json.dumps(job)]
+    command = [*launcher, "--gloo", *worker]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     found = re.search(r"RESULT (\{.*\})", done.stdout)
     if found is None:
@@ -162,8 +163,12 @@ def cells() -> list[Figures]:
             for setting in settings:
                 local = setting["systems"].get("local", {}).get("step", setting["compute"])
                 compute = local if setting["dense"] else setting["compute"]
-                machine = cost.Machine(rate=setting["rate"], round_trip=setting["round_trip"], compute=compute,
-                                       byte_seconds=byte_seconds)  # fmt: skip
+                machine = cost.Machine(
+                    rate=setting["rate"],
+                    round_trip=setting["round_trip"],
+                    compute=compute,
+                    byte_seconds=byte_seconds,
+                )
                 for system, of in setting["systems"].items():
                     if system in ("local", "allgather"):
                         continue
@@ -199,8 +204,9 @@ def rate_of_profile() -> Figures:
         " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([sys.executable, "-c", code, f"{folder}/stats"], capture_output=True, text=True,
-                              env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, check=True)  # fmt: skip
+        command = [sys.executable, "-c", code, f"{folder}/stats"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     rate, memory = map(float, done.stdout.split())
     print(f"profile: {rate:,.0f} samples a second, {memory:.0f} MB", flush=True)
     return {"samples_a_second": rate, "memory_mb": memory}
@@ -212,8 +218,9 @@ def time_of_show() -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         profile(make(PLACE, samples), Path(folder) / "stats")
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run([sys.executable, "-m", "het_tf.python.planner", "show", f"{folder}/stats", "--batch", "128"],
-                       env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        command = [sys.executable, "-m", "het_tf.python.planner", "show", f"{folder}/stats", "--batch", "128"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"show: {time.monotonic() - begin:.1f} s, {cpu:.1f} s of CPU", flush=True)

@@ -1,4 +1,4 @@
-"""What staleness costs in AUC, as benchmarks/accuracy.py measured it (accuracy.json is made of its result)."""
+"""What staleness costs in AUC, by the result of benchmarks/accuracy.py, of which accuracy.json is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cheapest changes that would help a job: each is forecast on a part of the sample, beside the job as it is.
+"""The cheapest changes that would help a job: each is forecast on a part of the sample, beside the job now.
 
 Both forecasts share the part, so what it gets wrong is in both of them.
 """

@@ -67,7 +67,6 @@ class StepTime:
     Attributes:
       seconds: Of the step.
       parts: By name: "compute", "worker CPU", "server CPU", "rows in", "updates out", "round trips".
-      bound: The name of the longest.
     """
 
     seconds: float
@@ -75,6 +74,7 @@ class StepTime:
 
     @property
     def bound(self) -> str:
+        """The longest part."""
         return max(self.parts, key=self.parts.__getitem__)
 
 

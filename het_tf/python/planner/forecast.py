@@ -46,8 +46,8 @@ class Request:
       entries: That are replayed of all tables together, about.
     """
 
-    job: Job = Job()
-    machine: Machine = Machine()
+    job: Job = dataclasses.field(default_factory=Job)
+    machine: Machine = dataclasses.field(default_factory=Machine)
     cache_bytes: int | None = None
     cache: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dim: int = 16
@@ -99,6 +99,7 @@ class Forecast:
 
     @property
     def hit_rate(self) -> float:
+        """Of all tables."""
         return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
 
     @property
@@ -113,6 +114,7 @@ class Forecast:
 
     @property
     def samples_a_second(self) -> float:
+        """Of all workers."""
         job = self.request.job
         return job.workers * job.batch / self.step.seconds if self.step.seconds > 0 else float("inf")
 

@@ -1,4 +1,4 @@
-"""A plan as one HTML page with plots: rows of the tables, bytes against the size of the caches, time by part."""
+"""A plan as one HTML page with plots: rows of the tables, bytes by the size of caches, time by part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 from het_tf.python.planner.show import lines
 
 _MOST = 20  # tables in a plot
-_STYLE = "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}pre{overflow-x:auto}"
+_STYLE = (
+    "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    "svg{max-width:100%;height:auto}pre{overflow-x:auto}"
+)
 
 
 def html(plan: Mapping[str, Any], source: str, samples: int) -> str:

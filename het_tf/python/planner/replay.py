@@ -24,8 +24,8 @@ from het_tf.python.session import native
 
 PARTITIONS = 64
 
-# Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows (core/wire/parts.h);
-# requests and replies.
+# Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows, in requests and
+# in replies (core/wire/parts.h).
 _FRAME = (39, 9)
 _TABLE_OF_FRAME = (11, 10)
 _PART = (5, 1)
@@ -219,6 +219,7 @@ class Traffic:
 
     @property
     def bytes(self) -> float:
+        """Both ways."""
         return self.bytes_in + self.bytes_out
 
 

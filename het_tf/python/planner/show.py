@@ -104,8 +104,8 @@ def _accuracy(plan: Plan) -> str:
     if auc["part"] == "exact":
         return "AUC: as exact training, with these bounds."
     return (
-        f"AUC: {auc['auc']:+.4f} ± {auc['half']:.4f} against exact training, as measured on Criteo-like clicks"
-        f" ({auc['workers']} workers, steps of {auc['batch']}, {auc['seeds']} seeds)."
+        f"AUC: {auc['auc']:+.4f} ± {auc['half']:.4f} against exact training, as measured on Criteo-like"
+        f" clicks ({auc['workers']} workers, steps of {auc['batch']}, {auc['seeds']} seeds)."
     )
 
 
