@@ -6,7 +6,8 @@
 A profile is one pass over the samples, in constant memory; the command is `het-plan profile`.
 """
 
-from het_tf.python.planner.profile import Feature, Profiler, profile
+from het_tf.python.planner.dataset import profile
+from het_tf.python.planner.profile import Feature, Profiler
 from het_tf.python.planner.stats import FeatureStats, Stats, TableStats
 
 __all__ = ["Feature", "FeatureStats", "Profiler", "Stats", "TableStats", "profile"]

@@ -5,6 +5,7 @@ half as many ids; one of few ids, of which half would say nothing, keeps half of
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,9 @@ def is_kept(ids: Int64Array, ratio: int) -> npt.NDArray[np.bool_]:
 def distinct(ids: Int64Array) -> Int64Array:
     """The distinct ones, ascending, int64 [n]; `ids` is sorted then. (numpy.unique takes more memory.)"""
     ids.sort()
-    return np.concatenate([ids[:1], ids[1:][ids[1:] != ids[:-1]]])
+    fresh = np.ones(len(ids), bool)
+    np.not_equal(ids[1:], ids[:-1], out=fresh[1:])
+    return ids[fresh]
 
 
 def _pieces(size: int) -> Iterator[slice]:
@@ -90,13 +93,19 @@ class Entries:
 
     def take(self) -> Iterator[tuple[Int64Array, Samples]]:
         """Ids int64 [n] and samples [n] of each table, which are the caller's; there are no entries then."""
-        order = np.argsort(self._tables[: self._size], kind="stable")
-        ends = np.cumsum(np.bincount(self._tables[: self._size], minlength=len(self.ratios)))
-        self._tables = np.empty(0, np.uint16)
-        self._ids = self._ids[order]
-        self._samples = self._samples[order]
-        del order
-        for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+        tables, self._tables = self._tables[: self._size], np.empty(0, np.uint16)
+        ends = np.cumsum(np.bincount(tables, minlength=len(self.ratios)))
+        begins = [0, *ends[:-1]]
+
+        def by_table(array: Any) -> Any:
+            found = np.empty(self._size, array.dtype)
+            for table, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+                found[begin:end] = array[: self._size][tables == table]
+            return found
+
+        self._ids = by_table(self._ids)
+        self._samples = by_table(self._samples)
+        for begin, end in zip(begins, ends, strict=True):
             yield self._ids[begin:end], self._samples[begin:end]
 
     def _shrink(self) -> None:
@@ -122,7 +131,8 @@ class Entries:
         """Which of a table's entries stay when it keeps half as many ids, or half of its stream."""
         ids, ratio = self._ids[: self._size][mine], 2 * self.ratios[table]
         kept = is_kept(ids, ratio)
-        if len(distinct(ids[kept])) >= FEWEST:
+        ids = ids[kept]
+        if len(ids) >= FEWEST and len(distinct(ids)) >= FEWEST:
             self.ratios[table] = ratio
             return kept
         samples = self._samples[: self._size][mine]

@@ -1,5 +1,8 @@
 """The most used ids of a table and their uses, in memory that does not grow (Space-Saving by blocks)."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
 from het_tf.python.data.placement import Int64Array
@@ -40,14 +43,16 @@ class Head:
         begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), ids[1:] != ids[:-1]]))
         keys, times = ids[begins], np.diff(begins, append=len(ids))
         at = np.searchsorted(self.keys, keys)
-        known = at < len(self.keys)
-        known[known] = self.keys[at[known]] == keys[known]
-        self._counts[at[known]] += times[known]
-        new = ~known
+        new = self.keys.take(at, mode="clip") != keys if len(self.keys) else np.ones(len(keys), bool)
+        self._counts[at[~new]] += times[~new]
         if new.any():
-            self.keys = np.insert(self.keys, at[new], keys[new])
-            self._counts = np.insert(self._counts, at[new], times[new] + self.missed)
-            self._errors = np.insert(self._errors, at[new], self.missed)
+            to = at[new] + np.arange(np.count_nonzero(new))
+            self.keys, self._counts, self._errors = _inserted(
+                to,
+                (self.keys, keys[new]),
+                (self._counts, times[new] + self.missed),
+                (self._errors, self.missed),
+            )
         if len(self.keys) > 2 * self.most:
             order = np.argpartition(self._counts, -self.most)
             self.missed = int(self._counts[order[: -self.most]].max())
@@ -55,3 +60,13 @@ class Head:
             self.keys, self._counts, self._errors = (
                 of[stay] for of in (self.keys, self._counts, self._errors)
             )
+
+
+def _inserted(to: Int64Array, *arrays: tuple[Int64Array, Any]) -> Iterator[Int64Array]:
+    """Of each pair: an array, and what comes into it; `to` says where."""
+    old = np.ones(len(arrays[0][0]) + len(to), bool)
+    old[to] = False
+    for array, new in arrays:
+        made = np.empty(len(old), np.int64)
+        made[old], made[to] = array, new
+        yield made

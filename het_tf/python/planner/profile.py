@@ -15,8 +15,16 @@ from het_tf.python.data.placement import Int64Array
 from het_tf.python.planner import entries, figures
 from het_tf.python.planner.entries import Entries
 from het_tf.python.planner.head import Head
-from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats
-from het_tf.python.planner.stats import sha256_of, write_keys, write_stats
+from het_tf.python.planner.stats import (
+    KEYS,
+    STATS,
+    FeatureStats,
+    Stats,
+    TableStats,
+    sha256_of,
+    write_keys,
+    write_stats,
+)
 
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, at most (of ids: and one sample's)
 _HEAD, _HEADS = 1 << 16, 1 << 19  # ids that are counted of a table, and of all
