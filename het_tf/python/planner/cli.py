@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
 from het_tf.python.planner import sources
-from het_tf.python.planner.dataset import profile_of
-from het_tf.python.planner.profile import Feature, Profiler
+from het_tf.python.planner.profile import Feature
 from het_tf.python.planner.stats import KEYS, Stats
-from het_tf.python.show import Command, bar, number, run, size
+from het_tf.python.show import Command, number, run, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -20,8 +18,8 @@ Says what a job will cost before it runs.
   het-plan profile --data criteo:train.tsv --dim 16 --out stats
       one pass over the samples: stats/stats.json, and stats/keys.npz, the
       stream of a sample of the ids
-  het-plan profile --data 'parquet:day-*.parquet' --table item=item,history \\
-      --dim item=64 --dim user=32 --fields item,history,user --out stats
+  het-plan profile --data 'parquet:day-*.parquet' --fields user,item,history \\
+      --table item=item,history --dim item=64 --dim user=32 --out stats
   het-plan profile --data train:samples --out stats
       the module train has a function samples, which returns (dataset, layer)
 
@@ -36,110 +34,69 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _profile(command: Command) -> None:
-    sub = command(
+    add = command(
         "profile",
         "count the ids of a stream of samples",
-        "In one pass and constant memory. A field of files is a table by its own name. rows: distinct ids; ~:"
-        " estimated. ratio: one of so many ids is in keys.npz.",
-    )
-    add = sub.add_argument
+        "One pass, constant memory. rows: distinct ids; ~: estimated. ratio: one id of so many is kept.",
+    ).add_argument
     add("--data", required=True, metavar="WHAT", help=sources.SCHEMES)
-    add("--out", type=Path, required=True, metavar="DIR", help="is made; a profile in it is replaced")
-    add("--samples", type=_count, metavar="N", help="how many are counted; default all")
-    add("--fields", type=_names, metavar="A,B", help="of files: those that are counted; default all of ids")
-    add("--table", action="append", default=[], type=_table, metavar="NAME=A,B", help="fields of one table")
+    add("--out", required=True, metavar="DIR", help="is made; a profile in it is replaced")
+    add("--samples", type=int, metavar="N", help="how many are counted; default all")
+    add("--fields", metavar="A,B", help="of files: which are counted, each a table; default all of ids")
+    add("--table", action="append", default=[], metavar="NAME=A,B", help="fields that share a table")
     add("--dim", action="append", default=[], metavar="N|NAME=N", help="floats of a row, of all or one table")
-    add("--fanout", type=_fanout, metavar="N,N", help="of a graph: neighbours that are drawn; default 10,5")
+    add("--fanout", metavar="N,N", help="of a graph: neighbours that are drawn; default 10,5")
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
-    return int(text)
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if "" in names or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of different names, as in user,item")
-    return names
-
-
-def _table(text: str) -> tuple[str, list[str]]:
-    name, _, fields = text.partition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=FIELD,FIELD")
-    return name, _names(fields)
-
-
-def _fanout(text: str) -> tuple[int, ...]:
-    return tuple(_count(one) for one in text.split(","))
-
-
-def _features(options: argparse.Namespace, source: sources.Source) -> list[Feature]:
-    """The fields of files, each of its table."""
-    fields = options.fields or source.fields
-    tables = {field: field for field in fields}
-    named: set[str] = set()
-    for table, of in options.table:
-        if named & set(of):
-            raise ValueError(f"--table: {sorted(named & set(of))} are of two tables; give each field once")
-        named |= set(of)
-        tables |= dict.fromkeys(of, table)
-    for field in tables:
-        if field in source.left_out:
-            raise ValueError(f"field {field!r} {source.left_out[field]}; leave it out")
-        if field not in fields or field not in source.fields:
-            raise ValueError(f"there is no field {field!r}; those of ids are {', '.join(source.fields)}")
-    dims: dict[str | None, int] = {}
+def _features(options: argparse.Namespace, fields: list[str]) -> list[Feature]:
+    """Fields, each of its table."""
+    tables, dims = {field: field for field in fields}, {}
+    for text in options.table:
+        name, _, of = text.partition("=")
+        for field in of.split(","):
+            if not name or tables.get(field) != field:
+                raise ValueError(f"--table {text}: give NAME=FIELD,FIELD, each once, of {', '.join(fields)}")
+            tables[field] = name
     for text in options.dim:
         name, _, digits = text.rpartition("=")
-        if not digits.isdecimal() or not 1 <= int(digits) <= 65536:
-            raise ValueError(f"--dim is {text!r}; give 1 to 65536, as in 16 or user=16")
-        if name and name not in tables.values():
-            raise ValueError(f"--dim {text}: the tables are {', '.join(dict.fromkeys(tables.values()))}")
-        dims[name or None] = int(digits)
-    return [Feature(field, table, dims.get(table, dims.get(None))) for field, table in tables.items()]
+        if not digits.isdecimal() or not 1 <= int(digits) <= 65536 or name not in ("", *tables.values()):
+            known = ", ".join(dict.fromkeys(tables.values()))
+            raise ValueError(f"--dim {text}: give 1 to 65536, or NAME=N; the tables are {known}")
+        dims[name] = int(digits)
+    return [Feature(field, table, dims.get(table, dims.get(""))) for field, table in tables.items()]
+
+
+def _open(options: argparse.Namespace) -> sources.Source:
+    kind, _, rest = options.data.partition(":")
+    files, given = kind in ("criteo", "parquet", "tfrecord"), vars(options)
+    unfit = (not files and "fields", kind != "graph" and "fanout", not (files or kind == "graph") and "table",
+             not (files or kind == "graph") and "dim")  # fmt: skip
+    for name in unfit:
+        if name and given[name]:
+            raise ValueError(f"--{name} does not go with --data {options.data}; leave it out")
+    if not kind or not rest:
+        raise ValueError(f"--data is {options.data!r}; give {sources.SCHEMES}")
+    if files:
+        fields = options.fields and options.fields.split(",")
+        return sources.open_files(kind, rest, fields, lambda names: _features(options, names))
+    if kind == "graph":
+        fanout = tuple(int(one) if one.isdecimal() else 0 for one in (options.fanout or "10,5").split(","))
+        return sources.open_graph(rest, fanout, lambda names: _features(options, names))
+    return sources.open_function(kind, rest, options.samples)
 
 
 def run_profile(options: argparse.Namespace) -> int:
     """het-plan profile."""
-    kind, colon, rest = options.data.partition(":")
-    if not colon or not kind or not rest:
-        raise ValueError(f"--data is {options.data!r}; give {sources.SCHEMES}")
-    if options.fanout and kind != "graph":
-        raise ValueError(f"--fanout is of graphs, and --data is {options.data}; leave it out")
-    with bar("profile") as (begin, advance):
-        if kind not in ("criteo", "parquet", "tfrecord", "graph"):
-            if options.fields or options.table or options.dim:
-                raise ValueError(f"the layer of {options.data} has features, tables and dims; leave out "
-                                 "--fields, --table and --dim")  # fmt: skip
-            begin(options.samples)
-            made = sources.call(kind, rest)
-            stats = profile_of(*made, options.out, options.samples, options.data, advance)
-        else:
-            graph = kind == "graph"
-            source = (
-                sources.open_graph(rest, options.fanout or (10, 5))
-                if graph
-                else sources.open_files(kind, rest)
-            )
-            begin(source.total)
-            profiler = Profiler(_features(options, source), options.data, options.samples)
-            for batch, units in source.batches([feature.name for feature in profiler.features]):
-                profiler.add(batch)
-                advance(units)
-                if profiler.full:
-                    break
-            stats = profiler.finish(options.out)
-    print("\n".join(_lines(stats)))
+    print("\n".join(_lines(_open(options).profile(options.data, options.out, options.samples))))
     return 0
 
 
 def _lines(stats: Stats) -> list[str]:
     written = size((stats.directory / KEYS).stat().st_size)
     wide = max(len("table"), min(_WIDEST, max(len(table.name) for table in stats.tables)))
-    lines = textwrap.wrap(f"{stats.source}: {stats.samples:,} samples; {stats.directory} has {written}", 80)
+    lines = textwrap.wrap(
+        f"{stats.source}: {stats.samples:,} samples; {stats.directory / KEYS}: {written}", 80
+    )
     lines += ["", f"{'table':{wide}}{'dim':>6}{'ids':>8}{'a sample':>10}{'rows':>8}{'ratio':>7}{'kept':>8}"]
     for table in stats.tables:
         name = table.name if len(table.name) <= wide else table.name[: wide - 3] + "..."

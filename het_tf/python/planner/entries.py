@@ -30,7 +30,7 @@ def is_kept(ids: Int64Array, ratio: int) -> npt.NDArray[np.bool_]:
 
 
 def distinct(ids: Int64Array) -> Int64Array:
-    """The distinct ones, ascending, int64 [n]; `ids` is sorted then. (numpy.unique takes more memory.)"""
+    """The distinct ones, ascending, int64 [n]; sorts `ids`. numpy.unique takes more memory."""
     ids.sort()
     fresh = np.ones(len(ids), bool)
     np.not_equal(ids[1:], ids[:-1], out=fresh[1:])

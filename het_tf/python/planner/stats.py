@@ -1,7 +1,4 @@
-"""What a profile found, and its files: DIR/stats.json, and the hash-sampled stream DIR/keys.npz.
-
-keys.npz has of table number t, as `Stats.keys` returns them: t{t}_keys, t{t}_ids and t{t}_samples.
-"""
+"""What a profile found, and its files: DIR/stats.json, and the hash-sampled stream, DIR/keys.npz."""
 
 from __future__ import annotations
 
@@ -22,23 +19,15 @@ from het_tf.python.files import open_file, parse_json, read_bytes
 
 FORMAT, VERSION = "het_tf stats", 1
 STATS, KEYS = "stats.json", "keys.npz"
-ARRAYS = ("keys", "ids", "samples")
+ARRAYS = ("keys", "ids", "samples")  # of table number t: t{t}_keys, ...
 
 _MOST = 256 << 20  # bytes of stats.json
 _AGAIN = "make it again with het-plan profile"
 
-Points = list[list[float]]
-
 
 @dataclasses.dataclass(frozen=True)
 class FeatureStats:
-    """A feature.
-
-    Attributes:
-      name: Of the feature.
-      table: The name of its table.
-      ids_per_sample: Mean, without padding.
-    """
+    """A feature, its table, and the mean of its ids a sample, without padding."""
 
     name: str
     table: str
@@ -47,56 +36,29 @@ class FeatureStats:
 
 @dataclasses.dataclass(frozen=True)
 class TableStats:
-    """A table.
-
-    Attributes:
-      name: Of the table.
-      dim: Floats of a row; None: not said.
-      uses: Ids in the pass, of all its features.
-      rows: Distinct ids.
-      rows_exact: Whether they were counted; else those of the hash sample, times ratio.
-      ratio: Entries are of the ids whose hash is below 2^64 / ratio, a power of two.
-      until: Entries are of samples below; less than all where the table has few ids, so that half of them
-        would say nothing.
-      growth: [samples, distinct ids], about 24 points.
-      top: Uses of the most used ids, descending, at most 4,096.
-      top_missed: The most uses that one of `top` may lack; 0: they are exact.
-      quantiles: [share of the rows, share of the uses], 64 points, the most used rows first.
-      unique: [batch, unique ids of a batch], mean over the first samples, for batches of 1, 2, 4, ... samples
-        up to 131,072, or to the most whose ids were all held.
-      drift: Share of the uses of the second half that the first half's most used tenth of rows has; None:
-        there are none.
-      entries: In keys.npz.
-    """
+    """A table."""
 
     name: str
-    dim: int | None
-    uses: int
-    rows: int
+    dim: int | None  # floats of a row; None: not said
+    uses: int  # ids in the pass, of all its features
+    rows: int  # distinct ids; if not exact, those of the hash sample times ratio
     rows_exact: bool
-    ratio: int
-    until: int
-    growth: Points
-    top: list[int]
-    top_missed: int
-    quantiles: Points
-    unique: Points
-    drift: float | None
-    entries: int
+    ratio: int  # entries are of the ids whose hash is below 2^64 / ratio, a power of two
+    until: int  # and of samples below: not all where the table has few ids, half of which would say nothing
+    growth: list[list[float]]  # [samples, distinct ids], some 24 points
+    top: list[int]  # uses of the most used ids, descending, at most 4,096
+    top_missed: int  # the most uses that one of `top` lacks; 0: they are exact
+    quantiles: list[list[float]]  # [share of rows, share of uses], 64 points, the most used rows first
+    unique: list[
+        list[float]
+    ]  # [batch, unique ids in it], mean of the first 2^17 samples, or of what was held
+    drift: float | None  # share of the second half's uses that the first half's top tenth of rows has
+    entries: int  # in keys.npz
 
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """A profile.
-
-    Attributes:
-      samples: In the pass.
-      source: What was read.
-      features: By name, as the layer or file has them.
-      tables: Those of the features.
-      directory: Where the files are.
-      sha256: Of keys.npz.
-    """
+    """A profile: of how many samples, of what, in which directory, and the SHA-256 of its keys.npz."""
 
     samples: int
     source: str
@@ -116,39 +78,42 @@ class Stats:
         place = Path(directory)
         for name in (STATS, KEYS):
             if not (place / name).is_file():
-                fault = "there is no directory" if not place.is_dir() else f"no {name} is in"
-                raise ValueError(f"{fault} {place}; make it with het-plan profile --out {place}")
+                raise ValueError(f"{place} has no {name}; make it with het-plan profile --out {place}")
+        version: Any = VERSION
         try:
-            found = _parse(parse_json(read_bytes(place / STATS, _MOST)), place)
-        except _VersionError as error:
-            raise ValueError(f"{place / STATS} {error}; {_AGAIN}, or read it with the het_tf of it") from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{place / STATS} is damaged ({error}); {_AGAIN}") from None
-        if sha256_of(place / KEYS) != found.sha256:
+            found = parse_json(read_bytes(place / STATS, _MOST))
+            if found["format"] == FORMAT and (version := found["version"]) == VERSION:
+                tables = [TableStats(**table) for table in found["tables"]]
+                features = [FeatureStats(**feature) for feature in found["features"]]
+                stats = cls(
+                    int(found["samples"]), found["source"], features, tables, place, found["keys"]["sha256"]
+                )
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{place / STATS} is damaged ({error!r}); {_AGAIN}") from None
+        if found["format"] != FORMAT or version != VERSION:
+            what = f"{found['format']!r}, version {version!r}"
+            raise ValueError(f"{place / STATS} is {what}, not {FORMAT!r}, version {VERSION}; {_AGAIN}")
+        if sha256_of(place / KEYS) != stats.sha256:
             raise ValueError(f"{place / KEYS} is damaged, or not of the {STATS} beside it; {_AGAIN}")
-        return found
+        return stats
 
     def keys(self, table: int) -> tuple[Int64Array, npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        """The stream of a table, read now.
-
-        Args:
-          table: Its number in `tables`.
+        """Reads the stream of a table, by its number in `tables`.
 
         Returns:
           The kept ids, int64 [distinct] ascending; of each entry, in the order of the stream, the number of
-          its id in them, uint32 [entries], and of its sample, ascending, uint32 (int64 where there are 2^32
-          samples or more) [entries].
+          its id among them, uint32 [entries], and of its sample, uint32 [entries] ascending (int64 if there
+          are more than 2^32 samples).
 
         Raises:
           ValueError: The file has no such arrays, or they do not fit each other.
         """
-        of, path = self.tables[table], self.directory / KEYS
+        of, path, fault = self.tables[table], self.directory / KEYS, ""
         try:
             with np.load(path) as file:
                 keys, ids, samples = (file[f"t{table}_{name}"] for name in ARRAYS)
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} has no stream of table {of.name!r} ({error}); {_AGAIN}") from None
-        fault = ""
         if not len(ids) == len(samples) == of.entries:
             fault = f"{len(ids)} ids and {len(samples)} samples, not {of.entries} entries"
         elif of.entries and int(ids.max()) >= len(keys):
@@ -159,27 +124,15 @@ class Stats:
             raise ValueError(f"{path}: table {of.name!r} has {fault}; {_AGAIN}")
         return keys, ids, samples
 
-
-class _VersionError(ValueError):
-    """Files of another het_tf."""
-
-
-def _parse(document: Any, place: Path) -> Stats:
-    if document["format"] != FORMAT:
-        raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
-    if document["version"] != VERSION:
-        raise _VersionError(f"has version {document['version']}, and this het_tf reads {VERSION}")
-    tables = [TableStats(**table) for table in document["tables"]]
-    features = [FeatureStats(**feature) for feature in document["features"]]
-    names = {table.name for table in tables}
-    for feature in features:
-        if feature.table not in names:
-            raise ValueError(f"feature {feature.name!r} has a table {feature.table!r} that is not there")
-    for table in tables:
-        numbers = (table.uses, table.rows, table.ratio, table.until, table.entries)
-        if any(type(number) is not int or number < 0 for number in numbers):
-            raise ValueError(f"table {table.name!r} has counts that are no whole numbers")
-    return Stats(document["samples"], document["source"], features, tables, place, document["keys"]["sha256"])
+    def write(self) -> None:
+        """Writes stats.json; keys.npz is there. OSError: it cannot."""
+        document = {
+            "format": FORMAT, "version": VERSION, "samples": self.samples, "source": self.source,
+            "features": [vars(feature) for feature in self.features],
+            "tables": [vars(table) for table in self.tables],
+            "keys": {"file": KEYS, "sha256": self.sha256},
+        }  # fmt: skip
+        (self.directory / STATS).write_text(json.dumps(document) + "\n")
 
 
 def write_keys(path: Path, arrays: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
@@ -188,17 +141,6 @@ def write_keys(path: Path, arrays: Iterable[tuple[str, npt.NDArray[Any]]]) -> No
         for name, array in arrays:
             with file.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as out:
                 np.lib.format.write_array(out, array, allow_pickle=False)
-
-
-def write_stats(stats: Stats) -> None:
-    """Writes stats.json; keys.npz is there."""
-    document = {
-        "format": FORMAT, "version": VERSION, "samples": stats.samples, "source": stats.source,
-        "features": [vars(feature) for feature in stats.features],
-        "tables": [vars(table) for table in stats.tables],
-        "keys": {"file": KEYS, "sha256": stats.sha256},
-    }  # fmt: skip
-    (stats.directory / STATS).write_text(json.dumps(document) + "\n")
 
 
 def sha256_of(path: Path) -> str:

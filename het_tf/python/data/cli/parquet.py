@@ -10,7 +10,8 @@ import numpy as np
 from het_tf.python.data.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.data.placement import Int64Array
 
-_READ, _GROUP = 1 << 16, 1 << 16  # rows that are read at a time, and of a row group that is written
+_READ, _GROUP = 1 << 14, 1 << 16  # rows that are read at a time, and of a row group that is written
+_BUFFER = 1 << 16  # bytes a column, in place of all of its row group
 
 
 def _pyarrow() -> Any:
@@ -44,7 +45,7 @@ class ParquetRows(Samples[Any]):
 
     def _open(self, path: Path) -> Any:
         try:
-            return self._pa.parquet.ParquetFile(path)
+            return self._pa.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
         except self._pa.ArrowInvalid as error:
             raise ValueError(f"{path} is no file of Parquet: {error}") from None
 
@@ -67,16 +68,17 @@ class ParquetRows(Samples[Any]):
         types = self._pa.types
         return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
-    def blocks(self, size: int, names: Sequence[str] | None = None) -> Iterator[Any]:
-        """See Samples. `names`: of the columns that are read; None: all."""
-        schema = self._schema
-        if names is not None:
-            schema = self._pa.schema([schema.field(name) for name in names])
-        held = schema.empty_table()
+    def only(self, names: Sequence[str]) -> None:
+        """See Samples."""
+        self._schema = self._pa.schema([self._schema.field(name) for name in names])
+
+    def blocks(self, size: int) -> Iterator[Any]:
+        """See Samples."""
+        held = self._schema.empty_table()
         for path in self.paths:
             with self._open(path) as file:
-                for batch in file.iter_batches(_READ if names is None else size, columns=schema.names):
-                    held = self._pa.concat_tables([held, self._pa.Table.from_batches([batch], schema)])
+                for batch in file.iter_batches(_READ, columns=self._schema.names):
+                    held = self._pa.concat_tables([held, self._pa.Table.from_batches([batch], self._schema)])
                     whole = held.num_rows - held.num_rows % size
                     for begin in range(0, whole, size):
                         yield held.slice(begin, size)

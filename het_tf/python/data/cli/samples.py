@@ -70,6 +70,9 @@ class Samples(abc.ABC, Generic[Rows]):
     def columns(self, rows: Rows, names: Sequence[str]) -> dict[str, Any]:
         """Integers, or strings, of fields by which samples can be placed."""
 
+    def only(self, names: Sequence[str]) -> None:
+        """Of the fields, `columns` and `lists` will be asked for these."""
+
     def lists(self, rows: Rows, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
         """Integers or strings of fields that are `SEVERAL`, one after the other, and each sample's number."""
         return {}
