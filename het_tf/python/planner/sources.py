@@ -128,14 +128,16 @@ def open_function(module: str, function: str, samples: int | None) -> Source:
     Raises:
       ValueError: There is no such module or function, or it returns something else; as of `profile`.
     """
-    sys.path.insert(0, "")  # as python -m does
+    if "" not in sys.path:  # as python -m does
+        sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), function)()
+        made = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"--data {module}:{function}: {error}; give {SCHEMES}") from None
+    found = made() if callable(made) else made
     if not isinstance(found, tuple) or len(found) not in (2, 3):
         raise ValueError(
-            f"{module}:{function} returns {type(found).__name__}; let it return (dataset, layer) or "
+            f"{module}:{function} gives {type(found).__name__}; let it return (dataset, layer) or "
             "(dataset, layer, inputs), as het_tf.plan takes them"
         )
     return open_dataset(found[0], found[1], found[2] if len(found) == 3 else None, samples)
