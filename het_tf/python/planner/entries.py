@@ -25,7 +25,7 @@ Samples = npt.NDArray[np.int64] | npt.NDArray[np.uint32]
 def is_kept(ids: Int64Array, ratio: int) -> npt.NDArray[np.bool_]:
     """Whether the hash of each id is below 2^64 / ratio, a power of two; bool [n]."""
     bound = np.uint64((1 << 64) // ratio - 1)
-    hashes = (mix(ids[part].view(np.uint64) ^ _SALT) for part in _pieces(len(ids)))
+    hashes = (mix(ids[part].view(np.uint64) ^ _SALT) for part in pieces(len(ids)))
     return np.concatenate([np.zeros(0, bool), *(piece <= bound for piece in hashes)])
 
 
@@ -34,10 +34,21 @@ def distinct(ids: Int64Array) -> Int64Array:
     ids.sort()
     fresh = np.ones(len(ids), bool)
     np.not_equal(ids[1:], ids[:-1], out=fresh[1:])
-    return ids[fresh]
+    return ids[: _squeeze(ids, fresh)]
 
 
-def _pieces(size: int) -> Iterator[slice]:
+def _squeeze(array: npt.NDArray[Any], stay: npt.NDArray[np.bool_]) -> int:
+    """Moves what stays to the begin of an array, in place; returns how much."""
+    size = 0
+    for part in pieces(len(stay)):
+        rows = array[part][stay[part]]
+        array[size : size + len(rows)] = rows
+        size += len(rows)
+    return size
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Slices of an array of so many, which take little memory."""
     return (slice(begin, min(begin + _PIECE, size)) for begin in range(0, size, _PIECE))
 
 
@@ -68,7 +79,7 @@ class Entries:
         if len(samples) and samples[-1] >> 32 and self._samples.dtype == np.uint32:
             self._samples = self._samples.astype(np.int64)
             self._limit = self._limit * 4 // 5  # 20 bytes each
-        for part in _pieces(len(ids)):
+        for part in pieces(len(ids)):
             of, at = ids[part], samples[part]
             if self.ratios[table] > 1 or at[-1] >= self.until[table]:
                 kept = is_kept(of, self.ratios[table]) & (at < self.until[table])
@@ -81,9 +92,9 @@ class Entries:
 
     def count_unique(self) -> None:
         """Sets `unique`, the first time: nothing was left out until then."""
-        if self._counted or not self.whole:
+        counted, self._counted = self._counted, True
+        if counted or not self.whole:
             return
-        self._counted = True
         whole = min(UNIQUE, 1 << (self.whole.bit_length() - 1))
         seen = self._samples[: self._size] < whole
         for table in range(len(self.ratios)):
@@ -99,8 +110,11 @@ class Entries:
 
         def by_table(array: Any) -> Any:
             found = np.empty(self._size, array.dtype)
-            for table, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-                found[begin:end] = array[: self._size][tables == table]
+            for table, begin in enumerate(begins):
+                for part in pieces(self._size):
+                    rows = array[part][tables[part] == table]
+                    found[begin : begin + len(rows)] = rows
+                    begin += len(rows)
             return found
 
         self._ids = by_table(self._ids)
@@ -119,13 +133,8 @@ class Entries:
             kept = self._halve(table, mine)
             stay[mine] = kept
             counts[table] = kept.sum()
-        self._size = 0
-        for part in _pieces(len(stay)):
-            places = part.start + np.flatnonzero(stay[part])
-            to = slice(self._size, self._size + len(places))
-            for array in (self._tables, self._ids, self._samples):
-                array[to] = array[places]
-            self._size += len(places)
+        for array in (self._tables, self._ids, self._samples):
+            self._size = _squeeze(array, stay)
 
     def _halve(self, table: int, mine: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which of a table's entries stay when it keeps half as many ids, or half of its stream."""
@@ -147,11 +156,11 @@ def unique_of(ids: Int64Array, samples: Samples, whole: int) -> list[list[float]
     above. Ids are told apart by the bits of their hash that leave room for the sample, 47 or more.
     """
     bits, words = whole.bit_length() - 1, ids.view(np.uint64)
-    for part in _pieces(len(words)):
+    for part in pieces(len(words)):
         words[part] = mix(words[part] ^ _SALT) >> np.uint64(bits) << np.uint64(bits) | samples[part]
     words.sort()
     times = np.zeros(whole, np.int64)  # of each difference of the samples of two uses
-    for part in _pieces(len(words) - 1):
+    for part in pieces(len(words) - 1):
         differ = words[part] ^ words[part.start + 1 : part.stop + 1]
         times += np.bincount(differ[differ < whole].view(np.int64), minlength=whole)
     near = np.cumsum(times)[(1 << np.arange(bits + 1)) - 1]  # uses whose last one is in the same 2^j samples

@@ -16,7 +16,7 @@ from het_tf.python.planner import counts, entries
 from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats, sha256_of, write_keys
 
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block; it ends with the sample that has the last of them
-_HEAD, _HEADS, _TOP = 1 << 16, 1 << 19, 1 << 12  # ids that are counted of a table, of all; and shown
+_HEAD, _HEADS, _TOP = 1 << 16, 3 << 17, 1 << 12  # ids that are counted of a table, of all; and shown
 
 Column = tuple[Int64Array, Int64Array]  # ids [m], and how many each sample has [n]
 
@@ -153,8 +153,7 @@ class Profiler:
         def arrays() -> Iterator[tuple[str, npt.NDArray[Any]]]:
             for number, (ids, samples) in enumerate(self._entries.take()):
                 keys = entries.distinct(ids.copy())
-                for begin in range(0, len(ids), _SAMPLES):
-                    part = slice(begin, begin + _SAMPLES)
+                for part in entries.pieces(len(ids)):
                     ids[part] = np.searchsorted(keys, ids[part])
                 tables.append(self._table(number, keys, ids, samples))
                 yield f"t{number}_keys", keys
@@ -174,9 +173,10 @@ class Profiler:
         ratio, until = self._entries.ratios[number], min(self._entries.until[number], self.samples)
         uses = sum(self._uses[feature.name] for feature in features)
         rows = ratio * len(keys) if head.missed else len(head.keys)
-        at = np.searchsorted(head.keys, keys)
-        known = head.keys.take(at, mode="clip") == keys if uses else at > 0
-        tail = np.bincount(ids, minlength=len(keys)).astype(np.int32)[~known]
+        tail = counts.uses_of(ids, len(keys))
+        at = np.searchsorted(keys, head.keys)
+        at, counted = at[at < len(keys)], head.keys[at < len(keys)]
+        tail[at[keys[at] == counted]] = 0
         return TableStats(
             name=name, dim=features[0].dim, uses=uses, rows=rows,
             rows_exact=not head.missed or (ratio == 1 and until == self.samples), ratio=ratio, until=until,
@@ -199,7 +199,7 @@ def _column(name: str, batch: Mapping[str, Any]) -> Column:
         of = np.full(len(ids), ids[:1].size)
     elif pair is not batch[name] or ids.ndim != 1 or of.ndim != 1 or (of < 0).any() or of.sum() != len(ids):
         raise ValueError(
-            f"feature {name!r}: ids have shape {ids.shape} and counts {of.shape}; give ids [n] or [n, k], or a "
-            "pair of ids [m] and counts [n] that sum up to m"
+            f"feature {name!r}: ids have shape {ids.shape} and counts {of.shape}; give ids [n] or [n, k], or "
+            "a pair of ids [m] and counts [n] that sum up to m"
         )
     return np.ravel(ids).astype(np.int64, copy=False), of.astype(np.int64)

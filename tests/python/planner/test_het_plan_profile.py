@@ -35,9 +35,8 @@ def refused(*words: object) -> str:
 
 
 def criteo(path: Path) -> Path:
-    rows = [
-        b"\t".join([b"1", *[b"3"] * 13, *[b"%08x" % one] * 25, b"%08x" % at]) for at, one in enumerate(USERS)
-    ]
+    head = [b"1", *[b"3"] * 13]
+    rows = [b"\t".join([*head, *[b"%08x" % one] * 25, b"%08x" % at]) for at, one in enumerate(USERS)]
     path.write_bytes(b"\n".join(rows))
     return path
 
@@ -59,8 +58,8 @@ def parquet(path: Path, part: slice = slice(None)) -> Path:
 
 
 def test_criteo(tmp_path):
-    done = het_plan("profile", "--data", f"criteo:{criteo(tmp_path / 'a.tsv')}", "--dim", 16, "--dim", "C26=4",
-                    "--out", tmp_path / "out")  # fmt: skip
+    data = f"criteo:{criteo(tmp_path / 'a.tsv')}"
+    done = het_plan(*"profile --dim 16 --dim C26=4 --data".split(), data, "--out", tmp_path / "out")
     stats = Stats.load(tmp_path / "out")
     assert stats.source == f"criteo:{tmp_path / 'a.tsv'}" and stats.samples == SAMPLES
     assert [table.name for table in stats.tables] == [f"C{number}" for number in range(1, 27)]
@@ -143,7 +142,8 @@ MODULE = """
         "user": het_tf.FeatureConfig(het_tf.TableConfig("user", 8), "sum"),
     })
     data = tf.data.Dataset.from_tensor_slices({
-        "item": [1, 2, 3, 4, 5], "history": [[-1, 1, 9]] * 5, "user": tf.ragged.constant([[1], [], [2, 3], [], [1]]),
+        "item": [1, 2, 3, 4, 5], "history": [[-1, 1, 9]] * 5,
+        "user": tf.ragged.constant([[1], [], [2, 3], [], [1]]),
     }).batch(2)
     labelled = lambda: (data.map(lambda x: (x, 1.0)), layer)
     moved = lambda: (data.map(lambda x: x["item"]), layer,
@@ -171,7 +171,7 @@ def test_a_function_of_a_module(module, tmp_path):
         ("item", "item", 1), ("history", "item", 1), ("user", "user", 0.8),
     ]  # fmt: skip
     assert [(one.dim, one.uses, one.rows) for one in stats.tables] == [(4, 10, 5), (8, 4, 3)]
-    keys, ids, samples = stats.keys(0)
+    keys, ids, _ = stats.keys(0)
     assert keys[ids].tolist() == [1, 1, 2, 1, 3, 1, 4, 1, 5, 1]
     assert stats.keys(1)[2].tolist() == [0, 2, 2, 4]
     train = sys.modules[module]
