@@ -33,7 +33,18 @@ from typing import Any as _Any
 from het_tf._version import __version__
 
 if _TYPE_CHECKING:
-    from het_tf import callbacks, checkpoint, data, horovod, initializers, keras, metrics, models, optimizers
+    from het_tf import (
+        callbacks,
+        checkpoint,
+        data,
+        horovod,
+        initializers,
+        keras,
+        metrics,
+        models,
+        optimizers,
+        planner,
+    )
     from het_tf.python.checkpoint.keras import TablesNotSavedWarning
     from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
@@ -51,6 +62,7 @@ if _TYPE_CHECKING:
 
 _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
+    "planner",
 )  # fmt: skip
 _HOMES = {
     "checkpoint.keras": ("TablesNotSavedWarning",),
@@ -113,6 +125,7 @@ __all__ = [
     "no_update",
     "optimizers",
     "plan",
+    "planner",
     "projector",
     "reset",
     "serve_check",

@@ -54,6 +54,7 @@ PYTHON = [
     "het_tf.python.export",
     "het_tf.python.convert",  # models of Keras, and rows in files of others
     "het_tf.python.models",
+    "het_tf.python.planner",  # what a job will cost, before it runs; het-plan
     "het_tf",  # the public names
 ]
 

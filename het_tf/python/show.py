@@ -1,4 +1,4 @@
-"""What the commands het-ckpt, het-data and het-ps share: how they are called, and end, and what they show."""
+"""What the commands het-ckpt, het-data, het-plan and het-ps share: how they are called, end, and show."""
 
 import argparse
 import contextlib

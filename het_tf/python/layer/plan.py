@@ -286,11 +286,18 @@ def ids_of_samples(
     Raises:
       ValueError: As of `plan`.
     """
-    found = []
-    for collection, values in _lookups(_by_sample(layer), inputs, batch):
-        for feature, value in _inputs(collection, values):
-            found.append((feature.table.name, _of_samples(feature, value)))
-    return found
+    return [(feature.table.name, ids) for feature, ids in features_of_samples(layer, inputs, batch)]
+
+
+def features_of_samples(
+    layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]
+) -> list[tuple[Any, Any]]:
+    """As `ids_of_samples`, with the feature, a `FeatureConfig`, in place of its table's name."""
+    return [
+        (feature, _of_samples(feature, value))
+        for collection, values in _lookups(_by_sample(layer), inputs, batch)
+        for feature, value in _inputs(collection, values)
+    ]
 
 
 class _BySample:

@@ -1,1 +1,1 @@
-"""Forecasts of what a job will cost, and plans of where its rows lie; no TensorFlow."""
+"""What a job will cost, before it runs (public as `het_tf.planner`; the command is het-plan)."""

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.cli.samples import Samples, Writer
+from het_tf.python.data.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.data.placement import Int64Array
 
-_READ, _GROUP = 1 << 16, 1 << 16  # rows that are read at a time, and of a row group that is written
+_READ, _GROUP = 1 << 14, 1 << 16  # rows that are read at a time, and of a row group that is written
+_BUFFER = 1 << 16  # bytes a column, in place of all of its row group
 
 
 def _pyarrow() -> Any:
     try:
+        import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
         raise ValueError(
@@ -43,7 +45,7 @@ class ParquetRows(Samples[Any]):
 
     def _open(self, path: Path) -> Any:
         try:
-            return self._pa.parquet.ParquetFile(path)
+            return self._pa.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
         except self._pa.ArrowInvalid as error:
             raise ValueError(f"{path} is no file of Parquet: {error}") from None
 
@@ -58,16 +60,24 @@ class ParquetRows(Samples[Any]):
             return ""
         if types.is_binary(kind) or types.is_large_binary(kind):
             return ""
-        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-            return "has several values a sample"
+        if self._is_list(kind) and not self._reason(kind.value_type):
+            return SEVERAL
         return f"is {kind}, and no id"
+
+    def _is_list(self, kind: Any) -> bool:
+        types = self._pa.types
+        return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+    def only(self, names: Sequence[str]) -> None:
+        """See Samples."""
+        self._schema = self._pa.schema([self._schema.field(name) for name in names])
 
     def blocks(self, size: int) -> Iterator[Any]:
         """See Samples."""
         held = self._schema.empty_table()
         for path in self.paths:
             with self._open(path) as file:
-                for batch in file.iter_batches(_READ):
+                for batch in file.iter_batches(_READ, columns=self._schema.names):
                     held = self._pa.concat_tables([held, self._pa.Table.from_batches([batch], self._schema)])
                     whole = held.num_rows - held.num_rows % size
                     for begin in range(0, whole, size):
@@ -78,16 +88,22 @@ class ParquetRows(Samples[Any]):
 
     def columns(self, rows: Any, names: Sequence[str]) -> dict[str, Any]:
         """See Samples."""
+        return {name: self._values(rows.column(name).combine_chunks()) for name in names}
+
+    def _values(self, column: Any) -> Any:
+        if self._pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if self._pa.types.is_integer(column.type):
+            return column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return np.array([one or "" for one in column.to_pylist()], object)
+
+    def lists(self, rows: Any, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """See Samples. A missing list has no values."""
         found = {}
         for name in names:
             column = rows.column(name).combine_chunks()
-            if self._pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            if self._pa.types.is_integer(column.type):
-                values = column.fill_null(0).to_numpy(zero_copy_only=False)
-                found[name] = values.astype(np.int64, copy=False)
-            else:
-                found[name] = np.array([one or "" for one in column.to_pylist()], object)
+            ends = self._pa.compute.list_value_length(column).fill_null(0)
+            found[name] = self._values(column.flatten()), ends.to_numpy(zero_copy_only=False)
         return found
 
     def take(self, rows: Any, index: Int64Array) -> Any:

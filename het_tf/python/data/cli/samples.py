@@ -12,6 +12,8 @@ from het_tf.python.files import open_file
 
 Rows = TypeVar("Rows")
 
+SEVERAL = "has several values a sample"  # why samples are not placed by a field of lists of ids
+
 
 class Writer(abc.ABC, Generic[Rows]):
     """A file that is being written."""
@@ -67,6 +69,13 @@ class Samples(abc.ABC, Generic[Rows]):
     @abc.abstractmethod
     def columns(self, rows: Rows, names: Sequence[str]) -> dict[str, Any]:
         """Integers, or strings, of fields by which samples can be placed."""
+
+    def only(self, names: Sequence[str]) -> None:
+        """Of the fields, `columns` and `lists` will be asked for these."""
+
+    def lists(self, rows: Rows, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """Integers or strings of fields that are `SEVERAL`, one after the other, and each sample's number."""
+        return {}
 
     @abc.abstractmethod
     def take(self, rows: Rows, index: Int64Array) -> Rows:

@@ -3,13 +3,13 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.cli.samples import Samples, Writer
+from het_tf.python.data.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.data.placement import Int64Array
 
 _LOOKED_AT = 100  # records that tell which fields there are
@@ -62,7 +62,7 @@ class Records(Samples[Any]):
         """Features of int64 and of bytes fit; the first records tell."""
         found = {}
         for name, (kind, several) in self._look().items():
-            found[name] = "has several values a sample" if several else ""
+            found[name] = SEVERAL if several else ""
             if kind not in ("int64_list", "bytes_list"):
                 found[name] = "is a number and no id" if kind == "float_list" else "has no values"
         return found
@@ -84,19 +84,28 @@ class Records(Samples[Any]):
 
     def columns(self, rows: Any, names: Sequence[str]) -> dict[str, Any]:
         """See Samples. ValueError: a record has several values of a field, or others than the first ones."""
+        tf = self._tf
+        found = self._parse(rows, names, lambda dtype, none: tf.io.FixedLenFeature([], dtype, none))
+        return {name: np.asarray(column.numpy()) for name, column in found.items()}
+
+    def lists(self, rows: Any, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+        """See Samples."""
+        found = self._parse(rows, names, lambda dtype, none: self._tf.io.RaggedFeature(dtype))
+        return {
+            name: (column.flat_values.numpy(), column.row_lengths().numpy()) for name, column in found.items()
+        }
+
+    def _parse(self, rows: Any, names: Sequence[str], feature: Callable[[Any, Any], Any]) -> dict[str, Any]:
         tf, kinds = self._tf, self._look()
         spec = {
-            name: tf.io.FixedLenFeature([], tf.string, "")
-            if kinds[name][0] == "bytes_list"
-            else tf.io.FixedLenFeature([], tf.int64, 0)
+            name: feature(*(tf.string, "") if kinds[name][0] == "bytes_list" else (tf.int64, 0))
             for name in names
         }
         try:
-            found = tf.io.parse_example(tf.constant(rows), spec)
+            return dict(tf.io.parse_example(tf.constant(rows), spec)) if spec else {}
         except tf.errors.InvalidArgumentError as error:
             reason = error.message.partition("[Op:")[0].strip()
             raise ValueError(f"{self.paths[0]}: records are not alike: {reason}") from None
-        return {name: np.asarray(column.numpy()) for name, column in found.items()}
 
     def take(self, rows: Any, index: Int64Array) -> Any:
         """See Samples."""

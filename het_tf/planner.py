@@ -1,0 +1,7 @@
+"""What a job will cost, before it runs: `het_tf.planner.profile(dataset.batch(1024), model, out="stats")`."""
+
+from het_tf.python.planner.profile import Feature, Profiler
+from het_tf.python.planner.sources import profile
+from het_tf.python.planner.stats import FeatureStats, Stats, TableStats
+
+__all__ = ["Feature", "FeatureStats", "Profiler", "Stats", "TableStats", "profile"]

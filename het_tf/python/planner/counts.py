@@ -1,0 +1,96 @@
+"""What is counted of a table: its most used ids; and the figures of its stream."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.data.placement import Int64Array
+from het_tf.python.planner.entries import pieces
+
+_TENTH, _GROWTH, _QUANTILES = 10, 24, 64
+
+
+class Head:
+    """The most used ids, in memory that does not grow (Space-Saving by blocks).
+
+    Where ids were left out, a new one begins with the most uses that one of them had, so that it has a chance
+    to stay. `uses` is without that: it lacks the uses before the id came, `missed` at most (0: exact).
+
+    Args:
+      most: Ids that stay; twice as many are held between.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.missed = most, 0
+        self._held = np.empty((3, 0), np.int64)  # ids, ascending; uses; those of them that are a beginning
+
+    @property
+    def keys(self) -> Int64Array:
+        """int64 [n], ascending."""
+        keys: Int64Array = self._held[0]
+        return keys
+
+    @property
+    def uses(self) -> Int64Array:
+        """Of each key, int64 [n]."""
+        return np.asarray(self._held[1] - self._held[2])
+
+    def add(self, ids: Int64Array) -> None:
+        """Counts the ids of a block, int64 [n]."""
+        ids = np.sort(ids)
+        begins = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
+        keys, times = ids[begins], np.diff(begins, append=len(ids))
+        at, new = np.searchsorted(self.keys, keys), np.ones(len(keys), bool)
+        if self.keys.size:
+            new = self.keys.take(at, mode="clip") != keys
+        self._held[1, at[~new]] += times[~new]
+        begin = np.full(np.count_nonzero(new), self.missed)
+        self._held = np.insert(self._held, at[new], [keys[new], times[new] + begin, begin], axis=1)
+        if self.keys.size > 2 * self.most:
+            order = np.argpartition(self._held[1], -self.most)
+            self.missed = int(self._held[1, order[: -self.most]].max())
+            self._held = self._held[:, np.sort(order[-self.most :])]
+
+
+def uses_of(ids: Int64Array, distinct: int) -> npt.NDArray[np.int32]:
+    """How often each is there, int32 [distinct]; in half the memory of numpy.bincount."""
+    times = np.zeros(distinct, np.int32)
+    np.add.at(times, ids, 1)
+    return times
+
+
+def growth(ids: Int64Array, samples: Any, distinct: int, rows: int, until: int, of_all: int) -> list[Any]:
+    """[samples, distinct ids] at geometric points; the sample's ids stand for `rows`."""
+    first = np.empty(distinct, samples.dtype)
+    for part in reversed(list(pieces(len(ids)))):
+        first[ids[part][::-1]] = samples[part][::-1]  # the first use is assigned last
+    first.sort()
+    at = np.unique(np.geomspace(1, until, _GROWTH).round().astype(np.int64)) if distinct else samples
+    points = [[int(one), int(np.searchsorted(first, one)) * rows / distinct] for one in at]
+    return points if points and until == of_all else [*points, [of_all, rows]]
+
+
+def quantiles(head: Int64Array, tail: Any, ratio: int, uses: int) -> list[list[float]]:
+    """[share of rows, share of uses] at geometric ranks, of uses: `head`, and others in the sample."""
+    values, many = np.unique(tail[tail > 0], return_counts=True)
+    scale = max(0, uses - int(head.sum())) / max(1, int(np.dot(values, many)))
+    times = np.concatenate([head, values * (scale / ratio)])
+    stands = np.concatenate([np.ones(len(head)), many * float(ratio)])
+    order = np.argsort(-times, kind="stable")
+    ranks, used = (np.cumsum([0, *of[order]]) for of in (stands, stands * times))
+    at = np.geomspace(1, max(1, ranks[-1]), _QUANTILES)
+    return np.stack([at / at[-1], np.interp(at, ranks, used) / max(1, used[-1])], axis=1).tolist()  # type: ignore[no-any-return]
+
+
+def drift(ids: Int64Array, samples: Any, distinct: int, until: int) -> float | None:
+    """The share of the second half's uses that the most used tenth of the first half's ids has."""
+    middle = int(np.searchsorted(samples, until // 2))
+    if not 0 < middle < len(ids):
+        return None
+    times = uses_of(ids[:middle], distinct)
+    top = -(-int(np.count_nonzero(times)) // _TENTH)
+    least = int(np.partition(times, -top)[-top])
+    hot = times > least
+    hot[np.flatnonzero(times == least)[: top - int(hot.sum())]] = True
+    return float(hot[ids[middle:]].mean())

@@ -1,0 +1,195 @@
+"""What a profile reads: files of samples, graphs, and what a layer looks up of a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from het_tf.python.data.cli.samples import SEVERAL, Samples
+from het_tf.python.data.placement import Numpy, hashes
+from het_tf.python.planner.profile import Feature, Profiler
+from het_tf.python.planner.stats import Stats
+from het_tf.python.show import bar
+
+SCHEMES = "criteo:FILE, parquet:GLOB, tfrecord:GLOB, graph:FILE or module:function"
+
+_BLOCK = 1 << 13
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Features, their batches, each with how far it brings the pass; and the sum of these, if known."""
+
+    features: list[Feature]
+    batches: Iterator[tuple[Mapping[str, Any], int]]
+    total: int | None
+
+    def profile(self, name: str, out: str | os.PathLike[str], samples: int | None) -> Stats:
+        """Profiles it: one pass."""
+        profiler = Profiler(self.features, name, samples)
+        with bar("profile") as (begin, advance):
+            begin(self.total)
+            for batch, units in self.batches:
+                profiler.add(batch)
+                advance(units)
+                if profiler.full:
+                    break
+            return profiler.finish(out)
+
+
+Tables = Callable[[list[str]], list[Feature]]  # of fields, or of ids
+
+
+def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables) -> Source:
+    """Files of samples, in the order of their names; `fields` of them, None: all that have ids.
+
+    Raises:
+      ValueError: There is no such file, it is none of the kind, or has no such fields.
+    """
+    paths = [Path(pattern)] if Path(pattern).exists() else [Path(one) for one in sorted(glob.glob(pattern))]
+    if not paths:
+        raise ValueError(f"--data {kind}:{pattern}: there is no such file; give one, or a pattern of names")
+    samples = _samples(kind, paths)
+    reasons = samples.fields()
+    fit = [name for name, reason in reasons.items() if reason in ("", SEVERAL)]
+    for name in fields or []:
+        if name not in fit:
+            fault = f"{name!r}, which {reasons.get(name, 'is not there')}"
+            raise ValueError(f"--fields has {fault}; fields of ids: {', '.join(fit) or 'none'}")
+    names = fields or fit
+    if not names:
+        raise ValueError(f"{paths[0]} has no samples, or no field of integers or strings")
+
+    samples.only(names)
+
+    def batches() -> Iterator[tuple[Mapping[str, Any], int]]:
+        lists = [name for name in names if reasons[name] == SEVERAL]
+        single = [name for name in names if name not in lists]
+        for rows in samples.blocks(_BLOCK):
+            batch = {name: _ids(values) for name, values in samples.columns(rows, single).items()}
+            for name, (values, counts) in samples.lists(rows, lists).items():
+                batch[name] = _ids(values), counts
+            yield batch, samples.units(rows)
+        samples.require_unchanged()
+
+    return Source(tables(names), batches(), samples.total)
+
+
+def _samples(kind: str, paths: list[Path]) -> Samples[Any]:
+    module, name = {"criteo": ("criteo", "CriteoLines"), "parquet": ("parquet", "ParquetRows"),
+                    "tfrecord": ("tfrecord", "Records")}[kind]  # fmt: skip
+    made: Samples[Any] = getattr(importlib.import_module(f"het_tf.python.data.cli.{module}"), name)(paths)
+    return made
+
+
+def _ids(values: Any) -> Any:
+    """int64 of integers, and of strings by their hash."""
+    return hashes(values).view(np.int64) if Numpy.is_text(values) else values
+
+
+def open_graph(path: str, fanout: tuple[int, ...], tables: Tables) -> Source:
+    """What GraphSAGE reads of a graph in an epoch: each node, its neighbours, and theirs.
+
+    Raises:
+      ValueError: There is no such file, or it is no graph; fanout has counts below 1.
+    """
+    from het_tf.python.data.graph.graph import Graph
+
+    try:
+        graph = Graph.open(path)
+    except FileNotFoundError as error:
+        raise ValueError(f"--data graph:{path}: {error}; give a file of het_tf.data.Graph") from None
+    graph.check_fanouts(fanout)
+
+    def batches() -> Iterator[tuple[Mapping[str, Any], int]]:
+        for begin in range(0, graph.nodes, _BLOCK):
+            nodes = order[begin : begin + _BLOCK]
+            hops = graph.sample(nodes, fanout, batch=begin)
+            yield (
+                {"nodes": np.concatenate([np.reshape(hop, [len(nodes), -1]) for hop in hops], 1)},
+                len(nodes),
+            )
+
+    order = np.random.default_rng(0).permutation(graph.nodes)
+    return Source(tables(["nodes"]), batches(), graph.nodes)
+
+
+def open_function(module: str, function: str, samples: int | None) -> Source:
+    """What the layer looks up of the dataset, where a function of a module returns both.
+
+    Raises:
+      ValueError: There is no such module or function, or it returns something else; as of `profile`.
+    """
+    if "" not in sys.path:  # as python -m does
+        sys.path.insert(0, "")
+    try:
+        made = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--data {module}:{function}: {error}; give {SCHEMES}") from None
+    found = made() if callable(made) else made
+    if not isinstance(found, tuple) or len(found) not in (2, 3):
+        raise ValueError(
+            f"{module}:{function} gives {type(found).__name__}; let it return (dataset, layer) or "
+            "(dataset, layer, inputs), as het_tf.plan takes them"
+        )
+    return open_dataset(found[0], found[1], found[2] if len(found) == 3 else None, samples)
+
+
+def open_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> Source:
+    """What a layer looks up of a dataset; arguments and errors as of `profile`."""
+    from het_tf.python.layer import plan
+    from het_tf.python.session.native import tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
+    if samples is None and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("the dataset has no end; say how many samples are counted (samples=, --samples)")
+    plan.check(layer)
+    features: dict[str, Feature] = {}
+
+    def columns(*element: Any) -> tuple[Any, ...]:
+        found = []
+        for number, (of, ids) in enumerate(plan.features_of_samples(layer, inputs, element)):
+            name = f"{of.name} {number}" if of.name in features else of.name
+            features[name] = Feature(name, of.table.name, of.table.dim, of.padding_id)
+            ids = ids[:, : of.max_sequence_length]
+            ragged = isinstance(ids, tf.RaggedTensor)
+            counts = ids.row_lengths() if ragged else tf.fill(tf.shape(ids)[:1], tf.shape(ids)[1])
+            found.append((ids.flat_values if ragged else tf.reshape(ids, [-1]), counts))
+        return tuple(found)
+
+    rows = dataset.map(columns).prefetch(1).as_numpy_iterator()
+    batches = ((dict(zip(features, row, strict=True)), len(row[0][1])) for row in rows)
+    return Source(list(features.values()), batches, samples)
+
+
+def profile(
+    dataset: Any,
+    layer: Any,
+    inputs: Callable[..., Any] | None = None,
+    out: str | os.PathLike[str] = "stats",
+    samples: int | None = None,
+) -> Stats:
+    """Counts in one pass what a layer will look up of a dataset.
+
+    Args:
+      dataset: A tf.data.Dataset of batches, as of `het_tf.plan`.
+      layer: What looks the ids up, as of `het_tf.plan`. Its padding is no id.
+      inputs: Where the ids are, as of `het_tf.plan`.
+      out: The directory of stats.json and keys.npz; it is made, and a profile that is there is replaced.
+      samples: How many are counted; None: all.
+
+    Raises:
+      ValueError: As of `het_tf.plan`; the dataset is none, or has no samples or no end; samples is no whole
+        number of 1 or more.
+      OSError: The files cannot be written.
+    """
+    return open_dataset(dataset, layer, inputs, samples).profile("a dataset", out, samples)
