@@ -132,7 +132,7 @@ def whole_sample(name: str) -> tuple[Sample, int]:
     rows = len(np.unique(ids))
     part = ids[:131_072]
     at = np.repeat(np.arange(len(part)), part.shape[1])
-    return thinned(Sample(part.ravel(), at, len(part), 1), 900_000), rows
+    return thinned(Sample(part.ravel(), at, len(part), 1), 900_000, len(part)), rows
 
 
 def cells() -> list[Figures]:

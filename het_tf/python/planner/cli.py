@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Callable
 
-from het_tf.python.planner import sources
+from het_tf.python.planner import show_command, sources
 from het_tf.python.planner.profile import Feature
 from het_tf.python.planner.stats import KEYS, Stats
 from het_tf.python.show import Command, number, run, size
@@ -22,6 +22,10 @@ Says what a job will cost before it runs.
       --table item=item,history --dim item=64 --dim user=32 --out stats
   het-plan profile --data train:samples --out stats
       the module train has a function samples, which returns (dataset, layer)
+  het-plan show stats --workers 8 --batch 4096 --link 10Gb --rtt 0.2ms --ram 64GB
+      a table of the tables, servers, the time of a step, and what would help
+  het-plan show stats --workers 8 --batch 4096 --plan plan.json --html plan.html
+      for het_tf.Cache.from_plan, het-ps up --plan; and a page with plots
 
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
@@ -30,7 +34,7 @@ _WIDEST = 28
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    return command_line("het-plan", DESCRIPTION, (_profile,))
+    return command_line("het-plan", DESCRIPTION, (_profile, show_command.add))
 
 
 def _profile(command: Command) -> None:
@@ -108,7 +112,7 @@ def _lines(stats: Stats) -> list[str]:
     return lines
 
 
-RUN: dict[str, Callable[[argparse.Namespace], int]] = {"profile": run_profile}
+RUN: dict[str, Callable[[argparse.Namespace], int]] = {"profile": run_profile, "show": show_command.run}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from het_tf.python.planner.stats import Stats, TableStats
 
 _SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
 _FEWEST = 512  # ids that a thinned sample keeps
+_STEPS = 8  # of the job, at least, if the sample has them
 _THREADS = 2
 
 Advance = Callable[[int], None]
@@ -128,17 +129,30 @@ class Forecast:
         ]
 
 
-def thinned(sample: Sample, entries: int) -> Sample:
-    """A sample of about so many entries: of fewer keys, or where keys are few of a part of the stream."""
+def thinned(sample: Sample, entries: int, least: int) -> Sample:
+    """A sample of about so many entries: of fewer keys, or where keys are few of a part of the stream.
+
+    Args:
+      sample: Of a table.
+      entries: That are wanted.
+      least: Samples of the stream that are kept in any case.
+    """
     keys, samples, ratio, total = sample.keys, sample.samples, sample.ratio, sample.total
     while len(keys) > entries:
         kept = is_kept(keys, 2 * ratio)
         if len(np.unique(keys[kept])) < _FEWEST:
-            total = max(1, int(total * entries / len(keys)))
+            total = min(total, max(least, int(total * entries / len(keys))))
             first = int(np.searchsorted(samples, total))
             return Sample(keys[:first], samples[:first], total, ratio)
         keys, samples, ratio = keys[kept], samples[kept], 2 * ratio
     return Sample(keys, samples, total, ratio)
+
+
+def lengthened(sample: Sample, least: int) -> Sample:
+    """A part of the stream of a table of few ids, over and over, until it has so many samples."""
+    turns = -(-least // max(1, sample.total))
+    samples = np.concatenate([sample.samples + np.int64(turn * sample.total) for turn in range(turns)])
+    return Sample(np.tile(sample.keys, turns), samples, turns * sample.total, sample.ratio)
 
 
 def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> Forecast:
@@ -154,15 +168,18 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
     """
     tables = list(enumerate(stats.tables))
     share = max(1, request.entries // max(1, len(tables)))
+    least = _STEPS * request.job.workers * request.job.batch
 
     def load(number: int, of: TableStats) -> _Loaded:
         keys, ids, samples = stats.keys(number)
-        sample = Sample(keys[ids], samples, min(of.until, stats.samples), of.ratio)
+        sample = Sample(keys[ids], samples.astype(np.int64), min(of.until, stats.samples), of.ratio)
+        if of.until < stats.samples:
+            sample = lengthened(sample, min(stats.samples, least))
         spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
-        return _Loaded(thinned(sample, share), spec)
+        return _Loaded(thinned(sample, share, least), spec)
 
     def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
-        few = _Loaded(thinned(loaded.sample, share // 8), loaded.spec)
+        few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec)
         # What counts is how bytes differ by size, so one worker will do, and few partitions.
         alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
         sizes = sorted({round(part * of.rows) for part in _SHARES})
