@@ -78,6 +78,9 @@ int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, si
     }
     HET_ASSIGN_OR_RETURN(const ReplayOutcome outcome, replay.Run());
     Json answer = AsJson(outcome);
+    const SyncPolicy sync = settings.cache.sync();
+    answer["pull_most"] = sync.pull.most;
+    answer["push_most"] = sync.push.most;
     answer["line_bytes"] = 4 * settings.schema->row_floats() + 58;
     Text() = answer.dump();
     return Status();

@@ -176,10 +176,10 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         if of.until < stats.samples:
             sample = lengthened(sample, min(stats.samples, least))
         spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
-        return _Loaded(thinned(sample, share, least), spec)
+        return _Loaded(thinned(sample, share, least), spec, _unique(of, request.job.batch))
 
     def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
-        few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec)
+        few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec, None)
         # What counts is how bytes differ by size, so one worker will do, and few partitions.
         alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
         sizes = sorted({round(part * of.rows) for part in _SHARES})
@@ -189,7 +189,7 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         return place.Curve(of.name, found[0].line_bytes, points), points
 
     def run(loaded: _Loaded, rows: int) -> Replayed:
-        found = loaded.replay(request.cache, rows, request.job)
+        found = loaded.replay(request.cache, rows, request.job, loaded.uses)
         advance(1)
         return found
 
@@ -224,9 +224,18 @@ class _Loaded:
 
     sample: Sample
     spec: Mapping[str, Any]
+    uses: float | None  # unique ids of a batch
 
-    def replay(self, cache: Mapping[str, Any], rows: int, job: Job) -> Replayed:
-        return replay(self.sample, self.spec, {**cache, "rows": rows}, job)
+    def replay(self, cache: Mapping[str, Any], rows: int, job: Job, uses: float | None = None) -> Replayed:
+        return replay(self.sample, self.spec, {**cache, "rows": rows}, job, uses)
+
+
+def _unique(of: TableStats, batch: int) -> float | None:
+    """Unique ids of a batch; None: batches are larger than those that were counted."""
+    if not of.unique or batch > of.unique[-1][0]:
+        return None
+    sizes, unique = (np.log(np.maximum(1e-9, column)) for column in zip(*of.unique, strict=True))
+    return float(np.exp(np.interp(np.log(batch), sizes, unique)))
 
 
 def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str, dict[str, int]]:

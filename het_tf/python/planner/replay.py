@@ -5,6 +5,11 @@
 keys, and every count times the ratio estimates the whole. Partitions are fewer by the same ratio, so that one
 has as many rows as in the job: differences of keys and heads of parts are what they would be.
 
+What a sample gets wrong are the few ids that are in every batch: each is in it with its whole weight, or is
+not. The profile has counted how many unique ids a batch has, so the difference is known. It is added to the
+hits ("SHARDS-adj" in the same paper), with the updates and pushes that rows in every batch have: they are
+old, so their bounds are numbers, and each of the workers ticks them in every step.
+
 Heads are the one part that tables share: a frame has one part a partition, and a part what it has of every
 table. They are counted apart and put together by `traffic`.
 """
@@ -26,8 +31,8 @@ PARTITIONS = 64
 
 # Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows, in requests and
 # in replies (core/wire/parts.h).
-_FRAME = (39, 9)
-_TABLE_OF_FRAME = (11, 10)
+_FRAME = (38, 9)
+_TABLE_OF_FRAME = (12, 5)
 _PART = (5, 1)
 _TABLE_OF_PART = (3, 1)
 _KINDS = ("pushes", "reads")
@@ -88,7 +93,7 @@ class Replayed:
       hits: Of them, in the cache.
       miss, update, push, evict, checks: Rows by class.
       row_bytes, key_bytes: Both ways, of rows and updates, and of keys and clocks.
-      bytes_in: Of both, those that come.
+      row_bytes_in, bytes_in: Those that come, of rows and of both.
       parts: By kind of request ("pushes", "reads"): share of the partitions that get something of the table.
       frames: Likewise: frames to a server.
       waits: Round trips that it waits for, if it waits for this table only.
@@ -109,6 +114,7 @@ class Replayed:
     evict: float
     checks: float
     row_bytes: float
+    row_bytes_in: float
     key_bytes: float
     bytes_in: float
     parts: Mapping[str, float]
@@ -129,7 +135,9 @@ class Replayed:
         return self.row_bytes + self.key_bytes
 
 
-def replay(sample: Sample, spec: Mapping[str, Any], cache: Mapping[str, Any], job: Job) -> Replayed:
+def replay(
+    sample: Sample, spec: Mapping[str, Any], cache: Mapping[str, Any], job: Job, uses: float | None = None
+) -> Replayed:
     """Replays a table.
 
     Args:
@@ -137,6 +145,7 @@ def replay(sample: Sample, spec: Mapping[str, Any], cache: Mapping[str, Any], jo
       spec: Of the table, as `TableConfig.to_spec()` gives it: name, dim, optimizer.
       cache: Arguments of `het_tf.Cache`; "rows" is there.
       job: The rest.
+      uses: Unique ids of a batch, if they were counted apart from the sample.
 
     Raises:
       ValueError: The sample makes too few steps, or an argument is none of a cache.
@@ -167,7 +176,11 @@ def replay(sample: Sample, spec: Mapping[str, Any], cache: Mapping[str, Any], jo
         "rows_exist": job.passes > 1,
     }  # fmt: skip
     outcome = json.loads(native.call("HetReplay", json.dumps(request), keys, ends, len(ends)))
-    return _scaled(outcome, sample.ratio, job, partitions, rows)
+    found = _scaled(outcome, sample.ratio, job, partitions, rows)
+    if uses is None:
+        return found
+    pushes = 1 / (outcome["push_most"] + 1)
+    return _adjusted(found, uses, min(pushes, (job.workers - 1) / (outcome["pull_most"] + 1)), pushes)
 
 
 def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, rows: int) -> Replayed:
@@ -191,6 +204,7 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
         evict=counts["evict_push"],
         checks=counts["checks"],
         row_bytes=counts["row_bytes_in"] + counts["row_bytes_out"],
+        row_bytes_in=counts["row_bytes_in"],
         key_bytes=names_in + names_out,
         bytes_in=counts["row_bytes_in"] + names_in,
         parts={kind: traffic[kind]["parts"] / (turns * partitions) for kind in _KINDS},
@@ -204,6 +218,38 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
         line_bytes=outcome["line_bytes"],
         capacity=rows,
         evicted=rows == 0 or outcome["evictions"] > 0,
+    )
+
+
+def _adjusted(one: Replayed, uses: float, pulls: float, pushes: float) -> Replayed:
+    """With as many unique ids as were counted: the difference is of ids that are in every batch.
+
+    Args:
+      one: As replayed.
+      uses: Unique ids of a batch.
+      pulls, pushes: How often such an id is fetched, and pushed, in a step.
+    """
+    more = uses - one.uses
+    if one.capacity == 0:
+        pulls = pushes = 1.0
+    update, push = max(0.0, one.update + pulls * more), max(0.0, one.push + pushes * more)
+    coming = (one.miss + update) / max(1e-9, one.miss + one.update)
+    going = (push + one.evict) / max(1e-9, one.push + one.evict)
+    rows_out = one.row_bytes - one.row_bytes_in
+    names_in, names_out = one.bytes_in - one.row_bytes_in, one.bytes - one.bytes_in - rows_out
+    return dataclasses.replace(
+        one,
+        uses=uses,
+        hits=max(0.0, one.hits + more) if one.capacity else 0.0,
+        miss=one.miss if one.capacity else uses,
+        update=update if one.capacity else 0.0,
+        push=push,
+        row_bytes=coming * one.row_bytes_in + going * rows_out,
+        row_bytes_in=coming * one.row_bytes_in,
+        key_bytes=coming * names_in + going * names_out,
+        bytes_in=coming * one.bytes_in,
+        client_seconds=one.client_seconds * uses / max(1e-9, one.uses),
+        store_seconds=one.store_seconds * (coming + going) / 2,
     )
 
 
