@@ -19,7 +19,8 @@ from het_tf.python.planner.entries import is_kept
 from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay, traffic
 from het_tf.python.planner.stats import Stats, TableStats
 
-_SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
+_SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
+_SIZES = (0, 16)  # further points: without a cache rows travel as float32, with the smallest one they do not
 _FEWEST = 512  # ids that a thinned sample keeps
 _STEPS = 8  # of the job, at least, if the sample has them
 _THREADS = 2
@@ -182,7 +183,7 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec, None)
         # What counts is how bytes differ by size, so one worker will do, and few partitions.
         alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
-        sizes = sorted({round(part * of.rows) for part in _SHARES})
+        sizes = sorted({*_SIZES, *(round(part * of.rows) for part in _SHARES)})
         found = [few.replay(request.cache, rows, alone) for rows in sizes]
         points = tuple((rows, one.bytes) for rows, one in zip(sizes, found, strict=True))
         advance(1)

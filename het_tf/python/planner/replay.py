@@ -227,7 +227,8 @@ def _adjusted(one: Replayed, uses: float, pulls: float, pushes: float) -> Replay
     Args:
       one: As replayed.
       uses: Unique ids of a batch.
-      pulls, pushes: How often such an id is fetched, and pushed, in a step.
+      pulls: How often such an id is fetched in a step.
+      pushes: How often it is pushed.
     """
     more = uses - one.uses
     if one.capacity == 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from het_tf.python.show import number, size
 
-_WIDEST = 14
+_WIDEST = 12
 _MOST = 40  # tables that are shown
 _BAR = 24
 _CLASSES = ("miss", "update", "push", "evict")

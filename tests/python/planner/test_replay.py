@@ -29,7 +29,7 @@ def kept(sample: Sample, ratio: int) -> Sample:
 
 
 def test_an_eighth_of_the_ids_stands_for_all_of_them():
-    """With the unique ids of a batch, which are counted apart: the ids that are in each are not in the sample."""
+    """With the unique ids of a batch, which are counted apart, for ids that are in every batch."""
     whole = zipf(65_536, 20_000)
     of_all = replay(whole, SPEC, {"rows": 2000}, JOB)
     of_part = replay(kept(whole, 8), SPEC, {"rows": 2000}, JOB, of_all.uses)
