@@ -24,8 +24,8 @@ def class_bytes(table: TableForecast) -> dict[str, float]:
     }
 
 
-def plan(made: Forecast, advice: list[Change]) -> dict[str, Any]:
-    """The document, for JSON."""
+def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
+    """The document, for JSON; `advice` None: none was sought."""
     request, step = made.request, made.step
     job = request.job
     return {
@@ -77,5 +77,5 @@ def plan(made: Forecast, advice: list[Change]) -> dict[str, Any]:
             ),
         },
         "not_filled": made.not_filled,
-        "advice": [dataclasses.asdict(change) for change in advice],
+        "advice": None if advice is None else [dataclasses.asdict(change) for change in advice],
     }

@@ -22,6 +22,7 @@ from het_tf.python.planner.stats import Stats, TableStats
 _SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
 _SIZES = (0, 16)  # further points: without a cache rows travel as float32, with the smallest one they do not
 _FEWEST = 512  # ids that a thinned sample keeps
+_NEARLY_ALL = 0.9  # of a table's rows: a cache of so many need not be full
 _STEPS = 8  # of the job, at least, if the sample has them
 _THREADS = 2
 
@@ -126,7 +127,7 @@ class Forecast:
         return [
             table.stats.name
             for table in self.tables
-            if not table.one.evicted and table.one.capacity < table.stats.rows
+            if not table.one.evicted and table.one.capacity < _NEARLY_ALL * table.stats.rows
         ]
 
 

@@ -109,7 +109,9 @@ def _accuracy(plan: Plan) -> str:
     )
 
 
-def _advice(advice: Sequence[Mapping[str, Any]]) -> list[str]:
+def _advice(advice: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    if advice is None:
+        return []
     if not advice:
         return ["No change that was tried saves 3 % of the step or of its bytes."]
     found = ["Cheapest changes that would help:"]

@@ -125,7 +125,7 @@ def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None
     from het_tf.python.planner.forecast import forecast
 
     made = forecast(stats, request, advance)
-    return document.plan(made, changes.advise(stats, made) if advice else [])
+    return document.plan(made, changes.advise(stats, made) if advice else None)
 
 
 def run(options: argparse.Namespace) -> int:
