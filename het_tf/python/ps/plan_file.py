@@ -32,8 +32,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def servers(path: str | os.PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan says of servers, as fields of `Layout`: shards, replicas, maxmemory.
 
-    ValueError: as `read`; or one is missing, impossible, or contradicts `given`: the same fields of the command
-    line, None for those that it has not.
+    ValueError: as `read`; or one is missing, impossible, or contradicts `given`: the same fields of the
+    command line, None for those that it has not.
     """
     plan = read(path).get("servers")
     found = {name: plan.get(name) if isinstance(plan, dict) else None for name in _SERVERS}
