@@ -39,6 +39,17 @@ struct LoadMark {
   bool holds(uint32_t now) const { return now < until && until - now <= kMaxSeconds; }
 };
 
+// What a partition was asked since it came to life here. A copy (a replica, what MIGRATE or a file brought)
+// begins with nothing, as its incarnation does. Whoever takes the frames counts.
+struct Traffic {
+  uint64_t frames = 0;  // parts of frames that it has answered
+  uint64_t rows_pulled = 0;
+  uint64_t rows_pushed = 0;  // by pushes that were applied
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  double busy_seconds = 0;  // of the thread that answers, without what others took of its processor
+};
+
 // How a part is to be handled.
 struct Handling {
   // The time as the partition's owner sees it: stamps what the push changes and lets its tables be
@@ -71,6 +82,7 @@ struct Handled {
   bool applied = false;  // its push, by this call
   bool clamped = false;  // rows of it were past the last clock that may be pushed to, and are there now
   size_t rows = 0;       // in the reply
+  size_t pushed = 0;     // rows of a push that was applied
   bool pulled = false;   // it asked for rows, and they were looked up
   Swept swept;
   Replication replication;  // of a push that was applied
@@ -129,6 +141,7 @@ class Partition {
   // Soft state: what clients hold (holdings.h).
   Holdings& holdings() { return holdings_; }
   const Holdings& holdings() const { return holdings_; }
+  Traffic& traffic() { return traffic_; }
   // Whoever changes rows by other means than Handle and the sweeps says so.
   void RowsChanged(uint64_t table) { holdings_.Changed(table); }
 
@@ -166,6 +179,7 @@ class Partition {
   uint64_t table_at_ = 0;  // and that of tables at this one
   LoadMark loading_;
   Holdings holdings_;
+  Traffic traffic_;
   uint64_t parts_ = 0;  // that were looked at
 };
 

@@ -69,6 +69,7 @@ class RequestParts {
   bool pushes() const { return pushes_; }
   // Parts that Next has not returned yet.
   size_t left() const { return size_ - next_; }
+  size_t bytes_left() const { return reader_.left(); }  // of them, but for their heads
   PartRef ref(size_t part) const { return {head(part).partition, head(part).request_id}; }
   // The next part. InvalidArgument, as Open: then there is no other. Throws std::bad_alloc, at most
   // in proportion to the size of the frame and with all but the tables in *request; there is no

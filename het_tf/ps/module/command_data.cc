@@ -152,7 +152,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     return ReplyError(ctx, "HET.STAT has no '" + std::string(Text(args[2])) + "'; it knows TABLES");
   }
   const Key key(ctx, args[1], kRead);
-  const Partition* partition = FindPartition(ctx, key, args[1]);
+  Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr) return kOk;
   if (args.size() > 2) return StatTables(ctx, args, *partition);
   const LoadMark* mark = partition->loading();
@@ -167,7 +167,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 12);
+  redis.ReplyWithMap(ctx, 18);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
@@ -181,6 +181,13 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("held_rows", partition->holdings().held());
   number("told_rows", partition->holdings().told());
   number("told_resets", partition->holdings().resets());
+  const Traffic traffic = partition->traffic();
+  number("frames", traffic.frames);
+  number("rows_pulled", traffic.rows_pulled);
+  number("rows_pushed", traffic.rows_pushed);
+  number("bytes_in", traffic.bytes_in);
+  number("bytes_out", traffic.bytes_out);
+  number("busy_us", static_cast<uint64_t>(traffic.busy_seconds * 1e6));
   ReplyString(ctx, "loading");
   ReplyString(ctx, loading);
   return kOk;

@@ -18,8 +18,10 @@
 // copies each part goes as a step of its own.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "het_tf/core/base/byte_pool.h"
+#include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/limits.h"
@@ -50,6 +52,44 @@ class Scratch {
   static constexpr size_t kMostScratch = size_t{4} << 20;
 
   Bytes bytes_;
+};
+
+// What one command costs. All that the thread computes is the server's; of that, a partition has its share of
+// the time since the part that was answered before its own, and of the bytes, the first one with the heads'.
+// The copy of the reply is no partition's. The clock of the thread leaves out what others take of the
+// machine, but costs a system call: it is read once a command.
+class Meter {
+ public:
+  Meter(size_t bytes_in, const RequestParts* parts, const Bytes* reply)
+      : parts_(*parts), reply_(*reply), in_left_(bytes_in) {}
+  ~Meter() {
+    const double own = ThreadSeconds() - own_;
+    const double share = std::min(1.0, own / (SteadySeconds() - began_));
+    stats.busy_seconds += own;
+    for (const auto& [traffic, took] : laps_) traffic->busy_seconds += share * took;
+  }
+  // Throws std::bad_alloc; nothing does later.
+  void Begin() { laps_.reserve(parts_.size()); }
+  // The part that was read last is answered.
+  void Book(const Handled& handled, Traffic* traffic) {
+    const double now = SteadySeconds();
+    ++traffic->frames;
+    traffic->rows_pulled += handled.rows;
+    traffic->rows_pushed += handled.pushed;
+    traffic->bytes_in += std::exchange(in_left_, parts_.bytes_left()) - parts_.bytes_left();
+    traffic->bytes_out += reply_.size() - std::exchange(out_, reply_.size());
+    laps_.emplace_back(traffic, now - std::exchange(last_, now));
+  }
+
+ private:
+  const RequestParts& parts_;
+  const Bytes& reply_;
+  const double own_ = ThreadSeconds();
+  const double began_ = SteadySeconds();
+  double last_ = began_;
+  size_t in_left_;
+  size_t out_ = 0;
+  std::vector<std::pair<Traffic*, double>> laps_;
 };
 
 void Count(const Handled& handled) {
@@ -105,7 +145,7 @@ Handled Refuse(const Request& q, FrameStatus status, const std::string& why, Rep
 
 // One part, for the partition in `key`, which is called `name`.
 Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Key& key, const Handling& how,
-                Request* q, ReplyWriter* replies) {
+                Request* q, ReplyWriter* replies, Meter* meter) {
   Partition* partition = key.empty() ? nullptr : GetPartition(key.get());
   if (partition == nullptr) return Refuse(*q, FrameStatus::kElsewhere, "", replies);
   if (const std::string words = WhoLoads(ctx, name, *partition); !words.empty()) {
@@ -116,13 +156,14 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
   Handled handled = partition->HandlePart(q, replies, how);
   Count(handled);
   if (handled.applied) Replicate(ctx, args, name, handled.replication);
+  meter->Book(handled, &partition->traffic());
   return handled;
 }
 
 // All parts of an open frame; the command's key `first` is the first one's. Returns what the last
 // came to.
 Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
-                 Bytes* reply) {
+                 Bytes* reply, Meter* meter) {
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
   Neighbours neighbours(ctx, args[1], here == nullptr ? 0 : here->id().count);
   Handled handled;
@@ -132,7 +173,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
     const auto most = static_cast<size_t>(limits.max_reply_bytes);
     of_part.most_bytes = most - std::min(most, reply->size());
     if (!std::exchange(begun, true)) {
-      handled = RunPart(ctx, args, args[1], first, of_part, q, replies);
+      handled = RunPart(ctx, args, args[1], first, of_part, q, replies, meter);
       return;
     }
     // The first partition says how many there are.
@@ -142,7 +183,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
       handled = Refuse(*q, FrameStatus::kElsewhere, "", replies);
     } else {
       const Key key(ctx, name, q->seq != 0 ? kRead | kWrite : kRead);
-      handled = RunPart(ctx, args, name, key, of_part, q, replies);
+      handled = RunPart(ctx, args, name, key, of_part, q, replies, meter);
     }
   });
   if (read == FrameStatus::kOk) return handled;
@@ -156,6 +197,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   const Span<const uint8_t> frame = BytesOf(args[2]);
   Scratch reply;
   RequestParts parts;
+  Meter meter(frame.size(), &parts, reply.get());
   if (const Status opened = parts.Open(frame); !opened.ok()) {
     RefuseFrame(opened, reply.get());
     Count(Handled());
@@ -170,6 +212,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   how.applied_at = applied_at;
   how.replicate = true;
   how.lone = parts.size() == 1;
+  meter.Begin();
   const Key first(ctx, args[1], parts.pushes() ? kRead | kWrite : kRead);
   if (how.lone) {
     const Partition* partition = FindPartition(ctx, first, args[1]);
@@ -181,7 +224,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   } else if (Replayed(ctx)) {
     return ReplyError(ctx, "a copy gets one part of a frame at a time");
   }
-  const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get());
+  const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get(), &meter);
   if (Replayed(ctx) && !handled.applied) LogDifference(ctx, args[1], handled.status);
   if (handled.clamped) redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), 1).c_str());
   return Answer(ctx, frame.size(), *reply);

@@ -58,6 +58,7 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows_pulled", stats.rows_pulled);
   add("bytes_in", stats.bytes_in);
   add("bytes_out", stats.bytes_out);
+  add("busy_us", static_cast<uint64_t>(stats.busy_seconds * 1e6));
   add("swept_ttl", stats.swept.ttl);
   add("swept_min_count", stats.swept.min_count);
   add("swept_max_rows", stats.swept.max_rows);

@@ -4,6 +4,8 @@
 // Commands run on the server's main thread alone, so plain integers do.
 #pragma once
 
+#include <time.h>
+
 #include <array>
 #include <cstdint>
 
@@ -19,6 +21,7 @@ struct Stats {
   uint64_t rows_pulled = 0;       // rows in replies
   uint64_t bytes_in = 0;          // of request frames
   uint64_t bytes_out = 0;         // of reply frames
+  double busy_seconds = 0;        // the main thread's own time in HET.STEP and HET.READ
   uint64_t refused_loading = 0;   // frames that came while a load was going on
   Swept swept;                    // by sweeps of this server; a replica is told what its primary swept
   uint64_t rows_removed = 0;      // by HET.LOAD, from a user or from the primary
@@ -29,5 +32,12 @@ struct Stats {
 };
 
 extern Stats stats;
+
+// What this thread has computed so far: a machine that is busy with others makes nothing look long.
+inline double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 }  // namespace het::module

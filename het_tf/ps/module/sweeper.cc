@@ -1,7 +1,5 @@
 #include "het_tf/ps/module/sweeper.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -122,22 +120,15 @@ void Step(RedisModuleCtx* ctx) {
   next_partition = at->first;
 }
 
-// What this thread has computed so far: a machine that is busy with others makes no sweep look
-// long.
-uint64_t ThreadMicroseconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1000000 + static_cast<uint64_t>(time.tv_nsec) / 1000;
-}
-
 void OnTimer(RedisModuleCtx* ctx, void*) {
-  const uint64_t began = ThreadMicroseconds();
+  const double began = ThreadSeconds();
   try {
     Step(ctx);
   } catch (const std::exception& error) {
     redis.Log(ctx, "warning", "het: a sweep ended early: %s", error.what());
   }
-  stats.sweep_longest_us = std::max(stats.sweep_longest_us, ThreadMicroseconds() - began);
+  const auto took = static_cast<uint64_t>((ThreadSeconds() - began) * 1e6);
+  stats.sweep_longest_us = std::max(stats.sweep_longest_us, took);
   redis.CreateTimer(ctx, kPeriodMs, OnTimer, nullptr);
 }
 

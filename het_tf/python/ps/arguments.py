@@ -42,6 +42,7 @@ def _up(command: Command) -> None:
         " becomes a Redis Cluster. Every push is written to an append-only file.",
     )
     sub.add_argument("--dir", type=Path, required=True, help="for the servers' files; made if it is missing")
+    sub.add_argument("--plan", type=Path, metavar="FILE", help="shards, replicas, maxmemory of a plan.json")
     sub.add_argument("--shards", type=_count, metavar="N", help="servers that share the rows (1)")
     sub.add_argument("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)")
     sub.add_argument("--port", type=_port, metavar="P", help="of the first server; the others follow (7000)")
@@ -154,6 +155,8 @@ def _reshard(command: Command) -> None:
         "--check", action="store_true", help="change nothing; exit 1 if there is something to do"
     )
     sub.add_argument("--repair", action="store_true", help="repair open slots only")
+    sub.add_argument("--by", choices=("count", "load"), default="count", help="partitions or load (count)")
+    sub.add_argument("--interval", type=_positive, metavar="SECONDS", help="measure load over this long (10)")
     which = sub.add_mutually_exclusive_group()
     which.add_argument("--add", metavar="HOST:PORT", help="first take this empty server in as a new shard")
     which.add_argument(

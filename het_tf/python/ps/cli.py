@@ -15,6 +15,8 @@ from het_tf.python.ps.address import Address, Place, parse
 from het_tf.python.ps.arguments import parser
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
+from het_tf.python.ps.plan_file import servers as servers_of_plan
+from het_tf.python.ps.weighing import ByCount, ByLoad
 from het_tf.python.show import run as run_command
 from het_tf.python.show import say
 
@@ -36,6 +38,8 @@ def run_up(options: argparse.Namespace) -> int:
         for name in ("shards", "replicas", "port", "unix", "bind", "tls", "appendfsync", "node_timeout")
     }
     asked["maxmemory"] = layouts.check_memory(options.maxmemory) if options.maxmemory else None
+    if options.plan:
+        asked |= servers_of_plan(options.plan, asked)
     layout = servers.prepare(options.dir.absolute(), **asked)
     servers.up(layout, options.timeout, say)
     print(servers.summary(layout), flush=True)
@@ -129,6 +133,9 @@ def _place(text: str) -> Place:
 
 def run_reshard(options: argparse.Namespace) -> int:
     """het-ps reshard."""
+    if options.interval and options.by != "load":
+        raise ValueError(f"--interval {options.interval:g} is for --by load: counts are not measured")
+    by = ByLoad(options.interval or 10.0) if options.by == "load" else ByCount()
     address, layout = _where(options)
     if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
         raise ServerError(
@@ -144,11 +151,9 @@ def run_reshard(options: argparse.Namespace) -> int:
                 for move, finish in reshard.open_slots(shards)
             ]
             if not todo and not options.repair:
-                moves = reshard.plan(shards)
-                todo = [f"{len(moves)} slots would move, so that partitions are even"] if moves else []
-            print(
-                "\n".join(todo) or "no slot is open" + ("" if options.repair else ", and partitions are even")
-            )
+                moves = by.plan(shards, "", print)
+                todo = [f"{len(moves)} slots would move, so that {by.even}"] if moves else []
+            print("\n".join(todo) or "no slot is open" + ("" if options.repair else f", and {by.even}"))
             return bool(todo)
         repaired = reshard.repair(shards, say)
         if options.repair:
@@ -159,7 +164,7 @@ def run_reshard(options: argparse.Namespace) -> int:
             reshard.add(shards, _place(options.add), address, stack, say)
         if options.remove:
             leaving = reshard.member(shards, _place(options.remove))
-        moves = reshard.plan(shards, leaving.id if leaving is not None and leaving.slots else "")
+        moves = by.plan(shards, leaving.id if leaving is not None and leaving.slots else "", say)
         begin = said = time.monotonic()
         keys = 0
         for number, move in enumerate(moves, 1):

@@ -34,7 +34,13 @@ BUS_OFFSET = 10000  # of a cluster's second port
 
 
 def check_memory(text: str) -> str:
-    """A number of bytes as redis.conf writes it, such as 512mb or 12gb.
+    """A number of bytes as redis.conf writes it, such as 512mb or 12gb. ValueError: as `memory_bytes`."""
+    memory_bytes(text)
+    return text.lower()
+
+
+def memory_bytes(text: str) -> int:
+    """Bytes of a number as redis.conf writes it.
 
     Raises:
       ValueError: It is none, or less than a server takes that holds nothing.
@@ -45,13 +51,13 @@ def check_memory(text: str) -> str:
             f"maxmemory is '{text}'; write a number of bytes such as 512mb or 12gb (0: no limit)"
         )
     number, unit = int(found[1]), found[2] or ""
-    size = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
+    size: int = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
     if 0 < size < LEAST_MEMORY:
         raise ValueError(
             f"maxmemory is '{text}', {size} bytes, and a server takes megabytes without a row: it would "
             f"accept none; give at least {LEAST_MEMORY >> 20}mb, such as {number}gb, or 0 for no limit"
         )
-    return text.lower()
+    return size
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,7 @@ _SERVERS = {"shards": (1, 1000), "replicas": (0, 100), "maxmemory": (0, 1 << 62)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """All that a plan says.
-
-    Raises:
-      ValueError: There is no such file, it is damaged or no plan, or a plan of another version.
-    """
+    """All that a plan says. ValueError: no such file, damaged, no plan, or a plan of another version."""
     try:
         plan = files.parse_json(files.read_bytes(path, _MOST_BYTES))
     except OSError as error:
@@ -36,12 +32,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def servers(path: str | os.PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan says of servers, as fields of `Layout`: shards, replicas, maxmemory.
 
-    Args:
-      path: Of plan.json.
-      given: The same fields as the command line has them; None for those that it has not.
-
-    Raises:
-      ValueError: As `read`; or one is missing, impossible, or contradicts what is given.
+    ValueError: as `read`; or one is missing, impossible, or contradicts `given`: the same fields of the
+    command line, None for those that it has not.
     """
     plan = read(path).get("servers")
     found = {name: plan.get(name) if isinstance(plan, dict) else None for name in _SERVERS}

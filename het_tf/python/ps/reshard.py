@@ -1,4 +1,4 @@
-"""`het-ps reshard`: finishes resharding that was interrupted, and spreads partitions evenly over shards.
+"""`het-ps reshard`: finishes resharding that was interrupted, and moves slots (balance.py says which).
 
 A slot moves in four steps: the target imports it, the source migrates it, its keys go over one by one
 (MIGRATE), and everybody is told the new owner. Training goes on meanwhile: clients follow the redirections.
@@ -16,12 +16,10 @@ repair stops and says so.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
-from redis.crc import key_slot
 
 from het_tf.python.ps import cluster
 from het_tf.python.ps.address import Address, Place
+from het_tf.python.ps.balance import Move
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
 
@@ -29,15 +27,6 @@ Say = Callable[[str], None]
 
 KEYS_AT_ONCE = 100  # of a slot; a slot has one partition of each namespace
 MIGRATE_SECONDS = 120
-
-
-@dataclass(frozen=True)
-class Move:
-    """One slot that shall change its owner, or finish doing so."""
-
-    slot: int
-    source: str
-    target: str
 
 
 class Shards:
@@ -68,25 +57,26 @@ class Shards:
     @property
     def owners(self) -> dict[int, str]:
         """Slot -> id of the primary that says it is its own."""
-        return {slot: name for name, view in self.views.items() for slot in view.myself.slots}
+        return {slot: name for name, slots in self.owned.items() for slot in slots}
 
     def keys(self, name: str, slot: int) -> int:
         """How many keys of a slot a server has, its owner or not."""
         return int(self.nodes[name].ask("CLUSTER", "COUNTKEYSINSLOT", slot))
 
-    def partitions(self) -> dict[int, int]:
-        """Slot -> partitions of het in it."""
-        found: dict[int, int] = {}
-        for node in self.nodes.values():
+    @property
+    def owned(self) -> dict[str, set[int]]:
+        """Id of each primary -> the slots that it says are its own."""
+        return {name: view.myself.slots for name, view in self.views.items()}
+
+    def partitions(self) -> Iterator[tuple[str, str]]:
+        """Every partition of het: the id of the server that has it, and its key."""
+        for name, node in self.nodes.items():
             cursor = "0"
             while True:
                 cursor, keys = node.ask("SCAN", cursor, "MATCH", "het:*}", "COUNT", 1000)
-                for key in keys:
-                    slot = key_slot(key.encode())
-                    found[slot] = found.get(slot, 0) + 1
+                yield from ((name, key) for key in keys)
                 if cursor == "0":
                     break
-        return found
 
     def migrate(self, move: Move) -> int:
         """Sends all keys of a slot over; returns their number."""
@@ -221,49 +211,6 @@ def _close(shards: Shards, move: Move) -> None:
         shards.migrate(move)
     for name in shards.nodes:
         shards.tell(name, move)
-
-
-def plan(shards: Shards, leaving: str = "") -> list[Move]:
-    """The moves after which every shard has as many partitions as any other, give or take one.
-
-    Partitions decide, as they are where the rows are; slots without any stay where they are. Where there are
-    none at all, the slots are shared out evenly.
-
-    Args:
-      shards: The cluster.
-      leaving: The id of a shard that shall own nothing afterwards; "" for none.
-    """
-    weights = shards.partitions()
-    owned = {name: sorted(view.myself.slots) for name, view in shards.views.items()}
-    if not weights:
-        weights = dict.fromkeys(shards.owners, 1)
-    load = {name: sum(weights.get(slot, 0) for slot in slots) for name, slots in owned.items()}
-    staying = [name for name in owned if name != leaving]
-    if not staying:
-        raise ServerError("the only shard cannot be removed")
-    moves = []
-
-    def move(slot: int, source: str) -> None:
-        target = min(
-            (name for name in staying if name != source), key=lambda name: (load[name], len(owned[name]))
-        )
-        moves.append(Move(slot, source, target))
-        owned[source].remove(slot)
-        owned[target].append(slot)
-        load[source] -= weights.get(slot, 0)
-        load[target] += weights.get(slot, 0)
-
-    if leaving:
-        for slot in sorted(owned[leaving], key=lambda slot: -weights.get(slot, 0)):
-            move(slot, leaving)
-    while True:
-        most, least = max(staying, key=load.__getitem__), min(staying, key=load.__getitem__)
-        # The last of its slots first, so that what stays is one range.
-        gap = load[most] - load[least]
-        movable = [slot for slot in owned[most] if 0 < weights.get(slot, 0) < gap]
-        if not movable:
-            return moves
-        move(max(movable), most)
 
 
 def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitStack, say: Say) -> None:

@@ -70,7 +70,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
         if name in given and given[name] != getattr(old, name):
             raise ServerError(
                 f"{directory} has {name} = {getattr(old, name)}, and {given[name]} was asked for; leave the"
-                " option out to start what is there, or give another --dir"
+                " option out (or --plan) to start what is there, or give another --dir"
             )
     new = changed(old, **given)
     running = [member.name for member in old.members if member.pid()]

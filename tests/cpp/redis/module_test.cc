@@ -319,6 +319,7 @@ TEST_F(RedisModuleTest, InfoCounts) {
   EXPECT_GT(server().Info("het", "het_rows_pulled"), 0);
   EXPECT_GT(server().Info("het", "het_bytes_in"), static_cast<int64_t>(read.size()));
   EXPECT_GT(server().Info("het", "het_bytes_out"), static_cast<int64_t>(reply.text.size()));
+  EXPECT_GT(server().Info("het", "het_busy_us"), 0);
 }
 
 }  // namespace

@@ -68,6 +68,10 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
   ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
   EXPECT_EQ(store().Digest("q"), store().Digest());
   EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "another one at each birth";
+  for (const char* field : {"frames", "rows_pulled", "rows_pushed", "bytes_in", "bytes_out", "busy_us"}) {
+    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " of what a copy was asked";
+  }
+  EXPECT_NE(store().Stat("frames"), "0");
 }
 
 TEST_F(RedisPersistenceTest, LogKillAndRestart) {
@@ -259,6 +263,8 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
       << "one read by ExpectEqual";
   EXPECT_EQ(replica.Info("het", "het_pushes_applied"),
             static_cast<int64_t>(store().pushes_applied() - before));
+  EXPECT_EQ(RedisStore::StatOf(&replica, "frames"), std::to_string(replica.Info("het", "het_frames")))
+      << "it counts what it replays, from 0 on";
   EXPECT_EQ(replica.Info("het", "het_rows_pulled"), pulled) << "no checks and no fetches";
   EXPECT_EQ(replica.Info("het", "het_refused_gap"), 0);
   store().ExpectEqual();

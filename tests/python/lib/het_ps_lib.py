@@ -105,3 +105,15 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
 def check(expected: np.ndarray) -> None:
     """What `train` counted is what the store has."""
     np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
+
+
+def partitions_of(ids: np.ndarray, url: str, partitions: int = 64) -> np.ndarray:
+    """In which partition of the default namespace each row lies (core/base/hash.h)."""
+    stat = ask(url, "HET.STAT", ask(url, "KEYS", "het::*")[0])
+    x = ids.astype(np.uint64) ^ np.uint64(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ x >> np.uint64(33)) * np.uint64(factor)
+    hashed = x ^ x >> np.uint64(33)
+    return ((hashed >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(partitions) >> np.uint64(16)).astype(
+        int
+    )

@@ -17,7 +17,7 @@ from rich.console import Console
 import het_tf
 from het_tf.python.checkpoint.cli.cli import parser as ckpt_parser
 from het_tf.python.data.cli.cli import parser as data_parser
-from het_tf.python.ps import address, cluster, programs, redis_server, reshard, show, status
+from het_tf.python.ps import address, cluster, programs, redis_server, show, status
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.arguments import parser as ps_parser
 from het_tf.python.ps.errors import ServerError
@@ -105,38 +105,6 @@ def test_addresses_of_sockets():
             address.parse(text)
         with pytest.raises(ValueError, match="; write redis://"):
             het_tf.init(ps=text)
-
-
-def plan_of(owned: dict[str, list[int]], weights: dict[int, int], leaving: str = "") -> dict[str, int]:
-    """Runs `plan` on a cluster that is given; returns the weight of each shard afterwards."""
-
-    class Fake:
-        views = {  # noqa: RUF012
-            name: type("V", (), {"myself": type("P", (), {"slots": set(slots)})})
-            for name, slots in owned.items()
-        }
-        owners = {slot: name for name, slots in owned.items() for slot in slots}  # noqa: RUF012
-
-        def partitions(self):
-            return dict(weights)
-
-    now = dict(Fake.owners)
-    for move in reshard.plan(Fake(), leaving):
-        assert now[move.slot] == move.source != move.target
-        now[move.slot] = move.target
-    assert leaving not in now.values()
-    return {name: sum(weights.get(s, 0) for s, owner in now.items() if owner == name) for name in owned}
-
-
-def test_plans_are_even():
-    assert plan_of({"a": [*range(64)], "b": []}, dict.fromkeys(range(64), 1)) == {"a": 32, "b": 32}
-    third = plan_of({"a": [*range(32)], "b": [*range(32, 64)], "c": []}, dict.fromkeys(range(64), 1))
-    assert sorted(third.values()) == [21, 21, 22]
-    assert plan_of({"a": [1, 2], "b": [3]}, {1: 5, 2: 5, 3: 9}) == {"a": 10, "b": 9}  # no move is better
-    gone = plan_of({"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8]}, {1: 1, 2: 1, 3: 1, 4: 3, 7: 2}, "a")
-    assert gone == {"a": 0, "b": 4, "c": 4} or gone["b"] + gone["c"] == 8
-    with pytest.raises(Exception, match="the only shard cannot be removed"):
-        plan_of({"a": [1]}, {1: 1}, "a")
 
 
 def view_of(nodes: str, place: Place) -> cluster.View:

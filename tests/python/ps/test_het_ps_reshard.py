@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis_lib
-from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
+from het_ps_lib import ask, check, free_ports, het_ps, partitions_of, picture, train, up
 
 import het_tf
 from het_tf.python.ps import address, cluster, conf, redis_server, reshard
@@ -116,6 +117,30 @@ def test_a_key_on_both_sides_is_not_overwritten(two):
     het_tf.table("t").drop()
 
 
+@contextlib.contextmanager
+def training(name: str, ids: np.ndarray):
+    """A thread that trains rows of `ids` all the while; yields how often each was counted down."""
+    stop, faults, count = threading.Event(), [], np.zeros(ids.max() + 1)
+
+    def keep_training():
+        rng = np.random.default_rng(5)
+        layer = redis_lib.counter(name, staleness=2, rows=50)
+        try:
+            while not stop.is_set():
+                redis_lib.count(layer, rng.choice(ids, 100), count)
+        except Exception as error:  # the main thread reports it
+            faults.append(error)
+
+    thread = threading.Thread(target=keep_training)
+    thread.start()
+    try:
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+    assert not faults
+
+
 def test_shards_come_and_go_while_training(two):
     url, _ = two
     counts = np.zeros(200)
@@ -123,22 +148,7 @@ def test_shards_come_and_go_while_training(two):
         port=(free := free_ports(1)), settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
     ) as third:
         counts += train(url, 2)
-        stop, faults = threading.Event(), []
-
-        def keep_training():
-            rng = np.random.default_rng(5)
-            layer = redis_lib.counter("u", staleness=2, rows=50)
-            count = np.zeros(200)
-            try:
-                while not stop.is_set():
-                    redis_lib.count(layer, rng.integers(0, 200, 100), count)
-            except Exception as error:  # the main thread reports it
-                faults.append(error)
-            faults.append(count)
-
-        thread = threading.Thread(target=keep_training)
-        thread.start()
-        try:
+        with training("u", np.arange(200)) as count:
             done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{free}")
             assert f"127.0.0.1:{free} joins the cluster" in done.err and "keys" in done.err
             share = [s["partitions"] for s in picture("--ps", url)["servers"]]
@@ -149,12 +159,8 @@ def test_shards_come_and_go_while_training(two):
             with redis_node(third.address) as node:
                 assert list(cluster.View(node).peers) == [cluster.View(node).myself.id]
                 assert node.ask("DBSIZE") == 0
-        finally:
-            stop.set()
-            thread.join()
-        assert len(faults) == 1, faults
         het_tf.flush()
-        np.testing.assert_array_equal(het_tf.table("u").lookup(np.arange(200))[:, 0], -faults[0])
+        np.testing.assert_array_equal(het_tf.table("u").lookup(np.arange(200))[:, 0], -count)
         check(counts)
         assert "is no server of this cluster; its servers are" in het_ps(
             "reshard", "--ps", url, "--remove", "127.0.0.1:1", status=1
@@ -162,6 +168,42 @@ def test_shards_come_and_go_while_training(two):
         het_tf.table("u").drop()
         het_tf.table("t").drop()
     assert picture("--ps", url)["faults"] == [], "the third is stopped, and nobody waits for it"
+
+
+def test_busy_partitions_spread_while_training(two):
+    """Each has as many partitions, and one all the work.
+
+    Would catch counters that no load reaches, and updates that are lost while a busy partition moves.
+    """
+    url, urls = two
+    train(url)
+    het_ps("reshard", "--ps", url)
+    busy = np.arange(4000)
+    busy = busy[partitions_of(busy, urls[0]) < 8]
+    (shard,) = {tuple(sorted(slots)) for slots in slots_of(urls) if min(slots) == 0}
+    assert "no partition was busy in 0.2 s" in het_ps(
+        "reshard", "--ps", url, "--by", "load", "--interval", 0.2, "--check"
+    ).out  # fmt: skip
+    with training("u", busy) as count:
+        words = ("reshard", "--ps", url, "--by", "load", "--interval", 1)
+        done = het_ps(*words, "--check", status=1)
+        assert "load of each shard, 1 is the mean: " in done.out and "so that load is as even as" in done.out
+        assert slots_of(urls)[0] == set(shard), "--check moves nothing"
+        done = het_ps(*words)
+        moved = int(re.search(r"(\d+) slots moved, with", done.out)[1])
+        assert 2 <= moved <= 12, done.out
+        key = ask(urls[0], "KEYS", "het::*")[0]
+        ask(urls[0], "HET.TABLE", key, "BEGIN", "somebody", 60)
+        assert f"{key} is being loaded by somebody" in het_ps(*words, status=1).err
+        ask(urls[0], "HET.TABLE", key, "ABORT", "somebody")
+    het_tf.flush()
+    at = np.arange(len(count))
+    np.testing.assert_array_equal(het_tf.table("u").lookup(at)[:, 0], -count)
+    gone = set(shard) - set(next(slots for slots in slots_of(urls) if min(slots) == 0))
+    assert len(gone) == moved and max(gone) < 16384 / 8, "the busy ones moved, and the rest stayed"
+    het_ps("reshard", "--ps", url)
+    het_tf.table("u").drop()
+    het_tf.table("t").drop()
 
 
 def test_a_server_that_is_gone_is_taken_out(two):
@@ -197,11 +239,15 @@ def test_what_reshard_refuses(two):
         assert "is a single server: there is nothing to move" in het_ps(
             "reshard", "--ps", single.address, status=1
         ).err  # fmt: skip
+        assert "is a single server" in het_ps("reshard", "--ps", single.address, "--by", "load", status=1).err
         done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{single.port}", status=1)
         assert "does not run with cluster-enabled yes" in done.err
         assert "does not run with cluster-enabled" in het_ps("form", "--ps", f"{url},127.0.0.1:{single.port}",
                                                              status=1).err  # fmt: skip
     assert "cannot be shards" in het_ps("form", "--ps", url, status=1).err
+    assert "--interval 5 is for --by load" in het_ps("reshard", "--ps", url, "--interval", 5, status=1).err
+    done = het_ps("reshard", "--ps", url, "--by", "load", "--interval", 0, status=2)
+    assert "'0' is not a number of seconds > 0" in done.err
 
 
 @contextlib.contextmanager

@@ -1,0 +1,199 @@
+"""What does `het-ps reshard --by load` do for shards of which one has most of the work?
+
+    python benchmarks/reshard_load.py [--seconds S] [--out FILE]
+
+Four shards with as many partitions each, and two worker processes that train all the while; how many of their
+ids lie in a partition follows Zipf's law by its number, so that the first shard has most. Measured are
+the shards' busy time (`INFO het`, `busy_us`) over S seconds, the slowest one's beside the mean: as the
+servers came up, after `het-ps reshard` (which counts partitions) and after `het-ps reshard --by load`. The
+workers' steps are counted in the S seconds before that move, while it goes on, and in those behind it; and
+every update is looked for at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import het_tf  # noqa: E402
+from het_tf.python.ps import cli, layout  # noqa: E402
+from het_tf.python.ps.errors import ServerError  # noqa: E402
+
+SHARDS, PARTITIONS, DIM = 4, 64, 16
+POOL = 8192  # rows of each partition
+BATCH = 4096
+LIMIT = 1.1
+WINDOW = 0.25  # seconds, of the slowest of which the dip is
+
+
+def partitions_of(ids: np.ndarray, seed: int) -> np.ndarray:
+    """The partition of each row, as core/base/hash.h has it."""
+    x = ids.astype(np.uint64) ^ np.uint64(seed)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ x >> np.uint64(33)) * np.uint64(factor)
+    x ^= x >> np.uint64(33)
+    return ((x >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(PARTITIONS) >> np.uint64(16)).astype(int)
+
+
+def table() -> het_tf.keras.Embedding:
+    config = het_tf.TableConfig("rows", DIM, het_tf.optimizers.SGD(1.0), initializer="zeros")
+    return het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=0, wire="float32"))
+
+
+def work(address: str, directory: Path, seed: int) -> None:
+    """Trains until DIRECTORY/stop is there: the time of each step, and how often each row was updated."""
+    import tensorflow as tf
+
+    het_tf.init(ps=address)
+    layer, rng = table(), np.random.default_rng(seed)
+    pools = np.load(directory / "pools.npy")
+    weights = 1 / np.arange(1, PARTITIONS + 1)
+    count, times = np.zeros(int(pools.max()) + 1, np.int64), []
+    while not (directory / "stop").exists():
+        ids = pools[rng.choice(PARTITIONS, BATCH, p=weights / weights.sum()), rng.integers(0, POOL, BATCH)]
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids, training=True))
+        tape.gradient(loss, layer.trainable_variables)
+        np.add.at(count, ids, 1)
+        times.append(time.monotonic())
+        (directory / f"ready-{seed}").touch()
+    het_tf.flush()
+    np.savez(directory / f"done-{seed}", times=times, count=count)
+
+
+def free_port(directory: Path) -> int:
+    for port in range(12000, 20000, 2 * SHARDS):
+        with contextlib.suppress(ServerError):
+            layout.check_ports(asked := layout.Layout(directory, SHARDS, port=port), asked.members)
+            return port
+    raise SystemExit("no free ports from 12000 to 20000")
+
+
+def busy(servers: layout.Layout, seconds: float) -> float:
+    """The busy time of the slowest shard in the next seconds, beside the mean."""
+
+    def look() -> np.ndarray:
+        return np.array([int(servers.node(m).info("het")["het_busy_us"]) for m in servers.members])
+
+    before = look()
+    time.sleep(seconds)
+    took = look() - before
+    print("  busy time beside the mean:", (took / took.mean()).round(2), file=sys.stderr)
+    return float(took.max() / took.mean())
+
+
+def het_ps(*words: object) -> None:
+    assert cli.main([str(word) for word in words]) == 0, words
+
+
+def steps_in(times: np.ndarray, begin: float, end: float) -> float:
+    return float(((times >= begin) & (times < end)).sum() / (end - begin))
+
+
+def measure(directory: Path, seconds: float) -> dict:
+    port = free_port(directory / "ps")
+    het_ps("up", "--dir", directory / "ps", "--shards", SHARDS, "--port", port, "--appendfsync", "no")
+    servers = layout.need(directory / "ps")
+    workers = []
+    try:
+        address = servers.address().url()
+        het_tf.init(ps=address)
+        layer = table()
+        node = servers.node(servers.members[0])
+        stat = node.ask("HET.STAT", node.ask("KEYS", "het::*")[0])
+        seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
+        ids = np.arange(2 * POOL * PARTITIONS)
+        of = partitions_of(ids, seed)
+        np.save(directory / "pools.npy", np.stack([ids[of == p][:POOL] for p in range(PARTITIONS)]))
+        command = [sys.executable, __file__, "--worker", address, str(directory)]
+        workers = [subprocess.Popen([*command, str(seed)]) for seed in (1, 2)]
+        while len([*directory.glob("ready-*")]) < 2:
+            assert all(worker.poll() is None for worker in workers), "a worker ended before its first step"
+            time.sleep(0.1)
+        time.sleep(seconds)  # until all rows are there
+        shares = {"at first": busy(servers, seconds)}
+        het_ps("reshard", "--ps", address)
+        shares["by count"] = busy(servers, seconds)
+        called = time.monotonic()
+        het_ps("reshard", "--ps", address, "--by", "load", "--interval", seconds)
+        moving, moved = called + seconds, time.monotonic()
+        shares["by load"] = busy(servers, seconds)
+        later = time.monotonic()
+        (directory / "stop").touch()
+        failed = sum(worker.wait(120) != 0 for worker in workers)
+        done = [np.load(directory / f"done-{seed}.npz") for seed in (1, 2)]
+        times, count = np.concatenate([one["times"] for one in done]), sum(one["count"] for one in done)
+        there = np.flatnonzero(count)
+        lost = int((het_tf.table("rows").lookup(there)[:, 0] != -count[there]).sum())
+        rate = steps_in(times, called, moving)
+        windows = [steps_in(times, at, at + WINDOW) for at in np.arange(moving, moved, WINDOW / 5)]
+        del layer
+        return {
+            "slowest_over_mean": shares,
+            "move_seconds": moved - moving,
+            "rows": len(there),
+            "rows_that_are_off": lost,
+            "workers_that_failed": failed,
+            "steps_per_second": rate,
+            "steps_while_moving": steps_in(times, moving, moved) / rate,
+            "slowest_window_while_moving": min(windows) / rate,
+            "steps_after": steps_in(times, moved, later) / rate,
+        }
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.kill()
+        het_tf.reset()
+        het_tf.init(ps="")
+        cli.main(["down", "--dir", str(directory / "ps"), "--no-save", "--force"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/reshard_load.json")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        address, directory, seed = arguments.worker
+        return work(address, Path(directory), int(seed))
+    with tempfile.TemporaryDirectory() as directory:
+        measured = measure(Path(directory), arguments.seconds)
+    shares, seconds = measured["slowest_over_mean"], measured["move_seconds"]
+    slow = f"{measured['slowest_window_while_moving']:.2f} in the slowest quarter of a second"
+    lines = [
+        "| slots lie | slowest shard / mean, busy time | steps/s beside those before the move |",
+        "|---|--:|--:|",
+        f"| as they came up | {shares['at first']:.2f} | |",
+        f"| by count | {shares['by count']:.2f} | 1.00 |",
+        f"| while they move, {seconds:.1f} s | | {measured['steps_while_moving']:.2f}, {slow} |",
+        f"| by load | {shares['by load']:.2f} | {measured['steps_after']:.2f} |",
+    ]
+    print("\n".join(lines))
+    values = [
+        ("slowest shard over the mean, by load", shares["by load"], LIMIT),
+        ("rows with a lost or doubled update", measured["rows_that_are_off"], 0),
+        ("workers that failed", measured["workers_that_failed"], 0),
+    ]
+    goals = [
+        {"goal": name, "value": value, "limit": most, "met": value <= most} for name, value, most in values
+    ]
+    for goal in goals:
+        print("  met   " if goal["met"] else "  MISSED", "{goal}: {value:.2f} <= {limit}".format(**goal))
+    result = {"command": "python benchmarks/reshard_load.py", "measured": measured, "table": lines}
+    arguments.out.write_text(json.dumps(result | {"goals": goals}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
