@@ -258,6 +258,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     "ps_throughput": ("ps_throughput.json", ps_throughput),
     "ps_memory": ("ps_memory.json", table_and_goals),
     "ps_sweep": ("ps_sweep.json", table_and_goals),
+    "reshard_load": ("reshard_load.json", table_and_goals),
     "checkpoint": ("checkpoint.json", checkpoint),
     "serving": ("serving.json", serving),
     **{f"defaults {name}": ("defaults.json", write) for name, write in defaults_tables.WRITERS.items()},
