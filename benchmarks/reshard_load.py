@@ -187,7 +187,8 @@ def main() -> None:
         ("workers that failed", measured["workers_that_failed"], 0),
     ]
     goals = [
-        {"goal": name, "value": value, "limit": most, "met": value <= most} for name, value, most in values
+        {"goal": name, "value": value, "sign": "<=", "limit": most, "met": value <= most}
+        for name, value, most in values
     ]
     for goal in goals:
         print("  met   " if goal["met"] else "  MISSED", "{goal}: {value:.2f} <= {limit}".format(**goal))

@@ -126,7 +126,8 @@ def ps_goals(result: dict) -> list[str]:
     lines = ["| | goal | measured |", "|---|---|--:|"]
     for goal in result["goals"]:
         mark = "met" if goal["met"] else "**missed**"
-        sign = "at most" if "memory" in goal["goal"] or "longest" in goal["goal"] else "at least"
+        most = goal.get("sign") == "<=" or "memory" in goal["goal"] or "longest" in goal["goal"]
+        sign = "at most" if most else "at least"
         lines.append(f"| {mark} | {goal['goal']}: {sign} {goal['limit']} | {goal['value']:.2f} |")
     return lines
 
