@@ -31,9 +31,7 @@ from placement_servers import EACH, HASHED, SHARDS, Places, Servers  # noqa: E40
 from ps_throughput import shards  # noqa: E402
 
 SAMPLES = (256, 1024)
-POOL = 100
-MOST = 12  # tables of a set
-PLACED = 40  # tables that are placed
+POOL, MOST, PLACED = 100, 12, 40  # tables: that sets are drawn from, of a set at most, that are placed
 TODAY = "hashed over 64 partitions"
 Sets = list[tuple[int, list[sets.Table], float]]
 

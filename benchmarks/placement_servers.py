@@ -14,9 +14,8 @@ from simulated_cache import PARTITIONS, partitions_of
 import het_tf
 from het_tf.python.checkpoint.store import store_info
 
-SHARDS = 4
+SHARDS, ROUNDS = 4, 5
 EACH = PARTITIONS // SHARDS
-ROUNDS = 5
 MOST_KEYS = 90_000  # of a partition
 Places = Sequence[Sequence[int]]
 Keys = npt.NDArray[np.int64]

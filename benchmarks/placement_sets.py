@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 BATCHES = 4
-BINS = 17
-WIDTH = 32  # of the beam
 LARGE = 1 << 19  # bytes of a part from which each costs a server more: its memory is new each time
 
 
@@ -36,8 +34,8 @@ class Table:
     def papers(self) -> FloatArray:
         """AutoShard's 21: dim, rows, ids a sample, bytes, and how often an id occurs in a batch, in bins."""
         uses = np.concatenate([np.unique(batch, return_counts=True)[1] for batch in self.ids])
-        bins = np.minimum(np.ceil(np.log2(uses)).astype(int), BINS - 1)
-        histogram = np.bincount(bins, minlength=BINS) / len(bins)
+        bins = np.minimum(np.ceil(np.log2(uses)).astype(int), 16)
+        histogram = np.bincount(bins, minlength=17) / len(bins)
         return np.array([self.dim, self.rows, self.per_sample, self.size, *histogram])
 
 
@@ -78,14 +76,14 @@ def assign(costs: Sequence[float], shards: int) -> list[int]:
     return placed
 
 
-def assign_by_beam(costs: Sequence[float], shards: int) -> list[int]:
-    """As `assign`, but keeps the `WIDTH` best beginnings: those with the smallest sum of squares of loads."""
+def assign_by_beam(costs: Sequence[float], shards: int, width: int = 32) -> list[int]:
+    """As `assign`, but keeps the `width` best beginnings: those with the smallest sum of squares of loads."""
     order = sorted(range(len(costs)), key=lambda i: -costs[i])
     loads, chosen = np.zeros((1, shards)), np.zeros((1, 0), int)
     for table in order:
         grown = (loads[:, None, :] + costs[table] * np.eye(shards)).reshape(-1, shards)
         score = (grown**2).sum(-1)
-        best = np.unique(np.round(score / score.max(), 12), return_index=True)[1][:WIDTH]  # shards are alike
+        best = np.unique(np.round(score / score.max(), 12), return_index=True)[1][:width]  # shards are alike
         loads, chosen = grown[best], np.column_stack([chosen[best // shards], best % shards])
     of_order = chosen[loads.max(axis=1).argmin()]
     return [int(of_order[order.index(table)]) for table in range(len(costs))]

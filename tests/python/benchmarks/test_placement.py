@@ -49,7 +49,8 @@ def test_recshards_plans_fit_and_are_better_than_whole_tables():
     """Would see a fast memory that holds too much, a table without a device, MILP's rows mixed up."""
     small = [t for t in recshard.make_tables(0) if t.rows[-1] < 10_000][:8]
     whole, greedy, milp = recshard.whole(small), recshard.greedy(small), recshard.milp(small)
+    assert greedy["slow_share"] > 0.01
     for plan in (greedy, milp):
-        assert plan["slow_share"] < whole["slow_share"]
+        assert 0.5 * greedy["slow_share"] < plan["slow_share"] < whole["slow_share"]
         assert plan["slowest"] < whole["slowest"]
     assert milp["slowest"] <= greedy["slowest"] * 1.05  # of 24 points a table
