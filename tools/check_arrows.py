@@ -39,6 +39,7 @@ PYTHON = [
     "het_tf.python.show",  # numbers and sizes for people
     "het_tf.python.files",  # files that may come from anywhere
     "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
+    "het_tf.python.planner.place",  # arithmetic of budgets, which tables' caches may ask too
     "het_tf.python.ps",  # servers, without TensorFlow
     "het_tf.python.session",  # the native library, settings, the connection, scopes, collectives
     "het_tf.python.metrics",  # metrics for Keras, and states that are no sums

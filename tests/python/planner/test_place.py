@@ -111,6 +111,13 @@ def test_rows_that_save_nothing_stay_unused():
     assert split_budget([flat, dented], 1000) == {"flat": 0, "dented": 20}
 
 
+def test_a_small_first_step_does_not_hide_a_large_second_one():
+    """Would see pieces in the order of their slopes where a curve is not convex: 10 rows each."""
+    late = Curve("late", 1, ((0, 10.0), (10, 9.0), (20, 0.0)))
+    even = Curve("even", 1, ((0, 10.0), (20, 2.0)))
+    assert split_budget([late, even], 20) == {"late": 20, "even": 0}
+
+
 def test_milp_beats_greedy_where_curves_have_steps():
     """The reason for having both: half of a step saves nothing in truth."""
     curves = [Curve("step", 1, ((0, 9.0), (99, 9.0), (100, 0.0))), Curve("even", 1, ((0, 4.0), (80, 0.0)))]
