@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests/python/li
 
 FIELDS, DIM, SEED = 26, 16, 1
 STREAMS = ("criteo_like", "criteo_scaled")
-SHARES = (0.02, 0.05, 0.1, 0.2)
+SHARES = (0.02, 0.1)
 LINE = 4 * (DIM + 1) + 58  # bytes of a cached row, as the core counts them (core/cache/table_cache.h)
 GOAL = 0.05
 CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")

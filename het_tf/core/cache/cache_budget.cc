@@ -13,12 +13,17 @@ void CacheBudget::Leave(TableCache* cache) {
 }
 
 void CacheBudget::MakeRoom(size_t incoming) {
-  if (used_ + incoming <= bytes_) return;
-  size_t need = used_ + incoming - bytes_;
+  const auto over = [&] { return used_ + incoming <= bytes_ ? 0 : used_ + incoming - bytes_; };
+  size_t need = over();
+  if (need == 0) return;
   Vector<size_t> lines(caches_.size());
   for (size_t rank = 0; rank < EvictionPolicy::kRanks && need > 0; ++rank)
     need = ShareOut(rank, need, &lines);
   for (size_t i = 0; i < caches_.size(); ++i) caches_[i]->LetGo(lines[i]);
+  // In place of lines that are held.
+  for (size_t i = 0; i < caches_.size() && over() > 0; ++i) {
+    caches_[i]->LetGo((over() - 1) / caches_[i]->line_bytes() + 1);
+  }
 }
 
 size_t CacheBudget::ShareOut(size_t rank, size_t need, Vector<size_t>* lines) const {

@@ -1,23 +1,20 @@
-// The bytes that the caches of some tables may take together, and which of them gives room when they take
-// more. A table whose size is given in rows has a budget of its own; the tables of a layer may share one.
+// The bytes that the caches of some tables may take together, and who gives room when they take more. A table
+// whose size is given in rows has a budget of its own; the tables of a layer may share one.
 //
-// Every table takes what it needs as long as the sum fits. Then room is made at the end of a step, from the
-// lines of the lowest rank (eviction_policy.h) of all tables, whoever has grown: under a policy that counts,
-// of lines that were used once, then twice, and so on. Of the last rank that is needed all tables give the
-// same share. A hit saves the bytes of a row, and a line costs them: so the lines of the fewest uses are
-// those whose loss costs the least traffic a byte, whatever the dims are. A table whose lines are never used
-// again gives all, and one whose lines are used in every step keeps them.
+// Every table takes what it needs while the sum fits. Then room is made at the end of a step, from the lines
+// of the lowest rank (eviction_policy.h) of all tables: of those used once, then twice, and so on. Of the
+// last rank that is needed all tables give the same share. A hit saves the bytes of a row, and a line costs
+// them, so the lines of the fewest uses are those whose loss costs the least traffic a byte, whatever the
+// dims are.
 //
-//   budget 400 bytes, lines of 10 bytes, 6 lines too many:   uses:   1    2    3+     gives
-//                                              table "item"         20    5    5      4
-//                                              table "user"         10    3    3      2
+//   budget 390 bytes, lines of 10 bytes, 9 too many     lines used    once   twice   more    give
+//                                                       "item"          20       5      5       6
+//                                                       "user"          10       3      5       3
 //
-// Benefits: no ghost list, nothing to tune, and nothing that has to converge: on 26 tables of Criteo-like
-// rows it is as good as the best fixed division that is known only afterwards (benchmarks/cache_budget.py).
-// Costs: O(1) while the sum fits, else O(tables) a rank, at most once for each table of a step. Ageing is
-// each policy's own, so counts of a table that is no longer read at all stay as they are, and its lines leave
-// last. Under "lru" all lines have one rank: every table gives the same share of its lines, and those that
-// miss the most grow.
+// Benefits: nothing to tune or to remember, and as good as the best fixed division, known afterwards, of the
+// 26 tables of Criteo-like rows. Costs: O(1) while the sum fits, else O(tables) a rank. Ageing is each
+// policy's own, so lines of a table that is read no more at all keep their counts, and leave last. Under lru
+// all lines have one rank: every table gives the same share, and those that miss the most grow.
 //
 // Owned by the caches of its tables together. Not thread-safe; the client that owns them locks.
 #pragma once

@@ -53,17 +53,12 @@ class DeviceLines;
 
 class TableCache {
  public:
-  // Of one line, which has no update.
   static constexpr size_t LineBytes(size_t row_floats) { return row_floats * sizeof(float) + 58; }
-
   // `device`: where the lines are, if they are not here; then this cache never has any. `seed`: of what is
-  // rounded at random; another client of the store has another one. `budget`: null: of config.capacity lines,
-  // its own.
+  // rounded at random; another client of the store has another one. `budget`: null: of config.capacity lines.
   TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr,
              uint64_t seed = 0, std::shared_ptr<CacheBudget> budget = nullptr);
   ~TableCache() { budget_->Leave(this); }
-  TableCache(const TableCache&) = delete;
-  TableCache& operator=(const TableCache&) = delete;
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -127,7 +122,7 @@ class TableCache {
   size_t resident() const { return lines_.size() - transient_lines_; }
   size_t line_bytes() const { return line_bytes_; }
   CacheBudget* budget() const { return budget_.get(); }
-  // Lines that it may have now: another table of its budget may take some of those that it has not.
+  // Lines that it may have now; other tables of its budget may take those that it has not yet.
   size_t capacity() const { return resident() + budget_->left() / line_bytes_; }
   size_t LinesOfRank(size_t rank) const { return policy_->LinesOfRank(rank); }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }

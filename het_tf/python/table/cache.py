@@ -141,8 +141,8 @@ class Cache:
             tables = {table["name"]: table for table in plan["tables"]}
             rows = {name: table["cache_rows"] if table["cached"] else 0 for name, table in tables.items()}
             dims = {name: table["dim"] for name, table in tables.items()}
-            given = {name: _bound(name, value) for name, value in plan["cache"].items()}
-            return cls(**{**given, "rows": rows, "bytes": None, "dims": dims})
+            unbounded = {name: math.inf for name in BOUNDS if plan["cache"].get(name, 0) is None}
+            return cls(**{**plan["cache"], **unbounded, "rows": rows, "bytes": None, "dims": dims})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is damaged: {what}; have het-plan write it again") from None
@@ -161,10 +161,6 @@ def _plain(name: str, value: Any) -> Any:
     ):
         raise ValueError(f"cache.{name} is {value!r}; give a dict from the name of each table to its number")
     return {table: plain(number) for table, number in value.items()}
-
-
-def _bound(name: str, value: Any) -> Any:
-    return math.inf if value is None and name in BOUNDS else value
 
 
 def of_argument(cache: Any) -> Cache:
@@ -218,15 +214,10 @@ def _rows_of(given: Cache, table: TableConfig) -> int | None:
     if not isinstance(given.rows, Mapping):
         return given.rows
     if table.base not in given.rows:
-        known = ", ".join(map(quoted, given.rows))
-        raise ValueError(
-            f"cache.rows has no table {quoted(table.base)}, but {known}; give its rows, or profile this "
-            "model and have het-plan plan it again"
-        )
+        what = f"cache.rows has no table {quoted(table.base)}, but {', '.join(map(quoted, given.rows))}"
+        raise ValueError(f"{what}; give its rows, or profile this model and have het-plan plan it again")
     dim = (given.dims or {}).get(table.base, table.dim)
     if dim != table.dim:
-        raise ValueError(
-            f"table {quoted(table.base)} has dim {table.dim}, and its cache is planned for dim {dim}; "
-            "profile this model and have het-plan plan it again"
-        )
+        what = f"table {quoted(table.base)} has dim {table.dim}, and its cache is planned for dim {dim}"
+        raise ValueError(f"{what}; profile this model and have het-plan plan it again")
     return given.rows[table.base]
