@@ -92,21 +92,22 @@ TEST_F(CacheBudgetTest, RoomGoesToTheTableThatHasTheHits) {
   }
 }
 
-// Would find a table that gives for all, by its number or since it makes room.
+// Would find a table that gives for all, by its number or since it makes room, and shares by the size of
+// tables.
 TEST_F(CacheBudgetTest, OfTheLastRankAllTablesGiveTheSameShare) {
   Make(39 * kLine, {2, 2});
   for (Key key = 0; key < 30; ++key) Use(0, key);
   for (Key key = 0; key < 15; ++key) Use(1, key);
   for (Key key = 0; key < 10; ++key) Use(0, key);  // of rank 1, which is not needed
-  for (Key key = 0; key < 5; ++key) Use(1, key);
+  for (Key key = 0; key < 10; ++key) Use(1, key);
   caches_[1]->MakeRoom(0);
-  EXPECT_EQ(Rows(0), 26u);
-  EXPECT_EQ(Rows(1), 13u);
+  EXPECT_EQ(Rows(0), 25u);
+  EXPECT_EQ(Rows(1), 14u);
   for (Key key = 0; key < 10; ++key) EXPECT_NE(caches_[0]->lines().Find(key), kNoRow) << key;
-  budget_->set_bytes(12 * kLine);  // all of rank 0, and 3 of the 15 of rank 1
+  budget_->set_bytes(12 * kLine);  // all of rank 0, and 8 of the 20 of rank 1
   caches_[1]->MakeRoom(0);
-  EXPECT_EQ(Rows(0), 8u);
-  EXPECT_EQ(Rows(1), 4u);
+  EXPECT_EQ(Rows(0), 6u);
+  EXPECT_EQ(Rows(1), 6u);
 }
 
 TEST_F(CacheBudgetTest, UnderLruAllTablesGiveTheSameShare) {
