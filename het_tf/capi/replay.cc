@@ -81,7 +81,7 @@ int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, si
     const SyncPolicy sync = settings.cache.sync();
     answer["pull_most"] = sync.pull.most;
     answer["push_most"] = sync.push.most;
-    answer["line_bytes"] = 4 * settings.schema->row_floats() + 58;
+    answer["line_bytes"] = TableCache::LineBytes(settings.schema->row_floats());
     Text() = answer.dump();
     return Status();
   });

@@ -32,7 +32,9 @@ const char* ChecksName(Checks checks);
 struct CacheConfig {
   static constexpr int64_t kStaleness = 30;
 
-  size_t capacity = 1 << 18;  // rows; 0: no row outlives its step
+  size_t capacity = 1 << 18;  // rows; 0: no row outlives its step. Of a layer: this table's equal share
+  uint64_t layer = 0;         // tables of one number share layer_bytes (cache_budget.h); 0: it has its own
+  size_t layer_bytes = 0;     // of all tables of the layer together
   Policy policy = Policy::kLfu;
   uint32_t admit_after = 1;          // steps a key must have occurred in before it may stay
   Bound pull_bound = kStaleness;     // s_pull: foreign ticks that a read may miss; kUnbounded

@@ -15,6 +15,8 @@ class ListPolicy : public EvictionPolicy {
 
   void Prefetch(uint32_t line) const override { lists_.Prefetch(line); }
 
+  size_t LinesOfRank(size_t rank) const override { return rank < list_count_ ? lists_.size(rank) : 0; }
+
   void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
                Vector<uint32_t>* victims) const override {
     for (size_t list = 0; list < list_count_ && count > 0; ++list) {
@@ -50,7 +52,7 @@ class Lru : public ListPolicy {
 class Frequency : public ListPolicy {
  public:
   Frequency(uint8_t cap, size_t capacity)
-      : ListPolicy(cap), age_every_(12 * std::max<size_t>(capacity, 64)), watch_(capacity) {}
+      : ListPolicy(cap), age_every_(AgeEvery(capacity)), watch_(capacity) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);
@@ -69,8 +71,13 @@ class Frequency : public ListPolicy {
   }
   void Erase(uint32_t line) override { lists_.Remove(frequency_[line], line); }
   void Pass() override { static_cast<void>(watch_.Count(false)); }  // a window ends with a hit
+  void SetCapacity(size_t capacity) override {
+    age_every_ = AgeEvery(capacity);
+    watch_.SetCapacity(capacity);
+  }
 
  private:
+  static size_t AgeEvery(size_t capacity) { return 12 * std::max<size_t>(capacity, 64); }
   void Count(bool hit) {
     ++touches_;
     if (watch_.Count(hit)) {
@@ -95,7 +102,7 @@ class Frequency : public ListPolicy {
     lists_.Append(to, from);
   }
 
-  const size_t age_every_;
+  size_t age_every_;
   HitWatch watch_;
   size_t touches_ = 0;
   Vector<uint8_t> frequency_;
@@ -108,7 +115,7 @@ std::unique_ptr<EvictionPolicy> EvictionPolicy::Create(Policy policy, size_t cap
     case Policy::kLru:
       return std::make_unique<Lru>();
     case Policy::kLfu:
-      return std::make_unique<Frequency>(uint8_t{255}, capacity);
+      return std::make_unique<Frequency>(uint8_t{EvictionPolicy::kRanks}, capacity);
     case Policy::kLightLfu:
       return std::make_unique<Frequency>(uint8_t{8}, capacity);
   }

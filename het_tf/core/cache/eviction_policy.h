@@ -24,6 +24,10 @@ namespace het {
 
 class EvictionPolicy {
  public:
+  // Ranks of lines, by which caches that share a budget compare them: those of rank 0 go first. Under lfu and
+  // light_lfu the uses of a line, less one; under lru all lines have rank 0.
+  static constexpr size_t kRanks = 255;
+
   static std::unique_ptr<EvictionPolicy> Create(Policy policy, size_t capacity);
   virtual ~EvictionPolicy() = default;
 
@@ -33,6 +37,9 @@ class EvictionPolicy {
   // The line will be touched soon.
   virtual void Prefetch(uint32_t) const {}
   virtual void Erase(uint32_t line) = 0;
+  virtual size_t LinesOfRank(size_t rank) const = 0;
+  // Ageing follows the capacity.
+  virtual void SetCapacity(size_t) {}
   // A row was used that is not in and does not come in.
   virtual void Pass() {}
   // Appends up to `count` lines for which may_go(line), in the order in which they should go.

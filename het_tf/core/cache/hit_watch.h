@@ -13,7 +13,8 @@ namespace het {
 // follows it, upwards at once and downwards slowly.
 class HitWatch {
  public:
-  explicit HitWatch(size_t capacity) : window_(std::max<size_t>(256, capacity / 8)) {}
+  explicit HitWatch(size_t capacity) { SetCapacity(capacity); }
+  void SetCapacity(size_t capacity) { window_ = std::max<size_t>(256, capacity / 8); }
   // One use; true if the window that ended before it has fallen.
   bool Count(bool hit) {
     const bool fell = hit && missed_ && uses_ >= window_ && EndWindow();
@@ -26,7 +27,7 @@ class HitWatch {
  private:
   bool EndWindow();
 
-  const size_t window_;
+  size_t window_ = 0;
   size_t uses_ = 0;
   size_t hits_ = 0;
   bool missed_ = false;  // the last use

@@ -7,6 +7,7 @@ void LineLists::PushFront(size_t list, uint32_t line) {
   links_[line] = Link{kNone, l.front};
   (l.front == kNone ? l.back : links_[l.front].before) = line;
   l.front = line;
+  ++l.size;
 }
 
 void LineLists::Remove(size_t list, uint32_t line) {
@@ -14,6 +15,7 @@ void LineLists::Remove(size_t list, uint32_t line) {
   const Link link = links_[line];
   (link.before == kNone ? l.front : links_[link.before].after) = link.after;
   (link.after == kNone ? l.back : links_[link.after].before) = link.before;
+  --l.size;
 }
 
 void LineLists::Append(size_t to, size_t from) {
@@ -27,6 +29,7 @@ void LineLists::Append(size_t to, size_t from) {
     links_[b.front].before = a.back;
   }
   a.back = b.back;
+  a.size += b.size;
   b = List();
 }
 

@@ -23,6 +23,7 @@ class LineLists {
     if (line < links_.size()) __builtin_prefetch(&links_[line], 1);
   }
   uint32_t back(size_t list) const { return lists_[list].back; }
+  size_t size(size_t list) const { return lists_[list].size; }
   uint32_t before(uint32_t line) const { return links_[line].before; }
   // Puts all of `from`, in its order, behind the lines of `to`.
   void Append(size_t to, size_t from);
@@ -35,6 +36,7 @@ class LineLists {
   struct List {
     uint32_t front = kNone;
     uint32_t back = kNone;
+    uint32_t size = 0;
   };
   Vector<Link> links_;
   Vector<List> lists_;

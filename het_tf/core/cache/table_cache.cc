@@ -7,16 +7,20 @@
 namespace het {
 
 TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device,
-                       uint64_t seed)
+                       uint64_t seed, std::shared_ptr<CacheBudget> budget)
     : schema_(std::move(schema)),
       config_(config),
       device_(device),
       rounding_(Mix64(Mix64(seed) ^ schema_->id())),
+      line_bytes_(LineBytes(schema_->row_floats())),
+      budget_(budget != nullptr ? std::move(budget)
+                                : std::make_shared<CacheBudget>(config.capacity * line_bytes_)),
       lines_(schema_->row_floats(), hash_seed),
       policy_(EvictionPolicy::Create(config.policy, config.capacity)),
       admission_(config.admit_after, config.capacity),
       updates_(schema_->row_floats()) {
   config_.Follow(schema_->spec().optimizer.name);
+  budget_->Join(this);
 }
 
 uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) {
@@ -41,6 +45,7 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
     ++counters_.transient_rows;
   } else {
     ++counters_.inserts;
+    budget_->Take(line_bytes_);
   }
   lines_.meta(line).clock = base;
   return line;
@@ -182,6 +187,7 @@ uint32_t TableCache::Drop(uint32_t line) {
     --transient_lines_;
   } else {
     policy_->Erase(line);
+    budget_->Give(line_bytes_);
   }
   lines_.Erase(line);
   return ticks;
@@ -228,15 +234,13 @@ void TableCache::DropTransient() {
   transient_.resize(kept);
 }
 
-void TableCache::MakeRoom(size_t incoming) {
-  trimmed_ = numbers_.newest();
-  if (resident() + incoming <= config_.capacity) return;
-  const size_t count = resident() + incoming - config_.capacity;
+void TableCache::LetGo(size_t count) {
   Vector<uint32_t> victims;
   policy_->Victims(
       count, [this](uint32_t line) { return !held(line) && !planned(line); }, &victims);
   if (victims.size() < count && !next_use_.empty()) AddPlannedVictims(count - victims.size(), &victims);
   for (uint32_t line : victims) Evict(line);
+  policy_->SetCapacity(capacity());
 }
 
 // Of the lines that planned lookups will use, those that are used last.

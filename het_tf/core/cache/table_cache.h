@@ -30,13 +30,14 @@
 // a clean line, goes with the line, and is counted. TakeWhole leaves nothing.
 //
 // Cost: a line is its row, 24 bytes of meta, 16 bytes of state, 5 to 9 of index, and 8 or 9 of
-// policy; a dirty one, or one with a remainder, also its update, as wide as the row. Not
-// thread-safe; the client that owns it locks.
+// policy; a dirty one, or one with a remainder, also its update, as wide as the row. How many lines there may
+// be is the budget's to say (cache_budget.h). Not thread-safe; the client that owns it locks.
 #pragma once
 
 #include <memory>
 
 #include "het_tf/core/cache/admission_filter.h"
+#include "het_tf/core/cache/cache_budget.h"
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/cache/eviction_policy.h"
@@ -52,10 +53,12 @@ class DeviceLines;
 
 class TableCache {
  public:
+  static constexpr size_t LineBytes(size_t row_floats) { return row_floats * sizeof(float) + 58; }
   // `device`: where the lines are, if they are not here; then this cache never has any. `seed`: of what is
-  // rounded at random; another client of the store has another one.
+  // rounded at random; another client of the store has another one. `budget`: null: of config.capacity lines.
   TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr,
-             uint64_t seed = 0);
+             uint64_t seed = 0, std::shared_ptr<CacheBudget> budget = nullptr);
+  ~TableCache() { budget_->Leave(this); }
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
@@ -117,6 +120,11 @@ class TableCache {
   void MarkAllMoved();
   // Lines that count against the capacity: all but the transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
+  size_t line_bytes() const { return line_bytes_; }
+  CacheBudget* budget() const { return budget_.get(); }
+  // Lines that it may have now; other tables of its budget may take those that it has not yet.
+  size_t capacity() const { return resident() + budget_->left() / line_bytes_; }
+  size_t LinesOfRank(size_t rank) const { return policy_->LinesOfRank(rank); }
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
   // A lookup has used a row that does not stay.
   void Pass() { policy_->Pass(); }
@@ -185,10 +193,15 @@ class TableCache {
 
   // --- eviction
 
-  // Lets lines go until `incoming` more fit, as far as holds allow. Dirty ones move to the write-back queue.
-  // Called at the end of a step, when most is known of what comes; in between the cache may have more rows
-  // than its capacity. Throws std::bad_alloc.
-  void MakeRoom(size_t incoming);
+  // Lets lines go until `incoming` more fit, as far as holds allow: of any table of its budget. Dirty ones
+  // move to the write-back queue. Called at the end of a step, when most is known of what comes; in between
+  // the cache may have more rows than its capacity. Throws std::bad_alloc.
+  void MakeRoom(size_t incoming) {
+    trimmed_ = numbers_.newest();
+    budget_->MakeRoom(incoming * line_bytes_);
+  }
+  // Lets so many lines go, as far as holds allow, for its budget. Throws std::bad_alloc.
+  void LetGo(size_t count);
   // The same for transient lines: all that are not held.
   void DropTransient();
   // Drops a line and its update, whatever its state; a held one stays, invalid and clean.
@@ -265,6 +278,8 @@ class TableCache {
   CacheConfig config_;
   DeviceLines* device_;
   const uint64_t rounding_;  // the client and the table
+  const size_t line_bytes_;
+  const std::shared_ptr<CacheBudget> budget_;
   RowStore lines_;
   Vector<State> state_;
   Vector<uint32_t> next_use_;  // by line; empty where nothing was planned

@@ -18,7 +18,8 @@ class CachedTables {
   uint32_t partitions() const { return layout_.partitions(); }
   // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
-    caches_[schema->id()] = std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_);
+    caches_[schema->id()] =
+        std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_, BudgetOf(config));
   }
   void Remove(uint64_t table) { caches_.erase(table); }
   // Null: there is none.
@@ -42,9 +43,19 @@ class CachedTables {
   }
 
  private:
+  // Null: the table has its own.
+  std::shared_ptr<CacheBudget> BudgetOf(const CacheConfig& config) {
+    if (config.layer == 0) return nullptr;
+    std::weak_ptr<CacheBudget>& known = budgets_[config.layer];
+    std::shared_ptr<CacheBudget> budget = known.lock();
+    if (budget == nullptr) known = budget = std::make_shared<CacheBudget>(config.layer_bytes);
+    return budget;
+  }
+
   const Layout layout_;
   const uint64_t hash_seed_;
   const uint64_t seed_;
+  std::map<uint64_t, std::weak_ptr<CacheBudget>> budgets_;  // by layer
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
 };
 

@@ -26,7 +26,12 @@ TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCa
 }
 
 void PushBuilder::OfStep(const CachedWrite& write) {
-  for (const CachedWrite::Part& part : write.parts) tables_->at(part.table).MakeRoom(0);
+  const TableCache* trimmed = nullptr;  // a table's parts come one after another
+  for (const CachedWrite::Part& part : write.parts) {
+    TableCache& cache = tables_->at(part.table);
+    if (&cache != trimmed) cache.MakeRoom(0);
+    trimmed = &cache;
+  }
   Frames frames(tables_->partitions(), nullptr);
   Due(write, &frames);
   if (write.others != nullptr) {

@@ -54,11 +54,12 @@ Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
   cache.counters.evictions = state.evictions;
   cache.counters.transient_rows = there.absent - std::min(there.absent, state.inserts);
   cache.rows = state.rows;
+  cache.capacity = state.capacity;
   cache.unsent_rows = state.dirty;
   cache.bytes = client->cache(id)->bytes();
   cache.pull_bound = client->cache(id)->config().pull_bound;
   cache.push_bound = client->cache(id)->config().push_bound;
-  cache.device = {"gpu", state.capacity, state.invalid, state.bytes};
+  cache.device = {"gpu", state.invalid, state.bytes};
   return Status();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/device/device_table.h"
 #include "het_tf/core/store/local_service.h"
 
@@ -13,8 +14,6 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMost = int64_t{1} << 62;
 constexpr int64_t kMostRows = (int64_t{1} << 32) - 2;
-// Of a line of a cache in this process (table_cache.h): what is not its row.
-constexpr int64_t kLineBytes = 58;
 
 // --- one kind of value each: into the field, or InvalidArgument
 
@@ -86,6 +85,8 @@ struct Field {
 const Field kFields[] = {
     {"rows", SetOptional<&CacheOptions::rows, 0, kMostRows>},
     {"bytes", SetOptional<&CacheOptions::bytes, 1, kMost>},
+    {"tables", SetOptional<&CacheOptions::tables, 1, kMost>},
+    {"layer", SetCount<uint64_t, &CacheConfig::layer, 1, kMost>},
     {"staleness", SetStaleness},
     {"pull_bound", SetBound<&CacheOptions::pull_bound>},
     {"push_bound", SetBound<&CacheOptions::push_bound>},
@@ -134,9 +135,11 @@ Status CheckTogether(const CacheOptions& options) {
   return Status();
 }
 
-// How many rows fit.
-Result<int64_t> RowsOf(int64_t bytes, const TableSchema& schema, const CacheConfig& config) {
-  int64_t least = static_cast<int64_t>(schema.row_floats() * sizeof(float)) + kLineBytes;
+// How many rows fit into the table's equal share.
+Result<int64_t> RowsOf(const CacheOptions& options, const TableSchema& schema, const CacheConfig& config) {
+  const int64_t tables = options.tables.value_or(1);
+  const int64_t bytes = *options.bytes / tables;
+  auto least = static_cast<int64_t>(TableCache::LineBytes(schema.row_floats()));
   int64_t rows = std::min(bytes / least, kMostRows);
   if (config.on_device) {
     HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
@@ -151,8 +154,9 @@ Result<int64_t> RowsOf(int64_t bytes, const TableSchema& schema, const CacheConf
     least = static_cast<int64_t>(one);
   }
   if (rows > 0) return rows;
-  return InvalidArgument("cache.bytes is " + std::to_string(bytes) + "; table '" + schema.spec().name +
-                         "': no cache fits into " + std::to_string(bytes) +
+  return InvalidArgument("cache.bytes is " + std::to_string(*options.bytes) +
+                         (tables > 1 ? " for " + std::to_string(tables) + " tables together" : "") +
+                         "; table '" + schema.spec().name + "': no cache fits into " + std::to_string(bytes) +
                          " bytes; the smallest one takes " + std::to_string(least));
 }
 
@@ -166,9 +170,11 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
   CacheConfig cache = config;
   if (rows) cache.capacity = static_cast<size_t>(*rows);
   if (bytes) {
-    HET_ASSIGN_OR_RETURN(const int64_t fit, RowsOf(*bytes, schema, config));
+    HET_ASSIGN_OR_RETURN(const int64_t fit, RowsOf(*this, schema, config));
     cache.capacity = static_cast<size_t>(fit);
+    cache.layer_bytes = static_cast<size_t>(*bytes);
   }
+  if (!bytes || cache.on_device) cache.layer = 0;
   const int64_t dial = staleness.value_or(CacheConfig::kStaleness);
   if (pull_bound || push_bound) {
     cache.pull_bound = pull_bound.value_or(dial);
@@ -208,7 +214,8 @@ Result<CacheOptions> ParseCacheOptions(const std::string& text) {
 std::string ToJson(const TableOptions& options) {
   Json json = Json::object();
   if (const auto& cache = options.cache) {
-    json["cache"] = {{"rows", cache->capacity},
+    const bool shares = cache->layer != 0;
+    json["cache"] = {{shares ? "bytes" : "rows", shares ? cache->layer_bytes : cache->capacity},
                      {"policy", PolicyName(cache->policy)},
                      {"admit_after", cache->admit_after},
                      {"write_back_rows", cache->write_back_rows},

@@ -3,8 +3,12 @@
 //
 //   {"rows": 100000, "staleness": 10}   ─► CacheOptions ─► Resolve ─► TableOptions ─► ToJson
 //
-//   rows      given; or as many as fit into "bytes"; or CacheConfig's, where the store is a parameter server
-//             or the cache is on a device; else the table has no cache and is read in place
+//   rows      given; or by "bytes"; or CacheConfig's, where the store is a parameter server or the cache is
+//   on
+//             a device; else the table has no cache and is read in place
+//   bytes     of all "tables" of a "layer" (a number of its own in this process), which share one budget
+//             (cache/cache_budget.h). Where there is no layer, and on a device: as many rows as fit into an
+//             equal share of them, for good
 //   bounds    follow "staleness", the row's age and the workers (cache/staleness.h). If one of "pull_bound"
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
 //   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale
@@ -27,9 +31,10 @@ namespace het {
 
 // Empty fields were not given.
 struct CacheOptions {
-  CacheConfig config;  // of it: policy, admit_after, write_back_rows, on_device, workers
+  CacheConfig config;  // of it: layer, policy, admit_after, write_back_rows, on_device, workers
   std::optional<int64_t> rows;
   std::optional<int64_t> bytes;
+  std::optional<int64_t> tables;  // of the layer; config.layer has its number
   std::optional<int64_t> staleness;
   bool synchronous = false;  // it was given as a word
   std::optional<int64_t> pull_bound;
@@ -37,7 +42,7 @@ struct CacheOptions {
   std::optional<RowFormat> wire;
   std::optional<Checks> checks;
 
-  // InvalidArgument: `bytes` are too few for one row. FailedPrecondition: there is no device.
+  // InvalidArgument: `bytes` are too few for one row of each table. FailedPrecondition: there is no device.
   Result<TableOptions> Resolve(const TableSchema& schema, bool remote) const;
 };
 

@@ -21,7 +21,10 @@ Json AsJson(const Bound& bound) {
 }
 
 Json AsJson(const CacheStats& stats) {
-  Json json = {{"rows", stats.rows}, {"unsent_rows", stats.unsent_rows}, {"bytes", stats.bytes}};
+  Json json = {{"rows", stats.rows},
+               {"capacity", stats.capacity},
+               {"unsent_rows", stats.unsent_rows},
+               {"bytes", stats.bytes}};
 #define HET_FIELD(name, help) json[#name] = stats.counters.name;
   HET_COUNTERS(HET_FIELD)
 #undef HET_FIELD
@@ -31,7 +34,6 @@ Json AsJson(const CacheStats& stats) {
   if (stats.wire) json["wire"] = RowFormatName(*stats.wire);
   if (stats.device) {
     json["device"] = stats.device->device;
-    json["capacity"] = stats.device->capacity;
     json["invalid_rows"] = stats.device->invalid_rows;
     json["device_bytes"] = stats.device->bytes;
   }

@@ -15,6 +15,7 @@ namespace het {
 struct CacheStats {
   Counters counters;
   size_t rows = 0;         // in the cache
+  uint64_t capacity = 0;   // rows that it may have now
   size_t unsent_rows = 0;  // of these: with updates that are not sent yet
   size_t bytes = 0;        // of this process's memory
   std::optional<RowFormat> wire;
@@ -23,7 +24,6 @@ struct CacheStats {
   // Of a cache in the memory of a device.
   struct OnDevice {
     std::string device;
-    uint64_t capacity = 0;
     uint64_t invalid_rows = 0;
     uint64_t bytes = 0;  // of its memory
   };

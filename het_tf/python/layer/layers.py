@@ -46,9 +46,9 @@ class EmbeddingCollection(keras.layers.Layer):
     and zeros for a sample without ids (an empty ragged row, padding alone).
 
     **Cache.** Where tables are at a parameter server (`het_tf.init(ps=...)`), each worker caches rows
-    of them. `cache` says how many, and within which bounds they may be stale:
+    of them. `cache` says how much memory they take together, and within which bounds they may be stale:
 
-        cache = het_tf.Cache(rows=100_000, staleness=10)
+        cache = het_tf.Cache(bytes=1 << 30, staleness=10)
         embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
 
     **Optimizers.** Each table is trained by its own. The gradients of rows update it while they are
@@ -134,7 +134,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Makes the tables, and what the ops are given."""
         replicas.refuse_strategy(self.name)
         namespace = scopes.current_namespace()
-        in_use = LayerCache(cache, settings.workers())
+        in_use = LayerCache(cache, features.tables, settings.workers())
         is_copy = owner.is_from_config()
         features.use([registry.table_of(namespace, table, self, is_copy) for table in features.tables])
         tables = features.tables

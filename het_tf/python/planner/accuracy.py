@@ -18,7 +18,7 @@ def bound_of(cache: Mapping[str, Any]) -> str:
     if "pull_bound" in cache or "push_bound" in cache:
         pull, push = (cache.get(name, staleness) for name in ("pull_bound", "push_bound"))
         return "0" if pull == push == 0 else f"{pull}/{push}"
-    return "0" if staleness in (0, "synchronous") else str(staleness)
+    return "0" if staleness in (0, "synchronous") else "unbounded" if staleness is None else str(staleness)
 
 
 def cost(

@@ -14,6 +14,7 @@ from het_tf.python.show import Command, bar
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_UNBOUNDED = "unbounded"  # null in JSON
 _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
 
 
@@ -52,7 +53,7 @@ def _seconds(text: str) -> float:
 
 
 def _staleness(text: str) -> int | str:
-    return text if text in ("synchronous", "unbounded") else _count_0(text)
+    return text if text in ("synchronous", _UNBOUNDED) else _count_0(text)
 
 
 def add(command: Command) -> None:
@@ -99,8 +100,9 @@ def _request(options: argparse.Namespace) -> Any:
     from het_tf.python.planner.forecast import Request
     from het_tf.python.planner.replay import Job
 
-    cache: dict[str, Any] = {name: getattr(options, name) for name in ("staleness", "wire", "policy")
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("staleness", "wire", "policy")
                              if getattr(options, name) is not None}  # fmt: skip
+    cache = {name: None if value == _UNBOUNDED else value for name, value in given.items()}
     return Request(
         job=Job(workers=options.workers, batch=options.batch, shards=options.shards, window=options.window,
                 passes=min(options.passes, 2)),

@@ -1,14 +1,19 @@
 """How the tables of a layer are cached (public as `het_tf.Cache`), and such a cache in use."""
 
 import dataclasses
+import itertools
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from het_tf.python.ps import plan_file
 from het_tf.python.session import native
 from het_tf.python.session.native import plain
+from het_tf.python.session.quoting import quoted
 from het_tf.python.table import device
+from het_tf.python.table.config import TableConfig
 
 BOUNDS = ("staleness", "pull_bound", "push_bound")
 
@@ -17,17 +22,22 @@ BOUNDS = ("staleness", "pull_bound", "push_bound")
 class Cache:
     """How a worker caches the rows of a layer's tables, and how stale they may be.
 
-        cache = het_tf.Cache(rows=100_000, staleness=10, policy="lru")
-        item = het_tf.keras.Embedding(16, name="item", cache=cache)
+        cache = het_tf.Cache(bytes=1 << 30, staleness=10)
+        embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
 
-    Every table of the layer has a cache of its own, of this kind. An argument that is None has its
-    default, which the core fills in (`het_tf.table(NAME).options` has the result).
+    Every table of the layer has a cache of its own, of this kind; a table that an earlier layer has made
+    keeps the one that it has. An argument that is None has its default, which the core fills in
+    (`het_tf.table(NAME).options` has the result).
 
     Args:
       rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: none stays longer than a
-        step. Default: 262,144 at a parameter server and on a GPU; elsewhere tables are read directly, and
-        the bounds, the policy and the rest are without effect.
-      bytes: In place of rows: memory of each table's cache, 1 to 2**62. As many rows as fit.
+        step. Or a dict from the name of each table to its rows, as `from_plan` has it. Default: 262,144
+        at a parameter server and on a GPU; elsewhere tables are read directly, and the bounds, the policy
+        and the rest are without effect. Equal rows of unequal tables waste memory: better give bytes.
+      bytes: In place of rows: memory that all tables of the layer take together, 1 to 2**62. Each takes what
+        it needs while the sum fits; then those rows leave that were used least, of whichever table
+        (`het_tf.table(NAME).stats()` has its "capacity" now). Counted are rows and what is kept of each; an
+        unsent update takes as much again as its row. On a GPU each table has an equal share, for good.
       staleness: How stale a copy of a row may be at most, HET's `s`, 0 to 2**62; default 30. Below that the
         bound follows the row's age, which is its number of updates: a read may miss one update for each
         10 of them, and the workers together hold back about as many, so young rows are read and written
@@ -57,14 +67,15 @@ class Cache:
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
         the store's answer to the lookup before (docs/concepts.md). Not on a GPU. Default: told where
         copies may miss 3 updates or more, else asked.
+      dims: For which dim the rows of a table are planned, by its name; the layer refuses another.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
-        says what is legal. The layer raises further ones, for what only it can know: the GPU, and
-        the workers.
+        says what is legal. The layer raises further ones, for what only it can know: the GPU, the
+        workers, and tables that `rows` or a plan does not have or has with another dim.
     """
 
-    rows: int | None = None
+    rows: int | Mapping[str, int] | None = None
     bytes: int | None = None
     staleness: float | str | None = None
     pull_bound: float | None = None
@@ -74,16 +85,26 @@ class Cache:
     device: str | None = None
     wire: str | None = None
     checks: str | None = None
+    dims: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+            object.__setattr__(self, field.name, _plain(field.name, getattr(self, field.name)))
         place = "gpu" if device.check_place(self.device) == "auto" else self.device
-        object.__setattr__(self, "_holds", native.call("HetCheckCache", self.to_json(place)))
+        by_table: Mapping[str, Any] = self.rows if isinstance(self.rows, Mapping) else {"": self.rows}
+        for table, rows in by_table.items():
+            try:
+                holds = native.call("HetCheckCache", self.to_json(place, rows))
+            except ValueError as error:
+                raise ValueError(f"table {quoted(table)}: {error}" if table else str(error)) from None
+        object.__setattr__(self, "_holds", holds)
 
-    def to_json(self, place: str | None, **more: Any) -> str:
-        """What was given, as the core reads it (engine/table_options.h), with the cache in this place."""
-        given = {**self.get_config(), "device": place, **more}
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.get_config(), sort_keys=True))
+
+    def to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
+        """What was given, as the core reads it (engine/table_options.h), for a table with so many rows."""
+        given = {**self.get_config(), "device": place, "rows": rows, "dims": None, **more}
         given = {name: value for name, value in given.items() if value is not None}
         for name in BOUNDS:
             if given.get(name) == math.inf:
@@ -105,6 +126,42 @@ class Cache:
         """The inverse of `get_config`."""
         return cls(**config)
 
+    @classmethod
+    def from_plan(cls, path: str | os.PathLike[str]) -> "Cache":
+        """The cache of every table as `het-plan` has planned it, with the bounds and options of the plan.
+
+        Args:
+          path: Of plan.json.
+
+        Raises:
+          ValueError: There is no such file, or it is damaged, no plan, or a plan of another version.
+        """
+        plan = plan_file.read(path)
+        try:
+            tables = {table["name"]: table for table in plan["tables"]}
+            rows = {name: table["cache_rows"] for name, table in tables.items()}
+            dims = {name: table["dim"] for name, table in tables.items()}
+            unbounded = {name: math.inf for name in BOUNDS if plan["cache"].get(name, 0) is None}
+            return cls(**{**plan["cache"], **unbounded, "rows": rows, "bytes": None, "dims": dims})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = f"there is no {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} is damaged: {what}; have het-plan write it again") from None
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The value of an argument, which may have one of each table."""
+    by_table = isinstance(value, Mapping)
+    if not by_table and (name != "dims" or value is None):
+        return plain(value)
+    if (
+        not by_table
+        or not value
+        or None in value.values()
+        or not all(isinstance(table, str) for table in value)
+    ):
+        raise ValueError(f"cache.{name} is {value!r}; give a dict from the name of each table to its number")
+    return {table: plain(number) for table, number in value.items()}
+
 
 def of_argument(cache: Any) -> Cache:
     """What the argument `cache` of a layer or model means. ValueError: it is no Cache."""
@@ -118,11 +175,15 @@ def of_argument(cache: Any) -> Cache:
     return cache
 
 
+_layers = itertools.count(1)
+
+
 class LayerCache:
     """The cache of a layer in use: where it is, and what the core is told of it.
 
     Args:
       given: What the user has asked for.
+      tables: Of the layer.
       workers: The number of workers now.
 
     Attributes:
@@ -131,16 +192,32 @@ class LayerCache:
       workers: As the argument.
 
     Raises:
+      ValueError: `rows` names tables, and not all of the layer, or is planned for another dim.
       ImportError: device="gpu", and a library that it takes is not built, or for another
         TensorFlow.
       RuntimeError: device="gpu", and there is no GPU, or its driver is too old.
     """
 
-    def __init__(self, given: Cache, workers: int = 1) -> None:
+    def __init__(self, given: Cache, tables: Sequence[TableConfig], workers: int = 1) -> None:
         self.given = given
         self.workers = workers
+        self._rows = {table.base: _rows_of(given, table) for table in tables}
+        self._layer = {} if given.bytes is None else {"tables": len(tables), "layer": next(_layers)}
         self.place = device.choose(given.device)
 
-    def to_json(self) -> str:
-        """The options as the core reads them."""
-        return self.given.to_json(self.place, workers=self.workers)
+    def to_json(self, table: TableConfig) -> str:
+        """The options of one of its tables as the core reads them."""
+        return self.given.to_json(self.place, self._rows[table.base], workers=self.workers, **self._layer)
+
+
+def _rows_of(given: Cache, table: TableConfig) -> int | None:
+    if not isinstance(given.rows, Mapping):
+        return given.rows
+    if table.base not in given.rows:
+        what = f"cache.rows has no table {quoted(table.base)}, but {', '.join(map(quoted, given.rows))}"
+        raise ValueError(f"{what}; give its rows, or profile this model and have het-plan plan it again")
+    dim = (given.dims or {}).get(table.base, table.dim)
+    if dim != table.dim:
+        what = f"table {quoted(table.base)} has dim {table.dim}, and its cache is planned for dim {dim}"
+        raise ValueError(f"{what}; profile this model and have het-plan plan it again")
+    return given.rows[table.base]

@@ -129,7 +129,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     connection.connect()
     spec = json.dumps({**config.spec, "limits": config.limits})
     try:
-        native.call("HetCreateTable", namespace, spec, cache.to_json())
+        native.call("HetCreateTable", namespace, spec, cache.to_json(config))
     except ValueError as error:
         if "exists with another spec" not in str(error):
             raise

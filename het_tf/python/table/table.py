@@ -187,7 +187,8 @@ class Table:
 
         Returns:
           "table", "dim", "mode" ("direct" or "cached"), "applies" (updates of the table), "rows" and "bytes"
-          of the store. With a cache also "cache": "rows" and "bytes" that it holds, "unsent_rows" whose
+          of the store. With a cache also "cache": "rows" and "bytes" that it holds, "capacity" in rows (of a
+          layer with one budget of bytes: now), "unsent_rows" whose
           updates the store has not seen (so "rows" of the store may be behind: `flush` first), the
           "staleness" that reads have observed, and counters of traffic (het_tf/core/cache/counters.h has
           each with its meaning).

@@ -282,6 +282,7 @@ TEST(EvictionPolicy, APolicyMayOrderItsLinesAsItLikes) {
     void Insert(uint32_t line) override { next_use_[line] = (line * 7) % 10; }
     void Touch(uint32_t line) override { next_use_[line] = 100; }
     void Erase(uint32_t line) override { next_use_.erase(line); }
+    size_t LinesOfRank(size_t rank) const override { return rank == 0 ? next_use_.size() : 0; }
     void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
                  Vector<uint32_t>* victims) const override {
       std::set<std::pair<uint32_t, uint32_t>, std::greater<>> latest;

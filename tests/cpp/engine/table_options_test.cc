@@ -32,6 +32,21 @@ TEST(CacheOptions, ATableInTheProcessHasNoCacheUnlessItsSizeIsGiven) {
   EXPECT_EQ(Cache("\"bytes\": 1000000", false).capacity, 1000000u / (5 * 4 + 58));
 }
 
+// Would find bytes that are taken for each table's, and layers whose options differ by their number.
+TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
+  const CacheConfig one = Cache("\"bytes\": 10000, \"tables\": 4, \"layer\": 7");
+  EXPECT_EQ(one.layer, 7u);
+  EXPECT_EQ(one.layer_bytes, 10000u);
+  EXPECT_EQ(one.capacity, 2500u / (5 * 4 + 58));
+  const CacheConfig other = Cache("\"bytes\": 10000, \"tables\": 2, \"layer\": 8");
+  EXPECT_EQ(ToJson(TableOptions{one}), ToJson(TableOptions{other}));
+  EXPECT_THAT(ToJson(TableOptions{one}), HasSubstr("\"bytes\":10000"));
+  EXPECT_EQ(Cache("\"rows\": 5, \"layer\": 7").layer, 0u);
+  const Status few = Resolved("\"bytes\": 100, \"tables\": 4, \"layer\": 7").status();
+  EXPECT_THAT(few.message(), HasSubstr("cache.bytes is 100 for 4 tables together; table 't': no cache fits "
+                                       "into 25 bytes; the smallest one takes 78"));
+}
+
 // A default-constructed CacheConfig is what one worker gets that gives nothing.
 TEST(CacheOptions, WhatIsNotGivenHasTheDefaultsOfCacheConfig) {
   const CacheConfig cache = Cache("");

@@ -98,6 +98,12 @@ BAD_CACHES = [
     (dict(bytes=0), r"cache.bytes is 0; it must be an integer from 1"),
     (dict(bytes=2.5), r"cache.bytes is 2.5"),
     (dict(bytes=1 << 20, rows=5), r"cache.bytes is 1048576, and cache.rows is 5;.*one of the two"),
+    (dict(rows={}), r"cache.rows is \{\}; give a dict from the name of each table"),
+    (dict(rows={"item": None}), r"cache.rows is \{'item': None\}; give a dict"),
+    (dict(rows={1: 5}), r"cache.rows is \{1: 5\}; give a dict from the name"),
+    (dict(rows={"item": 5, "user": -1}), r"table 'user': cache.rows is -1; it must be an integer from 0"),
+    (dict(rows={"item": 5}, dims=4), r"cache.dims is 4; give a dict from the name of each table"),
+    (dict(rows={"item": 5}, bytes=9), r"table 'item': cache.bytes is 9, and cache.rows is 5"),
     (dict(admit_after=0), r"cache.admit_after is 0; it must be an integer from 1 to 255"),
     (
         dict(wire="fp16"),

@@ -85,6 +85,10 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (fault > 0) c.faults = Faults::Some(fault);
   c.failovers = Lot(seed, "failovers").Chance(0.4);
   SetDurability(seed, &c.client);
+  if (Lot(seed, "budget").Chance(0.3)) {
+    c.cache.layer = 1;
+    c.cache.layer_bytes = c.tables * c.cache.capacity * TableCache::LineBytes(c.workers + 1);
+  }
   c.early = c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(&c);
@@ -118,6 +122,7 @@ Modes ModesOf(const WorldConfig& c) {
                          : of(c.client.durability == Durability::kCheckpoint, "checkpoint", "replicated")},
       {"policy", PolicyName(c.cache.policy)},
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},
+      {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},
       {"admission", std::to_string(c.cache.admit_after)},
       {"rows", of(c.age == 0, "new", "aged")},
       {"tables", of(c.tables == 1, "one", "several")},

@@ -92,11 +92,19 @@ void Schedule::Overlap(size_t w) {
   }
 }
 
+void Schedule::MoveBudget(size_t w) {
+  Random& r = world_.random();
+  const CacheConfig& config = world_.config().cache;
+  const TableCache& cache = *world_.client(w).cache(world_.schema(0)->id());
+  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.line_bytes());
+}
+
 void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
   if (world_.config().early && world_.device(w) == nullptr && r.Chance(0.3)) return BeginEarly(w);
+  if (world_.config().cache.layer != 0 && world_.device(w) == nullptr && r.Chance(0.2)) MoveBudget(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step
     auto step = NextStep(w);

@@ -36,6 +36,8 @@ class Schedule {
   // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers
   // lack.
   void Overlap(size_t w);
+  // Of worker w's tables together, by other programs: more or fewer rows fit from now on.
+  void MoveBudget(size_t w);
   void OneStep();
 
   World world_;

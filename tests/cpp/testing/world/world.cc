@@ -255,6 +255,7 @@ void World::AddWorker() {
     cache.checks = Checks::kAsked;
     cache.wire = RowFormat::kFloat32;
     cache.capacity = std::max<size_t>(cache.capacity, 1);
+    cache.layer = 0;
   }
   for (const Schema& schema : schemas_) {
     Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)

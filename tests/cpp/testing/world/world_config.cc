@@ -21,7 +21,7 @@ std::string WorldConfig::ToString() const {
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
          (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
-         (early ? ", early lookups" : "");
+         (cache.layer != 0 ? ", one budget, which moves" : "") + (early ? ", early lookups" : "");
 }
 
 }  // namespace het::testing

@@ -1,0 +1,175 @@
+"""How large the caches of a layer are: bytes of all its tables, rows of each by its name, a plan."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+
+pytestmark = [pytest.mark.usefixtures("fresh")]
+
+LINE = 4 * (4 + 1) + 58  # bytes of a row of dim 4 with RowWiseAdagrad
+
+PLAN = {
+    "format": "het_tf plan",
+    "version": 1,
+    "workers": 8,
+    "batch": 4096,
+    "cache": {"staleness": 7, "policy": "lru"},
+    "tables": [
+        {"name": "item", "dim": 4, "cache_rows": 100},
+        {"name": "user", "dim": 4, "cache_rows": 20},
+        {"name": "day", "dim": 4, "cache_rows": 9, "cached": False},
+    ],
+}
+
+
+def collection(cache, tables=("item", "user"), dim=4):
+    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, dim)) for name in tables}
+    return het_tf.keras.EmbeddingCollection(features, cache=cache)
+
+
+def train(layer, **ids):
+    with tf.GradientTape() as tape:
+        rows = layer({name: tf.constant(of, tf.int64) for name, of in ids.items()}, training=True)
+        loss = tf.add_n([tf.reduce_sum(row) for row in rows.values()])
+    tape.gradient(loss, layer.trainable_variables)
+
+
+def cached(name):
+    return het_tf.table(name).stats()["cache"]
+
+
+@pytest.fixture
+def plan(tmp_path):
+    def write(text=None, **changes):
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps({**PLAN, **changes}) if text is None else text)
+        return path
+
+    return write
+
+
+def test_bytes_are_one_budget_of_all_tables_of_the_layer():
+    """Would find bytes that are each table's, and an equal division: one table holds all that fits."""
+    layer = collection(het_tf.Cache(bytes=60 * LINE))
+    assert cached("item")["capacity"] == cached("user")["capacity"] == 60
+    train(layer, item=np.arange(50), user=[1])
+    assert (cached("item")["rows"], cached("item")["capacity"], cached("user")["capacity"]) == (50, 59, 10)
+    for step in range(30):  # items are used again and again, users once
+        train(layer, item=np.arange(50), user=100 * step + np.arange(20))
+    assert cached("item")["rows"] == 50 and cached("user")["rows"] == 10
+    assert cached("item")["hits"] == 30 * 50
+
+
+def test_no_update_is_lost_when_the_budget_moves():
+    """Would find lines that leave for another table without their unsent update."""
+    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 4, "sgd")) for name in ("item", "user")}
+    cache = het_tf.Cache(bytes=40 * LINE, staleness=math.inf)
+    layer = het_tf.keras.EmbeddingCollection(features, cache=cache)
+    before = {name: het_tf.table(name).lookup(np.arange(60)) for name in features}
+    for many, few in (("item", "user"), ("user", "item")):
+        for _ in range(5):
+            train(layer, **{many: np.arange(60), few: np.arange(3)})
+    het_tf.flush()
+    for name in features:
+        uses = np.where(np.arange(60) < 3, 10, 5)[:, None]
+        np.testing.assert_allclose(
+            het_tf.table(name).lookup(np.arange(60)), before[name] - 0.01 * uses, atol=1e-5
+        )
+
+
+def test_layers_have_budgets_of_their_own_and_a_table_keeps_its_first():
+    """Would find layers that share by accident, and a table that is refused since its layers differ."""
+    collection(het_tf.Cache(bytes=60 * LINE))
+    collection(het_tf.Cache(bytes=60 * LINE), ("user", "shop", "day"))
+    assert cached("item")["capacity"] == cached("shop")["capacity"] == 60
+    train(collection(het_tf.Cache(bytes=60 * LINE), ("shop",)), shop=np.arange(10))
+    assert cached("day")["capacity"] == cached("user")["capacity"] - 10 == 50
+    with pytest.raises(ValueError, match=r"exists with another spec: .*bytes"):
+        collection(het_tf.Cache(bytes=61 * LINE))
+
+
+def test_bytes_are_too_few_for_the_tables():
+    with pytest.raises(
+        ValueError, match=r"cache.bytes is 100 for 2 tables together; table 'item': .* 50 bytes"
+    ):
+        collection(het_tf.Cache(bytes=100))
+    assert het_tf.tables() == []
+
+
+def test_rows_by_table():
+    """Would find rows that are given to all tables, and a copy whose own table is not known by its name."""
+    cache = het_tf.Cache(rows={"item": np.int64(30), "user": 2}, policy="lru")
+    layer = collection(cache)
+    assert het_tf.table("item").options["cache"]["rows"] == 30
+    assert het_tf.table("user").options["cache"]["rows"] == 2
+    train(layer, item=np.arange(40), user=np.arange(40))
+    assert (cached("item")["rows"], cached("user")["rows"]) == (30, 2)
+    config = json.loads(json.dumps(layer.get_config()))
+    copy = type(layer).from_config({**config, "name": "copy"})
+    assert copy.get_config()["cache"] == config["cache"] == cache.get_config()
+    assert {table.name: cached(table.name)["capacity"] for table in copy.tables} == {
+        "item@2": 30,
+        "user@2": 2,
+    }
+    assert len({cache, het_tf.Cache.from_config(config["cache"])}) == 1
+
+
+def test_rows_that_lack_a_table():
+    with pytest.raises(
+        ValueError, match=r"cache.rows has no table 'user', but 'item'; give its rows, or profile"
+    ):
+        collection(het_tf.Cache(rows={"item": 5}))
+    assert het_tf.tables() == []
+
+
+def test_a_plan_is_applied(plan):
+    """Would find options that are left behind, and a table that the plan does not cache."""
+    cache = het_tf.Cache.from_plan(plan())
+    assert cache == het_tf.Cache(
+        rows={"item": 100, "user": 20, "day": 0}, staleness=7, policy="lru", dims=dict.fromkeys(cache.rows, 4)
+    )
+    assert het_tf.Cache.from_config(json.loads(json.dumps(cache.get_config()))) == cache
+    collection(cache, ("item", "day"))
+    assert [cached(name)["capacity"] for name in ("item", "day")] == [100, 0]
+    unbounded = plan(cache={"pull_bound": None, "bytes": 5, "rows": 7})
+    assert het_tf.Cache.from_plan(unbounded).pull_bound == math.inf
+
+
+def test_a_plan_for_other_tables(plan):
+    cache = het_tf.Cache.from_plan(plan())
+    with pytest.raises(ValueError, match=r"no table 'shop', but 'item', 'user', 'day'; .*profile this model"):
+        collection(cache, ("item", "shop"))
+    with pytest.raises(ValueError, match=r"table 'item' has dim 8, .* planned for dim 4; profile this model"):
+        collection(cache, dim=8)
+    assert het_tf.tables() == []
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(text="{"), r"plan.json is damaged: .*write it again"),
+        (dict(text="[]"), r'plan.json is no plan: its "format"'),
+        (dict(format="het_tf stats"), r'plan.json is no plan: its "format" is not "het_tf plan"'),
+        (dict(version=2), r"plan.json has version 2, not 1; have this het-plan write it again"),
+        (dict(tables=None), r"plan.json is damaged: .*write it again"),
+        (dict(tables=[]), r"plan.json is damaged: cache.rows is \{\}"),
+        (dict(tables=[{"name": "item"}]), r"plan.json is damaged: there is no 'cached'"),
+        (dict(cache=[]), r"plan.json is damaged"),
+        (dict(cache={"stale": 3}), r"plan.json is damaged: .*'stale'"),
+        (dict(cache={"policy": "fifo"}), r"plan.json is damaged: .*cache.policy is 'fifo'"),
+    ],
+    ids=str,
+)
+def test_damaged_plans(plan, changes, message):
+    with pytest.raises(ValueError, match=message):
+        het_tf.Cache.from_plan(plan(**changes))
+
+
+def test_there_is_no_plan(tmp_path):
+    with pytest.raises(ValueError, match=r"none.json: No such file.*give the plan.json"):
+        het_tf.Cache.from_plan(tmp_path / "none.json")
