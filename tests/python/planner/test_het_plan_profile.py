@@ -257,7 +257,8 @@ def test_files_that_do_not_fit(tmp_path):
 def test_a_file_in_the_place_of_the_directory(tmp_path):
     (tmp_path / "out").touch()
     data = f"criteo:{criteo(tmp_path / 'a.tsv')}"
-    assert "File exists" in refused("--data", data, "--out", tmp_path / "out")
+    text = f"{tmp_path}/out is a file; give a directory"
+    assert text in refused("--data", data, "--out", tmp_path / "out")  # before the pass, not behind it
 
 
 @pytest.mark.slow
