@@ -72,18 +72,17 @@ def _features(options: argparse.Namespace, fields: list[str]) -> list[Feature]:
 
 def _open(options: argparse.Namespace) -> sources.Source:
     kind, _, rest = options.data.partition(":")
-    files, given = kind in ("criteo", "parquet", "tfrecord"), vars(options)
-    unfit = (not files and "fields", kind != "graph" and "fanout", not (files or kind == "graph") and "table",
-             not (files or kind == "graph") and "dim")  # fmt: skip
-    for name in unfit:
-        if name and given[name]:
+    files, graph = kind in ("criteo", "parquet", "tfrecord"), kind == "graph"
+    fits = {"fields": files, "table": files or graph, "dim": files or graph, "fanout": graph}
+    for name, fit in fits.items():
+        if not fit and vars(options)[name]:
             raise ValueError(f"--{name} does not go with --data {options.data}; leave it out")
     if not kind or not rest:
         raise ValueError(f"--data is {options.data!r}; give {sources.SCHEMES}")
     if files:
         fields = options.fields and options.fields.split(",")
         return sources.open_files(kind, rest, fields, lambda names: _features(options, names))
-    if kind == "graph":
+    if graph:
         fanout = tuple(int(one) if one.isdecimal() else 0 for one in (options.fanout or "10,5").split(","))
         return sources.open_graph(rest, fanout, lambda names: _features(options, names))
     return sources.open_function(kind, rest, options.samples)

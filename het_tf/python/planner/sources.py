@@ -33,7 +33,9 @@ class Source:
     total: int | None
 
     def profile(self, name: str, out: str | os.PathLike[str], samples: int | None) -> Stats:
-        """Profiles it: one pass."""
+        """Profiles it: one pass. ValueError, OSError: as of `Profiler`, or `out` is a file."""
+        if Path(out).exists() and not Path(out).is_dir():
+            raise ValueError(f"{out} is a file; give a directory, which is made")
         profiler = Profiler(self.features, name, samples)
         with bar("profile") as (begin, advance):
             begin(self.total)
@@ -67,7 +69,6 @@ def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables
     names = fields or fit
     if not names:
         raise ValueError(f"{paths[0]} has no samples, or no field of integers or strings")
-
     samples.only(names)
 
     def batches() -> Iterator[tuple[Mapping[str, Any], int]]:

@@ -110,6 +110,9 @@ def test_tfrecord_with_lists(tmp_path):
     history, user = stats.tables
     assert (history.uses, history.rows, user.rows) == (len(HISTORY), len(set(HISTORY)), len(set(USERS)))
     assert np.array_equal(np.bincount(stats.keys(0)[2], minlength=SAMPLES), LENGTHS)
+    for field in ("user", "history"):
+        het_plan("profile", "--data", f"tfrecord:{tmp_path}/a.tfrecord", "--out", tmp_path, "--fields", field)
+        assert [one.name for one in Stats.load(tmp_path).tables] == [field]
 
 
 def test_graph(tmp_path):
@@ -244,13 +247,18 @@ def test_files_that_do_not_fit(tmp_path):
         assert text in refused("--data", given, *out)
     (tmp_path / "empty.tsv").touch()
     assert "empty.tsv has no samples" in refused("--data", f"criteo:{tmp_path}/empty.tsv", *out)
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pq.read_table(tmp_path / "a.parquet", columns=["price"]), tmp_path / "prices.parquet")
+    text = "prices.parquet has no samples, or no field of integers or strings"
+    assert text in refused("--data", f"parquet:{tmp_path}/prices.parquet", *out)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_place_of_the_directory(tmp_path):
     (tmp_path / "out").touch()
     data = f"criteo:{criteo(tmp_path / 'a.tsv')}"
-    assert "File exists" in refused("--data", data, "--out", tmp_path / "out")
+    text = f"{tmp_path}/out is a file; give a directory"
+    assert text in refused("--data", data, "--out", tmp_path / "out")  # before the pass, not behind it
 
 
 @pytest.mark.slow

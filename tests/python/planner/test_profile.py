@@ -14,7 +14,7 @@ import pytest
 from het_tf.planner import Feature, Profiler, Stats
 from het_tf.python.planner import entries as stream
 from het_tf.python.planner import profile as profile_lib
-from het_tf.python.planner.counts import Head, quantiles
+from het_tf.python.planner.counts import Head, drift, quantiles
 from het_tf.python.planner.entries import Entries, is_kept, unique_of
 
 RNG = np.random.default_rng(3)
@@ -97,6 +97,7 @@ def test_figures_of_a_table_are_those_of_its_stream(tmp_path):
 def test_batches_of_any_size_make_the_same_files(tmp_path, limit, monkeypatch):
     """Blocks of 400 ids: a profile that counts what comes together differs when it makes room."""
     monkeypatch.setattr(profile_lib, "_IDS", 400)
+    monkeypatch.setattr(profile_lib, "_HEAD", 30)
     monkeypatch.setattr(stream, "FEWEST", 20)
     sizes = {"one": [SAMPLES], "many": [7] * (SAMPLES // 7) + [SAMPLES % 7], "few": [1, 999, 2, 1998]}
     for name, of in sizes.items():
@@ -174,15 +175,16 @@ def test_the_tail_of_quantiles_is_estimated_by_the_sample(tmp_path, monkeypatch)
 def test_a_table_of_few_ids_keeps_half_of_its_stream(tmp_path):
     """Of five ids none or all might be left; and a table of many is halved by ids beside it."""
     few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
+    few[-1] = 6  # which is in no entry
     profiler = Profiler([Feature("few", "few"), Feature("many", "many")], limit=20_000)
     profiler.add({"few": few, "many": many})
     stats = profiler.finish(tmp_path)
     table = stats.tables[0]
     keys, ids, samples = stats.keys(0)
-    assert (table.ratio, table.rows, table.rows_exact) == (1, 5, True) and table.until < 40_000
+    assert (table.ratio, table.rows, table.rows_exact) == (1, 6, True) and table.until < 40_000
     assert np.array_equal(keys[ids], few[: table.until])
     assert np.array_equal(samples, np.arange(table.until))
-    assert table.growth[-1] == [40_000, 5] and table.quantiles[-1] == [1.0, 1.0]
+    assert table.growth[-1] == [40_000, 6] and table.quantiles[-1] == [1.0, 1.0]
     assert stats.tables[1].ratio > 1 and stats.tables[1].until == 40_000
 
 
@@ -221,6 +223,9 @@ def test_samples_beyond_32_bits():
     ((ids, samples),) = held.take()
     assert samples.dtype == np.int64 and samples[-1] == (1 << 32) + 4
     assert np.array_equal(ids, np.arange(60))
+    wide = Entries(1, limit=1000)
+    wide.add(0, np.zeros(900, np.int64), np.arange(900) + (1 << 32))
+    assert len(next(wide.take())[0]) <= 800  # of 20 bytes
 
 
 def test_the_head_is_exact_of_what_came_before_others_were_left_out():
@@ -240,6 +245,29 @@ def test_the_head_is_exact_of_what_came_before_others_were_left_out():
     assert all(found[one] == truth[one] for one in range(20))
     assert truth[7777777] - head.missed <= found[7777777] <= truth[7777777]
     assert all(uses <= truth[one] for one, uses in found.items())
+
+
+def test_an_id_that_comes_late_gets_a_place_in_the_head():
+    """Fifty ids of long ago have more uses than it ever has between two times that others are left out."""
+    head = Head(50)
+    for _ in range(10):
+        head.add(np.repeat(np.arange(50), 20))
+    for turn in range(30):
+        head.add(np.concatenate([np.full(20, 77), np.arange(300) + 1000 * (turn + 1)]))
+    assert 77 in head.keys and 200 <= head.uses[head.keys == 77] <= 600
+
+
+def test_the_hash_is_even_whatever_the_ids():
+    for ids in (np.arange(1 << 16), np.arange(1 << 16) << 20, -np.arange(1 << 16) * 1000003):
+        for ratio in (2, 8, 64):
+            share = is_kept(ids, ratio).mean()
+            assert abs(share * ratio - 1) < 4 * np.sqrt(ratio / (1 << 16))
+
+
+def test_ties_in_drift():
+    """Of twenty ids that are used once, two are the top tenth."""
+    ids, samples = np.array([*range(20), 0, 1, 2, 3]), np.array([0] * 20 + [1] * 4)
+    assert drift(ids, samples, 20, 2) == 0.5
 
 
 MEMORY = r"""
@@ -377,9 +405,11 @@ def test_a_stream_that_does_not_fit_its_stats(tmp_path):
     np.savez(tmp_path / "keys.npz", t1_keys=ids)
     with pytest.raises(ValueError, match="has no stream of table 'user'"):
         stats.keys(0)
-    (tmp_path / "keys.npz").write_bytes(b"no zip")
-    with pytest.raises(ValueError, match="has no stream of table 'user'"):
-        stats.keys(0)
+    cut = (tmp_path / "keys.npz").read_bytes()[:-9]
+    for content in (b"no zip", cut):
+        (tmp_path / "keys.npz").write_bytes(content)
+        with pytest.raises(ValueError, match="has no stream of table 'user'"):
+            stats.keys(0)
 
 
 def test_importing_it_imports_no_tensorflow():
