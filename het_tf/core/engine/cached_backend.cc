@@ -97,8 +97,9 @@ Status CachedBackend::Stats(const Table& table, TableStats* stats) {
   if (!client->HasTable(id)) return TableIsGone(table);
   const TableCache& cache = *client->cache(id);
   const CacheConfig& config = cache.config();
-  stats->cache = {client->Stats(id), cache.lines().size(), cache.capacity(),  cache.Unsent(), cache.bytes(),
-                  config.wire,       config.pull_bound,    config.push_bound, {}};
+  stats->cache = {client->Stats(id), cache.lines().size(), cache.capacity(),
+                  cache.Unsent(),    cache.bytes(),        config.wire,
+                  config.pull_bound, config.push_bound,    {}};
   return Status();
 }
 
