@@ -22,7 +22,7 @@ PLAN = {
     "tables": [
         {"name": "item", "dim": 4, "cache_rows": 100},
         {"name": "user", "dim": 4, "cache_rows": 20},
-        {"name": "day", "dim": 4, "cache_rows": 9, "cached": False},
+        {"name": "day", "dim": 4, "cache_rows": 0},
     ],
 }
 
@@ -158,7 +158,7 @@ def test_a_plan_for_other_tables(plan):
         (dict(version=2), r"plan.json has version 2, not 1; have this het-plan write it again"),
         (dict(tables=None), r"plan.json is damaged: .*write it again"),
         (dict(tables=[]), r"plan.json is damaged: cache.rows is \{\}"),
-        (dict(tables=[{"name": "item"}]), r"plan.json is damaged: there is no 'cached'"),
+        (dict(tables=[{"name": "item"}]), r"plan.json is damaged: there is no 'cache_rows'"),
         (dict(cache=[]), r"plan.json is damaged"),
         (dict(cache={"stale": 3}), r"plan.json is damaged: .*'stale'"),
         (dict(cache={"policy": "fifo"}), r"plan.json is damaged: .*cache.policy is 'fifo'"),
