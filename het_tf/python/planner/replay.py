@@ -33,8 +33,8 @@ PARTITIONS = 64
 # in replies (core/wire/parts.h).
 _FRAME = (38, 9)
 _TABLE_OF_FRAME = (12, 5)
-_PART = (5, 1)
-_TABLE_OF_PART = (3, 1)
+_PART = (6, 1.5)
+_TABLE_OF_PART = (2.5, 2)
 _KINDS = ("pushes", "reads")
 
 Array = npt.NDArray[Any]
