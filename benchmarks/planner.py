@@ -191,17 +191,16 @@ def summary(of: list[Figures]) -> Figures:
 def rate_of_profile() -> Figures:
     """Samples a second of CPU time, from ids in memory, and the memory of the process that only profiles."""
     code = (
-        "import sys, time, resource, numpy as np\n"
+        "import re, sys, time, numpy as np\n"
         "from het_tf.python.planner.profile import Feature, Profiler\n"
         "rng, fields, chunk = np.random.default_rng(1), 26, 8192\n"
         "blocks = [{f'C{f}': rng.zipf(1.2, chunk) % 5_000_000 for f in range(fields)} for _ in range(8)]\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "profiler = Profiler([Feature(name, name, 16) for name in blocks[0]], 'memory')\n"
         "begin = time.process_time()\n"
         "for turn in range(128): profiler.add(blocks[turn % 8])\n"
         "profiler.finish(sys.argv[1])\n"
         "print(128 * chunk / (time.process_time() - begin),"
-        " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
+        " int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1024)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", code, f"{folder}/stats"]
