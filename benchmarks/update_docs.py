@@ -20,6 +20,7 @@ import defaults_tables
 import family_tables
 import gene_papers_tables
 import models_tables
+import planner_tables
 import slow_link_tables
 import traffic_tables
 
@@ -27,7 +28,8 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 PLANNER = HERE.parent / "het_tf/python/planner/accuracy.json"
 DOCUMENTS = tuple(
-    DOCS / name for name in ("benchmarks.md", "planning.md", "horovod.md", "adr/0039-rows-on-demand.md")
+    DOCS / name
+    for name in ("benchmarks.md", "het-plan.md", "planning.md", "horovod.md", "adr/0039-rows-on-demand.md")
 )
 
 
@@ -272,6 +274,7 @@ WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
     **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
     "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),
     "slow_link_four models": ("slow_link_four.json", slow_link_tables.WRITERS["models"]),
+    **planner_tables.WRITERS,
     **{f"accuracy {name}": ("accuracy.json", write) for name, write in accuracy_tables.WRITERS.items()},
 }
 

@@ -4,7 +4,8 @@ After n uses it has K(n) = (theta / alpha) * (G(theta + n + alpha) G(theta) / (G
 - 1) distinct ids, G being the gamma function: a power n^alpha in the end, where a Zipf law's tail goes on. Of
 each alpha that theta is taken that meets the last point; alpha is what meets the points before best. The
 interval is that of fits to the early and to the late points: a stream that is no such process shows as a wide
-one.
+one. A table that comes to an end grows less: its least is what the slope gives (of log K by log n) that goes on
+to fall as it fell so far.
 """
 
 from __future__ import annotations
@@ -54,6 +55,22 @@ def _fit(points: Points) -> tuple[float, float]:
     return alpha, _theta(uses, rows, alpha)
 
 
+def _falling(points: Points, uses: float) -> float:
+    """Rows after so many uses, if the slope goes on to fall."""
+    x, y = ([math.log(point[axis]) for point in points] for axis in (0, 1))
+    third = max(1, len(points) // 3)
+    first, middle, last = -2 * third - 1, -third - 1, -1
+    if len(points) < 2 * third + 1:
+        return points[-1][1]
+    early = (y[middle] - y[first]) / (x[middle] - x[first])
+    late = (y[last] - y[middle]) / (x[last] - x[middle])
+    fall = max(0.0, 2 * (early - late) / (x[last] - x[first]))
+    slope = max(0.0, late - fall * (x[last] - x[middle]) / 2)  # at the last point
+    more = math.log(uses) - x[last]
+    reach = min(more, slope / fall) if fall > 0 else more
+    return float(points[-1][1] * math.exp(slope * reach - fall * reach * reach / 2))
+
+
 def rows_after(growth: Points, uses: float) -> tuple[float, float]:
     """How many rows there will be.
 
@@ -74,4 +91,5 @@ def rows_after(growth: Points, uses: float) -> tuple[float, float]:
         return points[-1][1], points[-1][1] * uses / points[-1][0]
     # A fit to the early points need not meet the last one: what counts is by how much it grows from there.
     grown = [points[-1][1] * expected(uses, *fit) / expected(points[-1][0], *fit) for fit in fits]
-    return min(grown), max(grown)
+    least = min(*grown, _falling(points, uses))
+    return least, max(least, *grown)
