@@ -56,7 +56,7 @@ def core_name(optimizer: str) -> str:
 
 
 def points(result: Figures) -> list[Figures]:
-    """What het-plan says of accuracy (het_tf/python/planner/accuracy.json): one entry a part and unplaced run."""
+    """What het-plan says of accuracy (planner/accuracy.json): one entry a part and run that is not placed."""
     found = []
     for name, part in result["parts"].items():
         settings = part["settings"]

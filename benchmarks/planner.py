@@ -32,13 +32,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from het_tf.python.planner.profile import Feature, Profiler  # noqa: E402
-from het_tf.python.planner.stats import Stats  # noqa: E402
 from planner_streams import STREAMS, Tables, recorded  # noqa: E402
 
 from het_tf.python.planner import cost, document  # noqa: E402
 from het_tf.python.planner.forecast import Request, forecast, thinned  # noqa: E402
+from het_tf.python.planner.profile import Feature, Profiler  # noqa: E402
 from het_tf.python.planner.replay import Job, Sample, replay, traffic  # noqa: E402
+from het_tf.python.planner.stats import Stats  # noqa: E402
 from het_tf.python.ps import redis_server  # noqa: E402
 
 PLACE = ROOT / "build/traffic"

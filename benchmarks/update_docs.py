@@ -219,7 +219,7 @@ def graph_accuracy(result: dict) -> list[str]:
 
 
 def draw_figures(wanted: Callable[[str], bool]) -> None:
-    """Draws the figures of traffic, accuracy and slow links, where matplotlib is there; and het-plan's points."""
+    """Draws figures, where matplotlib is there, and writes what het-plan says of accuracy."""
     try:
         import accuracy_figures
         import frontier_figure

@@ -4,8 +4,8 @@ After n uses it has K(n) = (theta / alpha) * (G(theta + n + alpha) G(theta) / (G
 - 1) distinct ids, G being the gamma function: a power n^alpha in the end, where a Zipf law's tail goes on. Of
 each alpha that theta is taken that meets the last point; alpha is what meets the points before best. The
 interval is that of fits to the early and to the late points: a stream that is no such process shows as a wide
-one. A table that comes to an end grows less: its least is what the slope gives (of log K by log n) that goes on
-to fall as it fell so far.
+one. A table that comes to an end grows less: its least is what the slope (of log K by log n) gives that goes
+on to fall as it fell so far.
 """
 
 from __future__ import annotations
