@@ -67,8 +67,8 @@ def costs(result: Figures) -> list[str]:
     profile, show = result["profile"], result["show"]
     return [
         f"A profile reads {profile['samples_a_second']:,.0f} samples a second and core, of 26 ids in"
-        f" memory, and its process takes {profile['memory_mb']:.0f} MB at most. `het-plan show` of criteo_like takes"
-        f" {show['cpu_seconds']:.1f} s of CPU time and answered in {show['seconds']:.1f} s on two cores."
+        f" memory, and its process takes {profile['memory_mb']:.0f} MB at most. `het-plan show` of criteo_like"
+        f" takes {show['cpu_seconds']:.1f} s of CPU time and answered in {show['seconds']:.1f} s on two cores."
     ]
 
 
