@@ -66,9 +66,9 @@ def costs(result: Figures) -> list[str]:
     """What the planner itself takes."""
     profile, show = result["profile"], result["show"]
     return [
-        f"A profile reads {profile['samples_a_second']:,.0f} samples a second and core, of 26 ids in"
-        f" memory, and its process takes {profile['memory_mb']:.0f} MB at most. `het-plan show` of criteo_like"
-        f" takes {show['cpu_seconds']:.1f} s of CPU time and answered in {show['seconds']:.1f} s on two cores."
+        f"A profile reads {profile['samples_a_second']:,.0f} samples a second and core, of 26 ids in memory,"
+        f" and its process takes {profile['memory_mb']:.0f} MB at most. `het-plan show` of criteo_like takes"
+        f" {show['cpu_seconds']:.1f} s of CPU time, {show['seconds']:.1f} s on two cores."
     ]
 
 
