@@ -116,7 +116,7 @@ TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
   // nothing.
   std::vector<Key> ids;
   for (Key key = 0; ids.size() < 400; ++key) {
-    const uint32_t partition = PartitionOf(HashKey(key, transport->id(0).hash_seed), 4);
+    const uint32_t partition = Layout(transport->id(0)).OfKey(HashName("t"), key);
     if (ids.size() >= 256 || partition != 3) ids.push_back(key);
   }
   ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());

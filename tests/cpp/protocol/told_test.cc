@@ -57,7 +57,9 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   WorldConfig config = ToldConfig(2);
   config.partitions = 2;
   Make(config);
-  const auto partition = [&](Key key) { return PartitionOf(HashKey(key, world().service().hash_seed()), 2); };
+  const auto partition = [&](Key key) {
+    return Layout(world().service().id(0)).OfKey(world().schema(0)->id(), key);
+  };
   std::vector<Key> keys[2];
   for (Key key = 1; keys[0].size() < 2 || keys[1].size() < 2; ++key) keys[partition(key)].push_back(key);
   const Key here = keys[0][0], there = keys[1][0];

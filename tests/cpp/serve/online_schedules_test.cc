@@ -67,14 +67,14 @@ TEST(OnlineSchedules, KeepTheBounds) {
         saved[p].bytes = live.Snapshot(p);
         saved[p].lineages.clear();
         for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) == p) saved[p].lineages[where] = of.lineage;
+          if (live.PartitionOfKey(where) == p) saved[p].lineages[where] = of.lineage;
         }
       }
       if (!saved.empty() && r.Chance(0.05)) {  // a partition comes back as it was
         const auto& [p, old] = *std::next(saved.begin(), static_cast<ptrdiff_t>(r.Below(saved.size())));
         live.Restart(p, old.bytes);
         for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) != p) continue;
+          if (live.PartitionOfKey(where) != p) continue;
           const auto lineage = old.lineages.find(where);
           of.lineage = lineage == old.lineages.end()
                            ? std::vector<float>{live.Initial(where.first, where.second)}

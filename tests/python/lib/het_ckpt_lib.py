@@ -124,7 +124,7 @@ def write(
         dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
     document = {
         "format": "het_tf checkpoint",
-        "version": 2,
+        "version": 3,
         "id": f"{abs(hash(str(path))):032x}",
         "created": 1_700_000_000.0,
         "step": step,
