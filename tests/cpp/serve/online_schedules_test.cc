@@ -29,7 +29,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
     OnlineConfig config = seconds ? MaxAge(max_age) : PullBound(bound);
     config.cache_rows = r.Pick<size_t>({0, 64, 1000});
     config.deadline = 1000;
-    Live live(config, static_cast<uint32_t>(r.Between(1, 5)));
+    Live live(config, r.Pick<uint32_t>({1, 2, 3, 5, 64}));
     std::map<std::pair<size_t, Key>, History> histories;
     float version = 0;
     ASSERT_EQ(live.ReadOne(0, 1 << 20), live.Initial(0, 1 << 20));  // there is a transport

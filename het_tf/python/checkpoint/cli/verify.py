@@ -10,6 +10,7 @@ from het_tf.python.checkpoint import directory, rowfile
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.cli.view import Group, View, keys_of
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.places import partition_of
 from het_tf.python.checkpoint.rowfile import Array, RowFile, TensorFile
 
 Advance = Callable[[int], None]
