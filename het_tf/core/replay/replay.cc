@@ -6,6 +6,7 @@
 #include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/engine/next_uses.h"
 #include "het_tf/core/plan/row_ops.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {

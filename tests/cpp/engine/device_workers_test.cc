@@ -6,6 +6,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/device/device_engine.h"
 
 namespace het::testing {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {

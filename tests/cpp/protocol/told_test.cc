@@ -1,6 +1,7 @@
 // checks="told": the partition knows what a client holds and names what has moved (core/store/holdings.h);
 // the client trusts what was not named (core/client/subscriptions.h). What happens by chance is in
 // schedules_test.cc, half of whose worlds are told.
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {

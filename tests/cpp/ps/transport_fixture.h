@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis/fake_server.h"

@@ -13,6 +13,7 @@
 #include "het_tf/core/serve/online_reader.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
 

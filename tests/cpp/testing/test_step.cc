@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het::testing {
 
 void TestStep::Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het::device_check {
 

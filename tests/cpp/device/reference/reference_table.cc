@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/device/reference/reference.h"
 
 namespace {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het::testing {
 
 World::World(const WorldConfig& config)
