@@ -91,6 +91,20 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   }
 }
 
+// Of 64 partitions a table has 8: shares of a 64th would keep an eighth of the rows.
+TEST(LocalStore, MaxRowsIsDividedByThePartitionsOfTheTable) {
+  TableSpec spec = MakeSchema("a", 2, "sgd")->spec();
+  spec.limits.emplace().max_rows = 800;
+  const Schema schema = TableSchema::Create(spec).value();
+  LocalService service(64, 5);
+  LocalStore store(&service);
+  ASSERT_TRUE(store.CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats());
+  for (Key key = 0; key < 4000; ++key) ASSERT_TRUE(store.Assign(*schema, {&key, 1}, row.data(), true).ok());
+  for (int i = 0; i < 64 * 20; ++i) service.SweepNext();
+  EXPECT_EQ(store.CountRows(*schema).value(), 800u);
+}
+
 TEST_F(CheckpointStore, FloorsAndEpochs) {
   const Schema schema = MakeSchema("a", 2, "sgd");
   Embedded first(4, 5, {schema});
