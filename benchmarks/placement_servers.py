@@ -9,13 +9,13 @@ import numpy.typing as npt
 import redis
 import tensorflow as tf
 from placement_sets import BATCHES, Table
-from simulated_cache import PARTITIONS, partitions_of
+from simulated_cache import GROUP, partitions_of
 
 import het_tf
 from het_tf.python.checkpoint.store import store_info
 
 SHARDS, ROUNDS = 4, 5
-EACH = PARTITIONS // SHARDS
+EACH = 64 // SHARDS
 MOST_KEYS = 90_000  # of a partition
 Places = Sequence[Sequence[int]]
 Keys = npt.NDArray[np.int64]
@@ -42,16 +42,20 @@ class Servers:
         return np.array([sum(int(task.read_text().split()[0]) for task in of) for of in tasks]) / 1e9
 
     def keys(self, table: Table, partitions: Sequence[int]) -> Keys:
-        """Keys of the table's ids, all in these partitions; HASHED: wherever they lie."""
+        """Keys of the table's ids, all in these partitions, or those of its group that are next to them.
+
+        HASHED: wherever they lie.
+        """
         if not partitions:
             return np.arange(table.rows)
         if not self._keys:
-            keys = np.arange(MOST_KEYS * PARTITIONS)
-            of = partitions_of(keys ^ np.array(int(store_info("")["hash_seed"]), np.uint64).view(np.int64))
-            self._keys = [keys[of == number] for number in range(PARTITIONS)]
+            every = np.arange(MOST_KEYS * GROUP)
+            of = partitions_of(every ^ np.array(int(store_info("")["hash_seed"]), np.uint64).view(np.int64))
+            self._keys = [every[of == number] for number in range(GROUP)]
         used, found = np.unique(table.ids), np.zeros(table.rows, np.int64)
         each = -(-len(used) // len(partitions))
-        found[used] = np.stack([self._keys[p][:each] for p in partitions], 1).ravel()[: len(used)]
+        keys = np.stack([self._keys[p * GROUP // 64][:each] for p in partitions], 1)
+        found[used] = keys.ravel()[: len(used)]
         return found
 
     def measure(self, tables: Sequence[Table], places: Places) -> np.ndarray:

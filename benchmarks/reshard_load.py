@@ -27,28 +27,25 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import het_tf  # noqa: E402
+from het_tf.python.checkpoint.places import hash_name, partition_of  # noqa: E402
 from het_tf.python.ps import cli, layout  # noqa: E402
 from het_tf.python.ps.errors import ServerError  # noqa: E402
 
 SHARDS, PARTITIONS, DIM = 4, 64, 16
 POOL = 8192  # rows of each partition
 BATCH = 4096
+# Partition p has rows of TABLES[p % 8], and of no other one.
+_NAMES = {hash_name(name) % 8: name for name in map("rows{}".format, range(100))}
+TABLES = [_NAMES[first] for first in range(8)]
 LIMIT = 1.1
 WINDOW = 0.25  # seconds, of the slowest of which the dip is
 
 
-def partitions_of(ids: np.ndarray, seed: int) -> np.ndarray:
-    """The partition of each row, as core/base/hash.h has it."""
-    x = ids.astype(np.uint64) ^ np.uint64(seed)
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        x = (x ^ x >> np.uint64(33)) * np.uint64(factor)
-    x ^= x >> np.uint64(33)
-    return ((x >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(PARTITIONS) >> np.uint64(16)).astype(int)
-
-
-def table() -> het_tf.keras.Embedding:
-    config = het_tf.TableConfig("rows", DIM, het_tf.optimizers.SGD(1.0), initializer="zeros")
-    return het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=0, wire="float32"))
+def layer() -> het_tf.keras.EmbeddingCollection:
+    sgd = het_tf.optimizers.SGD(1.0)
+    tables = [het_tf.TableConfig(name, DIM, sgd, initializer="zeros") for name in TABLES]
+    features = {table.name: het_tf.FeatureConfig(table) for table in tables}
+    return het_tf.keras.EmbeddingCollection(features, cache=het_tf.Cache(rows=0, wire="float32"))
 
 
 def work(address: str, directory: Path, seed: int) -> None:
@@ -56,16 +53,18 @@ def work(address: str, directory: Path, seed: int) -> None:
     import tensorflow as tf
 
     het_tf.init(ps=address)
-    layer, rng = table(), np.random.default_rng(seed)
+    embed, rng = layer(), np.random.default_rng(seed)
     pools = np.load(directory / "pools.npy")
     weights = 1 / np.arange(1, PARTITIONS + 1)
-    count, times = np.zeros(int(pools.max()) + 1, np.int64), []
+    count, times = np.zeros((len(TABLES), int(pools.max()) + 1), np.int64), []
     while not (directory / "stop").exists():
-        ids = pools[rng.choice(PARTITIONS, BATCH, p=weights / weights.sum()), rng.integers(0, POOL, BATCH)]
+        partition = rng.choice(PARTITIONS, BATCH, p=weights / weights.sum())
+        keys, of = pools[partition, rng.integers(0, POOL, BATCH)], partition % len(TABLES)
+        ids = {name: tf.constant(keys[of == i]) for i, name in enumerate(TABLES)}
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(ids, training=True))
-        tape.gradient(loss, layer.trainable_variables)
-        np.add.at(count, ids, 1)
+            loss = tf.add_n([tf.reduce_sum(rows) for rows in embed(ids, training=True).values()])
+        tape.gradient(loss, embed.trainable_variables)
+        np.add.at(count, (of, keys), 1)
         times.append(time.monotonic())
         (directory / f"ready-{seed}").touch()
     het_tf.flush()
@@ -109,13 +108,14 @@ def measure(directory: Path, seconds: float) -> dict:
     try:
         address = servers.address().url()
         het_tf.init(ps=address)
-        layer = table()
+        tables = layer()
         node = servers.node(servers.members[0])
         stat = node.ask("HET.STAT", node.ask("KEYS", "het::*")[0])
         seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
-        ids = np.arange(2 * POOL * PARTITIONS)
-        of = partitions_of(ids, seed)
-        np.save(directory / "pools.npy", np.stack([ids[of == p][:POOL] for p in range(PARTITIONS)]))
+        ids = np.arange(2 * POOL * 8)
+        of = [partition_of(ids, table, PARTITIONS, seed) for table in TABLES]
+        pools = [ids[of[p % len(TABLES)] == p][:POOL] for p in range(PARTITIONS)]
+        np.save(directory / "pools.npy", np.stack(pools))
         command = [sys.executable, __file__, "--worker", address, str(directory)]
         workers = [subprocess.Popen([*command, str(seed)]) for seed in (1, 2)]
         while len([*directory.glob("ready-*")]) < 2:
@@ -134,15 +134,18 @@ def measure(directory: Path, seconds: float) -> dict:
         failed = sum(worker.wait(120) != 0 for worker in workers)
         done = [np.load(directory / f"done-{seed}.npz") for seed in (1, 2)]
         times, count = np.concatenate([one["times"] for one in done]), sum(one["count"] for one in done)
-        there = np.flatnonzero(count)
-        lost = int((het_tf.table("rows").lookup(there)[:, 0] != -count[there]).sum())
+        keys = np.arange(count.shape[1])
+        lost = sum(
+            int((het_tf.table(name).lookup(keys)[:, 0] != -of).sum())
+            for name, of in zip(TABLES, count, strict=True)
+        )
         rate = steps_in(times, called, moving)
         windows = [steps_in(times, at, at + WINDOW) for at in np.arange(moving, moved, WINDOW / 5)]
-        del layer
+        del tables
         return {
             "slowest_over_mean": shares,
             "move_seconds": moved - moving,
-            "rows": len(there),
+            "rows": int((count > 0).sum()),
             "rows_that_are_off": lost,
             "workers_that_failed": failed,
             "steps_per_second": rate,

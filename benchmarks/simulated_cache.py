@@ -16,7 +16,7 @@ import numpy.typing as npt
 from traffic_streams import read_stream
 
 NEVER = np.iinfo(np.int32).max // 2
-PARTITIONS = 64
+GROUP = 8  # of 64 partitions, those that a table lies in (core/wire/layout.h)
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -25,12 +25,12 @@ Clean = Callable[[Int32Array], BoolArray]
 
 
 def partitions_of(keys: Int64Array) -> Int64Array:
-    """Returns the partition of each key (base/hash.h: Mix64, PartitionOf), int64 of the keys' shape."""
+    """Returns which partition of its table's group each key is in (base/hash.h), int64 of the keys' shape."""
     words = keys.astype(np.int64).view(np.uint64)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
     words = words ^ (words >> np.uint64(33))
-    return ((words >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(PARTITIONS) >> np.uint64(16)).astype(int)
+    return ((words >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(GROUP) >> np.uint64(16)).astype(int)
 
 
 class Stream:

@@ -28,7 +28,7 @@ ALLOWED = {
     "ps/client": ["core", "ps"],
     "ps/module": ["core", "ps"],
     "kernels": ["core", "ps", "ps/client"],
-    "kernels/cuda": ["core/base", "core/device"],
+    "kernels/cuda": ["core/base", "core/device", "core/wire"],
     "kernels/gpu": ["kernels"],
     "capi": ["core", "ps", "ps/client", "kernels"],
     "ops": [],

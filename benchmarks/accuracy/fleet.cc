@@ -5,6 +5,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het::accuracy {
 
@@ -138,9 +139,10 @@ Status Fleet::Serve(uint32_t table, Span<const Key> keys, float* values) {
   const TableSchema& schema = *schemas_[table];
   const size_t dim = schema.dim();
   Vector<float> initial(dim);
+  const TableLayout layout = Layout(service_.id(0)).OfTable(schema.id());
   for (size_t i = 0; i < keys.size(); ++i) {
-    const uint64_t hash = HashKey(keys[i], service_.hash_seed());
-    service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& partition) {
+    const uint64_t hash = layout.Hash(keys[i]);
+    service_.WithPartition(layout.Of(hash), [&](Partition& partition) {
       const RowStore& rows = partition.Find(schema.id())->rows();
       const uint32_t row = rows.Find(keys[i], hash);
       if (row == kNoRow) {

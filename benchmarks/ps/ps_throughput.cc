@@ -184,7 +184,8 @@ class System {
   std::vector<Transport::Event> events_;
 };
 
-// The first `rows` keys, by partition; `only` >= 0: all in that partition.
+// The first `rows` keys, by partition, all over them as rows of many tables lie; `only` >= 0: all in that
+// one.
 std::vector<std::vector<Key>> SomeKeys(size_t rows, uint64_t hash_seed, int only = -1) {
   std::vector<std::vector<Key>> keys(kPartitions);
   size_t taken = 0;

@@ -1,5 +1,7 @@
 #include "het_tf/ps/keyspace.h"
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het {
 
 uint32_t SlotOf(const std::string& key) {
@@ -29,6 +31,16 @@ Status CheckNamespace(const std::string& name) {
 }
 
 std::string MetaKey(const std::string& name_space) { return "het:" + name_space; }
+
+Status CheckRule(const std::string& name_space, const std::string& rule) {
+  if (rule == std::to_string(Layout::kRule)) return Status();
+  const std::string key = MetaKey(name_space);
+  return FailedPrecondition(
+      "another version of het_tf made namespace '" + name_space +
+      "' of the parameter server, and looks for rows in other partitions. Remedy: use that "
+      "version, or another namespace; to begin anew, delete '" +
+      key + "' and all of '" + key + ":*'");
+}
 
 bool NamespaceOf(const std::string& partition_key, std::string* name_space) {
   const std::string prefix = MetaKey("");

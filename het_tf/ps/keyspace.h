@@ -1,7 +1,7 @@
 // How partitions lie in Redis: their keys, and the cluster slots that these hash to.
 //
-//   het:NAMESPACE             a plain hash: how many partitions there are, the hash seed, and whether
-//                             they were made
+//   het:NAMESPACE             a plain hash: how many partitions there are, the hash seed, and, once they
+//                             were made, by which rule rows lie in them (Layout::kRule)
 //   het:NAMESPACE:{TAG}       one partition; TAG is the smallest number whose slot lies in the middle of the
 //                             partition's share of the 16,384 slots, so that partitions spread evenly over
 //                             any number of shards (the tags "0", "1", "2", ... do not)
@@ -23,6 +23,9 @@ uint32_t SlotOf(const std::string& key);
 // InvalidArgument: a brace, which would change the slot, or more than 200 bytes.
 Status CheckNamespace(const std::string& name);
 std::string MetaKey(const std::string& name_space);
+// FailedPrecondition: rows lie by another rule than this het_tf's, so it would not find them. `rule`: "made"
+// of the hash above.
+Status CheckRule(const std::string& name_space, const std::string& rule);
 // The namespace of a partition's key; false for a key that is named otherwise.
 bool NamespaceOf(const std::string& partition_key, std::string* name_space);
 // The key of the partition with this tag.

@@ -264,12 +264,12 @@ void TableCache::Restore(uint32_t line, const Queued& queued) {
   queue_.Remove(queued);
 }
 
-void TableCache::TakeQueue(Span<const QueueTo> of_partition, bool whole) {
+void TableCache::TakeQueue(const Layout& layout, Span<const QueueTo> of_partition, bool whole) {
   const size_t floats = schema_->optimizer().wire_floats();
   const bool rounds = !whole && row_format() != RowFormat::kFloat32;
+  const TableLayout partition = layout.OfTable(schema_->id());
   queue_.TakeAll([&](const Queued& queued) {
-    const auto partitions = static_cast<uint32_t>(of_partition.size());
-    const QueueTo& to = of_partition[PartitionOf(lines_.Hash(queued.key), partitions)];
+    const QueueTo& to = of_partition[partition.OfKey(queued.key)];
     to.keys->push_back(queued.key);
     to.ticks->push_back(queued.ticks);
     const float* const all = updates_.data(queued.update) + schema_->optimizer().wire_begin();

@@ -46,6 +46,7 @@
 #include "het_tf/core/cache/write_back_queue.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 
@@ -231,7 +232,7 @@ class TableCache {
     Vector<float>* wire;
   };
   // Moves every queued update into the arrays of its partition; `whole`: as it is, else rounded.
-  void TakeQueue(Span<const QueueTo> of_partition, bool whole);
+  void TakeQueue(const Layout& layout, Span<const QueueTo> of_partition, bool whole);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {

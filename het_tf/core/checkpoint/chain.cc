@@ -22,7 +22,7 @@ Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F
 
 }  // namespace
 
-Chain::Chain(const Layout& layout, const std::vector<uint32_t>& partitions)
+Chain::Chain(const TableLayout& layout, const std::vector<uint32_t>& partitions)
     : layout_(layout), wanted_(layout.partitions()) {
   for (uint32_t p : partitions) wanted_[p] = 1;
 }

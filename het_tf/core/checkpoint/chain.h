@@ -16,7 +16,7 @@ namespace het {
 class Chain {
  public:
   // Keys that live in one of `partitions` of a store, whatever the shape of the store that wrote the files.
-  Chain(const Layout& layout, const std::vector<uint32_t>& partitions);
+  Chain(const TableLayout& layout, const std::vector<uint32_t>& partitions);
 
   // The next file, oldest first; one without the table says nothing about it. Throws std::bad_alloc.
   Status Add(const RowReader& file, const std::string& table);
@@ -57,7 +57,7 @@ class Chain {
   template <typename Wanted>
   bool Collect(uint64_t* cursor, size_t most, Vector<Key>* keys, Wanted wanted) const;
 
-  const Layout layout_;
+  const TableLayout layout_;
   Vector<uint8_t> wanted_;  // of each partition
   KeyIndex index_;
   Vector<Row> rows_;

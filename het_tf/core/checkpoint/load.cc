@@ -32,7 +32,7 @@ Status CheckWidths(const RowReader& file, const RowTable& table, const TableSche
 }
 
 Status ReserveRows(TableStore* store, const RowReader& file, const RowTable& table, const TableSchema& to) {
-  const Layout layout = store->layout();
+  const TableLayout layout = store->LayoutOf(to);
   Vector<uint64_t> rows_of(layout.partitions());
   Buffer<Key> keys;
   for (uint64_t first = 0; first < table.rows; first += kSomeKeys) {

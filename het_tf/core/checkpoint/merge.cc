@@ -25,7 +25,7 @@ Result<const RowTable*> TableOf(const RowReader& file, const MergedTable& wanted
 }
 
 Result<Chain> ChainOf(const MergeRequest& request, const MergedTable& table) {
-  Chain chain(request.layout, request.partitions);
+  Chain chain(request.layout.OfTable(HashName(table.name)), request.partitions);
   for (const std::string& path : table.files) {
     HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
     HET_RETURN_IF_ERROR(TableOf(*file, table).status());

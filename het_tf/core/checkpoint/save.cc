@@ -31,7 +31,7 @@ Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vec
 Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions,
                  size_t number, RowWriter* writer, bool* full) {
   const TableSchema& schema = *table.schema;
-  Chain chain(store->layout(), partitions);
+  Chain chain(store->LayoutOf(schema), partitions);
   for (const std::string& path : table.since) {
     HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
     HET_RETURN_IF_ERROR(chain.Add(*file, schema.spec().name));

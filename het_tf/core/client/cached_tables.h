@@ -15,6 +15,7 @@ class CachedTables {
   CachedTables(uint32_t partitions, uint64_t hash_seed, uint64_t seed = 0)
       : layout_(partitions, hash_seed), hash_seed_(hash_seed), seed_(seed) {}
 
+  const Layout& layout() const { return layout_; }
   uint32_t partitions() const { return layout_.partitions(); }
   // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
@@ -33,7 +34,9 @@ class CachedTables {
   auto end() const { return caches_.end(); }
   bool empty() const { return caches_.empty(); }
 
-  uint32_t PartitionOf(const TableCache& cache, Key key) const { return layout_.Of(cache.lines().Hash(key)); }
+  uint32_t PartitionOf(const TableCache& cache, Key key) const {
+    return layout_.OfKey(cache.schema().id(), key);
+  }
   // fn(line) for every line of the partition; it may drop it.
   template <typename Fn>
   void ForEachLine(TableCache* cache, uint32_t partition, Fn fn) const {

@@ -102,7 +102,7 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
       of_partition[p] = {&push->keys, &push->ticks, &push->wire};
     }
     cache->counters().evict_push += cache->queued();
-    cache->TakeQueue({of_partition.data(), of_partition.size()}, whole);
+    cache->TakeQueue(tables_->layout(), {of_partition.data(), of_partition.size()}, whole);
   }
 }
 

@@ -57,7 +57,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 3
+#define HET_DEV_ABI_VERSION 4
 
 #ifdef __cplusplus
 extern "C" {
@@ -140,7 +140,8 @@ typedef struct {
   double l2;        /* as in core/row/schema.h */
   double max_norm;
   int keep_updates;    /* 0: push bounds are always 0, no memory for updates is taken */
-  uint64_t hash_seed;  /* of the store: hash and partition of a key are those of core/base/hash.h */
+  uint64_t table;      /* its id; it says where keys lie (core/wire/layout.h) */
+  uint64_t hash_seed;  /* of the store: the hash of a key is that of core/base/hash.h */
   uint32_t partitions; /* of the store */
 } HetDevTableConfig;
 

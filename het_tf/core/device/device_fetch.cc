@@ -10,13 +10,15 @@ namespace het {
 
 static_assert(kNoBase == HET_DEV_NO_BASE);
 
-void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const PartitionId& store) {
-  const size_t n = wanted.n, groups = uses * store.count;
+void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables,
+                                 const PartitionId& store) {
+  const size_t n = wanted.n, groups = tables.size() * store.count;
   group_of.resize(n);
   begin.assign(groups + 1, 0);
   const Layout layout(store);
   for (size_t i = 0; i < n; ++i) {
-    group_of[i] = wanted.use[i] * store.count + layout.OfKey(wanted.keys[i]);
+    const uint64_t table = tables[wanted.use[i]]->schema().id();
+    group_of[i] = wanted.use[i] * store.count + layout.OfKey(table, wanted.keys[i]);
     ++begin[group_of[i] + 1];
   }
   for (size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];
@@ -38,7 +40,7 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, size_t uses, const 
   clocks.resize(n);
   came.assign(n, 0);
   admit.assign(n, 0);
-  answers.reserve(uses);
+  answers.reserve(tables.size());
 }
 
 void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
@@ -67,7 +69,8 @@ void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t parti
 Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
                            bool* went) {
   Fetched& f = *fetched_;
-  f.Sort(wanted, batch->uses.size(), store_);
+  const Span<DeviceTable* const> tables(batch->tables.data(), batch->tables.size());
+  f.Sort(wanted, tables, store_);
   size_t floats = 0;
   DeviceRead read;
   for (size_t g = 0; g + 1 < f.begin.size(); ++g) {
@@ -91,7 +94,6 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
 
-  const Span<DeviceTable* const> tables(batch->tables.data(), batch->tables.size());
   f.Pack(tables, store_.count, static_cast<float*>(memory));
   if (f.answers.empty()) return Status();
   HetDevExport victims = {};

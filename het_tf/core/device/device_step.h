@@ -30,7 +30,7 @@ struct DeviceTables::Fetched {
   };
 
   // Takes over what is wanted. Throws std::bad_alloc.
-  void Sort(const HetDevWanted& wanted, size_t uses, const PartitionId& store);
+  void Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables, const PartitionId& store);
   // Lists the rows that came as answers, table by table without gaps. `floats`: all rows, in order.
   void Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats);
 

@@ -59,6 +59,7 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
   config.l2 = schema.spec().l2;
   config.max_norm = schema.spec().max_norm;
   config.keep_updates = 1;
+  config.table = schema.id();
   config.hash_seed = store.hash_seed;
   config.partitions = store.count;
   return config;

@@ -324,8 +324,8 @@ Status Engine::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
   step->SetIds(call.features);
   // On this thread alone: the pool is the lookups'.
   ThreadPool only_this(1);
-  step->plan.Build(call.features, static_cast<uint32_t>(call.tables.size()), store_.transport->id(0),
-                   &only_this);
+  const std::vector<uint64_t> tables = call.TableIds();
+  step->plan.Build(call.features, {tables.data(), tables.size()}, store_.transport->id(0), &only_this);
   if (remote()) TellSmallCaches(call, step->plan);
   if (all != nullptr) {
     step->global = GlobalOf(call, *all);
@@ -352,10 +352,8 @@ void Engine::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
 }
 
 std::shared_ptr<const GlobalStep> Engine::GlobalOf(const BatchCall& call, const GlobalStep::Ids& all) {
-  std::vector<uint64_t> tables;
-  for (const TablePtr& table : call.tables) tables.push_back(table->schema->id());
   const std::lock_guard<std::mutex> lock(global_mutex_);
-  return std::make_shared<const GlobalStep>(all, tables, store_.transport->id(0), &global_scratch_);
+  return std::make_shared<const GlobalStep>(all, call.TableIds(), store_.transport->id(0), &global_scratch_);
 }
 
 Status Engine::Flush() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/cache/cache_config.h"
@@ -38,6 +39,12 @@ struct BatchCall {
   Span<const TablePtr> tables;
   Span<const FeatureIds> features;
   uint64_t layer = 0;  // CallSpec::signature: calls of one layer have equal tables and features
+
+  std::vector<uint64_t> TableIds() const {
+    std::vector<uint64_t> ids;
+    for (const TablePtr& table : tables) ids.push_back(table->schema->id());
+    return ids;
+  }
 };
 
 // Where ids, rows and gradients of a call are. On the device they are used by work on this stream,

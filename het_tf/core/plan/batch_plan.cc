@@ -43,12 +43,11 @@ Vector<IdChunk> ChunksOf(Span<const FeatureIds> features, size_t* ids) {
 }
 
 // Notes the partition of every id of a chunk, and counts those of each that are no padding.
-void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const PartitionId& store,
+void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const TableLayout& layout,
                 uint16_t* partition_of, size_t* counts) {
   const Key padding = feature.padding_id.value_or(0);
   const bool has_padding = feature.padding_id.has_value();
-  const Layout layout(store);
-  std::fill_n(counts, store.count, 0);
+  std::fill_n(counts, layout.partitions(), 0);
   for (size_t i = chunk.begin; i < chunk.end; ++i) {
     const Key key = feature.ids[i];
     const uint32_t p = layout.OfKey(key);
@@ -81,9 +80,11 @@ size_t PlaceGroups(Span<const FeatureIds> features, const Vector<IdChunk>& chunk
 
 }  // namespace
 
-void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
-                        ThreadPool* pool) {
+void BatchPlan::Scatter(Span<const FeatureIds> features, Span<const uint64_t> table_ids,
+                        const PartitionId& store, ThreadPool* pool) {
   const uint32_t partitions = store.count;
+  const auto tables = static_cast<uint32_t>(table_ids.size());
+  const Layout layout(store);
   tables_ = tables;
   hash_seed_ = store.hash_seed;
   total_ = 0;
@@ -102,8 +103,9 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, uint32_t tables, const 
   offsets_.Resize(chunks.size() * stride);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
   For(threads, chunks.size(), [&](size_t c) {
-    CountChunk(features[chunks[c].feature], chunks[c], store, partition_of_.data() + chunks[c].scratch,
-               &offsets_[c * stride]);
+    const FeatureIds& feature = features[chunks[c].feature];
+    CountChunk(feature, chunks[c], layout.OfTable(table_ids[feature.table]),
+               partition_of_.data() + chunks[c].scratch, &offsets_[c * stride]);
   });
   size_t at = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
@@ -141,7 +143,7 @@ void BatchPlan::UniqueAll(ThreadPool* pool) {
   if (out_of_memory.load()) throw std::bad_alloc();
 }
 
-void BatchPlan::Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store,
+void BatchPlan::Build(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
                       ThreadPool* pool) {
   Scatter(features, tables, store, pool);
   UniqueAll(pool);

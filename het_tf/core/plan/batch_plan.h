@@ -49,12 +49,14 @@ class BatchPlan {
 
   // Scatter sorts ids into groups; Unique then finds the unique keys of one group. Groups may be done side by
   // side, each best by the thread that goes on with it while it is in the CPU's caches. Both throw
-  // std::bad_alloc.
-  void Scatter(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+  // std::bad_alloc. `tables`: the ids of the tables, by the numbers that features give them.
+  void Scatter(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
+               ThreadPool* pool);
   void Unique(const Group& group) { Unique(&groups_[NumberOf(group)]); }
   void UniqueAll(ThreadPool* pool);
   // Both.
-  void Build(Span<const FeatureIds> features, uint32_t tables, const PartitionId& store, ThreadPool* pool);
+  void Build(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
+             ThreadPool* pool);
 
   // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
   Span<const Group> groups() const { return groups_; }

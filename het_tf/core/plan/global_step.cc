@@ -21,7 +21,7 @@ GlobalStep::GlobalStep(const Ids& ids, const std::vector<uint64_t>& tables, cons
                        BatchPlan* scratch)
     : worker_(ids.worker) {
   ThreadPool only_this(1);
-  scratch->Build(ids.features, static_cast<uint32_t>(tables.size()), store, &only_this);
+  scratch->Build(ids.features, {tables.data(), tables.size()}, store, &only_this);
   size_t most = 0;
   for (const BatchPlan::Group& group : scratch->groups()) most += group.uniques;
   keys_.reserve(most);  // spans name them

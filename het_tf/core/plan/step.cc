@@ -8,7 +8,8 @@
 namespace het {
 
 void Step::Scatter(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {
-  plan.Scatter(call.features, static_cast<uint32_t>(call.tables.size()), store, pool);
+  const std::vector<uint64_t> tables = call.TableIds();
+  plan.Scatter(call.features, {tables.data(), tables.size()}, store, pool);
 }
 
 void Step::Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {

@@ -6,6 +6,7 @@
 #include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/engine/next_uses.h"
 #include "het_tf/core/plan/row_ops.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {
@@ -87,9 +88,10 @@ Status Replay::Check() const {
 
 Status Replay::MakeRows(Span<const Key> keys) {
   HET_RETURN_IF_ERROR(service_.CreateTable(settings_.schema));
+  const TableLayout layout = Layout(service_.id(0)).OfTable(settings_.schema->id());
   for (const Key key : keys) {
-    const uint64_t hash = HashKey(key, service_.hash_seed());
-    service_.WithPartition(PartitionOf(hash, settings_.partitions), [&](Partition& partition) {
+    const uint64_t hash = layout.Hash(key);
+    service_.WithPartition(layout.Of(hash), [&](Partition& partition) {
       Shard* shard = partition.Find(settings_.schema->id());
       bool created = false;
       RowStore& rows = shard->rows();
@@ -189,7 +191,8 @@ void Replay::Build(size_t first, size_t count, ReplayBatch* batch) {
   for (size_t b = first; b < first + count; ++b) stream_.append(b, &batch->keys);
   const CpuSeconds cpu(&seconds_);
   const FeatureIds feature{0, Span<const int64_t>(batch->keys.data(), batch->keys.size()), std::nullopt};
-  batch->plan.Build(Span<const FeatureIds>(&feature, 1), 1, service_.id(0), &pool_);
+  const uint64_t table = settings_.schema->id();
+  batch->plan.Build({&feature, 1}, {&table, 1}, service_.id(0), &pool_);
 }
 
 void Replay::Next(Host* host, size_t step) {

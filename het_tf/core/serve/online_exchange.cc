@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "het_tf/core/client/messages.h"
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/core/wire/parts.h"
 
 namespace het::serve {
@@ -34,9 +35,11 @@ OnlineExchange::OnlineExchange(Transport* transport, Partitions* partitions, int
 
 Status OnlineExchange::Run(Vector<Question>* questions, double until) {
   questions_ = questions;
+  const Layout layout(transport_->id(0));
   std::map<uint32_t, size_t> by_partition;
   for (size_t i = 0; i < questions->size(); ++i) {
-    const uint32_t partition = PartitionOf((*questions)[i].hash, partitions_->count());
+    const Question& question = (*questions)[i];
+    const uint32_t partition = layout.Of(question.table->schema().id(), question.hash);
     const auto [at, added] = by_partition.try_emplace(partition, asks_.size());
     if (added) asks_.emplace_back().partition = partition;
     asks_[at->second].questions.push_back(i);

@@ -134,7 +134,7 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
         continue;
       }
       const uint64_t hash = layout.Hash(key);
-      const uint32_t life = table->life(layout.Of(hash));
+      const uint32_t life = table->life(layout.Of(table->schema().id(), hash));
       het::Clock clock = 0;
       const OnlineCache::Found found = table->cache.Read(key, hash, life, since, out, &clock);
       if (found == OnlineCache::Found::kFresh) {

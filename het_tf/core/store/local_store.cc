@@ -25,7 +25,7 @@ Status LocalStore::ClearTable(const TableSchema& schema) {
 Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
                           bool with_slots) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
-  const Layout layout = this->layout();
+  const TableLayout layout = LayoutOf(schema);
   try {
     for (size_t i = 0; i < keys.size(); ++i) {
       const Status status = service_->WithPartition(layout.OfKey(keys[i]), [&](Partition& partition) {
@@ -49,7 +49,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
 }
 
 Status LocalStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
-  const Layout layout = this->layout();
+  const TableLayout layout = LayoutOf(schema);
   for (Key key : keys) {
     service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
       const Shard* shard = partition.Find(schema.id());
@@ -68,7 +68,7 @@ Status LocalStore::Read(const TableSchema& schema, Span<const Key> keys, float* 
 
 Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> keys) {
   size_t removed = 0;
-  const Layout layout = this->layout();
+  const TableLayout layout = LayoutOf(schema);
   for (Key key : keys) {
     removed += service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
       Shard* shard = partition.Find(schema.id());

@@ -81,7 +81,7 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
 Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
   try {
     // Positions by partition, hence one lock for each and an index that stays in the cache.
-    const Layout layout = this->layout();
+    const TableLayout layout = LayoutOf(schema);
     Vector<uint64_t> hashes(rows.size());
     Vector<uint32_t> order(rows.size());
     Vector<uint32_t> end(partitions() + 1);

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "het_tf/core/store/chunk.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het {
 namespace {
@@ -26,7 +27,8 @@ Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vect
   if (!shard->limits().any()) return Swept();
   budget = std::min<size_t>(budget, shard->rows().end());
   const bool told = holdings_.clients() > 0;
-  if (removals == nullptr && !told) return shard->Sweep(now, budget, id_.count, nullptr);
+  const uint32_t shares = Layout(id_).OfTable(shard->schema().id()).group;
+  if (removals == nullptr && !told) return shard->Sweep(now, budget, shares, nullptr);
   Vector<Key> keys;
   Bytes chunk;
   try {
@@ -38,7 +40,7 @@ Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vect
   } catch (const std::bad_alloc&) {
     return Swept();
   }
-  const Swept swept = shard->Sweep(now, budget, id_.count, &keys);
+  const Swept swept = shard->Sweep(now, budget, shares, &keys);
   for (Key key : keys) holdings_.Removed(shard->schema().id(), key);
   if (keys.empty() || removals == nullptr) return swept;
   EncodeRemove(shard->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);

@@ -65,7 +65,7 @@ uint32_t Shard::LeastRecentlyUsedOfAFew() {
   return oldest;
 }
 
-Swept Shard::Sweep(uint32_t now, size_t budget, uint32_t partitions, Vector<Key>* removed) {
+Swept Shard::Sweep(uint32_t now, size_t budget, uint32_t shares, Vector<Key>* removed) {
   Swept swept;
   auto remove = [&](uint32_t row, uint64_t* count) {
     if (removed != nullptr) removed->push_back(rows_.meta(row).key);
@@ -88,7 +88,7 @@ Swept Shard::Sweep(uint32_t now, size_t budget, uint32_t partitions, Vector<Key>
     }
   }
   if (limits_.max_rows == 0) return swept;
-  const uint64_t share = (limits_.max_rows - 1) / partitions + 1;
+  const uint64_t share = (limits_.max_rows - 1) / shares + 1;
   for (size_t left = budget; left > 0 && rows_.size() > share; --left) {
     const uint32_t row = LeastRecentlyUsedOfAFew();
     if (row == kNoRow) break;  // rows are thin on the ground; another sweep draws others

@@ -74,10 +74,10 @@ class Shard {
   Clock birth_clock() const { return clock_floor_ == 0 ? 0 : (clock_floor_ / kBirthGap + 2) * kBirthGap; }
 
   // Removes rows that have passed a limit at `now`: looks at `budget` rows, going on where it
-  // stopped, and drops at most `budget` for max_rows, of which this partition holds one share of
-  // `partitions`. At most 2 * budget keys are appended to *removed, which has room for them; null:
+  // stopped, and drops at most `budget` for max_rows, of which each of the table's partitions holds one of
+  // `shares`. At most 2 * budget keys are appended to *removed, which has room for them; null:
   // nobody wants to know.
-  Swept Sweep(uint32_t now, size_t budget, uint32_t partitions, Vector<Key>* removed);
+  Swept Sweep(uint32_t now, size_t budget, uint32_t shares, Vector<Key>* removed);
 
   // Drops all rows; caches notice by the new epoch.
   void Clear(uint64_t epoch);

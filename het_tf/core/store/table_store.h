@@ -41,7 +41,9 @@ class TableStore {
 
   virtual uint32_t partitions() const = 0;
   virtual uint64_t hash_seed() const = 0;
-  Layout layout() const { return {partitions(), hash_seed()}; }
+  TableLayout LayoutOf(const TableSchema& schema) const {
+    return Layout(partitions(), hash_seed()).OfTable(schema.id());
+  }
 
   // An equal second creation changes nothing. AlreadyExists shows both specs.
   virtual Status CreateTable(const Schema& schema) = 0;

@@ -39,8 +39,7 @@ struct ForgetKernel {
     tile.ForEach(kBucketSlots, [&](uint64_t i) {
       if ((used >> i & 1) == 0) return;
       const int64_t key = static_cast<Slot*>(table.slots)[first + i].key;
-      if (wanted != nullptr && wanted[PartitionOf(HashKey(key, table.hash_seed), table.partitions)] == 0)
-        return;
+      if (wanted != nullptr && wanted[table.layout.OfKey(key)] == 0) return;
       ForgetRow(table, what, first + i, discarded);
     });
   }
@@ -89,7 +88,8 @@ int HetDevForget(HetDevContext* context, HetDevTable* table, int what, const uin
     CheckWhat(*table, what);
     context->Begin(stream);
     ForgetKernel kernel{table->view, what, Dev<uint8_t>(), context->Scratch<uint64_t>(1)};
-    if (partitions != nullptr) kernel.partitions = context->Upload(partitions, table->view.partitions);
+    if (partitions != nullptr)
+      kernel.partitions = context->Upload(partitions, table->view.layout.partitions());
     uint64_t* result = context->HostScratch<uint64_t>(1);
     context->Fill(kernel.discarded, 0, 1);
     Launch<32>(*context, "forget", table->view.buckets, kernel);

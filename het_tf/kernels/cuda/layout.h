@@ -18,6 +18,7 @@
 #pragma once
 
 #include "het_tf/core/device/abi.h"
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
 #include "het_tf/kernels/cuda/optimizers.h"
 
@@ -70,7 +71,7 @@ struct TableView {
   Dev<float> updates;  // null without keep_updates: rows are never dirty
   uint64_t buckets;    // below 2^32
   uint64_t hash_seed;
-  uint32_t partitions;
+  TableLayout layout;
   uint32_t dim;
   uint32_t row_floats;
   uint32_t value_stride;

@@ -187,7 +187,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     if (config->keep_updates != 0) view.updates = Dev<float>(static_cast<float*>(section(sections.updates)));
     view.buckets = sections.buckets;
     view.hash_seed = config->hash_seed;
-    view.partitions = config->partitions;
+    view.layout = het::Layout(config->partitions, config->hash_seed).OfTable(config->table);
     view.dim = config->dim;
     view.row_floats = config->row_floats;
     view.value_stride = StrideOf(view.dim);

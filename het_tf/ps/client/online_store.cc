@@ -44,6 +44,8 @@ Result<std::unique_ptr<RedisOnlineStore>> RedisOnlineStore::Open(const ServerAdd
   auto partitions = store->Get("partitions");
   if (!partitions.ok()) return partitions.status();
   HET_ASSIGN_OR_RETURN(auto hash_seed, store->Get("hash_seed"));
+  HET_ASSIGN_OR_RETURN(const uint64_t rule, store->Get("made"));
+  HET_RETURN_IF_ERROR(CheckRule(name_space, std::to_string(rule)));
   if (partitions.value() < 1 || partitions.value() > kSlots) {
     return FailedPrecondition("the key '" + MetaKey(name_space) + "' at " + address.ToString() + " says " +
                               std::to_string(partitions.value()) +

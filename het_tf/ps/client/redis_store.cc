@@ -79,6 +79,7 @@ Status RedisStore::MakePartitions(const std::string& name_space) {
   Borrowed cluster(this);
   HET_ASSIGN_OR_RETURN(const RedisReply made, cluster->Ask(key, {"HGET", key, "made"}, seconds_));
   if (made.kind != RedisReply::kNil) {
+    HET_RETURN_IF_ERROR(CheckRule(name_space, made.text()));
     // Partitions of another number lie at other keys: made now, they would be a second set of rows.
     std::vector<RedisReply> first;
     HET_RETURN_IF_ERROR(
@@ -100,7 +101,7 @@ Status RedisStore::MakePartitions(const std::string& name_space) {
   }
   std::vector<RedisReply> created;
   HET_RETURN_IF_ERROR(cluster->AskAll(creations, seconds_, &created));
-  return cluster->Ask(key, {"HSETNX", key, "made", "1"}, seconds_).status();
+  return cluster->Ask(key, {"HSETNX", key, "made", std::to_string(Layout::kRule)}, seconds_).status();
 }
 
 Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,
@@ -168,8 +169,9 @@ Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
   return static_cast<size_t>(Number(loaded));
 }
 
-std::vector<std::vector<size_t>> RedisStore::ByPartition(Span<const Key> keys) const {
-  const Layout layout = this->layout();
+std::vector<std::vector<size_t>> RedisStore::ByPartition(const TableSchema& schema,
+                                                         Span<const Key> keys) const {
+  const TableLayout layout = LayoutOf(schema);
   std::vector<std::vector<size_t>> positions(layout.partitions());
   for (size_t i = 0; i < keys.size(); ++i) positions[layout.OfKey(keys[i])].push_back(i);
   return positions;
@@ -179,7 +181,7 @@ Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const
                           bool with_slots) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
   const size_t fit = std::max<size_t>(1, kMaxChunkBytes / 2 / (schema.row_floats() * sizeof(float) + 22));
-  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
   std::vector<Key> some;
   std::vector<float> content;
   Bytes chunk;
@@ -229,7 +231,7 @@ Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partiti
 
 Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
   const size_t fit = std::max<size_t>(1, kMaxChunkBytes / (schema.row_floats() * sizeof(float) + 22));
-  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
   for (uint32_t p = 0; p < positions.size(); ++p) {
     for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
       const size_t end = std::min(begin + fit, positions[p].size());
@@ -255,7 +257,7 @@ Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* 
 }
 
 Result<size_t> RedisStore::Remove(const TableSchema& schema, Span<const Key> keys) {
-  const std::vector<std::vector<size_t>> positions = ByPartition(keys);
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
   size_t removed = 0;
   for (uint32_t p = 0; p < positions.size(); ++p) {
     if (positions[p].empty()) continue;

@@ -73,7 +73,7 @@ class RedisStore : public TableStore {
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   // The rows of keys of one partition.
   Result<TableReply> Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys);
-  std::vector<std::vector<size_t>> ByPartition(Span<const Key> keys) const;
+  std::vector<std::vector<size_t>> ByPartition(const TableSchema& schema, Span<const Key> keys) const;
   // What HET.STAT TABLES says of the table in each partition; null where it is not there.
   Result<std::vector<RedisReply>> AskTable(const TableSchema& schema);
   // The sum over the partitions of one of these numbers.

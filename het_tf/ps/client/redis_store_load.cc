@@ -76,7 +76,7 @@ Status RedisStore::AbortLoad(const std::string& loader) {
 }
 
 Status RedisStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
-  const Layout layout = this->layout();
+  const TableLayout layout = LayoutOf(schema);
   std::vector<std::vector<uint32_t>> of_partition(layout.partitions());
   for (size_t i = 0; i < rows.size(); ++i) {
     of_partition[layout.OfKey(rows.keys()[i])].push_back(static_cast<uint32_t>(i));

@@ -20,7 +20,7 @@ from het_tf.python.show import size
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
-VERSION = 2
+VERSION = 3  # raised with Layout::kRule too: by which partition a file has a key
 MOST_BYTES = 128 << 20  # of manifest.json: some ten thousand tables
 _CHUNK = 8 << 20  # bytes that are read at a time
 AGAIN = "; restore another checkpoint, or get this file again"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python.checkpoint.places import hash_name
 from het_tf.python.export.uint64 import mix64, shift, u64, xor
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import TableConfig
@@ -29,14 +30,6 @@ _FAR = (1.7337203997e-02, 4.2868294337e-01, 3.0812263860e00, 6.6579051150e00,
         1.2258202635e-02, 2.4197894225e-01, 1.0)  # fmt: skip
 _LOG = (1.4142135623730951, 0.6931471805599453, *(1.0 / k for k in range(21, 0, -2)))
 _EDGES = (0.425, 0.180625, 1.6, 5.0)
-
-
-def hash_name(name: str) -> int:
-    """core/base/hash.h's HashName."""
-    h = 0xCBF29CE484222325
-    for byte in name.encode():
-        h = ((h ^ byte) * 0x100000001B3) % 2**64
-    return int(mix64(u64(h)))
 
 
 class Form:

@@ -145,15 +145,17 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   for (Key key = 0; key < 100; ++key) Tick(Insert(key), static_cast<float>(key));
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->queued(), 100u);
-  TakenQueue arrays[3];
-  const TableCache::QueueTo to[] = {arrays[0].to(), arrays[1].to(), arrays[2].to()};
-  cache_->TakeQueue({to, 3}, true);
+  const TableLayout layout = Layout(32, 3).OfTable(cache_->schema().id());
+  TakenQueue arrays[32];
+  std::vector<TableCache::QueueTo> to;
+  for (TakenQueue& one : arrays) to.push_back(one.to());
+  cache_->TakeQueue(Layout(32, 3), {to.data(), to.size()}, true);
   EXPECT_EQ(cache_->queued(), 0u);
   std::set<Key> taken;
-  for (uint32_t p = 0; p < 3; ++p) {
+  for (uint32_t p = 0; p < 32; ++p) {
     const auto& [keys, ticks, wire] = arrays[p];
     for (size_t i = 0; i < keys.size(); ++i) {
-      EXPECT_EQ(PartitionOf(cache_->lines().Hash(keys[i]), 3), p);
+      EXPECT_EQ(layout.OfKey(keys[i]), p);
       EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
       EXPECT_EQ(ticks[i], 1u);
       EXPECT_TRUE(taken.insert(keys[i]).second);
@@ -304,7 +306,7 @@ TEST_F(TableCacheTest, UpdatesAreTakenBack) {
     cache_->MakeRoom(0);
     TakenQueue taken;
     const TableCache::QueueTo to = taken.to();
-    cache_->TakeQueue({&to, 1}, true);
+    cache_->TakeQueue(Layout(1, 3), {&to, 1}, true);
   }
   const size_t before = AllocatedBytes();
   for (int i = 0; i < 20000; ++i) {
@@ -312,7 +314,7 @@ TEST_F(TableCacheTest, UpdatesAreTakenBack) {
     cache_->MakeRoom(0);
     TakenQueue taken;
     const TableCache::QueueTo to = taken.to();
-    cache_->TakeQueue({&to, 1}, true);
+    cache_->TakeQueue(Layout(1, 3), {&to, 1}, true);
   }
   EXPECT_EQ(AllocatedBytes(), before);
 }

@@ -55,7 +55,7 @@ class TableCacheWireTest : public ::testing::Test {
     Taken taken;
     Vector<Key> keys;
     const TableCache::QueueTo to{&keys, &taken.ticks, &taken.wire};
-    cache_->TakeQueue({&to, 1}, whole);
+    cache_->TakeQueue(Layout(1, 3), {&to, 1}, whole);
     return taken;
   }
   // The part of the line's update that travels.

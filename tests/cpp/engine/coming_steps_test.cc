@@ -18,7 +18,8 @@ class ComingStepsTest : public ::testing::Test {
     const FeatureIds feature = Feature(ids);
     step->SetIds(Span<const FeatureIds>(&feature, 1));
     step->may_begin = true;
-    step->plan.Build(Span<const FeatureIds>(&feature, 1), 1, PartitionId(), nullptr);
+    const uint64_t table = 1;
+    step->plan.Build({&feature, 1}, {&table, 1}, PartitionId(), nullptr);
     coming_.Add(lane, window, std::move(step));
   }
   // The batch is planned, and the plan is of these ids.

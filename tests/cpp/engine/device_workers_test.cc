@@ -6,6 +6,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/device/device_engine.h"
 
 namespace het::testing {
@@ -116,7 +117,7 @@ TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
   // nothing.
   std::vector<Key> ids;
   for (Key key = 0; ids.size() < 400; ++key) {
-    const uint32_t partition = PartitionOf(HashKey(key, transport->id(0).hash_seed), 4);
+    const uint32_t partition = Layout(transport->id(0)).OfKey(HashName("t"), key);
     if (ids.size() >= 256 || partition != 3) ids.push_back(key);
   }
   ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());

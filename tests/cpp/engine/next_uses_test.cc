@@ -23,7 +23,7 @@ struct Batch {
 
   explicit Batch(const std::vector<int64_t>& ids, NextUses* uses) {
     const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-    plan.Build(Span<const FeatureIds>(&feature, 1), 1, {0, 3, 0}, nullptr);
+    plan.Build({&feature, 1}, {&kTable, 1}, {0, 3, 0}, nullptr);
     number = uses->Add(plan, {kTable}, &next);
   }
   std::map<Key, uint32_t> Next() const {

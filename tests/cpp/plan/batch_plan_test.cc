@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -20,13 +21,18 @@ struct Feature {
   std::optional<Key> padding;
 };
 
+// The id of table number t, as names give them.
+uint64_t IdOf(uint32_t t) { return Mix64(t + 1); }
+
 void Build(const std::vector<Feature>& features, uint32_t tables, const PartitionId& store, ThreadPool* pool,
            BatchPlan* plan) {
   std::vector<FeatureIds> ids;
   for (const Feature& f : features) {
     ids.push_back({f.table, Span<const int64_t>(f.ids.data(), f.ids.size()), f.padding});
   }
-  plan->Build(Span<const FeatureIds>(ids.data(), ids.size()), tables, store, pool);
+  std::vector<uint64_t> table_ids;
+  for (uint32_t t = 0; t < tables; ++t) table_ids.push_back(IdOf(t));
+  plan->Build({ids.data(), ids.size()}, {table_ids.data(), tables}, store, pool);
 }
 
 // Everything that the header promises.
@@ -45,7 +51,7 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
       const Key key = plan->keys(g)[u];
       ASSERT_TRUE(distinct.insert(key).second) << "a key twice";
       ASSERT_EQ(plan->hashes(g)[u], HashKey(key, store.hash_seed));
-      ASSERT_EQ(PartitionOf(plan->hashes(g)[u], store.count), g.partition);
+      ASSERT_EQ(Layout(store).Of(IdOf(g.table), plan->hashes(g)[u]), g.partition);
     }
     std::set<uint32_t> used;
     std::pair<uint32_t, uint32_t> before{0, 0};
@@ -88,7 +94,7 @@ TEST(BatchPlan, RandomSteps) {
     Random r(seed);
     ThreadPool pool(1 + r.Below(3));
     const auto tables = static_cast<uint32_t>(1 + r.Below(4));
-    const PartitionId store{0, r.Pick<uint32_t>({1, 2, 7, 64}), r.Next()};
+    const PartitionId store{0, r.Pick<uint32_t>({1, 2, 7, 24, 64}), r.Next()};
     std::vector<Feature> features(r.Below(6));
     for (Feature& f : features) {
       f.table = static_cast<uint32_t>(r.Below(tables));

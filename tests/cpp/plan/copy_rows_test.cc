@@ -28,7 +28,8 @@ TEST(CopyToFeatures, EveryPositionGetsItsRowAndPaddingZeros) {
     }
     ThreadPool pool(1);
     BatchPlan plan;
-    plan.Build(Span<const FeatureIds>(features.data(), features.size()), 1, store, &pool);
+    const uint64_t table = 1;
+    plan.Build({features.data(), features.size()}, {&table, 1}, store, &pool);
 
     std::vector<std::vector<float>> outputs;
     std::vector<float*> out;

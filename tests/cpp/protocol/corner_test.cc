@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -13,12 +14,12 @@ constexpr Key kMin = std::numeric_limits<Key>::min();
 
 class Corner : public WorldTest {
  protected:
-  // The first `count` keys from 0 on that live in partition p.
+  // The first `count` keys from 0 on whose rows of the first table live in partition p.
   std::vector<Key> KeysOf(uint32_t p, size_t count) {
     std::vector<Key> keys;
+    const TableLayout layout = Layout(world().service().id(0)).OfTable(world().schema(0)->id());
     for (Key key = 0; keys.size() < count; ++key) {
-      const uint64_t hash = HashKey(key, world().service().hash_seed());
-      if (PartitionOf(hash, world().service().partitions()) == p) keys.push_back(key);
+      if (layout.OfKey(key) == p) keys.push_back(key);
     }
     return keys;
   }

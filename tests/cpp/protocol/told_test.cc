@@ -1,6 +1,7 @@
 // checks="told": the partition knows what a client holds and names what has moved (core/store/holdings.h);
 // the client trusts what was not named (core/client/subscriptions.h). What happens by chance is in
 // schedules_test.cc, half of whose worlds are told.
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {
@@ -57,7 +58,9 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   WorldConfig config = ToldConfig(2);
   config.partitions = 2;
   Make(config);
-  const auto partition = [&](Key key) { return PartitionOf(HashKey(key, world().service().hash_seed()), 2); };
+  const auto partition = [&](Key key) {
+    return Layout(world().service().id(0)).OfKey(world().schema(0)->id(), key);
+  };
   std::vector<Key> keys[2];
   for (Key key = 1; keys[0].size() < 2 || keys[1].size() < 2; ++key) keys[partition(key)].push_back(key);
   const Key here = keys[0][0], there = keys[1][0];

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/ps/client/redis_transport.h"
 #include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis/fake_server.h"
@@ -60,13 +61,14 @@ class TransportTest : public ::testing::Test {
     ASSERT_TRUE(flushed.ok()) << flushed.message();
     for (auto& [key, ticks] : expected_) {
       const uint64_t hash = HashKey(key, 7);
-      service_.WithPartition(PartitionOf(hash, kPartitions), [&, k = key, t = ticks](Partition& partition) {
-        const RowStore& rows = partition.Find(schema_->id())->rows();
-        const uint32_t row = rows.Find(k, hash);
-        ASSERT_NE(row, kNoRow) << k;
-        EXPECT_EQ(rows.meta(row).clock, t) << k;
-        EXPECT_EQ(rows.data(row)[0], static_cast<float>(t)) << k;
-      });
+      service_.WithPartition(Layout(service_.id(0)).Of(schema_->id(), hash),
+                             [&, k = key, t = ticks](Partition& partition) {
+                               const RowStore& rows = partition.Find(schema_->id())->rows();
+                               const uint32_t row = rows.Find(k, hash);
+                               ASSERT_NE(row, kNoRow) << k;
+                               EXPECT_EQ(rows.meta(row).clock, t) << k;
+                               EXPECT_EQ(rows.data(row)[0], static_cast<float>(t)) << k;
+                             });
     }
   }
   uint64_t Resends() { return client_->Stats(schema_->id()).resends; }

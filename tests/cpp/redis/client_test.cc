@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "het_tf/ps/client/online_store.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/testing/redis/redis_server.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
@@ -184,6 +185,21 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "nothing was made";
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
   EXPECT_TRUE(open().ok());
+}
+
+// Its rows lie elsewhere: read, they would be initial ones; trained, there would be two of each.
+TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
+  RedisServer server;
+  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  ASSERT_TRUE(RedisStore::Open(address, "n", 10, nullptr).ok());
+  ASSERT_TRUE(RedisOnlineStore::Open(address, "n", 10).ok());
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
+  for (const Status& refused : {RedisStore::Open(address, "n", 10, nullptr).status(),
+                                RedisOnlineStore::Open(address, "n", 10).status()}) {
+    EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
+    EXPECT_THAT(refused.message(), HasSubstr("another version of het_tf made namespace 'n'"));
+    EXPECT_THAT(refused.message(), HasSubstr("delete 'het:n' and all of 'het:n:*'"));
+  }
 }
 
 // What cannot come is not waited for.

@@ -13,6 +13,7 @@
 #include "het_tf/core/serve/online_reader.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
 
@@ -127,8 +128,9 @@ class Live {
   }
   void Pass(double seconds) { store->transport->Sleep(seconds); }
   const OnlineCounters& counters() const { return reader->counters(); }
-  uint32_t PartitionOfKey(Key key) const {
-    return PartitionOf(HashKey(key, service.hash_seed()), service.partitions());
+  // Of a table, by its number, and a key.
+  uint32_t PartitionOfKey(const std::pair<size_t, Key>& where) const {
+    return Layout(service.id(0)).OfKey(schemas[where.first]->id(), where.second);
   }
   Bytes Snapshot(uint32_t p) {
     Bytes bytes;

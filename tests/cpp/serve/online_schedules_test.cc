@@ -29,7 +29,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
     OnlineConfig config = seconds ? MaxAge(max_age) : PullBound(bound);
     config.cache_rows = r.Pick<size_t>({0, 64, 1000});
     config.deadline = 1000;
-    Live live(config, static_cast<uint32_t>(r.Between(1, 5)));
+    Live live(config, r.Pick<uint32_t>({1, 2, 3, 5, 64}));
     std::map<std::pair<size_t, Key>, History> histories;
     float version = 0;
     ASSERT_EQ(live.ReadOne(0, 1 << 20), live.Initial(0, 1 << 20));  // there is a transport
@@ -67,14 +67,14 @@ TEST(OnlineSchedules, KeepTheBounds) {
         saved[p].bytes = live.Snapshot(p);
         saved[p].lineages.clear();
         for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) == p) saved[p].lineages[where] = of.lineage;
+          if (live.PartitionOfKey(where) == p) saved[p].lineages[where] = of.lineage;
         }
       }
       if (!saved.empty() && r.Chance(0.05)) {  // a partition comes back as it was
         const auto& [p, old] = *std::next(saved.begin(), static_cast<ptrdiff_t>(r.Below(saved.size())));
         live.Restart(p, old.bytes);
         for (auto& [where, of] : histories) {
-          if (live.PartitionOfKey(where.second) != p) continue;
+          if (live.PartitionOfKey(where) != p) continue;
           const auto lineage = old.lineages.find(where);
           of.lineage = lineage == old.lineages.end()
                            ? std::vector<float>{live.Initial(where.first, where.second)}

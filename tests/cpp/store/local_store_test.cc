@@ -74,16 +74,35 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
 
   const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
   std::vector<std::string> paths = Save(first.get(), In("4"), all);
-  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}};
+  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 0}};
   for (const auto& [partitions, seed] : shapes) {
     Embedded next(partitions, seed, schemas, 5000);
     next.Assign(schemas[0], 123456, 3);  // goes
     for (const Schema& schema : schemas) Load(next.get(), paths, schema);
     for (size_t t = 0; t < schemas.size(); ++t) {
       EXPECT_EQ(RowsOf(next.get(), *schemas[t]), wanted[t]) << partitions << " partitions";
+      for (const auto& [key, row] : wanted[t]) {  // each is where it is looked for
+        float value[7];
+        ASSERT_TRUE(next->Read(*schemas[t], {&key, 1}, value).ok());
+        ASSERT_EQ(value[0], std::get<3>(row)[0]) << key;
+      }
     }
     paths = Save(next.get(), In(std::to_string(partitions)), all);
   }
+}
+
+// Of 64 partitions a table has 8: shares of a 64th would keep an eighth of the rows.
+TEST(LocalStore, MaxRowsIsDividedByThePartitionsOfTheTable) {
+  TableSpec spec = MakeSchema("a", 2, "sgd")->spec();
+  spec.limits.emplace().max_rows = 800;
+  const Schema schema = TableSchema::Create(spec).value();
+  LocalService service(64, 5);
+  LocalStore store(&service);
+  ASSERT_TRUE(store.CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats());
+  for (Key key = 0; key < 4000; ++key) ASSERT_TRUE(store.Assign(*schema, {&key, 1}, row.data(), true).ok());
+  for (int i = 0; i < 64 * 20; ++i) service.SweepNext();
+  EXPECT_EQ(store.CountRows(*schema).value(), 800u);
 }
 
 TEST_F(CheckpointStore, FloorsAndEpochs) {
@@ -119,7 +138,7 @@ TEST_F(CheckpointStore, IncrementsHoldWhatChanged) {
     StoredRows before = RowsOf(store->get(), *schema);
     for (int increment = 0; increment < 3; ++increment) {
       if (increment == 1) {  // meanwhile everything moves into a store of another shape
-        auto next = std::make_unique<Embedded>(3, 99, std::vector<Schema>{schema});
+        auto next = std::make_unique<Embedded>(24, 99, std::vector<Schema>{schema});
         Load(next->get(), chain, schema, (*store)->State(*schema).value().clock_floor);
         store = std::move(next);
       }
@@ -228,11 +247,13 @@ TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
   }
   const auto merge = [&](const std::string& name, bool complete, std::vector<std::string> files) {
     std::vector<std::string> merged;
-    for (const std::vector<uint32_t>& partitions : {std::vector<uint32_t>{0, 2}, {1}}) {
+    for (const uint32_t first : {0u, 10u}) {
+      std::vector<uint32_t> partitions(first == 0 ? 10 : 14);
+      std::iota(partitions.begin(), partitions.end(), first);
       merged.push_back(In(name + std::to_string(merged.size())));
-      const auto done =
-          MergeRows(merged.back(),
-                    {Layout(3, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
+      const auto done = MergeRows(
+          merged.back(),
+          {Layout(24, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
       EXPECT_TRUE(done.ok()) << done.status().message();
     }
     return merged;

@@ -2,15 +2,18 @@
 
 #include <utility>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het::testing {
 
 void TestStep::Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys) {
+  const TableLayout layout = Layout(store).OfTable(schema.id());
   for (Key key : keys) {
     if (!seen_.insert({schema.id(), key}).second) continue;
-    const uint64_t hash = HashKey(key, store.hash_seed);
-    Part& part = parts_[{PartitionOf(hash, store.count), schema.id()}];
+    const uint64_t hash = layout.Hash(key);
+    Part& part = parts_[{layout.Of(hash), schema.id()}];
     part.table = schema.id();
-    part.partition = PartitionOf(hash, store.count);
+    part.partition = layout.Of(hash);
     part.dim = schema.dim();
     part.keys.push_back(key);
     part.hashes.push_back(hash);

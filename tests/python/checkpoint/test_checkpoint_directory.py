@@ -66,7 +66,7 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=1), r"version 1, and this het_tf reads version 2; .*that wrote it"),
+        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 3; .*that wrote it"),
         (lambda d: d.update(version="2"), "version '2', and"),
         (lambda d: d.update(format="other"), "no manifest of het_tf"),
         (lambda d: d.pop("step"), "'step' is missing"),

@@ -31,7 +31,8 @@ from het_ckpt_lib import (
 from safetensors.numpy import load_file
 
 import het_tf
-from het_tf.python.checkpoint.cli import merge, view
+from het_tf.python.checkpoint import places
+from het_tf.python.checkpoint.cli import merge
 from het_tf.python.checkpoint.rowfile import RowFile
 from het_tf.python.session import native
 
@@ -107,11 +108,11 @@ def test_a_chain_across_stores_with_other_partitions(tmp_path):
 def test_the_hash_is_that_of_the_core():
     keys = np.array([0, 1, -1, 2**63 - 1, -(2**63), 123456789], np.int64)
     for seed in (0, SEED):
-        for partitions in (1, 8, 64, 65536):
-            expected = [partition(int(key), partitions, seed) for key in keys]
-            assert view.partition_of(keys, partitions, seed).tolist() == expected
+        for partitions in (1, 8, 64, 127, 65536):
+            expected = [partition(int(key), "ü", partitions, seed) for key in keys]
+            assert places.partition_of(keys, "ü", partitions, seed).tolist() == expected
     # The finaliser of MurmurHash3 makes 0xb456bcfc34c2cb2c of 1, and 0x64b5720b4b825f21 of -1.
-    assert view.partition_of(keys[:3], 64, 0).tolist() == [0, 13, 18]
+    assert places.partition_of(keys[:3], "t", 16, 0).tolist() == [0, 3, 4]
 
 
 # --- merge -------------------------------------------------------------------------------------------

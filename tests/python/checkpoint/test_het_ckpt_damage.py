@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from het_ckpt_lib import (
+    PARTITIONS,
     Table,
     columns,
     flip,
@@ -60,7 +61,7 @@ def test_verify_lists_all_damage(chain):
 
 def set_rows(path: Path, of: Table, number: int = 0) -> None:
     """Replaces a file by one with these rows, wherever they belong, with checksums that fit."""
-    everywhere = columns(of, {*range(8)}, True)
+    everywhere = columns(of, {*range(PARTITIONS)}, True)
     head, body = tensor_bytes(
         dict(sorted(everywhere.items(), key=lambda one: -one[1].itemsize)),
         {"format": "het_tf rows", "version": "1"},
@@ -120,7 +121,7 @@ def test_partitions_that_no_file_has(tmp_path):
     document = manifest(path)
     document["files"][0]["partitions"] = [0]
     seal(path, document)
-    assert "the store has 8 partitions" in het_ckpt("inspect", path, status=1).err
+    assert f"the store has {PARTITIONS} partitions" in het_ckpt("inspect", path, status=1).err
 
 
 # --- files from anywhere -----------------------------------------------------------------------------

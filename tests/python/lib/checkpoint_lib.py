@@ -137,7 +137,8 @@ def document(**changes: Any) -> dict[str, Any]:
         "header_xxh3": "00000000", "tensors": {"item/keys": {"rows": 2, "xxh3": "00000000"}},
     }  # fmt: skip
     return {
-        "format": manifest.FORMAT, "version": 2, "id": "a" * 32, "created": 1.5, "step": 7, "namespace": "n",
+        "format": manifest.FORMAT, "version": manifest.VERSION, "id": "a" * 32, "created": 1.5, "step": 7,
+        "namespace": "n",
         "base": None, "store": {"partitions": 1, "hash_seed": "0"}, "tables": [table], "files": [file],
         "dense": None, **changes,
     }  # fmt: skip

@@ -19,15 +19,25 @@ from het_tf.python.checkpoint.cli import cli
 from het_tf.python.checkpoint.cli.view import View
 
 Rows = dict[int, tuple[int, list[float], list[float], int, int]]
-PARTITIONS, SEED = 8, 0x9E3779B97F4A7C15
+PARTITIONS, SEED = 24, 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
 
-def partition(key: int, partitions: int = PARTITIONS, seed: int = SEED) -> int:
-    x = (key & _MASK) ^ seed
+def mix(x: int) -> int:
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ x >> 33) * factor & _MASK
-    return ((x ^ x >> 33) >> 16 & 0xFFFF) * partitions >> 16
+    return x ^ x >> 33
+
+
+def partition(key: int, table: str = "item", partitions: int = PARTITIONS, seed: int = SEED) -> int:
+    """A table lies in a group of the partitions, from 8 and an eighth of them; of at most 16 in all."""
+    name = 0xCBF29CE484222325
+    for byte in table.encode():
+        name = (name ^ byte) * 0x100000001B3 & _MASK
+    least = partitions if partitions <= 16 else max(8, partitions // 8)
+    group = next(some for some in range(least, partitions + 1) if partitions % some == 0)
+    stride = partitions // group
+    return mix(name) % stride + stride * ((mix((key & _MASK) ^ seed) >> 16 & 0xFFFF) * group >> 16)
 
 
 @dataclass
@@ -70,11 +80,13 @@ def pack(header: dict[str, Any]) -> bytes:
 
 
 def columns(table: Table, partitions: set[int], increment: bool) -> dict[str, np.ndarray]:
-    rows = {key: row for key, row in table.rows.items() if partition(key) in partitions}
+    rows = {key: row for key, row in table.rows.items() if partition(key, table.name) in partitions}
     out = {
         "keys": np.array([*rows], np.int64),
         "clocks": np.array([row[0] for row in rows.values()], np.int64),
-        "removed": np.array([key for key in table.removed if partition(key) in partitions], np.int64),
+        "removed": np.array(
+            [key for key in table.removed if partition(key, table.name) in partitions], np.int64
+        ),
         "values": np.array([row[1] for row in rows.values()], np.float32).reshape(len(rows), table.dim),
         "slots": np.array([row[2] for row in rows.values()], np.float32).reshape(len(rows), table.slots),
         "last_used": np.array([row[3] for row in rows.values()], np.uint32),
@@ -124,7 +136,7 @@ def write(
         dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
     document = {
         "format": "het_tf checkpoint",
-        "version": 2,
+        "version": 3,
         "id": f"{abs(hash(str(path))):032x}",
         "created": 1_700_000_000.0,
         "step": step,

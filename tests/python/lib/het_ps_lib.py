@@ -17,6 +17,7 @@ import redis_lib
 from cli_lib import Done, run
 
 import het_tf
+from het_tf.python.checkpoint.places import partition_of
 from het_tf.python.ps import address, cli, layout
 from het_tf.python.ps.node import Node
 
@@ -107,13 +108,7 @@ def check(expected: np.ndarray) -> None:
     np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
 
 
-def partitions_of(ids: np.ndarray, url: str, partitions: int = 64) -> np.ndarray:
-    """In which partition of the default namespace each row lies (core/base/hash.h)."""
+def partitions_of(table: str, ids: np.ndarray, url: str) -> np.ndarray:
+    """In which of the 64 partitions of the default namespace each row of a table lies."""
     stat = ask(url, "HET.STAT", ask(url, "KEYS", "het::*")[0])
-    x = ids.astype(np.uint64) ^ np.uint64(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        x = (x ^ x >> np.uint64(33)) * np.uint64(factor)
-    hashed = x ^ x >> np.uint64(33)
-    return ((hashed >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(partitions) >> np.uint64(16)).astype(
-        int
-    )
+    return partition_of(ids, table, 64, int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"]))

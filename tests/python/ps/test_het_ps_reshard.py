@@ -179,7 +179,8 @@ def test_busy_partitions_spread_while_training(two):
     train(url)
     het_ps("reshard", "--ps", url)
     busy = np.arange(4000)
-    busy = busy[partitions_of(busy, urls[0]) < 8]
+    of = partitions_of("u", busy, urls[0])
+    busy, of = busy[of < 32], {*of[of < 32].tolist()}
     (shard,) = {tuple(sorted(slots)) for slots in slots_of(urls) if min(slots) == 0}
     assert "no partition was busy in 0.2 s" in het_ps(
         "reshard", "--ps", url, "--by", "load", "--interval", 0.2, "--check"
@@ -191,7 +192,7 @@ def test_busy_partitions_spread_while_training(two):
         assert slots_of(urls)[0] == set(shard), "--check moves nothing"
         done = het_ps(*words)
         moved = int(re.search(r"(\d+) slots moved, with", done.out)[1])
-        assert 2 <= moved <= 12, done.out
+        assert 1 <= moved <= 3, done.out
         key = ask(urls[0], "KEYS", "het::*")[0]
         ask(urls[0], "HET.TABLE", key, "BEGIN", "somebody", 60)
         assert f"{key} is being loaded by somebody" in het_ps(*words, status=1).err
@@ -200,7 +201,8 @@ def test_busy_partitions_spread_while_training(two):
     at = np.arange(len(count))
     np.testing.assert_array_equal(het_tf.table("u").lookup(at)[:, 0], -count)
     gone = set(shard) - set(next(slots for slots in slots_of(urls) if min(slots) == 0))
-    assert len(gone) == moved and max(gone) < 16384 / 8, "the busy ones moved, and the rest stayed"
+    assert len(gone) == moved, "the busy ones moved..."
+    assert {slot * 64 // 16384 for slot in gone} < of, "... and the rest stayed"
     het_ps("reshard", "--ps", url)
     het_tf.table("u").drop()
     het_tf.table("t").drop()

@@ -8,8 +8,9 @@ import numpy as np
 
 from het_tf.python.checkpoint import directory, rowfile
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.cli.view import Group, View, keys_of, partition_of
+from het_tf.python.checkpoint.cli.view import Group, View, keys_of
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.places import partition_of
 from het_tf.python.checkpoint.rowfile import Array, RowFile, TensorFile
 
 Advance = Callable[[int], None]
@@ -124,9 +125,9 @@ def _keys(file: RowFile, table: str, group: Group) -> list[str]:
         twice = keys[1:][keys[1:] == keys[:-1]]
         if len(twice):
             out.append(f"{file.path}: table {table!r} has id {twice[0]} in more than one {kind}")
-        alien = keys[~group.has(keys)]
+        alien = keys[~group.has(keys, table)]
         if len(alien):
-            partition = partition_of(alien[:1], group.of, group.hash_seed)[0]
+            partition = partition_of(alien[:1], table, group.of, group.hash_seed)[0]
             out.append(
                 f"{file.path}: table {table!r} has a {kind} of id {alien[0]}, of partition {partition}"
             )

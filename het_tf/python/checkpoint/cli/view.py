@@ -10,23 +10,11 @@ import numpy.typing as npt
 
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint.manifest import Manifest
+from het_tf.python.checkpoint.places import partition_of
 from het_tf.python.checkpoint.rowfile import Array, RowFile
 
 Keys = npt.NDArray[np.int64]
 NO_KEYS: Keys = np.empty(0, np.int64)
-
-
-def partition_of(keys: Keys, partitions: int, hash_seed: int) -> npt.NDArray[np.int64]:
-    """The partition of each key: PartitionOf(HashKey(key, seed)) of core/base/hash.h."""
-    x = keys.view(np.uint64) ^ np.uint64(hash_seed)
-    x ^= x >> np.uint64(33)
-    x *= np.uint64(0xFF51AFD7ED558CCD)
-    x ^= x >> np.uint64(33)
-    x *= np.uint64(0xC4CEB9FE1A85EC53)
-    x ^= x >> np.uint64(33)
-    return (((x >> np.uint64(16) & np.uint64(0xFFFF)) * np.uint64(partitions)) >> np.uint64(16)).view(
-        np.int64
-    )
 
 
 @dataclass(frozen=True)
@@ -37,11 +25,11 @@ class Group:
     of: int  # partitions of the store
     hash_seed: int
 
-    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
-        """Which keys belong to it."""
+    def has(self, keys: Keys, table: str) -> npt.NDArray[np.bool_]:
+        """Which keys of a table belong to it."""
         wanted = np.zeros(self.of, bool)
         wanted[list(self.partitions)] = True
-        return wanted[partition_of(keys, self.of, self.hash_seed)]
+        return wanted[partition_of(keys, table, self.of, self.hash_seed)]
 
 
 @dataclass

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/wire/layout.h"
 
 namespace het::device_check {
 
@@ -92,6 +93,7 @@ void World::Forget() {
   Table& table = tables_[number];
   const int what = static_cast<int>(random_.Below(3));
   const uint32_t partitions = table.config.partitions;
+  const Layout layout(partitions, table.config.hash_seed);
   std::vector<uint8_t> chosen(partitions);
   for (uint8_t& one : chosen) one = random_.Chance(0.5);
   const bool all = random_.Chance(0.3);
@@ -103,7 +105,7 @@ void World::Forget() {
   Expect(tested.code == HET_DEV_OK, "Forget answers " + std::to_string(tested.code) + ": " + tested.error);
   uint64_t discarded = 0;
   for (const int64_t key : table.ledger->DirtyKeys()) {
-    const uint32_t partition = PartitionOf(HashKey(key, table.config.hash_seed), partitions);
+    const uint32_t partition = layout.OfKey(table.config.table, key);
     if (what == HET_DEV_DROP && (all || chosen[partition])) discarded += table.ledger->Discarded(key);
   }
   Expect(tested.discarded == discarded && reference.discarded == discarded,

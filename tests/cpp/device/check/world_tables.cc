@@ -88,6 +88,7 @@ void World::MakeTables() {
       config.max_norm = 0.5 + random_.Unit();
     }
     config.keep_updates = random_.Chance(0.75);
+    config.table = random_.Next();
     config.hash_seed = random_.Chance(0.3) ? 0 : random_.Next();
     config.partitions = random_.Pick(std::vector<uint32_t>{1, 3, 64, 65536});
     const std::vector<int64_t> bounds = {0, 1, 3, 10, kHighest, kHighest};

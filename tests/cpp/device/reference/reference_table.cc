@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/cpp/device/reference/reference.h"
 
 namespace {
@@ -198,9 +199,10 @@ int HetDevForget(HetDevContext* context, HetDevTable* table, int what, const uin
   if (const int bad = CheckWhat(what)) return bad;
   if (!context->Begin()) return context->OutOfMemory();
   *discarded = 0;
+  const het::TableLayout layout =
+      het::Layout(table->config.partitions, table->config.hash_seed).OfTable(table->config.table);
   table->ForEach([&](Key key, Row* row) {
-    const uint64_t hash = het::HashKey(key, table->config.hash_seed);
-    if (partitions != nullptr && !partitions[het::PartitionOf(hash, table->config.partitions)]) return false;
+    if (partitions != nullptr && !partitions[layout.OfKey(key)]) return false;
     return Forget(what, row, discarded);
   });
   return HET_DEV_OK;

@@ -72,7 +72,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   c.seed = seed;
   c.workers = Pick<uint32_t>(seed, "workers", {1, 2, 2, 3});
   c.devices = std::min(c.workers, Pick<uint32_t>(seed, "devices", {0, 0, 0, 1, 3}));
-  c.partitions = Pick<uint32_t>(seed, "partitions", {1, 3, 4});
+  c.partitions = Pick<uint32_t>(seed, "partitions", {1, 3, 4, 64});
   c.shards = Pick<uint32_t>(seed, "shards", {0, 1, 2});
   if (c.shards > c.partitions) c.shards = 0;
   c.tables = Pick<uint32_t>(seed, "tables", {1, 1, 2, 3});
@@ -126,7 +126,7 @@ Modes ModesOf(const WorldConfig& c) {
       {"admission", std::to_string(c.cache.admit_after)},
       {"rows", of(c.age == 0, "new", "aged")},
       {"tables", of(c.tables == 1, "one", "several")},
-      {"partitions", of(c.partitions == 1, "one", "several")},
+      {"partitions", c.partitions == 1 ? "one" : of(c.partitions <= 16, "several", "in groups")},
   };
 }
 

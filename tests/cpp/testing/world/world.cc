@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/wire/layout.h"
+
 namespace het::testing {
 
 World::World(const WorldConfig& config)
@@ -161,7 +163,7 @@ uint64_t World::UnappliedTicks(size_t w, const TableKey& key) {
 template <typename Fn>
 void World::OnServer(const TableKey& key, Fn fn) {
   const uint64_t hash = HashKey(key.second, service_.hash_seed());
-  service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& p) {
+  service_.WithPartition(Layout(service_.id(0)).Of(key.first, hash), [&](Partition& p) {
     const Shard* shard = p.Find(key.first);
     const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key.second, hash);
     if (row != kNoRow) fn(*shard, row);
@@ -217,7 +219,7 @@ void World::AgeRows() {
       const auto ticks = static_cast<uint32_t>(random_.Below(config_.age + 1));
       if (ticks == 0) continue;
       const uint64_t hash = HashKey(key, service_.hash_seed());
-      service_.WithPartition(PartitionOf(hash, service_.partitions()), [&](Partition& partition) {
+      service_.WithPartition(Layout(service_.id(0)).Of(schema->id(), hash), [&](Partition& partition) {
         Shard* const shard = partition.Find(schema->id());
         bool created = false;
         const uint32_t row = shard->FindOrCreate(key, hash, &created);
