@@ -16,6 +16,8 @@ TEST_F(ConnectionTest, ATableIsDroppedEverywhereAtOnce) {
   server.SetScript([&](const FakeServer::Command& command) -> std::string {
     if (command.words[0] == "HSETNX") return ":0";
     if (command.words[0] == "HET.STAT") return "*0";
+    if (command.words[0] == "HGET" && command.words[2] == "made")
+      return "$1\r\n" + std::to_string(Layout::kRule);
     if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
     if (command.words[0] != "HET.TABLE") return "";
     if (command.words[2] == "DROP") dropped.push_back(command.words[1]);

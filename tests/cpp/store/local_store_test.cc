@@ -74,7 +74,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
 
   const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
   std::vector<std::string> paths = Save(first.get(), In("4"), all);
-  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 0}};
+  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 1}};
   for (const auto& [partitions, seed] : shapes) {
     Embedded next(partitions, seed, schemas, 5000);
     next.Assign(schemas[0], 123456, 3);  // goes
@@ -87,7 +87,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
         ASSERT_EQ(value[0], std::get<3>(row)[0]) << key;
       }
     }
-    paths = Save(next.get(), In(std::to_string(partitions)), all);
+    paths = Save(next.get(), In(std::to_string(partitions) + "of" + std::to_string(seed)), all);
   }
 }
 
