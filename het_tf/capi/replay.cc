@@ -78,6 +78,8 @@ int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, si
     }
     HET_ASSIGN_OR_RETURN(const ReplayOutcome outcome, replay.Run());
     Json answer = AsJson(outcome);
+    constexpr size_t kOfClient = sizeof(ClientId) + sizeof(ClientState) + 4 * sizeof(void*);
+    answer["partition_bytes"] = sizeof(Partition) + settings.workers * kOfClient;
     const SyncPolicy sync = settings.cache.sync();
     answer["pull_most"] = sync.pull.most;
     answer["push_most"] = sync.push.most;

@@ -13,7 +13,8 @@ extern "C" {
 // "cache": as HetCheckCache, with "workers"; "partitions", "shards", "warm_steps", "window": numbers;
 // "on_demand", "rows_exist": bool}.
 // Text: {"steps", "waiting_reads", "waiting_writes", "client_seconds", "store_seconds", "store_rows",
-// "store_bytes", "cached_rows", "unsent_rows", "evictions", "line_bytes" (of a cached row), "pull_most",
+// "store_bytes", "cached_rows", "unsent_rows", "evictions", "line_bytes" (of a cached row), "partition_bytes"
+// (without rows), "pull_most",
 // "push_most" (the bounds of an old row): numbers; "counters": {of HetStats, in the counted
 // steps}; "traffic": {"pushes", "reads", "replies": {"frames", "parts", "bytes"}, "round_trips"}}.
 HET_EXPORT int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, size_t batches);

@@ -24,6 +24,8 @@ namespace het {
   X(row_bytes_out, "bytes of updates sent")                                                       \
   X(metadata_bytes_in, "all other bytes of replies: clocks, heads")                               \
   X(metadata_bytes_out, "all other bytes of requests: keys, clocks, heads")                       \
+  X(head_bytes_in, "of these: heads of frames and parts, which tables share")                     \
+  X(head_bytes_out, "likewise")                                                                   \
   X(requests, "request frames with something of this table, sent again ones included")            \
   X(resends, "pushes sent again after a failure")                                                 \
   X(dropped_remainders, "rows that left with what rounding for the wire had kept back")           \

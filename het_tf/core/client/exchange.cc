@@ -217,7 +217,9 @@ void Exchange::CountReply(const Session::Outstanding* request, const Reply& repl
   }
   if (request == nullptr) return;
   TableCache* const first = tables_->Find(request->first_table);
-  if (first != nullptr) first->counters().metadata_bytes_in += head;
+  if (first == nullptr) return;
+  first->counters().metadata_bytes_in += head;
+  first->counters().head_bytes_in += head;
 }
 
 void Exchange::OnReply(Session* session, const Session::Outstanding* found, const Reply& reply) {

@@ -141,7 +141,9 @@ void Exchange::CountRequests(const std::vector<Outgoing>& parts, const std::vect
       counters.resends += again && !t.push_keys.empty();
       counters.checks += t.check_keys.size();
       counters.row_bytes_out += tables[at].rows;
-      counters.metadata_bytes_out += tables[at].all - tables[at].rows + (at == 0 ? bytes : 0);
+      const size_t head = at == 0 ? bytes : 0;
+      counters.metadata_bytes_out += tables[at].all - tables[at].rows + head;
+      counters.head_bytes_out += head;
       ++at;
     }
   }

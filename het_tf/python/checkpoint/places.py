@@ -18,13 +18,19 @@ def hash_name(name: str) -> int:
     return int(_mix64(np.array([h], np.uint64))[0])
 
 
+def group_of(partitions: int) -> int:
+    """In how many of the partitions of a store a table lies, one in each stride of them."""
+    group = partitions if partitions <= 16 else max(8, partitions // 8)
+    while partitions % group:
+        group += 1
+    return group
+
+
 def partition_of(
     keys: npt.NDArray[np.int64], table: str, partitions: int, hash_seed: int
 ) -> npt.NDArray[np.int64]:
     """The partition of each row of a table, by its key."""
-    group = partitions if partitions <= 16 else max(8, partitions // 8)
-    while partitions % group:
-        group += 1
+    group = group_of(partitions)
     stride = partitions // group
     bits = _mix64(keys.view(np.uint64) ^ np.uint64(hash_seed)) >> np.uint64(16) & np.uint64(0xFFFF)
     return hash_name(table) % stride + stride * (bits * np.uint64(group) >> np.uint64(16)).view(np.int64)

@@ -113,7 +113,9 @@ class Forecast:
     @property
     def server_bytes(self) -> float:
         """Memory of one server at the end."""
-        return sum(table.server_bytes for table in self.tables) / self.request.job.shards
+        job = self.request.job
+        empty = job.partitions * max((table.one.partition_bytes for table in self.tables), default=0)
+        return (empty + sum(table.server_bytes for table in self.tables)) / job.shards
 
     @property
     def samples_a_second(self) -> float:

@@ -19,19 +19,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checkpoint.places import group_of, hash_name
 from het_tf.python.session import native
 
 PARTITIONS = 64
 
 # Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows, in requests and
 # in replies (core/wire/parts.h).
-_FRAME = (38, 9)
+_FRAME = (45, 11)
 _TABLE_OF_FRAME = (12, 5)
 _PART = (6, 1.5)
 _TABLE_OF_PART = (2.5, 2)
@@ -89,23 +91,26 @@ class Replayed:
     """What one worker does for one table in a step, mean; rows and bytes.
 
     Attributes:
+      table: Its name.
       uses: Unique rows of its batch.
       hits: Of them, in the cache.
       miss, update, push, evict, checks: Rows by class.
       row_bytes, key_bytes: Both ways, of rows and updates, and of keys and clocks.
       row_bytes_in, bytes_in: Those that come, of rows and of both.
-      parts: By kind of request ("pushes", "reads"): share of the partitions that get something of the table.
+      parts: By kind of request ("pushes", "reads"): share of the table's partitions that get something of it.
       frames: Likewise: frames to a server.
       waits: Round trips that it waits for, if it waits for this table only.
       waiting_writes: Share of its writes that wait.
       client_seconds, store_seconds: CPU time on this machine.
       rows: At the store at the end.
       row_memory: Bytes of one row there, with index and the memory of what workers hold.
+      partition_bytes: Memory of a partition without rows.
       line_bytes: Memory of a cached row.
       capacity: Rows of the cache.
       evicted: Whether a cache was full, so that a row left it.
     """
 
+    table: str
     uses: float
     hits: float
     miss: float
@@ -125,6 +130,7 @@ class Replayed:
     store_seconds: float
     rows: float
     row_memory: float
+    partition_bytes: int
     line_bytes: int
     capacity: int
     evicted: bool
@@ -163,7 +169,7 @@ def replay(
         ends = np.concatenate([ends + np.uint64(turn * len(keys)) for turn in range(job.passes)])
         keys = np.tile(keys, job.passes)
     rows = int(cache["rows"])
-    partitions = max(1, job.partitions // sample.ratio)
+    partitions = max(1, group_of(job.partitions) // sample.ratio)
     request = {
         "spec": dict(spec),
         "cache": {**cache, "rows": min(math.ceil(rows / sample.ratio), max(1, len(keys))) if rows else 0,
@@ -176,26 +182,29 @@ def replay(
         "rows_exist": job.passes > 1,
     }  # fmt: skip
     outcome = json.loads(native.call("HetReplay", json.dumps(request), keys, ends, len(ends)))
-    found = _scaled(outcome, sample.ratio, job, partitions, rows)
+    found = _scaled(str(spec["name"]), outcome, sample.ratio, job, partitions, rows)
     if uses is None:
         return found
     pushes = 1 / (outcome["push_most"] + 1)
     return _adjusted(found, uses, min(pushes, (job.workers - 1) / (outcome["pull_most"] + 1)), pushes)
 
 
-def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, rows: int) -> Replayed:
+def _scaled(
+    table: str, outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, rows: int
+) -> Replayed:
     turns = outcome["steps"] * job.workers
     counts = {name: ratio * number / turns for name, number in outcome["counters"].items()}
     traffic = outcome["traffic"]
-    requests = [traffic[kind] for kind in _KINDS]
-    heads = [
-        (_FRAME[way] + _TABLE_OF_FRAME[way]) * sum(one["frames"] for one in requests)
-        + (_PART[way] + _TABLE_OF_PART[way]) * sum(one["parts"] for one in requests)
-        for way in (0, 1)
+    frames, parts = (sum(traffic[kind][what] for kind in _KINDS) / turns for what in ("frames", "parts"))
+    names = [
+        counts[f"metadata_bytes_{way}"]
+        - counts[f"head_bytes_{way}"]
+        - ratio * (of_frame * frames + of_part * parts)
+        for way, of_frame, of_part in zip(("out", "in"), _TABLE_OF_FRAME, _TABLE_OF_PART, strict=True)
     ]
-    names_out = max(0.0, counts["metadata_bytes_out"] - ratio * heads[0] / turns)
-    names_in = max(0.0, counts["metadata_bytes_in"] - ratio * heads[1] / turns)
+    names_out, names_in = (max(0.0, size) for size in names)
     return Replayed(
+        table=table,
         uses=counts["reads"],
         hits=counts["hits"],
         miss=counts["miss_pull"],
@@ -215,6 +224,7 @@ def _scaled(outcome: Mapping[str, Any], ratio: int, job: Job, partitions: int, r
         store_seconds=ratio * outcome["store_seconds"] / turns,
         rows=ratio * outcome["store_rows"],
         row_memory=outcome["store_bytes"] / max(1, outcome["store_rows"]),
+        partition_bytes=outcome["partition_bytes"],
         line_bytes=outcome["line_bytes"],
         capacity=rows,
         evicted=rows == 0 or outcome["evictions"] > 0,
@@ -270,13 +280,22 @@ class Traffic:
         return self.bytes_in + self.bytes_out
 
 
+def _any(shares: Iterable[float]) -> float:
+    """The chance of any of them, where each comes independently."""
+    return 1 - math.prod(1 - min(1.0, share) for share in shares)
+
+
 def traffic(tables: Sequence[Replayed], job: Job) -> Traffic:
     """Puts tables together: a part of a frame has what there is of all tables, and nobody waits twice."""
     heads = [0.0, 0.0]
+    group = group_of(job.partitions)
+    together: dict[int, list[Replayed]] = defaultdict(list)  # tables that lie in the same partitions
+    for one in tables:
+        together[hash_name(one.table) % (job.partitions // group)].append(one)
     for kind in _KINDS:
-        parts = job.partitions * (1 - math.prod(1 - min(1.0, one.parts[kind]) for one in tables))
-        frames = job.shards * (1 - math.prod(1 - min(1.0, one.frames[kind] / job.shards) for one in tables))
-        of_parts = job.partitions * sum(min(1.0, one.parts[kind]) for one in tables)
+        parts = sum(group * _any(one.parts[kind] for one in of) for of in together.values())
+        frames = job.shards * _any(one.frames[kind] / job.shards for one in tables)
+        of_parts = group * sum(min(1.0, one.parts[kind]) for one in tables)
         of_frames = sum(min(float(job.shards), one.frames[kind]) for one in tables)
         for way in (0, 1):
             heads[way] += _FRAME[way] * frames + _PART[way] * parts

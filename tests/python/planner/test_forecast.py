@@ -73,7 +73,7 @@ def test_rows_now_are_the_rows_of_a_job_that_ends_now():
 
 def replayed(**fields: float) -> Replayed:
     zero = {field.name: 0 for field in dataclasses.fields(Replayed)}
-    return Replayed(**{**zero, "parts": {}, "frames": {}, **fields})  # type: ignore[arg-type]
+    return Replayed(**{**zero, "table": "t", "parts": {}, "frames": {}, **fields})  # type: ignore[arg-type]
 
 
 MOVED = Traffic(bytes_in=1000.0, bytes_out=3000.0, head_bytes=0.0, waits=1.0, waiting_writes=0.0)
