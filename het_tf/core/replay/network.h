@@ -32,7 +32,7 @@ struct NetworkCounts {
 
 class ReplayNetwork : public Transport {
  public:
-  // Partitions are spread evenly over so many shards.
+  // Each of so many shards has partitions that are neighbours.
   ReplayNetwork(LocalService* service, uint32_t shards) : service_(service), shards_(shards) {}
 
   const NetworkCounts& traffic() const { return traffic_; }
@@ -44,7 +44,7 @@ class ReplayNetwork : public Transport {
 
   uint32_t partitions() const override { return service_->partitions(); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
-  uint32_t ShardOf(uint32_t partition) override { return partition % shards_; }
+  uint32_t ShardOf(uint32_t partition) override { return partition * shards_ / partitions(); }
   void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}

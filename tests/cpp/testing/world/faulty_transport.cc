@@ -28,7 +28,7 @@ void FaultyTransport::Cut(uint32_t p, size_t applied) {
 
 void FaultyTransport::PartitionMoved(uint32_t p) {
   for (auto& [partition, requests] : ghosts_) {
-    if (partition % shards_ == p % shards_) requests.clear();
+    if (Shard(partition) == Shard(p)) requests.clear();
   }
   if (!LineOf(p).used.empty()) Cut(p);
 }

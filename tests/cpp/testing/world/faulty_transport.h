@@ -92,7 +92,7 @@ class FaultyTransport : public Transport {
 
   // --- Transport
   uint32_t partitions() const override { return service_->partitions(); }
-  uint32_t ShardOf(uint32_t p) override { return p % shards_; }
+  uint32_t ShardOf(uint32_t p) override { return Shard(p); }
   PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
@@ -130,8 +130,10 @@ class FaultyTransport : public Transport {
   void ServeGhost();
   void ServeFront(uint32_t p, bool by_chance);
 
-  Line& LineOf(uint32_t p) { return connections_[p % shards_]; }
-  const Line& LineOf(uint32_t p) const { return connections_[p % shards_]; }
+  // Neighbours together, as at Redis.
+  uint32_t Shard(uint32_t p) const { return p * shards_ / service_->partitions(); }
+  Line& LineOf(uint32_t p) { return connections_[Shard(p)]; }
+  const Line& LineOf(uint32_t p) const { return connections_[Shard(p)]; }
 
   LocalService* const service_;
   Random random_;
