@@ -109,6 +109,6 @@ def lines(
 SIZING = [
     "# Sizing. A row of dim floats is 4 * (dim + slots) bytes; plan twice that, for key, clock and growth.",
     "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het-ps status` shows bytes a row.",
-    "# A namespace has 64 partitions, a table 8 of them. Keep each under 256 MB: moving one stalls its shard.",
+    "# A namespace has 64 partitions, a table 8 of them. Keep each under 256 MB: a move stalls its shard.",
     "# The kernel: vm.overcommit_memory = 1, or a snapshot may fail for memory that it would not use.",
 ]
