@@ -35,6 +35,7 @@ def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
         "batch": job.batch,
         "window": job.window,
         "cache": dict(request.cache),
+        "wire": made.wire,
         "servers": {"shards": job.shards, "replicas": request.replicas, "maxmemory": request.ram or 0},
         "tables": [
             {

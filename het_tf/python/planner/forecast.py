@@ -7,6 +7,7 @@ Stats ─► thinned samples ─► curves of one worker ─► rows of each cac
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,7 @@ from het_tf.python.planner.cost import Machine, StepTime, step_time
 from het_tf.python.planner.entries import is_kept
 from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay, traffic
 from het_tf.python.planner.stats import Stats, TableStats
+from het_tf.python.session import native
 
 _SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
 _SIZES = (0, 16)  # further points: without a cache rows travel as float32, with the smallest one they do not
@@ -104,6 +106,12 @@ class Forecast:
     def hit_rate(self) -> float:
         """Of all tables."""
         return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
+
+    @property
+    def wire(self) -> str:
+        """How rows and updates of cached tables travel."""
+        cache = json.dumps({**self.request.cache, "rows": 1, "workers": self.request.job.workers})
+        return str(json.loads(native.call("HetCheckCache", cache))["cache"]["wire"])
 
     @property
     def cache_bytes(self) -> int:

@@ -41,10 +41,11 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
 
     def curves(axes: Any) -> None:
         for table in tables[:8]:
-            share = [at / max(1, table["rows"]) for at, _ in table["curve"]]
-            axes.plot(share, [size for _, size in table["curve"]], marker="o", label=table["name"])
-        axes.set_xlabel("cached share of the table's rows")
-        axes.set_ylabel("bytes of a worker's step")
+            points = [point for point in table["curve"] if point[0] > 0]
+            axes.plot(*zip(*points, strict=True), marker="o", label=table["name"])
+        axes.set_xscale("log")
+        axes.set_xlabel("cached rows")
+        axes.set_ylabel("bytes of a step")
         axes.set_ylim(bottom=0)
         axes.legend()
 

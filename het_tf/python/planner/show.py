@@ -22,7 +22,7 @@ def lines(plan: Plan, source: str, samples: int) -> list[str]:
     head = (
         f"{source}: {samples:,} samples, {len(tables)} tables. {plan['workers']} workers of"
         f" {plan['batch']:,} samples in a step, {plan['servers']['shards']} server(s), caches of"
-        f" {size(plan['forecast']['cache_bytes'])} a worker."
+        f" {size(plan['forecast']['cache_bytes'])} a worker, wire {plan['wire']}."
     )
     found = [*textwrap.wrap(head, 80), "", *_tables(tables)]
     if len(tables) > _MOST:
