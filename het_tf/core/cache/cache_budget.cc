@@ -32,14 +32,14 @@ size_t CacheBudget::ShareOut(size_t rank, size_t need, Vector<size_t>* lines) co
   for (size_t i = 0; i < caches_.size() && need > 0; ++i) {
     const size_t all = caches_[i]->LinesOfRank(rank);
     if (all == 0) continue;
+    const size_t line_bytes = caches_[i]->line_bytes();
     const double share = static_cast<double>(need) / static_cast<double>(left);
-    left -= all * caches_[i]->line_bytes();
-    const double wanted = share * static_cast<double>(all);
+    left -= all * line_bytes;
+    const auto fair = static_cast<size_t>(std::round(share * static_cast<double>(all)));
     // The last one gives what rounding has left.
-    const auto given = static_cast<size_t>(left == 0 ? std::ceil(wanted) : std::round(wanted));
-    const size_t gives = std::min(all, given);
+    const size_t gives = std::min(all, left == 0 ? (need + line_bytes - 1) / line_bytes : fair);
     (*lines)[i] += gives;
-    need -= std::min(need, gives * caches_[i]->line_bytes());
+    need -= std::min(need, gives * line_bytes);
   }
   return need;
 }
