@@ -52,8 +52,9 @@ void FaultyTransport::Send(OutFrame frame) {
 bool FaultyTransport::Poll(double seconds, std::vector<Event>* events) {
   const size_t before = events->size();
   if (!ghosts_.empty() && random_.Chance(0.2)) ServeGhost();
-  for (uint32_t p = 0; p < connections_.size(); ++p) {  // the first one of every connection
-    Line& c = connections_[p];
+  for (uint32_t shard = 0; shard < shards_; ++shard) {
+    const uint32_t p = (shard * service_->partitions() + shards_ - 1) / shards_;  // its first partition
+    Line& c = LineOf(p);
     while (!c.requests.empty() && !c.hold_requests && !c.silent && !random_.Chance(faults.delay)) {
       ServeFront(p, /*by_chance=*/true);
     }
