@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from benchmarks_lib import benchmark
 
+pytest.importorskip("scipy", reason="SciPy is not installed: het-plan's and the benchmark's MILP need it")
 recshard = benchmark("placement_recshard")
 sets = benchmark("placement_sets")
 
