@@ -41,7 +41,7 @@ struct Replay::Host {
 
   std::unique_ptr<ReplayNetwork> network;
   Client client;
-  const uint32_t number;
+  const size_t number;
   ReplayBatch all;  // of all its workers
   NextUses uses;
   std::deque<std::unique_ptr<ReplayBatch>> planned;  // this step's and the next ones, oldest first
@@ -233,7 +233,8 @@ std::unique_ptr<GlobalStep> Replay::Others(const Host& host, size_t step) {
     if ((w + 1) % settings_.share == 0) ends.push_back(static_cast<int64_t>(keys.size()));
   }
   const FeatureIds feature{0, Span<const int64_t>(keys.data(), keys.size()), std::nullopt};
-  const GlobalStep::Ids all{{&feature, 1}, {{ends.data(), ends.size()}}, step + 1, host.number, false};
+  const GlobalStep::Ids all{
+      {&feature, 1}, {{ends.data(), ends.size()}}, step + 1, static_cast<uint32_t>(host.number), false};
   return std::make_unique<GlobalStep>(all, std::vector<uint64_t>{settings_.schema->id()}, service_.id(0),
                                       &scratch_);
 }
