@@ -4,7 +4,8 @@
     behind   bytes out / rate: updates travel while the next batch is computed, unless the worker waits
     step     sqrt(serial^2 + behind^2): between the larger one (they overlap) and their sum (they queue)
 
-With planned lookups whose rows may come early, reading is behind the computing, too, as a third term. All
+With planned lookups whose rows may come early, bytes in and round trips are behind the computing, too, as a
+third term; the server's CPU stays in the sum, as nothing measured says that it overlaps. All
 workers ask a server at once, so its CPU time and its link serve all of them before a step goes on.
 """
 
@@ -111,7 +112,7 @@ def step_time(
         "round trips": traffic.waits * machine.round_trip,
     }
     waited = traffic.waiting_writes * parts["updates out"]
-    reading = parts["server CPU"] + parts["rows in"] + parts["round trips"] + waited
-    own = parts["compute"] + parts["worker CPU"]
+    reading = parts["rows in"] + parts["round trips"] + waited
+    own = parts["compute"] + parts["worker CPU"] + parts["server CPU"]
     overlapping = [own, reading] if early else [own + reading]
     return StepTime(math.hypot(*overlapping, parts["updates out"] - waited), parts)
