@@ -39,7 +39,7 @@ import accuracy_data as data_of  # noqa: E402
 from accuracy_fleet import Fleet, library_path  # noqa: E402
 from accuracy_tables import name_of  # noqa: E402
 
-from het_tf.python.data.placement import Placement  # noqa: E402
+from het_tf.python.placement.placement import Placement  # noqa: E402
 
 FloatArray = npt.NDArray[np.float32]
 Columns = list[npt.NDArray[np.int64]]
@@ -183,9 +183,9 @@ class Ids:
 
 def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: Run) -> Fleet:
     """Returns the workers of a run, with the tables of the model and empty caches."""
-    from het_tf.python.data.examples import PADDING
     from het_tf.python.table import initializers
     from het_tf.python.table.config import TableConfig
+    from het_tf.zoo.data.examples import PADDING
 
     tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []
     features: list[tuple[int, int | None]] = []

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.data.criteo_curves import criteo_like_parameters
-from het_tf.python.data.criteo_ids import draw_ids, field_names
-from het_tf.python.data.hashing import GAMMA, mix
+from het_tf.python.hashing import GAMMA, mix
+from het_tf.zoo.data.criteo_curves import criteo_like_parameters
+from het_tf.zoo.data.criteo_ids import draw_ids, field_names
 
 ROWS = 8192
 BATCH = 128

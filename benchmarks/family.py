@@ -37,7 +37,7 @@ from family_systems import WINDOW, Trace, rows_without_cache, systems  # noqa: E
 from family_tables import printed  # noqa: E402
 from traffic_streams import FORMAT, make_stream, read_stream, write_stream  # noqa: E402
 
-from het_tf.python.data.placement import Placement  # noqa: E402
+from het_tf.python.placement.placement import Placement  # noqa: E402
 
 Figures = dict[str, Any]
 

@@ -30,7 +30,7 @@ import tensorflow as tf
 from local_step import cpu_name
 
 from het_tf.data import Graph, graph_like
-from het_tf.python.data.graph.generate import write_graph_like
+from het_tf.zoo.data.graph.generate import write_graph_like
 
 FANOUTS = (25, 10)
 BATCH = 512

@@ -7,8 +7,8 @@ import numpy as np
 from placement_sets import assign
 from scipy import optimize
 
-from het_tf.python.data.criteo_curves import criteo_like_parameters, curve
 from het_tf.python.planner.place import Curve, split_budget
+from het_tf.zoo.data.criteo_curves import criteo_like_parameters, curve
 
 DEVICES = 4
 FAST = 0.1  # of all bytes

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 from simulated_sync import clairvoyant  # noqa: E402
 from traffic_streams import FORMAT, make_stream  # noqa: E402
 
-from het_tf.python.data.placement import Placement  # noqa: E402
+from het_tf.python.placement.placement import Placement  # noqa: E402
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"

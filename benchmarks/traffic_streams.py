@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.data.criteo_tsv import CATEGORICAL_NAMES
-from het_tf.python.data.location import LOCATION, Location, keys_of
-from het_tf.python.data.placement import RULE, Placement
+from het_tf.inputs.python.criteo import CATEGORICAL_NAMES
+from het_tf.python.placement.location import LOCATION, Location, keys_of
+from het_tf.python.placement.placement import RULE, Placement
 
 MAGIC = 0x31534D4152545348
 FORMAT = 5
@@ -67,8 +67,8 @@ def join_fields(columns: Sequence[Int64Array], sizes: Sequence[int]) -> Int64Arr
 
 def criteo_like_keys(samples: int, seed: int) -> Int64Array:
     """Returns the keys of the first `samples` rows of the Criteo-like stream `seed`."""
-    from het_tf.python.data.criteo_curves import criteo_like_parameters
-    from het_tf.python.data.criteo_ids import draw_ids
+    from het_tf.zoo.data.criteo_curves import criteo_like_parameters
+    from het_tf.zoo.data.criteo_ids import draw_ids
 
     sizes = [field["cardinality"] for field in criteo_like_parameters()["fields"]]
     return join_fields(list(draw_ids(samples, seed).values()), sizes)
@@ -94,8 +94,8 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
     all uses goes to the tenth of the ids that is used most, 97 %. (To smaller parts goes less than in an
     epoch, for the frequent ids, which are as many, are a larger part here.)
     """
-    from het_tf.python.data.criteo_curves import curve
-    from het_tf.python.data.criteo_ids import draw_ids
+    from het_tf.zoo.data.criteo_curves import curve
+    from het_tf.zoo.data.criteo_ids import draw_ids
 
     columns, sizes = [], []
     for name, ids in draw_ids(samples, seed).items():
@@ -120,7 +120,7 @@ def changed_keys(samples: int, seed: int) -> Int64Array:
 
 def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     """Returns the fields of one id a row of "census" or "movielens", epoch after epoch, each shuffled."""
-    from het_tf.python.data import load
+    from het_tf.zoo.data import load
 
     train, _, _, description = load(name)
     fields = [field for field in description.categorical if field.size is not None]
@@ -136,7 +136,7 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 
     A sample is a node, its 10 neighbours and 5 of each of these: 61 ids.
     """
-    from het_tf.python.data import graph_like
+    from het_tf.zoo.data import graph_like
 
     graph = graph_like(samples, seed).graph
     order = np.random.default_rng(seed).permutation(samples)
@@ -153,7 +153,7 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 def order_of(keys: Int64Array, name: str, seed: int, placement: Placement) -> Int64Array:
     """Returns which samples each worker takes in each step, int64 `[steps, workers, batch]`."""
     if placement.by == "community":
-        from het_tf.python.data import graph_like
+        from het_tf.zoo.data import graph_like
 
         return placement.place(graph_like(len(keys), seed).graph.communities()[keys[:, 0]])
     if placement.by != LOCATION:

@@ -45,13 +45,13 @@ if _TYPE_CHECKING:
         optimizers,
         planner,
     )
-    from het_tf.python.checkpoint.keras import TablesNotSavedWarning
     from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import serve_check
     from het_tf.python.export.front import export
     from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import projector
+    from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import init
     from het_tf.python.session.native import build_info
     from het_tf.python.session.scopes import namespace, no_update
@@ -65,7 +65,7 @@ _MODULES = (
     "planner",
 )  # fmt: skip
 _HOMES = {
-    "checkpoint.keras": ("TablesNotSavedWarning",),
+    "saving": ("TablesNotSavedWarning",),
     "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("serve_check",),

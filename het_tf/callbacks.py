@@ -1,6 +1,6 @@
 """Callbacks of Keras: figures of tables and caches, checkpoints, and what several workers need."""
 
-from het_tf.python.checkpoint.model.callback import Checkpoint, RestoreBest
+from het_tf.python.callbacks.checkpoint import Checkpoint, RestoreBest
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
 from het_tf.python.monitor.plan_check import PlanCheck
 from het_tf.python.monitor.progressive import ProgressiveEvaluation

@@ -45,5 +45,5 @@ labelled nodes (`pubmed()`, `blog_catalog()`, `debian_packages()`, `graph_like(n
 `NodeSet.to_tf` and `link_batches` make batches for `het_tf.models.GraphSAGE`.
 """
 
-from het_tf.python.data import *  # noqa: F403
-from het_tf.python.data import __all__ as __all__
+from het_tf.zoo.data import *  # noqa: F403
+from het_tf.zoo.data import __all__ as __all__

@@ -19,5 +19,5 @@ the same.
 `GraphSAGE` and `LinkGraphSAGE` are models of graphs (`het_tf.data.Graph`), with the same two sides.
 """
 
-from het_tf.python.models import *  # noqa: F403
-from het_tf.python.models import __all__ as __all__
+from het_tf.zoo.models import *  # noqa: F403
+from het_tf.zoo.models import __all__ as __all__

@@ -3,7 +3,7 @@
     python tools/check_arrows.py [ROOT]
 
 C++: ops, capi -> kernels -> ps/client -> core <- ps/module, and within core each folder includes
-those that stand before it in CORE. Python: each package imports those that stand before it in
+those that stand before it in CORE; inputs -> core/base. Python: each package imports those that stand before it in
 PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit status
 is its presence.
 """
@@ -38,26 +38,35 @@ PYTHON = [
     "het_tf._version",
     "het_tf.python.show",  # numbers and sizes for people
     "het_tf.python.files",  # files that may come from anywhere
+    "het_tf.python.quoting",  # names in messages
     "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
+    "het_tf.python.library",  # TensorFlow, and how a native library is loaded and called
+    "het_tf.python.hashing",  # the hashes of ids, in numpy
+    "het_tf.python.ids",  # ids that a user feeds
+    "het_tf.python.metrics",  # states of metrics, which workers exchange
+    "het_tf.inputs.python",  # readers of Criteo text and of graphs
     "het_tf.python.planner.place",  # arithmetic of budgets, which tables' caches may ask too
     "het_tf.python.ps",  # servers, without TensorFlow
-    "het_tf.python.session",  # the native library, settings, the connection, scopes, collectives
-    "het_tf.python.metrics",  # metrics for Keras, and states that are no sums
+    "het_tf.python.session",  # the plugin, settings, the connection, scopes, collectives
     "het_tf.python.table",  # what tables are and how they are cached, without Keras
-    "het_tf.python.checkpoint",  # files, and rows between them and tables
-    "het_tf.python.checkpoint.cli",  # het-ckpt
-    "het_tf.python.data",  # data sets, and which worker takes a sample; `cli` is het-data
-    "het_tf.python.checkpoint.keras",  # how Keras and TensorFlow save tables
+    "het_tf.python.checkpoint",  # checkpoints: files, rows between them and tables, whole models, het-ckpt
+    "het_tf.python.saving",  # how Keras and TensorFlow save tables
+    "het_tf.python.placement",  # which worker takes a sample; `cli` is het-data
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
     "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
-    "het_tf.python.checkpoint.model",  # checkpoints of whole models
+    "het_tf.python.callbacks",  # checkpoints while `fit` runs
     "het_tf.python.export",
     "het_tf.python.convert",  # models of Keras, and rows in files of others
-    "het_tf.python.models",
     "het_tf.python.planner",  # what a job will cost, before it runs; het-plan
+    "het_tf.inputs",
+    "het_tf.zoo",  # models, data sets, ranking metrics
     "het_tf",  # the public names
 ]
+# The zoo imports public names (het_tf, het_tf.keras, ...) and these; no package but the public modules imports it.
+ZOO = "het_tf.zoo"
+OPEN_TO_ZOO = {f"het_tf.python.{name}" for name in ("show", "files", "quoting", "hashing", "ids", "metrics")}
+OPEN_TO_ZOO |= {ZOO, "het_tf", "het_tf.inputs.python"}
 
 
 def folder_of(name: str) -> str | None:
@@ -131,6 +140,18 @@ def names_of(node: ast.AST) -> list[str]:
     return [name for name in names if name.split(".")[0] == "het_tf"]
 
 
+def wrong_import(module: str, source: str, name: str, target: str) -> str | None:
+    """What is wrong with an import of `name`, of package `target`, by `module`, of package `source`."""
+    for imported, package in ((module, source), (name, target)):
+        if package == "het_tf" and imported.startswith(("het_tf.python.", "het_tf.inputs.", "het_tf.zoo.")):
+            return f"the package of {imported} is not in PYTHON of tools/check_arrows.py; add it"
+    if source == ZOO and target not in OPEN_TO_ZOO:
+        return f"the zoo imports public names only, and {target} is private"
+    if PYTHON.index(target) > PYTHON.index(source):
+        return f"{target} stands above {source} in PYTHON"
+    return None
+
+
 def imports(root: Path) -> Iterator[tuple[str, str | None]]:
     """As `includes`, of Python. het_tf/__init__.py is left out: it imports nothing before it is asked to."""
     for path in sorted((root / "het_tf").rglob("*.py")):
@@ -139,12 +160,8 @@ def imports(root: Path) -> Iterator[tuple[str, str | None]]:
         for node in ast.walk(ast.parse(path.read_text())) if module != "het_tf" else ():
             for name in names_of(node):
                 target = package_of(name)
-                wrong = None
-                if module.startswith("het_tf.python.") and "het_tf" in (source, target):
-                    wrong = "the package is none that tools/check_arrows.py knows; add it to PYTHON"
-                elif PYTHON.index(str(target)) > PYTHON.index(str(source)):
-                    wrong = f"{target} stands above {source} in PYTHON"
-                yield f"{path.relative_to(root)}:{node.lineno}: imports {name}", wrong  # type: ignore[attr-defined]
+                wrong = wrong_import(module, str(source), name, str(target))
+                yield f"{path.relative_to(root)}:{node.lineno}: imports {name}", wrong
 
 
 def main(root: Path = ROOT) -> int:

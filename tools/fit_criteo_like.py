@@ -1,11 +1,11 @@
-"""Fits THETA of het_tf/python/data/criteo_curves.py to criteo_like.json; prints the constants and the fit.
+"""Fits THETA of het_tf/zoo/data/criteo_curves.py to criteo_like.json; prints the constants and the fit.
 
 python tools/fit_criteo_like.py
 """
 
 import math
 
-from het_tf.python.data.criteo_curves import Curve, criteo_like_parameters, make_curve
+from het_tf.zoo.data.criteo_curves import Curve, criteo_like_parameters, make_curve
 
 
 def fit(field: dict) -> tuple[float, Curve]:

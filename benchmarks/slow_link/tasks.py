@@ -16,7 +16,7 @@ from keras_twin import replace
 from traffic_streams import GRAPH_FANOUTS, read_stream
 
 import het_tf
-from het_tf.python.models.embedding_side import Part
+from het_tf.zoo.models.embedding_side import Part
 
 IDS = "ids"
 NUMERIC = "numeric"
@@ -64,7 +64,7 @@ class Clicks:
 
     def model(self, side: Side) -> tuple[Any, Any]:
         """Returns the model, and the layer that `side` makes of its parts, whose rows the model takes."""
-        from het_tf.python.data import criteo_like_description
+        from het_tf.zoo.data import criteo_like_description
 
         job = self.job
         arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden}

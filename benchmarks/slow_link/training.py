@@ -23,7 +23,7 @@ from tasks import IDS, TASKS  # noqa: E402
 from traffic import distinct_rows  # noqa: E402
 
 import het_tf  # noqa: E402
-from het_tf.python.models.embedding_side import Part  # noqa: E402
+from het_tf.zoo.models.embedding_side import Part  # noqa: E402
 
 RATE = 0.01
 

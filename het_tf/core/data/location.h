@@ -3,7 +3,7 @@
 // What for: a worker's cache has what the worker used. Samples of a graph share rows with their
 // neighbourhood, which no field names; here the rows themselves say where a sample belongs. No cache is asked
 // and no plan is sent: every worker reads the same stream, runs this rule and gets the same answer, bit for
-// bit. Its twin is het_tf/python/data/location.py, for het-data, which runs without TensorFlow.
+// bit. Its twin is het_tf/python/placement/location.py, for het-data, which runs without TensorFlow.
 //
 //   score[i][w]   keys of sample i whose last user is w
 //   regret[i]     best score less the second best

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from het_tf.python.checkpoint.keras import moment
 from het_tf.python.convert import graph
+from het_tf.python.saving import moment
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import layer_state
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.layer import owner
 from het_tf.python.session.native import KERAS_3, FloatArray, tf
-from het_tf.python.table import optimizers
+from het_tf.python.table import dense_optimizer, optimizers
 
 keras: Any = tf.keras
 _OF_THE_CLASS = ("_variables", "_trainable_variables", "_non_trainable_variables", "_weights")
@@ -141,7 +140,7 @@ def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
                 target.get_slot(b, name).assign(source.get_slot(a, name))
         places = []
     else:
-        owner.optimizer_variables(model)
+        dense_optimizer.optimizer_variables(model)
         numbers = [(index_of(source, a), index_of(target, b)) for a, b in pairs]
         places = [(a, b) for a, b in numbers if a is not None and b is not None]
     _carry(old.optimizer, model.optimizer, places)

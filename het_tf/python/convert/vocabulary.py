@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python import ids as ids_lib
 from het_tf.python.convert import graph
-from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 
@@ -65,7 +65,7 @@ def ids_of(tokens: list[Any]) -> native.Int64Array:
     if not tokens:
         return np.empty(0, np.int64)
     if isinstance(tokens[0], (str, bytes, np.str_, np.bytes_)):
-        return np.asarray(inputs_lib.as_int64(tf.constant([str_of(token) for token in tokens])))
+        return np.asarray(ids_lib.as_int64(tf.constant([str_of(token) for token in tokens])))
     return np.asarray(tokens, np.int64)
 
 

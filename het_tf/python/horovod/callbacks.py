@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.checkpoint.keras import workers
-from het_tf.python.checkpoint.keras.beside import Beside
 from het_tf.python.horovod import checks, planned
 from het_tf.python.horovod.metrics import global_metrics
-from het_tf.python.layer import owner, reduction
+from het_tf.python.layer import reduction
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import registry
+from het_tf.python.table import dense_optimizer, registry
 
 _Callback: Any = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
@@ -37,7 +35,7 @@ def broadcast(model: Any) -> None:
             f"model {model.name!r} has no weights yet that could be broadcast; call it on a batch first, or "
             "give it a keras.Input"
         )
-    variables = [*model.weights, *owner.optimizer_variables(model)]
+    variables = [*model.weights, *dense_optimizer.optimizer_variables(model)]
     if hvd.size() == 1:
         return
     # Ranks with another number of them would wait for ever.
@@ -182,32 +180,6 @@ def on_rank_zero(callback: Any) -> Any:
     """
     hvd = settings.horovod()
     return callback if hvd is None or hvd.rank() == 0 else _Callback()
-
-
-class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
-    """Keras' ModelCheckpoint, for several ranks: all send what their caches hold back, then rank 0 writes.
-
-    The others wait until it has: dense weights and tables are of one moment. A .keras or .h5 file is written
-    beside its place and renamed: whoever dies meanwhile leaves the old one. Arguments are those of
-    `keras.callbacks.ModelCheckpoint`. With `save_best_only` put MetricAverage before it. Every rank must have
-    it.
-
-    Raises:
-      RuntimeError: On the other ranks, if rank 0 cannot write.
-    """
-
-    def _save_model(self, *args: Any, **kwargs: Any) -> None:
-        flush_all()
-        hvd = settings.horovod()
-        with collective.together("checkpoint", "write the checkpoint"):
-            if hvd is None or hvd.rank() == 0:
-                model = self.model
-                self.set_model(Beside(model))
-                try:
-                    with workers.have_met():
-                        super()._save_model(*args, **kwargs)
-                finally:
-                    self.set_model(model)
 
 
 class LearningRateScaling(_Callback):

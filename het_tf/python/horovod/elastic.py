@@ -23,10 +23,9 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from het_tf.python.layer import owner
 from het_tf.python.session import collective, native
 from het_tf.python.session.native import tf
-from het_tf.python.table import layer_state, registry
+from het_tf.python.table import dense_optimizer, layer_state, registry
 
 # What a failed collective says: Horovod's own words, or the name of the op that waited for it.
 _FAILED = ("horovod", "het_tf.", "het_tf_")
@@ -66,7 +65,7 @@ class ElasticState(ObjectState):
         self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self._het_optimizer is not None:
             for layer in layer_state.layers_of(model):
-                owner.before_build(layer, self._het_optimizer)
+                dense_optimizer.before_build(layer, self._het_optimizer)
             self._het_optimizer.build(model.trainable_variables)
         self._het_values: list[Any] = []
         self._het_applies: dict[tuple[str, str], int] = {}
@@ -131,7 +130,7 @@ class ElasticState(ObjectState):
         apart = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
         apart |= {id(layer.anchor) for layer in layer_state.layers_of(self._het_model)}
         model = [one for one in self._het_model.variables if id(one) not in apart]
-        for one in [*model, *owner.variables_of(self._het_optimizer)]:
+        for one in [*model, *dense_optimizer.variables_of(self._het_optimizer)]:
             variable = getattr(one, "value", one)
             if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not
                 variable = one

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.location import SLOTS, keys_of
-from het_tf.python.data.placement import Placement, mixed
 from het_tf.python.horovod.planned import Planned, components_of
 from het_tf.python.horovod.tensors import Tensors
 from het_tf.python.layer.plan import ids_of_samples
+from het_tf.python.placement.location import SLOTS, keys_of
+from het_tf.python.placement.placement import Placement, mixed
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 

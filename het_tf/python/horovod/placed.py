@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.data.location import LOCATION
-from het_tf.python.data.pieces import Pieces
-from het_tf.python.data.placement import Placement, hashes
 from het_tf.python.horovod.agreement import Stream, agree
 from het_tf.python.horovod.location import ByLocation
 from het_tf.python.horovod.planned import ON_DEMAND, Planned
 from het_tf.python.horovod.tensors import Tensors
+from het_tf.python.placement.location import LOCATION
+from het_tf.python.placement.pieces import Pieces
+from het_tf.python.placement.placement import Placement, hashes
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from het_tf.python.data.placement import Numpy
+from het_tf.python.placement.placement import Numpy
 from het_tf.python.session.native import tf
 
 

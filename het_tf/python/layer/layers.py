@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.checkpoint import keras as saving
+from het_tf.python import ids as ids_lib
+from het_tf.python import saving
 from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer import leftover, loss_scale, ops, owner, params, replicas, source
 from het_tf.python.session import scopes, settings
@@ -253,9 +254,9 @@ class EmbeddingCollection(keras.layers.Layer):
         length = feature.max_sequence_length
         if feature.combiner is not None:
             return None
-        if inputs_lib.is_ragged(ids):
+        if ids_lib.is_ragged(ids):
             return None if length is None else tf.sequence_mask(tf.minimum(ids.row_lengths(), length), length)
-        if inputs_lib.is_sparse(ids) or length is not None:
+        if ids_lib.is_sparse(ids) or length is not None:
             return None
         if feature.padding_id is None:
             return given
@@ -268,9 +269,9 @@ class EmbeddingCollection(keras.layers.Layer):
     def _not_equal(ids: Any, padding_id: int) -> Any:
         """Also of symbolic ids; None for strings, which are numbers only when there are some."""
         if not KERAS_3:
-            return tf.not_equal(inputs_lib.as_int64(ids), padding_id)
+            return tf.not_equal(ids_lib.as_int64(ids), padding_id)
         if not keras.backend.is_keras_tensor(ids):
-            ids = inputs_lib.as_int64(inputs_lib.to_tensor(ids, "ids"))
+            ids = ids_lib.as_int64(ids_lib.to_tensor(ids, "ids"))
         elif keras.backend.standardize_dtype(ids.dtype) == "string":
             return None
         return keras.ops.not_equal(ids, padding_id)
@@ -337,11 +338,11 @@ class EmbeddingCollection(keras.layers.Layer):
         return cls(**config)
 
     def save_own_variables(self, store: Any) -> None:
-        """Saves the rows of the tables (checkpoint/keras/h5.py)."""
+        """Saves the rows of the tables (saving/h5.py)."""
         saving.h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
-        """Loads the rows of the tables (checkpoint/keras/h5.py)."""
+        """Loads the rows of the tables (saving/h5.py)."""
         saving.h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:

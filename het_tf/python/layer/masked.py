@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from het_tf.python.ids import as_int64
 from het_tf.python.layer.embedding import Embedding
-from het_tf.python.layer.inputs import as_int64
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table.spec import integer
 

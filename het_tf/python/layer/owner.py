@@ -7,7 +7,7 @@ from typing import Any
 from het_tf.python.layer import reduction
 from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
-from het_tf.python.table import layer_state, optimizers
+from het_tf.python.table import dense_optimizer, layer_state, optimizers
 
 
 def note(layer: Any) -> None:
@@ -18,34 +18,7 @@ def note(layer: Any) -> None:
         reduction.require_reduction(model)
     optimizer = _optimizer(layer)
     _refuse_accumulation(model, optimizer)
-    before_build(layer, optimizer)
-
-
-def before_build(layer: Any, optimizer: Any) -> None:
-    """Before an optimizer is built for the weights of `layer`'s model."""
-    inner = _inner(optimizer)
-    if KERAS_3 and inner is not None and not inner.built:
-        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
-        # gradients (it meets a None in their place); the anchor then is a variable like others, whose
-        # gradient is 0.
-        layer.anchor.overwrite_with_gradient = not inner.use_ema
-
-
-def optimizer_variables(model: Any) -> list[Any]:
-    """The variables of a model's optimizer, which is built if it is not; [] without one."""
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in layer_state.layers_of(model):
-            before_build(layer, optimizer)
-        optimizer.build(model.trainable_variables)
-        optimizer.built = True
-    return variables_of(optimizer)
-
-
-def variables_of(optimizer: Any) -> list[Any]:
-    """The variables of an optimizer, which Keras 2 gives by a function; [] of None."""
-    variables = getattr(optimizer, "variables", [])
-    return list(variables() if callable(variables) else variables)
+    dense_optimizer.before_build(layer, optimizer)
 
 
 def is_from_config() -> bool:
@@ -87,11 +60,6 @@ def _model(layer: Any) -> Any:
     return None if reference is None else reference()
 
 
-def _inner(optimizer: Any) -> Any:
-    """The optimizer inside of a LossScaleOptimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
 def in_own_step(layer: Any) -> bool:
     """Whether Keras' own train_step of the layer's model is running."""
     model = _model(layer)
@@ -102,12 +70,12 @@ def scales_loss(layer: Any) -> bool:
     """Whether the optimizer of the layer's model multiplies losses."""
     optimizer = _optimizer(layer)
     factor = getattr(optimizer, "loss_scale_factor", None)
-    return factor is not None or _inner(optimizer) is not optimizer
+    return factor is not None or dense_optimizer.inner(optimizer) is not optimizer
 
 
 def _refuse_accumulation(model: Any, optimizer: Any) -> None:
     """ValueError: an optimizer that applies the gradients of several steps together, which tables do not."""
-    steps = getattr(_inner(optimizer), "gradient_accumulation_steps", None)
+    steps = getattr(dense_optimizer.inner(optimizer), "gradient_accumulation_steps", None)
     if steps:
         raise ValueError(
             f"the optimizer of model {model.name!r} has gradient_accumulation_steps={steps}, and its tables "
@@ -129,7 +97,7 @@ def learning_rate(layer: Any, table: str) -> Any:
             "trained by a compiled model; call model.compile(optimizer=...), or give a number, a schedule or "
             "a tf.Variable"
         )
-    inner = _inner(optimizer)
+    inner = dense_optimizer.inner(optimizer)
     if hasattr(inner, "_decayed_lr"):  # of keras.optimizers.legacy: a number with decay, or a schedule
         return inner._decayed_lr(tf.float32)
     rate: Any = getattr(inner, "_learning_rate", None)

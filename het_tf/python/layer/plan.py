@@ -14,6 +14,7 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from het_tf.python import ids as ids_lib
 from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session import native
@@ -141,7 +142,7 @@ def start_on_demand(
     for (each, values), (_, all_values) in zip(_lookups(layer, inputs, batch), of_all, strict=True):
         of_samples = [_of_samples(*feature) for feature in _inputs(each, all_values)]
         more = {
-            "all": [ids.flat_values if inputs_lib.is_ragged(ids) else ids for ids in of_samples],
+            "all": [ids.flat_values if ids_lib.is_ragged(ids) else ids for ids in of_samples],
             "ends": [_ends(ids, everyone.workers) for ids in of_samples],
             "place": everyone.place,
             "worker": everyone.worker,
@@ -166,7 +167,7 @@ def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
 
 def _ends(ids: Any, workers: int) -> Any:
     """Where the ids of each worker end, int64 `[workers]`, of ids sample by sample; all have equally many."""
-    ragged = inputs_lib.is_ragged(ids)
+    ragged = ids_lib.is_ragged(ids)
     samples = ids.nrows(tf.int64) if ragged else tf.shape(ids, tf.int64)[0]
     ends = tf.range(1, workers + 1, dtype=tf.int64) * (samples // workers)
     if ragged:
@@ -318,11 +319,11 @@ def _by_sample(layer: Any) -> Any:
 
 def _of_samples(feature: Any, ids: Any) -> Any:
     """int64 `[B, n]`, or ragged."""
-    ids = inputs_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
-    inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, inputs_lib.is_sparse(ids))
-    if inputs_lib.is_sparse(ids):
+    ids = ids_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
+    inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, ids_lib.is_sparse(ids))
+    if ids_lib.is_sparse(ids):
         ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
-    if not inputs_lib.is_ragged(ids):
-        return tf.reshape(inputs_lib.as_int64(ids), [tf.shape(ids)[0], -1])
-    ids = ids.with_flat_values(inputs_lib.as_int64(ids.flat_values))
+    if not ids_lib.is_ragged(ids):
+        return tf.reshape(ids_lib.as_int64(ids), [tf.shape(ids)[0], -1])
+    ids = ids.with_flat_values(ids_lib.as_int64(ids.flat_values))
     return ids if ids.shape.rank == 2 else ids.merge_dims(1, -1)

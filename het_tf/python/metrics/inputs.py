@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any
 
-from het_tf.python.session.native import tf
+from het_tf.python.library import tf
 
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("inputs", default=None)
 

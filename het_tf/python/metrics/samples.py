@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from het_tf.python.session.native import tf
+from het_tf.python.library import tf
 
 
 class Samples:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.data.placement import Int64Array
+from het_tf.python.placement.placement import Int64Array
 from het_tf.python.planner.entries import pieces
 
 _TENTH, _GROWTH, _QUANTILES = 10, 24, 64

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.data.placement import Int64Array
+from het_tf.python.placement.placement import Int64Array
 from het_tf.python.planner import counts, entries
 from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats, sha256_of, write_keys
 

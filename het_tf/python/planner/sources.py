@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.data.cli.samples import SEVERAL, Samples
-from het_tf.python.data.placement import Numpy, hashes
+from het_tf.python.placement.cli.samples import SEVERAL, Samples
+from het_tf.python.placement.placement import Numpy, hashes
 from het_tf.python.planner.profile import Feature, Profiler
 from het_tf.python.planner.stats import Stats
 from het_tf.python.show import bar
@@ -87,7 +87,9 @@ def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables
 def _samples(kind: str, paths: list[Path]) -> Samples[Any]:
     module, name = {"criteo": ("criteo", "CriteoLines"), "parquet": ("parquet", "ParquetRows"),
                     "tfrecord": ("tfrecord", "Records")}[kind]  # fmt: skip
-    made: Samples[Any] = getattr(importlib.import_module(f"het_tf.python.data.cli.{module}"), name)(paths)
+    made: Samples[Any] = getattr(importlib.import_module(f"het_tf.python.placement.cli.{module}"), name)(
+        paths
+    )
     return made
 
 
@@ -102,7 +104,7 @@ def open_graph(path: str, fanout: tuple[int, ...], tables: Tables) -> Source:
     Raises:
       ValueError: There is no such file, or it is no graph; fanout has counts below 1.
     """
-    from het_tf.python.data.graph.graph import Graph
+    from het_tf.inputs.python.graph.graph import Graph
 
     try:
         graph = Graph.open(path)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.data.placement import Int64Array
 from het_tf.python.files import open_file, parse_json, read_bytes
+from het_tf.python.placement.placement import Int64Array
 
 FORMAT, VERSION = "het_tf stats", 1
 STATS, KEYS = "stats.json", "keys.npz"

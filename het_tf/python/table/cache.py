@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from het_tf.python.ps import plan_file
+from het_tf.python.quoting import quoted
 from het_tf.python.session import native
 from het_tf.python.session.native import plain
-from het_tf.python.session.quoting import quoted
 from het_tf.python.table import device
 from het_tf.python.table.config import TableConfig
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
-from het_tf.python.session.quoting import quoted
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
@@ -29,7 +29,7 @@ class Entry:
     Attributes:
       config: As the first of its layers has declared it.
       users: The layers that read it, and how each caches it.
-      state: What checkpoints of TensorFlow know of it (checkpoint/keras/bundle.py).
+      state: What checkpoints of TensorFlow know of it (saving/bundle.py).
       old_rows: How many rows the table had when a layer was made that did not ask for them; 0: none.
     """
 

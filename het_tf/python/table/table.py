@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.quoting import quoted
 from het_tf.python.session import native, scopes, settings
-from het_tf.python.session.quoting import quoted
 from het_tf.python.table import registry
 
 

@@ -14,7 +14,7 @@ from played_lib import Played
 import het_tf
 from het_tf import checkpoint
 from het_tf.python.checkpoint import reading, writing
-from het_tf.python.checkpoint.keras import moment
+from het_tf.python.saving import moment
 from het_tf.python.session import native, settings
 
 keras = tf.keras

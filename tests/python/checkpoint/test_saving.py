@@ -26,7 +26,7 @@ from saving_lib import (
 )
 
 import het_tf
-from het_tf.python.checkpoint.keras import bundle, moment, pack
+from het_tf.python.saving import bundle, moment, pack
 from het_tf.python.table import registry
 
 pytestmark = [

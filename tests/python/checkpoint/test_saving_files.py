@@ -21,7 +21,7 @@ from saving_lib import (
 
 import het_tf
 from het_tf.python.checkpoint.collective import Ranks
-from het_tf.python.checkpoint.keras import pack
+from het_tf.python.saving import pack
 from het_tf.python.session import settings
 
 pytestmark = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from het_tf.python.data import Examples, Splits, census, load, wheels
+from het_tf.zoo.data import Examples, Splits, census, load, wheels
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from het_tf.python.data import criteo, load, streams
-from het_tf.python.data import criteo_tsv as tsv
+from het_tf.zoo.data import criteo, load, streams
+from het_tf.zoo.data import criteo_tsv as tsv
 
 INTEGERS = ["1", "-2", "", "5", "1382", "4", "15", "2", "181", "1", "2", "", "2"]
 CATEGORIES = [f"{number:08x}" for number in range(1, 27)]

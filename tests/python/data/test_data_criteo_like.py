@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from benchmarks_lib import benchmark
 
-from het_tf.python.data import (
+from het_tf.zoo.data import (
     CriteoLikeStream,
     Examples,
     criteo_like,
     load,
     oracle_logit,
 )
-from het_tf.python.data.criteo_curves import criteo_like_parameters, curve
-from het_tf.python.data.criteo_ids import BLOCK, draw_ids
-from het_tf.python.data.criteo_stream import criteo_like_description
+from het_tf.zoo.data.criteo_curves import criteo_like_parameters, curve
+from het_tf.zoo.data.criteo_ids import BLOCK, draw_ids
+from het_tf.zoo.data.criteo_stream import criteo_like_description
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import itertools, signal, sys, threading, time
 import numpy as np
-from het_tf.python.data.examples import Examples, to_tf_dataset
+from het_tf.zoo.data.examples import Examples, to_tf_dataset
 
 one = Examples({"a": np.arange(4)}, {}, np.zeros((4, 0), np.float32), np.zeros(4, np.float32))
 reading = threading.Event()
@@ -34,7 +34,7 @@ def iterate():
     return train
 
 def bad_line():
-    from het_tf.python.data import criteo
+    from het_tf.zoo.data import criteo
     train = iterate()
     for _ in criteo(sys.argv[2], workers=4).to_tf(8):
         pass

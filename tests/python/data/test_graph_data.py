@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from het_tf.python.data import wheels
-from het_tf.python.data.graph import generate, packages
-from het_tf.python.data.graph.citations import _unpickle
-from het_tf.python.data.graph.generate import graph_like
-from het_tf.python.data.graph.load import load_graph
-from het_tf.python.data.graph.nodes import NodeTask
+from het_tf.zoo.data import wheels
+from het_tf.zoo.data.graph import generate, packages
+from het_tf.zoo.data.graph.citations import _unpickle
+from het_tf.zoo.data.graph.generate import graph_like
+from het_tf.zoo.data.graph.load import load_graph
+from het_tf.zoo.data.graph.nodes import NodeTask
 
 
 def ids_of(task: NodeTask) -> np.ndarray:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from cli_lib import Done, run
 
-from het_tf.python.data import criteo
-from het_tf.python.data.cli import cli, profile, rules
-from het_tf.python.data.location import Location, keys_of
-from het_tf.python.data.pieces import Pieces
-from het_tf.python.data.placement import Placement, hashes
+from het_tf.python.placement.cli import cli, profile, rules
+from het_tf.python.placement.location import Location, keys_of
+from het_tf.python.placement.pieces import Pieces
+from het_tf.python.placement.placement import Placement, hashes
+from het_tf.zoo.data import criteo
 
 SAMPLES, WORKERS, BATCH = 203, 3, 8
 WHOLE = SAMPLES // (WORKERS * BATCH)

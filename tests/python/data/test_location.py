@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from het_tf.python.data.location import SLOTS, Location, keys_of
-from het_tf.python.data.placement import Placement
+from het_tf.python.placement.location import SLOTS, Location, keys_of
+from het_tf.python.placement.placement import Placement
 from het_tf.python.session.native import ops, tf
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from het_tf.python.data.placement import Placement, hashes
+from het_tf.python.placement.placement import Placement, hashes
 
 GAMMA, WORDS = 0x9E3779B97F4A7C15, 1 << 64
 
@@ -80,5 +80,5 @@ def test_numbers_that_are_none_are_refused() -> None:
 
 
 def test_the_rule_needs_no_tensorflow() -> None:
-    code = "import sys, het_tf.python.data.placement; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, het_tf.python.placement.placement; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

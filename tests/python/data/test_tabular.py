@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from het_tf.python.data import Description, Field, describe, tabular
+from het_tf.zoo.data import Description, Field, describe, tabular
 
 ROWS = [
     "user,item,age,price,when,clicked",

@@ -24,7 +24,7 @@ class Exported:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
     """By the name of the model's class; DeepFM has a cache of four rows."""
     import het_tf
-    from het_tf.python.models import DCNv2, DeepFM, WideDeep
+    from het_tf.zoo.models import DCNv2, DeepFM, WideDeep
 
     place, rng, found = tmp_path_factory.mktemp("exported"), np.random.default_rng(0), {}
     for cls in (WideDeep, DeepFM, DCNv2):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python.export import signatures
-from het_tf.python.models import DeepFM, WideDeep
+from het_tf.zoo.models import DeepFM, WideDeep
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),

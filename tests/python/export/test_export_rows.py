@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python.export import front, quantise
-from het_tf.python.models import DeepFM
+from het_tf.zoo.models import DeepFM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 

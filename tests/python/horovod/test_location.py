@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.data.location import Location, keys_of
-from het_tf.python.data.placement import Placement
 from het_tf.python.horovod.agreement import Stream
+from het_tf.python.placement.location import Location, keys_of
+from het_tf.python.placement.placement import Placement
 
 RANKS, BATCH, STEPS = 4, 8, 40
 SAMPLES = RANKS * BATCH * STEPS + 5

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.data.pieces import Pieces
-from het_tf.python.data.placement import Placement
 from het_tf.python.horovod import agreement
 from het_tf.python.horovod.agreement import Stream
+from het_tf.python.placement.pieces import Pieces
+from het_tf.python.placement.placement import Placement
 
 RANKS, BATCH, SAMPLES = 4, 8, 4 * 8 * 6 + 5
 

@@ -338,16 +338,16 @@ def test_the_native_library_is_broken(tmp_path, monkeypatch):
     (tmp_path / "libhet_tf.so").write_bytes(b"no library")
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
     with pytest.raises(ImportError, match=r"native library does not load \(.*\); run: make -C .* build"):
-        native._load()
+        library.load(native.LIBRARY)
 
 
 def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
-    monkeypatch.setattr(native.versions, "plugin_march", lambda path: "x86-64-v3")
-    monkeypatch.setattr(native.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
+    monkeypatch.setattr(library.versions, "plugin_march", lambda path: "x86-64-v3")
+    monkeypatch.setattr(library.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
     with pytest.raises(
         ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
     ):
-        native._load()
+        library.load(native.LIBRARY)
 
 
 def test_the_package_and_the_doctor_import_nothing_else(package_without_library):

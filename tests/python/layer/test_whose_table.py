@@ -142,7 +142,7 @@ def test_memory_of_dead_models_is_freed():
 
 
 def test_a_models_tables_are_its_own_unless_it_is_named():
-    from het_tf.python.data.examples import Description, Field
+    from het_tf.zoo.data.examples import Description, Field
 
     about = Description("one field", (Field("user", 100),))
     ids = {"user": np.arange(64)}

@@ -13,7 +13,7 @@ import tensorflow as tf
 from floats_lib import assert_close
 
 import het_tf
-from het_tf.python.data import PADDING, Description, Examples, Field
+from het_tf.zoo.data import PADDING, Description, Examples, Field
 
 keras = tf.keras
 

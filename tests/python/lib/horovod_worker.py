@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.data.placement import Placement
+from het_tf.python.placement.placement import Placement
 
 keras = tf.keras
 STEPS, BATCH, IDS = 40, 8, 24

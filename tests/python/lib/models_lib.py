@@ -10,7 +10,7 @@ from floats_lib import TRAINED, assert_close
 from keras_twin import sides_of, to_keras
 
 import het_tf
-from het_tf.python.data import PADDING, Description, Examples, Field
+from het_tf.zoo.data import PADDING, Description, Examples, Field
 
 keras = tf.keras
 

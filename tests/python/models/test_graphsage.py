@@ -12,9 +12,9 @@ from floats_lib import MODEL, TRAINED, assert_close
 from keras_twin import to_keras
 
 import het_tf
-from het_tf.python.data.graph.graph import Graph
-from het_tf.python.data.graph.nodes import NodeSet, hops_of, link_batches
-from het_tf.python.models import GraphSAGE, LinkGraphSAGE, LinkLoss
+from het_tf.inputs.python.graph.graph import Graph
+from het_tf.zoo.data.graph.nodes import NodeSet, hops_of, link_batches
+from het_tf.zoo.models import GraphSAGE, LinkGraphSAGE, LinkLoss
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from floats_lib import MODEL, assert_close
 from models_lib import assert_equal_twins, twins
 
 import het_tf
-from het_tf.python.data import PADDING, Description, Examples, Field
-from het_tf.python.models import DIN, Cross, DCNv2, DeepFM, FactorizationMachine, TwoTower, WideDeep
-from het_tf.python.models.embedding_side import IdSpace
+from het_tf.zoo.data import PADDING, Description, Examples, Field
+from het_tf.zoo.models import DIN, Cross, DCNv2, DeepFM, FactorizationMachine, TwoTower, WideDeep
+from het_tf.zoo.models.embedding_side import IdSpace
 
 pytestmark = pytest.mark.slow
 
@@ -440,7 +440,7 @@ def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> N
 
 def test_models_are_imported_when_they_are_named() -> None:
     program = (
-        "import sys, het_tf; assert 'het_tf.python.models' not in sys.modules; "
+        "import sys, het_tf; assert 'het_tf.zoo.models' not in sys.modules; "
         "print(het_tf.models.WideDeep.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -15,8 +15,8 @@ from floats_lib import MODEL, TRAINED, assert_close
 from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
-from het_tf.python.data import Description, Field
-from het_tf.python.models import (
+from het_tf.zoo.data import Description, Field
+from het_tf.zoo.models import (
     DIN,
     DLRM,
     PLE,

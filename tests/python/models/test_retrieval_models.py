@@ -15,9 +15,9 @@ from floats_lib import MODEL, TRAINED, assert_close
 from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
-from het_tf.python.data import PADDING, Description, Field
-from het_tf.python.models import CausalBlock, Index, Occurrences, SASRec, TwoTower, mixed_negatives
-from het_tf.python.models import index as index_lib
+from het_tf.zoo.data import PADDING, Description, Field
+from het_tf.zoo.models import CausalBlock, Index, Occurrences, SASRec, TwoTower, mixed_negatives
+from het_tf.zoo.models import index as index_lib
 
 pytestmark = pytest.mark.slow
 

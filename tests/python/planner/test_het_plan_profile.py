@@ -14,7 +14,7 @@ from cli_lib import Done, run
 
 import het_tf.planner
 from het_tf.planner import Stats
-from het_tf.python.data.placement import hashes
+from het_tf.python.placement.placement import hashes
 from het_tf.python.planner import cli
 
 SAMPLES = 500

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import het_tf
 from het_tf.python.checkpoint.cli.cli import parser as ckpt_parser
-from het_tf.python.data.cli.cli import parser as data_parser
+from het_tf.python.placement.cli.cli import parser as data_parser
 from het_tf.python.ps import address, cluster, programs, redis_server, show, status
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.arguments import parser as ps_parser

@@ -21,9 +21,8 @@ from safetensors.numpy import save
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.rowfile import DTYPES, TensorFile
-from het_tf.python.layer import owner
 from het_tf.python.session.native import tf
-from het_tf.python.table import layer_state
+from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
 # Type of the safetensors format -> TensorFlow's name of it, and back.
@@ -68,7 +67,7 @@ def variables_of(model: Any) -> list[Live]:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    of_optimizer = owner.optimizer_variables(model)
+    of_optimizer = dense_optimizer.optimizer_variables(model)
     apart = {id(one) for one in getattr(model, "metrics_variables", [])}
     apart |= {id(one) for metric in model.metrics for one in metric.variables}
     apart |= {id(layer.anchor) for layer in layer_state.layers_of(model)}

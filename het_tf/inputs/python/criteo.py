@@ -1,0 +1,9 @@
+"""Criteo's format of click logs: the names of its columns, and its parts."""
+
+from typing import Literal
+
+NUMERIC_NAMES = tuple(f"I{number}" for number in range(1, 14))
+CATEGORICAL_NAMES = tuple(f"C{number}" for number in range(1, 27))
+Part = Literal["all", "train", "valid", "test"]
+# First tenth and end of the tenths of the lines that a part has.
+TENTHS = {"all": (0, 10), "train": (0, 8), "valid": (8, 9), "test": (9, 10)}

@@ -1,0 +1,1 @@
+"""Callbacks of Keras that need layers and workers."""

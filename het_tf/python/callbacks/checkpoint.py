@@ -1,0 +1,191 @@
+"""`het_tf.callbacks.Checkpoint`, Keras' ModelCheckpoint for het_tf's checkpoints too, and `RestoreBest`."""
+
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.checkpoint import directory as directories
+from het_tf.python.checkpoint.collective import Ranks
+from het_tf.python.checkpoint.model.restore import restore
+from het_tf.python.checkpoint.model.save import save
+from het_tf.python.horovod.callbacks import flush_all
+from het_tf.python.saving import workers
+from het_tf.python.saving.beside import Beside
+from het_tf.python.session import collective, settings
+from het_tf.python.session.native import tf
+
+
+class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
+    """Saves while `fit` runs: tables, dense weights and the optimizer's state of the same moment.
+
+        model.fit(..., callbacks=[het_tf.callbacks.Checkpoint("ckpts", keep=3)])
+        het_tf.checkpoint.restore("ckpts", model)
+
+    With a directory this is `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank writes,
+    and a crash leaves the last one whole. With a path that ends in .keras or .h5, or with
+    save_weights_only=True, it is Keras' own file, which rank 0 writes. Under Horovod every rank must have the
+    callback; with `save_best_only` put MetricAverage before it, so that all decide the same.
+
+    Args:
+      filepath: A directory; or a path as `keras.callbacks.ModelCheckpoint` takes it.
+      keep: Of a directory: how many checkpoints it keeps; None: all.
+      full_every: Of a directory: every how many saves all rows are written; those between are increments.
+      **options: Those of `keras.callbacks.ModelCheckpoint`: monitor, save_best_only, mode, save_freq, ...
+
+    Raises:
+      ValueError: An argument is out of range, or goes with a directory alone.
+      Further errors, while `fit` runs, as of `het_tf.checkpoint.save`.
+    """
+
+    def __init__(
+        self,
+        filepath: str | os.PathLike[str],
+        *,
+        keep: int | None = None,
+        full_every: int = 1,
+        **options: Any,
+    ) -> None:
+        if not isinstance(filepath, (str, os.PathLike)):
+            raise TypeError(f"filepath is {filepath!r}; give a path")
+        path = os.fspath(filepath)
+        self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
+        if self._het_directory and "{" in path:
+            raise ValueError(
+                f"filepath is {path!r}; checkpoints in it are named by the step: give it without {{}}"
+            )
+        if not self._het_directory and (keep is not None or full_every != 1):
+            raise ValueError(f"filepath is {path!r}; keep and full_every go with a directory")
+        for name, value in (("keep", 1 if keep is None else keep), ("full_every", full_every)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} is {value!r}; give an integer from 1")
+        super().__init__(f"{path}.keras" if self._het_directory else path, **options)
+        self.filepath = path
+        self._het_keep, self._het_full_every, self._het_saves = keep, full_every, 0
+        self._het_last: Path | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Refuses a directory whose checkpoints are of later steps now, not when the first save is due."""
+        super().on_epoch_begin(epoch, logs)
+        if not self._het_directory or self._het_saves:
+            return
+        newest = directories.latest(self.filepath)
+        steps = int(self.model.optimizer.iterations)
+        if newest is not None and directories.number_of(newest) > steps:
+            raise ValueError(
+                f"{newest} is there, and the optimizer has made {steps} steps: what training saves now would "
+                "come before it. Restore it first, remove the checkpoints that are not wanted any more, or "
+                "give another directory"
+            )
+
+    def _save_model(self, *args: Any, **kwargs: Any) -> None:
+        if self._het_directory:
+            # Keras decides whether to save, and calls `save` of what it takes for the model.
+            self._save_as(_Saved(self.model, self._save_here), *args, **kwargs)
+            return
+        # Rank 0 writes while the others wait: dense weights and tables are of one moment.
+        flush_all()
+        hvd = settings.horovod()
+        with collective.together("checkpoint", "write the checkpoint"):
+            if hvd is None or hvd.rank() == 0:
+                with workers.have_met():
+                    self._save_as(Beside(self.model), *args, **kwargs)
+
+    def _save_as(self, stand_in: Any, *args: Any, **kwargs: Any) -> None:
+        model = self.model
+        self.set_model(stand_in)
+        try:
+            super()._save_model(*args, **kwargs)
+        finally:
+            self.set_model(model)
+
+    def _save_here(self, *_: Any, **__: Any) -> None:
+        model = self.model.of
+        since = "latest" if self._het_saves % self._het_full_every else None
+        step = int(model.optimizer.iterations)
+        self._het_last = save(self.filepath, model, step=step, keep=self._het_keep, since=since)
+        self._het_saves += 1
+
+
+class RestoreBest(Checkpoint):
+    """Leaves the model at the end of `fit` as it was after its best epoch: tables, dense weights, optimizer.
+
+        stop = keras.callbacks.EarlyStopping(patience=2)
+        model.fit(..., validation_data=valid, callbacks=[stop, het_tf.callbacks.RestoreBest()])
+
+    Each epoch that is better than all before is saved by `het_tf.checkpoint.save`, in place of the one
+    before; the last is restored. Under Horovod every rank must have the callback, behind MetricAverage; the
+    value of rank 0 decides for all.
+
+    Args:
+      monitor: What the logs of an epoch call the value; an epoch without validation counts as no better.
+      mode: "min" or "max" is best; "auto": as Keras knows the metric.
+      directory: Where the checkpoint is kept, and stays; ranks on several hosts must share it. None: in a
+        temporary directory, which goes with the end of `fit`.
+
+    Raises:
+      ValueError: The mode is unknown. While `fit` runs: the logs do not have `monitor`, no epoch has.
+      TypeError: `directory` is no path.
+      Further errors, while `fit` runs, as of `het_tf.checkpoint.save` and `restore`.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        mode: str = "auto",
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode is {mode!r}; give 'auto', 'min' or 'max'")
+        if directory is not None and not isinstance(directory, (str, os.PathLike)):
+            raise TypeError(f"directory is {directory!r}; give a path, or None for a temporary one")
+        super().__init__("best", keep=1, monitor=monitor, mode=mode, save_best_only=True)
+        self._het_place, self._het_worst = directory, vars(self)["best"]
+        self._het_temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Makes the directory, and forgets an earlier `fit`."""
+        super().on_train_begin(logs)
+        self.best, self._het_saves, self._het_last = self._het_worst, 0, None
+        self.filepath = Ranks().first("make a directory", self._make_directory)
+
+    def _make_directory(self) -> str:
+        if self._het_place is not None:
+            return os.fspath(self._het_place)
+        self._het_temporary = tempfile.TemporaryDirectory(prefix="het_tf-best-")
+        return self._het_temporary.name
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves, if the epoch is the best one."""
+        value = Ranks().first("read the monitored value", lambda: self._value(logs or {}))
+        if value is not None and not math.isnan(value):
+            super().on_epoch_end(epoch, {**(logs or {}), self.monitor: value})
+
+    def _value(self, logs: dict[str, Any]) -> float | None:
+        if self.monitor in logs:
+            return float(logs[self.monitor])
+        if self.monitor.startswith("val_") and not any(name.startswith("val_") for name in logs):
+            return None
+        raise ValueError(f"monitor is {self.monitor!r}; give one of {', '.join(sorted(logs))}")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Restores it."""
+        super().on_train_end(logs)
+        if self._het_last is None:
+            raise ValueError(
+                f"monitor is {self.monitor!r}, which no epoch had as a number: nothing is restored; give "
+                "`fit` validation_data, or monitor 'loss'"
+            )
+        restore(self._het_last, self.model)
+        self._het_temporary = None  # with its directory, where this rank has made one
+
+
+class _Saved:
+    """A model that is saved in another way."""
+
+    def __init__(self, model: Any, action: Any) -> None:
+        self.of, self.save = model, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)

@@ -1,0 +1,1 @@
+"""Which worker takes a sample: rules, splits of files, and het-data."""

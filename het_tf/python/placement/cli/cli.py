@@ -1,0 +1,227 @@
+"""The command `het-data`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
+
+import argparse
+import dataclasses
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.placement.cli.criteo import CriteoLines
+from het_tf.python.placement.cli.parquet import ParquetRows
+from het_tf.python.placement.cli.profile import FieldFigures, Rows, profile
+from het_tf.python.placement.cli.samples import Samples
+from het_tf.python.placement.cli.split import split
+from het_tf.python.placement.cli.tfrecord import Records
+from het_tf.python.placement.placement import Placement
+from het_tf.python.show import Command, bar, number, run, size
+from het_tf.python.show import parser as command_line
+
+DESCRIPTION = """\
+Places samples on workers by a field, so that fewer rows of tables travel
+(docs/horovod.md).
+
+  het-data fields train.tsv --workers 8
+      a table of the fields: what each would save; the first lines are enough
+  het-data shard train.tsv --by C24 --workers 8 --batch 128 --out placed
+      placed/part-00000-of-00008.tsv and so on, and placed/placement.json; the
+      k-th 128 samples of all files together are the k-th 1,024 of the stream.
+      A rank reads its own:
+      het_tf.data.criteo(het_tf.horovod.shard("placed"))
+  het-data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
+  het-data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
+
+Files are Criteo's lines (also .gz), Parquet (.parquet; needs pyarrow) or
+TFRecords of tf.train.Example (.tfrecord, also .gz; needs TensorFlow); --format
+says which where a name does not. Several files are one stream, in the order in
+which they are given. Validate on samples that are not placed.
+Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+
+_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord"}
+_PARTS = ("all", "train", "valid", "test")
+_WIDEST = 24
+_WORTH = 0.8  # of the rows that travel by the best field, so many may by location
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return command_line("het-data", DESCRIPTION, (_fields, _shard))
+
+
+def _fields(command: Command) -> None:
+    sub = command(
+        "fields",
+        "show what placing by each field saves",
+        "Counted on the first samples, dealt to workers as they come, by each field and by location, with"
+        " caches that hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag:"
+        " updates of others"
+        " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
+        " samples that go to another worker than their own, since that has enough. by location: each sample"
+        " goes to the worker that used most of its ids last.",
+    )
+    _files(sub)
+    sub.add_argument("--workers", type=_count, default=8, metavar="N", help="ranks of the job (%(default)s)")
+    sub.add_argument(
+        "--batch", type=_count, default=128, metavar="B", help="samples of a worker in a step (%(default)s)"
+    )
+    sub.add_argument(
+        "--samples", type=_count, default=100_000, metavar="M", help="how many are counted (100,000)"
+    )
+    sub.add_argument("--json", action="store_true", help="for programs")
+
+
+def _shard(command: Command) -> None:
+    sub = command(
+        "shard",
+        "write one file a worker, whose k-th batches together are the k-th global batch",
+        "The directory appears when all of it is on disk. Samples that make no whole global batch are left"
+        " out. Of each global batch a worker has the samples whose field hashes to it; those that are too"
+        " many for it go to workers that have too few. --by location: the samples whose ids, of all fields"
+        " of one integer or string, it used last, for data without a good field.",
+    )
+    _files(sub)
+    sub.add_argument(
+        "--by", required=True, metavar="FIELD", help="of one integer or string a sample; or 'location'"
+    )
+    sub.add_argument("--workers", type=_count, required=True, metavar="N", help="ranks of the job")
+    sub.add_argument(
+        "--batch",
+        type=_count,
+        required=True,
+        metavar="B",
+        help="samples of a worker in a step; of all, N * B",
+    )
+    sub.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
+
+
+def _files(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="of samples, in the order of the stream"
+    )
+    sub.add_argument("--format", choices=("criteo", "parquet", "tfrecord"), help="default: by the names")
+    sub.add_argument(
+        "--part", choices=_PARTS, default="all",
+        help="of Criteo's lines: as het_tf.data.criteo draws it by the line's number (%(default)s)",
+    )  # fmt: skip
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+    return int(text)
+
+
+def _open(options: argparse.Namespace) -> Samples[Any]:
+    kinds = {_SUFFIXES.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix, "criteo")
+             for path in options.files}  # fmt: skip
+    if options.format is None and len(kinds) > 1:
+        raise ValueError(f"the files are of several formats ({', '.join(sorted(kinds))}); place them apart")
+    kind = options.format or kinds.pop()
+    if kind == "criteo":
+        return CriteoLines(options.files, options.part)
+    if options.part != "all":
+        raise ValueError(f"--part is {options.part}, and only Criteo's lines have parts; leave it out")
+    return ParquetRows(options.files) if kind == "parquet" else Records(options.files)
+
+
+def run_fields(options: argparse.Namespace) -> int:
+    """het-data fields."""
+    samples = _open(options)
+    reasons = samples.fields()
+    names = [name for name, reason in reasons.items() if not reason]
+    if not names:
+        raise ValueError(f"{options.files[0]} has no field of one integer or string a sample")
+    rows = next(samples.blocks(options.samples), None)
+    if rows is None:
+        raise ValueError(f"{options.files[0]} has no samples")
+    columns = samples.columns(rows, names)
+    with bar("fields") as (begin, advance):
+        begin(len(names) + 1)
+        plain, found = profile(columns, options.workers, options.batch, advance)
+    samples.require_unchanged()
+    count = len(next(iter(columns.values())))
+    if options.json:
+        document = {"samples": count, "workers": options.workers, "batch": options.batch,
+                    "unplaced": dataclasses.asdict(plain), "by": [dataclasses.asdict(one) for one in found],
+                    "not_by": {name: reason for name, reason in reasons.items() if reason}}  # fmt: skip
+        print(json.dumps(document, indent=1))
+    else:
+        print("\n".join(_table(options, count, plain, found)))
+        for reason in dict.fromkeys(filter(None, reasons.values())):
+            text = f"Not by {', '.join(name for name in reasons if reasons[name] == reason)}: each {reason}."
+            print("\n".join(textwrap.wrap(text, 80)))
+    return 0
+
+
+def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
+    few = plain.unique / 100  # rows of a batch, of which a share says nothing
+
+    def saved(before: float, after: float, least: float = few) -> str:
+        return f"{100 * (1 - after / before):8.1f}" if before > least else f"{'-':>8}"
+
+    wide = max(len("by location"), min(_WIDEST, max(len(one.name) for one in found)))
+    text = (
+        f"{count:,} samples, {options.workers} workers of {options.batch} in a step. As samples come, a "
+        f"batch has {plain.unique:.0f} rows: {plain.new:.0f} are new to the worker and not to all, "
+        f"{plain.changed:.0f} were changed by another one since. A copy lacks {plain.lag:.1f} updates."
+    )
+    lines = [
+        *textwrap.wrap(text, 80),
+        "",
+        f"{'':{wide}}{'':8}{'first id':>10}{'spilled':>9}  rows saved:   s=0   s=100     lag",
+        f"{'field':{wide}}{'values':>8}{'%':>10}{'%':>9}{'%':>19}{'%':>8}{'%':>8}",
+    ]
+    skewed = False
+    for one in found:
+        above = (one.first or 0) > 1 / options.workers
+        skewed |= above
+        name = one.name if len(one.name) <= wide else one.name[: wide - 3] + "..."
+        if one.distinct is None or one.first is None:
+            of_field = f"{'by ' + name:{wide}}{'-':>8}{'-':>9} {'-':>9}"
+        else:
+            of_field = f"{name:{wide}}{number(one.distinct):>8}{100 * one.first:>9.1f}{'*' if above else ' '}"
+            of_field += f"{100 * one.spilled:>9.1f}"
+        lines.append(
+            f"{of_field}{'':11}{saved(plain.exact, one.rows.exact)}"
+            f"{saved(plain.bounded, one.rows.bounded)}{saved(plain.lag, one.rows.lag, 0.0)}"
+        )
+    lines.append("")
+    if skewed:
+        lines.append(f"* more than 1/{options.workers} of the samples have one id: what is above spills.")
+    best = f"At a large bound {(name := _best(found))} saves most: het-data shard --by {name}"
+    shared = plain.bounded > few
+    lines.append(best if shared else "Workers hardly share rows of this sample: no field saves any.")
+    return lines
+
+
+def _best(found: list[FieldFigures]) -> str:
+    """The best field; or location, where it is better by so much that its work on every rank pays."""
+    field = next((one for one in found if one.distinct is not None), found[0])
+    worth = found[0].rows.bounded <= _WORTH * field.rows.bounded
+    return found[0].name if worth else field.name
+
+
+def run_shard(options: argparse.Namespace) -> int:
+    """het-data shard."""
+    samples = _open(options)
+    placement = Placement(options.by, options.workers, options.batch)
+    with bar(f"placing by {options.by}") as (begin, advance):
+        begin(samples.total)
+        pieces = split(samples, placement, options.out, advance)
+    written = size(sum(one for _, one in pieces.files))
+    print(
+        f"{options.out}: {pieces.samples // placement.samples:,} global batches of {placement.samples:,}"
+        f" samples in {placement.workers} files, {written}; {pieces.left_out:,} samples were left out,"
+        " which make no whole one"
+    )
+    return 0
+
+
+RUN: dict[str, Callable[[argparse.Namespace], int]] = {"fields": run_fields, "shard": run_shard}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    return run("het-data", lambda: RUN[options.command](options), 130, ValueError)

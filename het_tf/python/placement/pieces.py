@@ -1,0 +1,109 @@
+"""A directory of `het-data shard`: one file a worker, and placement.json, which says how they were made.
+
+    {"format": "het_tf pieces", "rule": 1, "by": "C24", "workers": 8, "batch": 128,
+     "id": HEX, "samples": N, "left_out": N, "sources": [NAME, ...], "files": [{"name": NAME, "bytes": N}]}
+
+The k-th `batch` samples of all files together are the k-th global batch. Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.files import parse_json, read_bytes
+from het_tf.python.placement.placement import RULE, Placement
+
+MANIFEST = "placement.json"
+FORMAT = "het_tf pieces"
+_MOST_BYTES = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """What placement.json says.
+
+    Attributes:
+      path: The directory.
+      placement: The rule.
+      id: Of the samples in their order, hexadecimal: other samples, or another order, another id.
+      samples: In all files together.
+      left_out: Of the last, incomplete global batch.
+      sources: Names of the files that were read.
+      files: Name and bytes of each worker's file.
+    """
+
+    path: Path
+    placement: Placement
+    id: str
+    samples: int
+    left_out: int
+    sources: list[str]
+    files: list[tuple[str, int]]
+
+    def write(self, directory: Path) -> Path:
+        """Writes placement.json into a directory, `path` under its temporary name. Returns its path."""
+        document = {
+            "format": FORMAT,
+            **self.placement.describe(),
+            **{name: getattr(self, name) for name in ("id", "samples", "left_out", "sources")},
+            "files": [{"name": name, "bytes": size} for name, size in self.files],
+        }
+        file = directory / MANIFEST
+        file.write_text(json.dumps(document, indent=1) + "\n")
+        return file
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Pieces:
+        """Reads placement.json of a directory.
+
+        Raises:
+          FileNotFoundError: There is none.
+          ValueError: It is damaged, or of another rule than this het_tf has.
+        """
+        place = Path(path)
+        file = place / MANIFEST
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{place} has no {MANIFEST}; give a directory that het-data shard has made"
+            )
+        try:
+            document: dict[str, Any] = parse_json(read_bytes(file, _MOST_BYTES))
+            if document["format"] != FORMAT:
+                raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
+            rule = document["rule"]
+            found = Pieces(
+                place,
+                Placement(*(document[name] for name in ("by", "workers", "batch"))),
+                **{name: document[name] for name in ("id", "samples", "left_out", "sources")},
+                files=[(one["name"], one["bytes"]) for one in document["files"]],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{file} is damaged: {what}; place the data anew by het-data shard") from None
+        if rule != RULE:
+            raise ValueError(
+                f"{place} was placed by rule {rule}, and this het_tf has rule {RULE}; place it anew by "
+                "het-data shard"
+            )
+        return found
+
+    def file(self, worker: int) -> Path:
+        """The file of a worker.
+
+        Raises:
+          FileNotFoundError: It is missing.
+          ValueError: It is not as large as it was written.
+        """
+        name, size = self.files[worker]
+        path = self.path / name
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing; copy the directory again, or place the data anew")
+        if (there := path.stat().st_size) != size:
+            raise ValueError(
+                f"{path} has {there} bytes, and {MANIFEST} says {size}; copy it again, or place the data anew"
+            )
+        return path

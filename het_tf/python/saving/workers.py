@@ -1,0 +1,45 @@
+"""Several workers: tables that all of them share are written when all have sent, and read back by one."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+from het_tf.python.saving import notes
+from het_tf.python.session import settings
+
+_met: contextvars.ContextVar[bool] = contextvars.ContextVar("het_tf_workers_have_met", default=False)
+
+
+@contextlib.contextmanager
+def have_met() -> Iterator[None]:
+    """Inside, all workers have sent what they held back, and wait: whoever saves now saves one moment."""
+    token = _met.set(True)
+    try:
+        yield
+    finally:
+        _met.reset(token)
+
+
+def before_saving(layer: Any) -> None:
+    """Warns if other workers may be training while this one saves."""
+    if settings.workers() > 1 and not _met.get():
+        notes.warn(
+            f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved as the parameter server "
+            "has them, which is behind what other workers hold back, and the workers may go on meanwhile. "
+            "Use het_tf.callbacks.Checkpoint, or het_tf.checkpoint.save on every rank"
+        )
+
+
+def restores(layer: Any) -> bool:
+    """Whether this worker is the one to restore the tables, which all of them share; others say that not."""
+    hvd = settings.horovod()
+    if hvd is None or hvd.size() == 1 or hvd.rank() == 0:
+        return True
+    notes.without_rows(
+        layer,
+        f"restored on rank {hvd.rank()}",
+        "Rank 0 restores them for all; have the others wait for it, or use het_tf.checkpoint.restore on "
+        "every rank",
+    )
+    return False

@@ -1,0 +1,117 @@
+"""Which papers are about which human gene: 1,793,637 pairs out of PubMed, for retrieval."""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.hashing import mix, salt
+from het_tf.zoo.data.debian import GENE_PAPERS, fetch_package
+from het_tf.zoo.data.examples import PADDING, Description, Examples, Field, Int64Array, Splits
+
+PAIRS, GENES, PAPERS = 1_793_637, 46_898, 754_859
+LEFT_OUT = 20
+"""Of the papers with two genes or more, one in so many loses a gene to the test part, and one to valid."""
+
+
+def gene_papers(seed: int = 0, others: int = 8) -> Splits:
+    """Loads pairs of a paper and a gene that it is about: given a paper, which gene is left out?
+
+    The genes are the items, the papers those that they are offered to. Both are very skewed: half of the
+    papers have one gene, and the 17,309 genes with a dozen papers or more have nearly all pairs. Of every
+    twentieth paper with two genes or more a random pair is the test part, of another twentieth it is the
+    valid part; everything else trains. So what is asked for in a test has a paper with other genes.
+
+    Args:
+      seed: of which pairs are left out.
+      others: L, the most entries of the sequence "others".
+
+    Returns:
+      Three `Examples`, shuffled by the seed, all of label 1: categorical paper (754,859 ids by PubMed's
+      number, so by time), period (of the paper, 64 of equally many papers), gene (46,898 ids); the sequence
+      others, int64 `[N, L]`, which shares the ids of gene: genes of the paper but for the pair's own, out of
+      the training part. And their description, whose item is the gene.
+
+    Raises:
+      RuntimeError: if the data can be neither found nor downloaded (see `debian.fetch_package`).
+      ValueError: if `others` is not positive.
+    """
+    if others < 1:
+        raise ValueError(f"others is {others}; give the most genes of a paper that are inputs, 1 or more.")
+    gene, paper = read_pairs()
+    order = np.random.default_rng(seed).permutation(len(gene))
+    gene, paper = gene[order], paper[order]
+    part = _parts(paper, seed)
+    sequence = _others(paper, gene, part == 0, others)
+    categorical = {"paper": paper, "period": paper * 64 // PAPERS, "gene": gene}
+    examples = Examples(
+        categorical,
+        {"others": sequence},
+        np.zeros((len(gene), 0), np.float32),
+        np.ones(len(gene), np.float32),
+    )
+    fields = (Field("paper", PAPERS), Field("period", 64), Field("gene", GENES))
+    description = Description(
+        "gene_papers",
+        fields,
+        sequences=(Field("others", GENES, length=others, shares="gene"),),
+        labels=("the paper is about the gene",),
+        item=("gene",),
+    )
+    train, valid, test = (examples.take(part == number) for number in range(3))
+    return Splits(train, valid, test, description)
+
+
+def _parts(paper: Int64Array, seed: int) -> npt.NDArray[np.int64]:
+    """The part of each pair (0 train, 1 valid, 2 test): the first pair of a paper may be left out."""
+    _, first, count = np.unique(paper, return_index=True, return_counts=True)
+    hashes = mix(np.arange(len(first), dtype=np.uint64) ^ salt("gene_papers", seed)) % np.uint64(LEFT_OUT)
+    part = np.zeros(len(paper), np.int64)
+    for number in (1, 2):
+        part[first[(hashes == np.uint64(number)) & (count > 1)]] = number
+    return part
+
+
+def _others(paper: Int64Array, gene: Int64Array, kept: npt.NDArray[np.bool_], length: int) -> Int64Array:
+    """For each pair up to `length` other genes of its paper among those `kept`, int64 `[N, length]`.
+
+    Pairs of a paper follow each other in a ring, and each looks at the ones behind it.
+    """
+    places = np.flatnonzero(kept)
+    places = places[np.argsort(paper[places], kind="stable")]
+    papers, genes = paper[places], gene[places]
+    begin = np.searchsorted(papers, paper, side="left")
+    count = np.searchsorted(papers, paper, side="right") - begin
+    own = begin.copy()  # pairs that are left out look at the whole ring
+    own[places] = np.arange(len(places)) + 1
+    available = count - kept
+    steps = np.arange(length)
+    ring = begin[:, None] + (own - begin)[:, None] % np.maximum(count, 1)[:, None]
+    index = begin[:, None] + (ring - begin[:, None] + steps) % np.maximum(count, 1)[:, None]
+    found = genes[np.minimum(index, len(genes) - 1)]
+    return np.where(steps < available[:, None], found, PADDING)
+
+
+@functools.cache
+def read_pairs() -> tuple[Int64Array, Int64Array]:
+    """Returns gene and paper of each pair, each numbered from 0 in the order of their numbers there.
+
+    Raises:
+      RuntimeError: if the file has other counts than the package's.
+    """
+    path = fetch_package(GENE_PAPERS)
+    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    try:
+        rows: Any = connection.execute("SELECT _id, CAST(pubmed_id AS INTEGER) FROM pubmed")
+        pairs = np.array(rows.fetchall(), np.int64)
+    finally:
+        connection.close()
+    genes, gene = np.unique(pairs[:, 0], return_inverse=True)
+    papers, paper = np.unique(pairs[:, 1], return_inverse=True)
+    if (len(pairs), len(genes), len(papers)) != (PAIRS, GENES, PAPERS):
+        raise RuntimeError(f"{path} has {len(pairs)} pairs, not {PAIRS}; remove it, and it is fetched again.")
+    return gene.astype(np.int64), paper.astype(np.int64)

@@ -1,0 +1,45 @@
+"""What somebody did before: the history of each event, without the event itself and all that is later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.zoo.data.examples import PADDING, Int64Array
+
+
+def histories(
+    who: npt.NDArray[Any],
+    when: npt.NDArray[Any],
+    what: npt.NDArray[Any],
+    kept: npt.NDArray[np.bool_],
+    length: int,
+) -> Int64Array:
+    """Returns the last things that each event's owner met strictly before the event.
+
+    Args:
+      who: integers `[N]`: the owner of each event.
+      when: numbers `[N]`: its time. What happened at the same time is not before.
+      what: integers `[N]`: what was met, 0 or more.
+      kept: bool `[N]`: the events that go into histories.
+      length: L, the most of a history, at least 1; what is older is left out.
+
+    Returns:
+      int64 `[N, L]`, the oldest first, padded with `PADDING` at the end.
+
+    Raises:
+      ValueError: if `length` is below 1.
+    """
+    if length < 1:
+        raise ValueError(f"history is {length}; give the most items of a history, 1 or more.")
+    instant = np.unique(when, return_inverse=True)[1].astype(np.int64)
+    key = np.asarray(who, np.int64) * (instant.max(initial=0) + 1) + instant  # by owner, then by time
+    places = np.flatnonzero(kept)
+    places = places[np.argsort(key[places], kind="stable")]
+    sorted_keys, things = key[places], np.append(np.asarray(what, np.int64)[places], PADDING)
+    end = np.searchsorted(sorted_keys, key, side="left")
+    begin = np.maximum(np.searchsorted(sorted_keys, key - instant, side="left"), end - length)
+    index = begin[:, None] + np.arange(length)
+    return things[np.where(index < end[:, None], index, -1)]

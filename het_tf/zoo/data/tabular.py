@@ -1,0 +1,280 @@
+"""Tables of one's own, a DataFrame, CSV or Parquet: what is in their columns, and their rows as a stream.
+
+    about = describe("train.csv", label="clicked")      one pass: types, ranges, what is missing
+    train = tabular("train.csv", about)                 a stream, as the other data sets are
+
+pyarrow reads, in threads of its own, a row group or a megabyte at a time: a file may be larger than memory.
+Nothing counts distinct values, for tables have no size: any string, and any int64 but -2^63, is an id.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from het_tf.zoo.data.arrow import (
+    Batch,
+    Table,
+    exact,
+    is_list,
+    is_number,
+    is_text,
+    open_table,
+    pyarrow,
+    value_type,
+)
+from het_tf.zoo.data.examples import Column, Description, Examples, Field, check_shard
+from het_tf.zoo.data.streams import Stream
+
+log = logging.getLogger("het_tf")
+
+
+def describe(
+    source: Any,
+    label: str | Sequence[str] = "clicked",
+    *,
+    ids: Sequence[str] = (),
+    strings: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+    leave_out: Sequence[str] = (),
+) -> Description:
+    r"""Describes a table, by one pass over all of it, which checks it, too.
+
+        about = het_tf.data.describe("train.parquet", label="clicked")
+        print(*about.columns, sep="\n")
+        model = het_tf.models.DeepFM(about)
+
+    Integers, booleans, strings and categories are fields of ids without a size; lists of integers or strings
+    are sequences, as long as the longest list. Floats and decimals are numeric columns. Dates and times are
+    named in `columns`, and left out, as is all else. A column of floats that are all whole numbers and of
+    which some are missing is one of ids: pandas makes that of integers with a hole. Say otherwise by name.
+
+    Args:
+      source: The path of a CSV file (`*.csv`, `*.tsv`, also `.gz`) or a Parquet file, or of a directory of
+        such, or a list of paths; a pandas or other DataFrame, a `pyarrow.Table`, or a dict of columns.
+      label: The column of the label, numbers or booleans; or several.
+      ids: Columns of floats that are ids.
+      strings: Columns of strings or integers whose values are ids as text ("007"). Of CSV others, too.
+      numeric: Columns of integers that are numbers.
+      leave_out: Columns that no model is to see.
+
+    Returns:
+      The description; its `columns` say what was found.
+
+    Raises:
+      ImportError: pyarrow is not installed.
+      FileNotFoundError: There is no such file.
+      ValueError: A file is damaged, cut or empty, has no such column, or a value that is not of the column's
+        type; files have other columns than the first. The message names file and column and, of CSV, the
+        line, else the row.
+    """
+    labels = (label,) if isinstance(label, str) else tuple(label)
+    table = open_table(source, strings, numeric)
+    table.require([*labels, *ids, *strings, *numeric, *leave_out])
+    uses = {name: _use(kind) for name, kind in table.types.items()}
+    said = dict.fromkeys([*ids, *strings], "ids") | dict.fromkeys(numeric, "numeric")
+    said |= dict.fromkeys(leave_out, "left out") | dict.fromkeys(labels, "label")
+    uses |= said
+    found = [
+        _Found(name, kind, uses[name], name in strings, name in said) for name, kind in table.types.items()
+    ]
+    rows = 0
+    for batch in table.batches([one.name for one in found if one.is_read]):
+        rows += len(batch)
+        for one in found:
+            if one.is_read:
+                one.see(batch)
+    _some_rows(table, rows)
+    for one in found:
+        one.decide(table.name)
+    fields = [one.field() for one in found if one.use == "ids"]
+    return Description(
+        table.name,
+        tuple(field for field in fields if field.length is None),
+        sequences=tuple(field for field in fields if field.length is not None),
+        numeric=tuple(one.name for one in found if one.use == "numeric"),
+        labels=labels,
+        columns=tuple(one.column() for one in found),
+    )
+
+
+def tabular(source: Any, description: Description) -> TabularStream:
+    """Opens a table of a description: its rows, read anew in each pass.
+
+    A number that is missing is NaN, which models take for the mean; a missing id is -1, or "" among strings,
+    and has a row as any other.
+
+    Args:
+      source: As of `describe`.
+      description: Of this table, or of one with these columns; its labels are names of columns.
+
+    Raises:
+      ImportError: pyarrow is not installed.
+      FileNotFoundError: There is no such file.
+      ValueError: As `describe`; while reading, also for an id that is no whole number, for a list that is
+        longer than its field, and for a label that is missing.
+    """
+    texts = [field.name for field in description.fields if field.dtype == "string" and field.length is None]
+    table = open_table(source, texts, description.numeric)
+    table.require(_names(description))
+    return TabularStream(_some_rows(table, table.rows), description)
+
+
+def _some_rows(table: Table, rows: int) -> Table:
+    if not rows:
+        raise ValueError(f"{table.name} has no rows; give a table with some")
+    return table
+
+
+def _names(description: Description) -> list[str]:
+    return [*(field.name for field in description.fields), *description.numeric, *description.labels]
+
+
+def _use(kind: Any) -> str:
+    """What a column is for, as far as its type says."""
+    types, value = pyarrow().types, value_type(kind)
+    if is_text(value) or types.is_integer(value) or types.is_boolean(value):
+        return "ids"
+    if types.is_temporal(value):
+        return "date"
+    return "numeric" if is_number(value) and not is_list(kind) else "left out"
+
+
+@dataclasses.dataclass
+class _Found:
+    """What is known of a column while `describe` reads it."""
+
+    name: str
+    type: Any
+    use: str
+    as_text: bool
+    said: bool
+    missing: int = 0
+    longest: int = 0
+    whole: bool = True
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anything is looked at."""
+        return self.use in ("ids", "numeric", "label")
+
+    def field(self) -> Field:
+        """The field of a column of ids."""
+        text = self.as_text or is_text(value_type(self.type))
+        length = max(1, self.longest) if is_list(self.type) else None
+        return Field(self.name, None, length=length, dtype="string" if text else "int64")
+
+    def column(self) -> Column:
+        """What was found."""
+        return Column(self.name, str(self.type), self.use, self.missing, self.low, self.high)
+
+    def see(self, batch: Batch) -> None:
+        """Takes a batch into account. ValueError: a value cannot be what the column is for."""
+        compute, column = pyarrow().compute, batch.column(self.name)
+        if self.use == "label":
+            batch.label(self.name)
+        if self.use == "ids":
+            longest = compute.max(compute.list_value_length(column)).as_py() if is_list(self.type) else 0
+            self.longest = max(self.longest, longest or 0)
+            batch.ids(self.field())
+        if not is_number(value_type(self.type)) or is_list(self.type):
+            self.missing += column.null_count
+            return
+        values = batch.numbers(self.name)
+        self.missing += values.null_count
+        bounds = compute.min_max(values).as_py()
+        if bounds["min"] is not None:
+            self.low = min(bounds["min"], bounds["min"] if self.low is None else self.low)
+            self.high = max(bounds["max"], bounds["max"] if self.high is None else self.high)
+        self.whole = (
+            self.whole and compute.all(compute.equal(compute.floor(values), values)).as_py() is not False
+        )
+
+    def decide(self, where: str) -> None:
+        """Takes floats for ids where pandas has made them of integers. ValueError: they may have been ids."""
+        if self.said or self.use != "numeric" or self.low is None or not self.whole:
+            return
+        if max(-self.low, self.high or 0) >= exact(self.type):
+            raise ValueError(
+                f"{where}, column {self.name!r}: whole numbers up to {self.high:.0f}, which {self.type} "
+                "cannot tell apart; if they are ids, write them as integers, or read a CSV by "
+                f"strings=[{self.name!r}], else say numeric=[{self.name!r}]"
+            )
+        if self.missing:
+            self.use = "ids"
+            log.warning(
+                "%s, column %r: whole numbers as %s, %d missing: taken for ids, as pandas writes integers "
+                "with holes; say ids=[%r] or numeric=[%r]",
+                where, self.name, self.type, self.missing, self.name, self.name,
+            )  # fmt: skip
+
+
+@dataclasses.dataclass(eq=False)
+class TabularStream(Stream):
+    """Rows of a table, read anew in each pass; made by `tabular`.
+
+    Attributes:
+      table: What is read.
+      description: Of its columns.
+    """
+
+    table: Table
+    description: Description
+    shard_index: int = 0
+    shard_count: int = 1
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]
+        """Their number. Of CSV, the first who asks waits for a pass over the lines."""
+        return self.table.rows // self.shard_count
+
+    def shard(self, index: int, count: int) -> TabularStream:
+        """Returns the `index`-th of `count` disjoint equal parts (the last `rows % count` rows drop out).
+
+        Raises:
+          ValueError: if `index` is not in `[0, count)`.
+        """
+        check_shard(index, count)
+        index, count = self.shard_index + self.shard_count * index, self.shard_count * count
+        return dataclasses.replace(self, shard_index=index, shard_count=count)
+
+    def blocks(self) -> Iterator[Examples]:
+        """Yields the rows in the order of the files, in blocks of at most 65,536."""
+        seen = 0
+        for batch in self.table.batches(_names(self.description)):
+            stop = max(0, self.rows * self.shard_count - seen)
+            begin = (self.shard_index - seen) % self.shard_count
+            yield self._examples(batch).take(slice(begin, min(stop, len(batch)), self.shard_count))
+            seen += len(batch)
+
+    def like(self) -> Examples:
+        """Returns examples of no rows, with this stream's columns."""
+        arrays = {
+            field.name: np.zeros(
+                (0,) if field.length is None else (0, field.length),
+                np.int64 if field.dtype == "int64" else object,
+            )
+            for field in self.description.fields
+        }
+        labels, numbers = len(self.description.labels), len(self.description.numeric)
+        label = np.zeros((0, labels) if labels > 1 else 0, np.float32)
+        return self._made(arrays, np.zeros((0, numbers), np.float32), label)
+
+    def _examples(self, batch: Batch) -> Examples:
+        ids = {field.name: batch.ids(field) for field in self.description.fields}
+        numeric = np.zeros((len(batch), len(self.description.numeric)), np.float32)
+        for number, name in enumerate(self.description.numeric):
+            numeric[:, number] = batch.floats(name)
+        labels = [batch.label(name) for name in self.description.labels]
+        return self._made(ids, numeric, labels[0] if len(labels) == 1 else np.stack(labels, axis=1))
+
+    def _made(self, ids: dict[str, Any], numeric: Any, label: Any) -> Examples:
+        names = {field.name for field in self.description.sequences}
+        single = {name: column for name, column in ids.items() if name not in names}
+        return Examples(single, {name: ids[name] for name in names}, numeric, label)

@@ -1,0 +1,73 @@
+"""DCN-v2."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from het_tf.zoo.models.base import ClickModel
+from het_tf.zoo.models.blocks import Cross
+from het_tf.zoo.models.embedding_side import Part
+
+keras: Any = tf.keras
+
+STRUCTURES = ("parallel", "stacked")
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class DCNv2(ClickModel):
+    """DCN-v2, the second Deep & Cross Network (Wang et al., WWW 2021).
+
+        x_0     = [rows of the fields; numeric columns]
+        x_{l+1} = x_0 * (W_l x_l + b_l) + x_l        (W_l = U_l V_l^T of rank `cross_rank`, if that is given)
+        logit   = w^T [x_L; MLP(x_0)] + b            "parallel"
+        logit   = w^T MLP(x_L) + b                   "stacked"
+
+    over the categorical fields, the sequences (mean of the rows) and the standardised numeric columns.
+
+    Table: `NAME/deep`.
+
+    Args:
+      description: See `ClickModel`, as for all other arguments, inputs, outputs and errors.
+      cross_layers: L, the number of cross layers.
+      cross_rank: Rank of their matrices; None for full ones.
+      structure: "parallel" or "stacked".
+      **kwargs: Those of `ClickModel`. There are no first-order weights: `linear_optimizer` has no effect.
+    """
+
+    default_name = "dcn"
+
+    def __init__(
+        self,
+        description: Any,
+        *args: Any,
+        cross_layers: int = 2,
+        cross_rank: int | None = None,
+        structure: str = "parallel",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(description, *args, **kwargs)
+        if cross_layers < 0:
+            raise ValueError(f"cross_layers is {cross_layers}; give 0 or more")
+        if structure not in STRUCTURES:
+            raise ValueError(f"structure is {structure!r}; give one of {STRUCTURES}")
+        self._arguments |= {"cross_layers": cross_layers, "cross_rank": cross_rank, "structure": structure}
+        self.crosses = [Cross(cross_rank, name=f"cross_{number + 1}") for number in range(cross_layers)]
+        self.structure = structure
+        self.output_layer = keras.layers.Dense(1, name="logit")
+
+    def parts(self) -> tuple[Part, ...]:
+        """The table: deep."""
+        return (self.deep_part(),)
+
+    def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
+        """See the class."""
+        first = self.deep_input(self.rows(inputs)["deep"], self.numeric(inputs))
+        crossed = first
+        for cross in self.crosses:
+            crossed = cross([first, crossed])
+        if self.structure == "stacked":
+            output = self.run_hidden(crossed, training)
+        else:
+            output = tf.concat([crossed, self.run_hidden(first, training)], axis=1)
+        return tf.cast(self.output_layer(output), tf.float32)

@@ -1,0 +1,257 @@
+"""The embedding side of a click-through model: ids of many fields in, one row a field out.
+
+A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id), and an
+`IdSpace` says which ids of the table are those of a field.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from het_tf import Cache, FeatureConfig, TableConfig, initializers, optimizers
+from het_tf.keras import EmbeddingCollection
+from het_tf.python.hashing import salt
+from het_tf.python.ids import as_int64, check_dtype, to_tensor
+from het_tf.python.quoting import quoted
+from het_tf.zoo.data.examples import PADDING, Field
+
+keras: Any = tf.keras
+
+_NAN = (
+    "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give what is "
+    "missing an id of its own before ids are made integers"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One table, and the fields that read it.
+
+    Attributes:
+      name: of the table, and the key of its rows in the outputs.
+      fields: those of one id a row, and sequences, whose rows are averaged (an empty one gives zeros).
+      dim: floats of a row.
+      optimizer: of the table.
+      scale: rows begin uniform in `[-scale, scale)`; 0: with zeros.
+      apart: names of the sequences whose rows are not averaged: each is kept, padding gives zeros.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    dim: int
+    optimizer: optimizers.Optimizer | None = None
+    scale: float = 0.05
+    apart: tuple[str, ...] = ()
+
+    @property
+    def single(self) -> tuple[Field, ...]:
+        """The fields of one id a row."""
+        return tuple(field for field in self.fields if field.length is None)
+
+    @property
+    def sequences(self) -> tuple[Field, ...]:
+        """The fields of several ids a row."""
+        return tuple(field for field in self.fields if field.length is not None)
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The fields of the outputs' second axis: those of one id a row, then averaged sequences."""
+        return self.single + tuple(field for field in self.sequences if field.name not in self.apart)
+
+    def key(self, field: Field) -> str:
+        """What a sequence is called among the inputs of the tables; apart, also among the outputs."""
+        return f"{self.name}/{field.name}"
+
+
+def ids_of(field: Field, ids: Any) -> Any:
+    """A tensor of ids as the field has them: int64 or strings.
+
+    Raises:
+      ValueError: They are of another type.
+    """
+    ids = to_tensor(ids, f"feature {quoted(field.name)}: ids")
+    check_dtype(field.name, ids.dtype)
+    if (ids.dtype == tf.string) != (field.dtype == "string"):
+        given = "string" if ids.dtype == tf.string else "int64"
+        raise ValueError(
+            f"feature {field.name!r}: ids are {ids.dtype.name}, and the model was made for {field.dtype}; "
+            f"feed it these, or make it of a description with Field({field.name!r}, None, dtype={given!r})"
+        )
+    return ids if field.dtype == "string" else tf.cast(ids, tf.int64)
+
+
+def is_padding(field: Field, ids: Any) -> Any:
+    """Where a sequence has no id, bool of the shape of ids that `ids_of` gives."""
+    return tf.equal(ids, tf.constant(field.padding, ids.dtype))
+
+
+def refuse_nan(names: Sequence[str], ids: Any) -> None:
+    """An error, in a graph when it runs, where ids `[..., names]` hold what NaN becomes as an integer."""
+    is_nan = tf.equal(ids, tf.int64.min)
+
+    def refuse() -> Any:
+        counts = tf.reduce_sum(tf.cast(tf.reshape(is_nan, [-1, len(names)]), tf.int32), axis=0)
+        if tf.executing_eagerly():
+            texts = [f"feature {name!r}: {n}" for name, n in zip(names, counts.numpy(), strict=True) if n]
+            raise tf.errors.InvalidArgumentError(None, None, f"{', '.join(texts)} {_NAN}")
+        found = tf.boolean_mask(tf.constant(list(names)), counts > 0), tf.boolean_mask(counts, counts > 0)
+        told = tf.debugging.Assert(tf.constant(False), ["features", *found, _NAN], summarize=100)
+        with tf.control_dependencies([told]):
+            return tf.constant(True)
+
+    tf.cond(tf.reduce_any(is_nan), refuse, lambda: tf.constant(False))
+
+
+class IdSpace:
+    """Moves the ids of several fields into one space: the ids of a table.
+
+    To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
+    [0, sum of sizes). That of a field without a size is a hash of its name, 64 bits, and sums run over: two
+    such fields meet in 2^64 ids as any two hashes do, and ids of one field stay as near to each other as they
+    were (their differences are what travels). A field that shares the ids of another has its number.
+
+    Args:
+      fields: Of ids in `[0, size)`, or of any int64 (size None).
+
+    Attributes:
+      size: The sum of the sizes.
+    """
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._offsets: dict[str, int] = {}
+        self.size = 0
+        names = {field.name for field in fields}
+        shared = [field for field in fields if field.shares in names]
+        for field in fields:
+            if field in shared:
+                continue
+            self._offsets[field.name] = _number_of_name(field.name) if field.size is None else self.size
+            self.size += field.size or 0
+        for field in shared:
+            self._offsets[field.name] = self._offsets[str(field.shares)]
+
+    def __call__(self, field: Field, ids: Any) -> Any:
+        """Returns the ids of `field`, of any shape, as int64 in the common space; it knows no padding."""
+        return self._moved((field,), as_int64(ids_of(field, ids)))
+
+    def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
+        """Returns the ids of fields of one id a row as one int64 `[B, F]`."""
+        columns = [as_int64(ids_of(field, inputs[field.name])) for field in fields]
+        return self._moved(fields, tf.stack(columns, axis=1))
+
+    def _moved(self, fields: Sequence[Field], ids: Any) -> Any:
+        names = [field.name for field in fields]
+        refuse_nan(names, ids)
+        offsets = [self._offsets[name] for name in names]
+        return ids + tf.constant(offsets if len(offsets) > 1 else offsets[0], tf.int64)
+
+
+def _number_of_name(name: str) -> int:
+    return int(salt("field", name).astype(np.int64))
+
+
+@keras.utils.register_keras_serializable(package="het_tf")
+class EmbeddingSide(keras.layers.Layer):
+    """Reads the rows of all parts by one `het_tf.keras.EmbeddingCollection`, its tables named `PREFIX/PART`.
+
+    Args:
+      parts: The tables.
+      prefix: Of the names of tables.
+      cache: Of the collection.
+      seed: Of the initial rows.
+      named: Whether somebody has chosen the prefix; else the tables are the layer's own.
+
+    Call arguments:
+      inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field, or strings (padded with "").
+
+    Returns:
+      For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S averaged sequences
+      (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
+
+    Raises:
+      ValueError: Ids have another type than the field.
+      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        prefix: str = "model",
+        cache: Cache | None = None,
+        seed: int = 0,
+        named: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.parts = tuple(parts)
+        self._spaces = [IdSpace(part.fields) for part in parts]
+        features: dict[str, FeatureConfig] = {}
+        for part in parts:
+            initializer = (
+                initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
+            )
+            table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
+            table.unnamed = not named
+            if part.single:
+                features[part.name] = FeatureConfig(table)
+            for field in part.sequences:
+                combiner = None if field.name in part.apart else "mean"
+                features[part.key(field)] = FeatureConfig(table, combiner, padding_id=PADDING)
+        self.collection = EmbeddingCollection(features, cache=cache, name="tables")
+
+    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """See the class."""
+        rows = self.collection(self.ids(inputs))
+        outputs: dict[str, Any] = {}
+        for part in self.parts:
+            blocks = [rows[part.name]] if part.single else []
+            for field in part.sequences:
+                of_field = rows[part.key(field)]
+                if field.name in part.apart:
+                    outputs[part.key(field)] = tf.identity(of_field)  # without the mask of Keras
+                else:
+                    blocks.append(of_field[:, None, :])
+            if blocks:
+                outputs[part.name] = tf.concat(blocks, axis=1)
+        return outputs
+
+    def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the collection is called on: int64 for each of its features."""
+        ids: dict[str, Any] = {}
+        for part, space in zip(self.parts, self._spaces, strict=True):
+            if part.single:
+                ids[part.name] = space.stack(part.single, inputs)
+            for field in part.sequences:
+                sequence = ids_of(field, inputs[field.name])
+                padding = tf.constant(PADDING, tf.int64)
+                ids[part.key(field)] = tf.where(is_padding(field, sequence), padding, space(field, sequence))
+        return ids
+
+    def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
+        """Where the rows of a field lie: what `het_tf.Table`, `load_rows` and `projector` call their ids.
+
+            table = het_tf.table("clicks/deep")
+            table.lookup(model.rows.row_ids("deep", "user", [5, 7]))
+
+        Args:
+          part: Name of a part, "deep" for instance.
+          field: Name of one of its fields.
+          ids: Of the field, any shape.
+
+        Returns:
+          int64 of the shape of `ids`.
+
+        Raises:
+          KeyError: There is no such part, or it has no such field.
+        """
+        for one, space in zip(self.parts, self._spaces, strict=True):
+            for of_part in one.fields:
+                if (one.name, of_part.name) == (part, field):
+                    found: npt.NDArray[np.int64] = space(of_part, ids).numpy()
+                    return found
+        known = {one.name: [of_part.name for of_part in one.fields] for one in self.parts}
+        raise KeyError(f"part {part!r} with field {field!r}: the model has {known}")
