@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "het_tf/core/engine/call_spec.h"
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 namespace het {
 

@@ -1,9 +1,9 @@
 // HetPlaceSamples: the workers of a global batch's samples, by who used their rows last
-// (core/data/location.h).
+// (core/plan/location.h).
 #include <algorithm>
 
-#include "het_tf/core/data/location.h"
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/core/plan/location.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 namespace het {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "het_tf/core/serve/serve_lookup.h"
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 namespace het {
 namespace {

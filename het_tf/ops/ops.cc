@@ -1,20 +1,8 @@
 // The ops: what they take, what they give, and the shapes of it.
-#include "tensorflow/c/ops.h"
-
-#include <cstdlib>
-#include <memory>
-
-#include "tensorflow/c/tf_status.h"
+#include "het_tf/ops/op_definition.h"
 
 namespace het {
 namespace {
-
-struct DeleteHandle {
-  void operator()(TF_ShapeHandle* handle) const { TF_DeleteShapeHandle(handle); }
-};
-using Shape = std::unique_ptr<TF_ShapeHandle, DeleteHandle>;
-
-bool Ok(const TF_Status* status) { return TF_GetCode(status) == TF_OK; }
 
 // rows[f] has the shape of ids[f] and then dim. A shape function of the C API cannot read attributes, so dim
 // comes as the shape of a constant: the input `hint` is [0, dim].
@@ -64,54 +52,7 @@ void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, scalar.get(), status);
 }
 
-void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  TF_ShapeInferenceContextSetUnknownShape(context, status);
-}
-
-void ReadCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape text(TF_ShapeInferenceContextVectorFromSize(context, -1));
-  TF_ShapeInferenceContextSetOutput(context, 0, text.get(), status);
-  const Shape scalar(TF_ShapeInferenceContextScalar(context));
-  for (int i = 1; i < 4 && Ok(status); ++i)
-    TF_ShapeInferenceContextSetOutput(context, i, scalar.get(), status);
-}
-
-// labels [batches, batch], numeric [batches, batch, 13], ids [batches, 26, batch].
-void ParseCriteoShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape any(TF_ShapeInferenceContextVectorFromSize(context, -1)),
-      integers(TF_ShapeInferenceContextVectorFromSize(context, 13)),
-      categories(TF_ShapeInferenceContextVectorFromSize(context, 26)), labels(TF_NewShapeHandle()),
-      numeric(TF_NewShapeHandle()), columns(TF_NewShapeHandle()), ids(TF_NewShapeHandle());
-  const auto join = [&](const Shape& first, const Shape& second, const Shape& result) {
-    if (!Ok(status)) return;
-    TF_ShapeInferenceContextConcatenateShapes(context, first.get(), second.get(), result.get(), status);
-  };
-  TF_SetStatus(status, TF_OK, "");
-  join(any, any, labels);
-  join(labels, integers, numeric);
-  join(any, categories, columns);
-  join(columns, any, ids);
-  TF_ShapeHandle* const shapes[] = {labels.get(), numeric.get(), ids.get()};
-  for (int i = 0; i < 3 && Ok(status); ++i) TF_ShapeInferenceContextSetOutput(context, i, shapes[i], status);
-}
-
-void VectorShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
-  TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
-}
-
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
-
-void Register(TF_OpDefinitionBuilder* builder,
-              void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
-  // All are stateful: TensorFlow may neither merge, drop nor reorder them.
-  TF_OpDefinitionBuilderSetIsStateful(builder, true);
-  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shape);
-  TF_Status* status = TF_NewStatus();
-  TF_RegisterOpDefinition(builder, status);
-  if (!Ok(status)) std::abort();  // only a programming error gets here, at load time
-  TF_DeleteStatus(status);
-}
 
 // The rows of `ids`. With `training` the step is remembered and `token` stands for it; HetApplyGrad consumes
 // it. `anchor` is a trainable scalar that carries the gradient tape through the op; its value is not used.
@@ -227,73 +168,7 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-// The selected lines of a file of Criteo's format, `batches` times `batch` of them, or fewer batches before
-// the end, or what is left there (core/data/line_reader.h). skip: bad lines are left out and counted.
-// selection: first tenth, end of the tenths, shard, shards, salt of the parts (core/data/criteo.h).
-void RegisterReadCriteo() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReadCriteo");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");
-  TF_OpDefinitionBuilderAddInput(op, "offset: int64");
-  TF_OpDefinitionBuilderAddInput(op, "line: int64");
-  TF_OpDefinitionBuilderAddInput(op, "selection: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "text: uint8");
-  TF_OpDefinitionBuilderAddOutput(op, "next_offset: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "next_line: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "skipped: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "batches: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "chunk_bytes: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "longest_line: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "skip: bool");
-  Register(op, &ReadCriteoShape);
-}
-
-// Their rows (core/data/criteo.h), in batches, or in one where `batch` does not divide their number. salts:
-// of the 26 fields. path: for messages. seed: of the order in which a text's lines become rows, with shuffle.
-void RegisterParseCriteo() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetParseCriteo");
-  TF_OpDefinitionBuilderAddInput(op, "text: uint8");
-  TF_OpDefinitionBuilderAddInput(op, "first_line: int64");
-  TF_OpDefinitionBuilderAddInput(op, "selection: int64");
-  TF_OpDefinitionBuilderAddInput(op, "salts: uint64");
-  TF_OpDefinitionBuilderAddInput(op, "buckets: int64");
-  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "labels: float");
-  TF_OpDefinitionBuilderAddOutput(op, "numeric: float");
-  TF_OpDefinitionBuilderAddOutput(op, "ids: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "path: string");
-  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "shuffle: bool");
-  Register(op, &ParseCriteoShape);
-}
-
-// Neighbours of `nodes` in the graph at `path`, hop after hop (core/graph/neighbour_sampler.h). draws
-// [draws, 3]: hop, type (-1: any), count. A function of the file and the inputs.
-void RegisterSampleNeighbours() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNeighbours");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");
-  TF_OpDefinitionBuilderAddInput(op, "nodes: int64");
-  TF_OpDefinitionBuilderAddInput(op, "draws: int64");
-  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
-  TF_OpDefinitionBuilderAddInput(op, "batch: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "hops: H * int64");
-  TF_OpDefinitionBuilderAddAttr(op, "H: int >= 1");
-  Register(op, &UnknownShape);  // [batch, draws] a hop: Python knows the draws
-}
-
-// `count` nodes of the graph at `path`, by degree^0.75 or uniform.
-void RegisterSampleNodes() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNodes");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");
-  TF_OpDefinitionBuilderAddInput(op, "count: int64");
-  TF_OpDefinitionBuilderAddInput(op, "seed: int64");
-  TF_OpDefinitionBuilderAddInput(op, "batch: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "nodes: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "uniform: bool");
-  Register(op, &VectorShape);
-}
-
-// The workers that take the samples of a global batch (core/data/location.h), keys [workers * batch, width]
+// The workers that take the samples of a global batch (core/plan/location.h), keys [workers * batch, width]
 // of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
 // them.
 void RegisterPlaceSamples() {
@@ -310,8 +185,7 @@ void RegisterPlaceSamples() {
 
 const bool registered =
     (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-     RegisterApplyCount(), RegisterServe(), RegisterReadCriteo(), RegisterParseCriteo(),
-     RegisterSampleNeighbours(), RegisterSampleNodes(), RegisterPlaceSamples(), true);
+     RegisterApplyCount(), RegisterServe(), RegisterPlaceSamples(), true);
 
 }  // namespace
 }  // namespace het

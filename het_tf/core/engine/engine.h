@@ -42,7 +42,7 @@
 //    the load begins, and unsent updates with them, by the policy of ClientConfig::on_reload.
 //
 // 6. Memory that ends. Lookup, Apply and SumGradients throw std::bad_alloc, with rows as they were
-//    before the call; the kernel (kernels/tf_util.h) and the C functions (base/answer.h) make
+//    before the call; the kernel (kernels/tf/tf_util.h) and the C functions (base/answer.h) make
 //    ResourceExhausted of it.
 //
 // 7. Processes. A child of fork is refused by GetEngine (registry.h).

@@ -1,6 +1,6 @@
 """`het_tf.horovod.shard(data, by="location", batch=B, plan=layer)`: samples go where their rows were used.
 
-The rule is core/data/location.h, which the op het_place_samples runs. What it remembers, 16 MB, is handed
+The rule is core/plan/location.h, which the op het_place_samples runs. What it remembers, 16 MB, is handed
 from batch to batch: a pass that is left, begun again or restored changes no other one, and a restored one
 goes on as it would have, so that ranks agree wherever their pipelines were.
 """

@@ -1,4 +1,4 @@
-"""Which worker takes a sample: the one that used its rows last. The twin of het_tf/core/data/location.h.
+"""Which worker takes a sample: the one that used its rows last. The twin of het_tf/core/plan/location.h.
 
 That file says what the rule is and what it is for; tests compare the two. This one is for `het-data`, which
 runs without TensorFlow. Nothing here imports TensorFlow.

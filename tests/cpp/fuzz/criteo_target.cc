@@ -1,7 +1,7 @@
 // Lines of Criteo's format, from a file that anybody may have written.
 #include <algorithm>
 
-#include "het_tf/core/data/criteo.h"
+#include "het_tf/inputs/criteo/criteo.h"
 #include "tests/cpp/fuzz/target.h"
 
 namespace het::fuzz {

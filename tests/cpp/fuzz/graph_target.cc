@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string>
 
-#include "het_tf/core/graph/neighbour_sampler.h"
+#include "het_tf/inputs/graph/neighbour_sampler.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/graph_bytes.h"
 

@@ -1,4 +1,4 @@
-// The bytes of a graph file (het_tf/core/graph/graph_format.h), made here as Python's writer makes them.
+// The bytes of a graph file (het_tf/inputs/graph/graph_format.h), made here as Python's writer makes them.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/core/graph/graph_format.h"
+#include "het_tf/inputs/graph/graph_format.h"
 
 namespace het::testing {
 

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
+from het_tf.python import library
 from het_tf.python.session import native
 
 keras = tf.keras

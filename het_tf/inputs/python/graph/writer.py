@@ -1,4 +1,4 @@
-"""Writes the file of a graph (het_tf/core/graph/graph_format.h) node by node, with little memory.
+"""Writes the file of a graph (het_tf/inputs/graph/graph_format.h) node by node, with little memory.
 
     with GraphWriter(path, nodes=3, edges=4) as writer:
         writer.append(degrees=[2, 1, 1], neighbours=[1, 2, 0, 0])

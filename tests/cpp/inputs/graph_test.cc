@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "het_tf/core/graph/neighbour_sampler.h"
+#include "het_tf/inputs/graph/neighbour_sampler.h"
 #include "tests/cpp/testing/graph_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/temp_folder.h"

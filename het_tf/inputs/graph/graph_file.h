@@ -17,7 +17,7 @@
 #include "het_tf/core/base/mapped_file.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
-#include "het_tf/core/graph/graph_format.h"
+#include "het_tf/inputs/graph/graph_format.h"
 
 namespace het::graph {
 

@@ -1,4 +1,4 @@
-#include "het_tf/core/graph/graph_file.h"
+#include "het_tf/inputs/graph/graph_file.h"
 
 #include <algorithm>
 #include <deque>

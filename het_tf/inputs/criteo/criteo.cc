@@ -1,4 +1,4 @@
-#include "het_tf/core/data/criteo.h"
+#include "het_tf/inputs/criteo/criteo.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Criteo's format, as a plain parser that splits first would read it. Values, messages and parts:
 // test_data_criteo.py.
-#include "het_tf/core/data/criteo.h"
+#include "het_tf/inputs/criteo/criteo.h"
 
 #include <gtest/gtest.h>
 

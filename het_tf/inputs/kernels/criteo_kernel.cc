@@ -1,12 +1,12 @@
-// HetReadCriteo and HetParseCriteo: the stages of a pass over a file of Criteo's format (core/data).
+// HetReadCriteo and HetParseCriteo: the stages of a pass over a file of Criteo's format (inputs/criteo).
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/data/criteo.h"
-#include "het_tf/core/data/line_reader.h"
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/inputs/criteo/criteo.h"
+#include "het_tf/inputs/criteo/line_reader.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 namespace het {
 namespace {

@@ -1,10 +1,10 @@
-// HetSampleNeighbours and HetSampleNodes: draws from a mapped graph (core/graph).
+// HetSampleNeighbours and HetSampleNodes: draws from a mapped graph (inputs/graph).
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/graph/neighbour_sampler.h"
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/inputs/graph/neighbour_sampler.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 namespace het {
 namespace {

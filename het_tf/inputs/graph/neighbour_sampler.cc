@@ -1,4 +1,4 @@
-#include "het_tf/core/graph/neighbour_sampler.h"
+#include "het_tf/inputs/graph/neighbour_sampler.h"
 
 #include <algorithm>
 #include <string>

@@ -1,9 +1,11 @@
-#include "het_tf/capi/graph.h"
+#include "het_tf/inputs/capi.h"
 
 #include <nlohmann/json.hpp>
 
-#include "het_tf/capi/answer.h"
-#include "het_tf/core/graph/graph_file.h"
+#include "het_tf/core/base/answer.h"
+#include "het_tf/inputs/graph/graph_file.h"
+
+const char* HetInputsMarch() { return HET_MARCH; }
 
 int HetGraphInspect(const char* path) {
   return het::Answer([&]() -> het::Status {

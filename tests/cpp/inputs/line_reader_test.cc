@@ -1,4 +1,4 @@
-#include "het_tf/core/data/line_reader.h"
+#include "het_tf/inputs/criteo/line_reader.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/graph/graph_file.h"
+#include "het_tf/inputs/graph/graph_file.h"
 
 namespace het::graph {
 

@@ -1,4 +1,4 @@
-#include "het_tf/core/data/location.h"
+#include "het_tf/core/plan/location.h"
 
 #include <gmock/gmock.h>
 

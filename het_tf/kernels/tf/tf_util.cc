@@ -1,4 +1,4 @@
-#include "het_tf/kernels/tf_util.h"
+#include "het_tf/kernels/tf/tf_util.h"
 
 #include "tensorflow/core/platform/ctstring.h"
 
