@@ -41,10 +41,11 @@ class Finding:
 
 
 def plugin() -> str:
-    """libhet_tf.so loads into this TensorFlow, and is of this version."""
+    """The plugin and the readers load into this TensorFlow, and the plugin is of this version."""
     if importlib.util.find_spec("tensorflow") is None:
         install = versions.pip_install(f"tensorflow-cpu=={versions.TESTED[-1]}")
         raise ImportError(f"TensorFlow is not installed; run: {install}")
+    from het_tf.inputs.python import native as inputs  # noqa: F401, loads it
     from het_tf.python.session import native
 
     info = native.build_info()

@@ -1,6 +1,6 @@
 """Which symbols does the plugin take out of TensorFlow, and which TensorFlow lacks one of them?
 
-    tools/tf_symbols.py                        # het_tf/lib/libhet_tf.so, and the TensorFlow of this Python
+    tools/tf_symbols.py                        # het_tf/lib/libhet_{tf,inputs}.so, and this Python's TensorFlow
     tools/tf_symbols.py --wheel FILE           # the plugins in a wheel of het_tf
     tools/tf_symbols.py --tensorflow all       # every supported release (downloads 270 MB for each)
     tools/tf_symbols.py --tensorflow 2.20.0 2.19.1
@@ -70,9 +70,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="het_symbols_") as place:
-        plugins = [ROOT / "het_tf" / "lib" / "libhet_tf.so"]
+        plugins = [ROOT / "het_tf" / "lib" / f"libhet_{name}.so" for name in ("tf", "inputs")]
         if arguments.wheel:
-            plugins = unpacked(arguments.wheel, r"het_tf/lib/(.*/)?libhet_tf\.so", Path(place))
+            plugins = unpacked(arguments.wheel, r"het_tf/lib/(.*/)?libhet_(tf|inputs)\.so", Path(place))
         taken = set().union(*(symbols(plugin)[0] for plugin in plugins))
         if not taken:
             raise SystemExit("error: no plugin, or one that takes nothing. Remedy: make build")

@@ -10,7 +10,7 @@ import tensorflow as tf
 from het_tf import Cache, optimizers
 from het_tf.zoo.data.examples import NUMERIC, Column, Description, Field
 from het_tf.zoo.models.blocks import apply, check_widths, hidden_layers
-from het_tf.zoo.models.embedding_side import EmbeddingSide, Part
+from het_tf.zoo.models.embedding_side import EmbeddingSide, Part, config_of
 
 keras: Any = tf.keras
 
@@ -83,7 +83,7 @@ class ClickModel(keras.Model):
             "embedding_dim": embedding_dim,
             "hidden_units": hidden_units,
             "dropout": dropout,
-            "cache": (Cache() if cache is None else cache).get_config(),
+            "cache": config_of(cache),
             "seed": seed,
         }
         self.rows = EmbeddingSide(self.parts(), self.name, cache, seed, self._is_named, name="rows")

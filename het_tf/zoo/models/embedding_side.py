@@ -67,6 +67,14 @@ class Part:
         return f"{self.name}/{field.name}"
 
 
+def config_of(cache: Cache | None) -> dict[str, Any]:
+    """The configuration of a model's argument `cache`. ValueError: it is not a Cache."""
+    cache = Cache() if cache is None else cache
+    if not isinstance(cache, Cache):
+        raise ValueError(f"cache is {cache!r}; give a het_tf.Cache, or None for its defaults")
+    return cache.get_config()
+
+
 def ids_of(field: Field, ids: Any) -> Any:
     """A tensor of ids as the field has them: int64 or strings.
 

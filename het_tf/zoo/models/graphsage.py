@@ -9,6 +9,7 @@ import tensorflow as tf
 from het_tf import Cache, optimizers
 from het_tf.zoo.data.graph.nodes import hop_name
 from het_tf.zoo.models.aggregators import SageLayer
+from het_tf.zoo.models.embedding_side import config_of
 from het_tf.zoo.models.node_rows import NodeRows
 
 keras: Any = tf.keras
@@ -110,7 +111,7 @@ class GraphSAGE(keras.Model):
             "dropout": dropout,
             "l2": l2,
             "normalize": normalize,
-            "cache": (Cache() if cache is None else cache).get_config(),
+            "cache": config_of(cache),
             "seed": seed,
         }
         self.features = self._make_features(features)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 # The reader is always inside an element, and without the interpreter, when the process ends: where nothing
 # ends the pass before the interpreter ends, each of these hangs each time.
