@@ -88,7 +88,7 @@ def swap(file):
         ("base", lambda file: damage(file, -1), ValueError, "{name}"),
         ("increment", cut, ValueError, "{name}"),
         ("increment", swap, ValueError, "{name}"),
-        ("increment", Path.unlink, FileNotFoundError, "{name} is missing, and the manifest of the check"),
+        ("increment", Path.unlink, FileNotFoundError, "{name} is missing, but the manifest of the check"),
         ("dense", lambda file: damage(file, -3), ValueError, r"dense\.safetensors is damaged"),
         ("increment", pipe, ValueError, "{name} is a FIFO, not a regular file"),
         ("dense", pipe, ValueError, r"dense\.safetensors is a FIFO, not a regular file"),

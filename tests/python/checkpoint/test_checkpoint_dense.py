@@ -225,7 +225,7 @@ def test_damage_is_noticed_before_anything_is_assigned(tmp_path):
         with pytest.raises(ValueError, match="is damaged"):
             dense.read_header(path)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, and the manifest"):
+    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, but the manifest"):
         restore(tmp_path, entry, model)
     same(values(model), before)
 

@@ -134,7 +134,7 @@ def test_since_must_be_a_checkpoint_of_the_directory(tmp_path):
     path = checkpoint.save(tmp_path / "a")
     elsewhere = checkpoint.save(tmp_path / "b")
     before = files(tmp_path)
-    with pytest.raises(ValueError, match="an increment and what it builds on are in one directory"):
+    with pytest.raises(ValueError, match="an increment and its base must be in one directory"):
         checkpoint.save(tmp_path / "a", since=elsewhere)
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
         checkpoint.save(tmp_path / "a", since=path.with_name("ckpt-00000099"))

@@ -87,7 +87,7 @@ def in_file(path: Path, number: int, count: int) -> list[int]:
         (lambda ids, alien: Table({ids[0]: (-1, [1] * 3, [1], 1, 1)}), "has a clock out of range"),
         (lambda ids, alien: Table(rows(ids[:3])), "rows and 0 removals in its files, and the manifest says"),
         (lambda ids, alien: Table(rows(ids[:3], dim=4), dim=4), "have 4 floats and 1 of slots, and by the"),
-        (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest has not: other"),
+        (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest lacks: other"),
     ],
 )  # fmt: skip
 def test_verify_sees_contents_that_cannot_be(tmp_path, make, message):
@@ -198,13 +198,16 @@ def header(change: dict[str, Any] | None = None, metadata: Any = None) -> dict[s
 SIZE = 16 + 16 + 24 + 8 + 4
 # Whether a safetensors file is whole is the matter of its package: one of its refusals stands for all.
 BAD_HEADERS = [
-    ({"item/clocks": {"data_offsets": [8, 24]}}, "no whole safetensors file"),
-    ({"item/values": {"shape": [6]}}, "is no column of a table"),
+    ({"item/clocks": {"data_offsets": [8, 24]}}, "not a whole safetensors file"),
+    ({"item/values": {"shape": [6]}}, "is not a column of a table"),
     ({"item/values": {"shape": [1, 6]}}, "2 keys and 1 values"),
-    ({"item/values": {"dtype": "I32"}}, "is no column of a table"),
+    ({"item/values": {"dtype": "I32"}}, "is not a column of a table"),
     ({"item/values": {"dtype": "F4", "shape": [2, 24]}}, "'item/values' is F4; het_tf reads F64"),
-    ({"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
-    ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
+    (
+        {"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
+        "is not a column of a table",
+    ),
+    ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is not a column of a table"),
     (
         {"x/keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
         "has no clocks, values, last_used",
@@ -225,7 +228,7 @@ def test_headers_that_do_not_fit(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "its 0 bytes are no whole safetensors file"),
+        (b"", "its 0 bytes are not a whole safetensors file"),
         (b"\xff" * 8 + b"{}", "its 10 bytes are"),
         (pack({}), "no row file"),
         (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "no row file"),

@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path):
     model = make_model()
     train(model)
     before = everything()
-    with pytest.raises(ValueError, match="table 't' is as it was: what was saved does not fit") as refused:
+    with pytest.raises(ValueError, match="table 't' is unchanged: what was saved does not fit") as refused:
         tf.train.Checkpoint(model=model).read(path)
     assert "optimizer" in str(refused.value)
     assert ".het_tf-" not in str(refused.value) and "slots=False" not in str(refused.value)

@@ -228,7 +228,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 def test_wrong_arguments_and_a_directory_that_is_there(tmp_path: Path) -> None:
     source = write_criteo(tmp_path / "day.tsv")
     done = shard(source, tmp_path, "C1", status=1)
-    matches("is there already", done.err)
+    matches("exists already", done.err)
     for words in (["--workers", 0], ["--batch", "x"], ["--part", "most"]):
         shard(source, tmp_path / "out", "C1", *words, status=2)
     matches("No such file", shard(tmp_path / "none", tmp_path / "out", "C1", status=1).err)

@@ -161,7 +161,7 @@ def test_inputs_that_are_not_there_are_named(fresh):
     x, y = {"user": group, "x": np.ones((8, 3), "float32")}, label[:, None].astype("float32")
     for by in ("item", 0):
         made = het_tf.metrics.with_inputs(model([GAUC(by=by)]))
-        with pytest.raises(ValueError, match="have no such one; they have the names 'user', 'x'"):
+        with pytest.raises(ValueError, match="has no such input; its inputs have the names 'user', 'x'"):
             made.evaluate(x, y, verbose=0)
     made = het_tf.metrics.with_inputs(model([GAUC(by="user")], jit_compile=True))
     with pytest.raises(ValueError, match=r"is compiled by XLA, which .* give compile jit_compile=False"):
