@@ -126,7 +126,7 @@ def test_another_optimizer_begins_with_slots_of_its_own(fresh):
     old = clicks(OPTIMIZERS["adagrad"]())
     x, y = next(batches(fresh, 1))
     old.train_on_batch(x, y)
-    with pytest.warns(het_tf.ConversionWarning, match="slots of item_rows begin anew"):
+    with pytest.warns(het_tf.ConversionWarning, match="slots of item_rows start anew"):
         new = het_tf.convert(old, optimizer=het_tf.optimizers.RowWiseAdagrad(0.02), verbose=False)
     equal(old, new, x)
     assert het_tf.table("item_rows").spec["optimizer"]["name"] == "row_wise_adagrad"
@@ -356,7 +356,7 @@ def test_legacy_optimizers_with_another_epsilon_are_told_by_name(fresh, name):
     old = clicks(getattr(keras.optimizers.legacy, name)(0.1))
     x, y = next(batches(fresh, 1))
     old.train_on_batch(x, y)
-    words = f"no formula of legacy {name}, whose epsilon stands behind the root: they have RowWiseAdagrad"
+    words = f"no formula of legacy {name}, whose epsilon is added after the root: they have RowWiseAdagrad"
     with pytest.warns(het_tf.ConversionWarning, match=words):
         new = het_tf.convert(old, verbose=False)
     equal(old, new, x)

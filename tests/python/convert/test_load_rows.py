@@ -203,7 +203,7 @@ def with_one(value):
 
 # fmt: off
 BAD = {
-    "width": (lambda p: npz(p, values=VALUES[:, :1]), {}, "rows of 1 floats, and table 'item' has dim 2"),
+    "width": (lambda p: npz(p, values=VALUES[:, :1]), {}, "rows of 1 floats, but table 'item' has dim 2"),
     "twice": (lambda p: npz(p, ids=[5, 1, 5, 1]), {}, "2 ids occur again, the first 1, 5; keep one row"),
     "nan": (lambda p: npz(p, values=with_one(np.nan)), {}, f"the row of id {2**62} hold nan as float32"),
     "large": (
@@ -213,14 +213,14 @@ BAD = {
     ),
     "float ids": (
         lambda p: npz(p, ids=IDS.astype(float)), {},
-        "ids are float64; they are integers or strings",
+        "ids are float64, not integers or strings",
     ),
     "large ids": (
         lambda p: npz(p, ids=np.array([1, 2, 3, 2**63], "u8")), {},
         "id 9223372036854775808 is above",
     ),
     "fewer ids": (lambda p: npz(p, ids=IDS[:3]), {}, "ids of shape .3. and 4 rows"),
-    "integers": (lambda p: npz(p, values=VALUES.astype(int)), {}, "is int64, and rows are floats"),
+    "integers": (lambda p: npz(p, values=VALUES.astype(int)), {}, "is int64, but rows are floats"),
     "a cube": (
         lambda p: npz(p, values=VALUES.reshape(2, 2, 2)), {},
         "has shape .2, 2, 2., and rows .N, dim.",
@@ -245,11 +245,11 @@ BAD = {
         lambda p: npz(p), {"slots": ["values", "values"]},
         r"slots are \[2, 2\] floats wide, .* 2 together",
     ),
-    "slots of others": (lambda p: npz(p, s=VALUES[:3]), {"slots": "s"}, "has 3 rows, and the values 4"),
+    "slots of others": (lambda p: npz(p, s=VALUES[:3]), {"slots": "s"}, "has 3 rows, but the values 4"),
     "format": (lambda p: npz(p), {"format": "csv"}, "format is 'csv'; give one of"),
     "ending": (
         lambda p: (p / "x.csv").write_text("a") and p / "x.csv", {},
-        "ends in none of .npz, .safetensors",
+        "does not end in .npz, .safetensors",
     ),
     "directory": (lambda p: p, {}, "is a directory without a file 'checkpoint'"),
 }

@@ -241,7 +241,7 @@ def test_files_that_do_not_fit(tmp_path):
         (":a", "--data is ':a'"),
         (f"parquet:{tmp_path}/b*", "there is no such file; give one, or a pattern"),
         ("s3:bucket", "--data s3:bucket: No module named 's3'; give criteo:FILE"),
-        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "is no file of Parquet"),
+        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "is not a file of Parquet"),
         (f"criteo:{tmp_path}", "is a directory, not a regular file"),
     ]:
         assert text in refused("--data", given, *out)
