@@ -170,7 +170,7 @@ def test_all_faults_are_named_and_others_can_be_left():
         ({"layers": ["x"]}, "layers names 'x'"),
         ({"tables": ["e"]}, "give a dict from names of layers"),
         ({"tables": {"e": 3}}, r"tables\['e'\] is 3; give a het_tf.TableConfig"),
-        ({"tables": {"e": het_tf.TableConfig("e", 5)}}, "has dim 5, and the rows of the layer have 2 floats"),
+        ({"tables": {"e": het_tf.TableConfig("e", 5)}}, "has dim 5, but the rows of the layer have 2 floats"),
         ({"optimizer": "nadam"}, "nadam"),
     ],
 )
@@ -224,7 +224,7 @@ def lookup_model(**more):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (lambda: lookup_model(mask_zero=True), "mask_zero is True, and 'lookup' has no mask_token"),
+        (lambda: lookup_model(mask_zero=True), "mask_zero is True, but 'lookup' has no mask_token"),
         (lambda: lookup_model(twice=True), "'bag' reads the output of 'lookup', too"),
     ],
 )

@@ -138,7 +138,10 @@ def test_several_outputs(fresh):
     assert callback.windows[0]["of_b"] >= 0
     for given, message in (
         ([keras.metrics.MeanSquaredError()], "the model has several outputs; give .* a dict"),
-        ({"c": [keras.metrics.MeanSquaredError()]}, "metrics of output 'c', and there is no such one"),
+        (
+            {"c": [keras.metrics.MeanSquaredError()]},
+            "metrics of output 'c', which the labels and predictions lack",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             made.fit(inputs, {"a": y, "b": y}, verbose=0, callbacks=[Progressive(given)])
@@ -157,7 +160,7 @@ def test_what_is_refused(fresh, tmp_path):
             Progressive([mse()], window)
     with pytest.raises(ValueError, match="give Keras metrics as objects"):
         Progressive(["mse"])
-    with pytest.raises(ValueError, match="give each one of its own, name="):
+    with pytest.raises(ValueError, match="give each a different one, name="):
         Progressive([mse(), mse()])
     missing = tmp_path / "not" / "there.csv"
     with pytest.raises(ValueError, match=r"there.csv' of ProgressiveEvaluation cannot be written: No such"):

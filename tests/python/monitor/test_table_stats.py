@@ -178,7 +178,7 @@ def test_what_is_refused(fresh, tmp_path):
         with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows"):
             TableStats(tmp_path, norms={"t": rows})
     with pytest.raises(
-        ValueError, match=r"norms names \['u'\], and the tables of the model are 't', 'plain'"
+        ValueError, match=r"norms names \['u'\], but the tables of the model are 't', 'plain'"
     ):
         fit(model(), TableStats(tmp_path, norms={"u": [1]}))
 
@@ -234,7 +234,7 @@ def test_the_projector_refuses(fresh, tmp_path):
         (dict(rows=0), "rows is 0; give an integer of 1 or more"),
         (dict(ids=[[1]]), r"ids are int64 of shape \(1, 1\)"),
         (dict(ids=[1], labels=["a"]), "labels are list; give a dict: id -> text"),
-        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which is there already"),
+        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which exists already"),
     ):
         with pytest.raises(ValueError, match=message):
             het_tf.projector("t", tmp_path, **change)

@@ -163,7 +163,7 @@ def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
 
 def test_servers_that_are_too_small_say_what_would_do(stats):
     with pytest.raises(
-        ValueError, match=r"no plan fits: a server takes [\d,]+ bytes at the end, [\d,]+ more"
+        ValueError, match=r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
     ):
         forecast(stats, Request(job=JOB, ram=100_000, entries=200_000))
 
@@ -253,8 +253,8 @@ def test_the_commands_do_what_the_readme_says(tmp_path, stats):
     ("words", "said"),
     [
         (["--link", "10"], "no rate of a link in bits a second, such as 10Gb"),
-        (["--rtt", "5"], "no time, such as 0.2ms"),
-        (["--ram", "much"], "no number of bytes, such as 64GB or 64GiB"),
+        (["--rtt", "5"], "not a time, such as 0.2ms"),
+        (["--ram", "much"], "not a number of bytes, such as 64GB or 64GiB"),
         (["--batch", "0"], "no whole number of 1 or more"),
     ],
 )

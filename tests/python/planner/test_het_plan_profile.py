@@ -205,7 +205,7 @@ def test_inputs_say_where_the_ids_are(module):
         (["no_pair"], "train_module:no_pair gives list; let it return"),
         (["no_data"], "dataset is a list; give a tf.data.Dataset"),
         (["missing"], "has no attribute 'missing'; give criteo:FILE, "),
-        (["endless"], r"the dataset has no end; say how many .*--samples"),
+        (["endless"], r"the dataset has no end; give the number .*--samples"),
         (["floats"], "'item': ids are float32"),
         (["labelled", "--dim", "4"], "--dim does not go with --data train_module:labelled; leave it out"),
         (["labelled", "--fields", "a"], "--fields does not go with"),

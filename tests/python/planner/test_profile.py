@@ -382,7 +382,7 @@ def test_stats_that_cannot_be_read(tmp_path):
         Stats.load(tmp_path)
     stats.write_text(good)
     keys.write_bytes(good_keys[:-1])
-    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or not of the stats\.json"):
+    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or does not belong to stats\.json"):
         Stats.load(tmp_path)
     keys.unlink()
     with pytest.raises(ValueError, match=r"has no keys\.npz"):

@@ -218,7 +218,7 @@ def test_what_up_takes_of_a_plan(tmp_path):
     [
         ("", "plan.json is damaged: "),
         (json.dumps(PLAN)[:-3], "plan.json is damaged: .*have het-plan write it again"),
-        ("[]", "plan.json is no plan"),
+        ("[]", "plan.json is not a plan"),
         (json.dumps(PLAN | {"format": "het_tf stats"}), "is not a plan: its .format. is not .het_tf plan."),
         (json.dumps(PLAN | {"version": 2}), "has version 2, not 1"),
         (json.dumps(PLAN | {"servers": None}), "shards of its servers is None"),
