@@ -99,7 +99,7 @@ class SGD(Optimizer):
     def to_spec(self) -> dict[str, Any]:
         """The form that the core reads, where momentum is an optimizer of its own."""
         spec = super().to_spec()
-        if float(spec["params"]["momentum"]):
+        if spec["params"].get("momentum"):
             return {**spec, "name": "momentum"}
         return {"name": self.name, "params": {}}
 

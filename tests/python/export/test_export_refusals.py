@@ -31,7 +31,7 @@ keras = tf.keras
         ({"max_age": 0}, "max_age is 0"),
         ({"max_age": True}, "max_age is True"),
         ({"max_age": float("nan")}, "max_age is nan"),
-        ({"format": "online", "rows": "int8"}, "exports no rows"),
+        ({"format": "online", "row_dtype": "int8"}, "exports no rows"),
     ],
 )
 def test_bad_arguments(options, message, tmp_path):

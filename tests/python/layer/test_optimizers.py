@@ -41,8 +41,8 @@ CASES = [
     (opt.Adagrad, Adagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-7}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-3}),
-    (opt.FTRL, Ftrl, ["z", "n", "learning_rate"], {}),
-    (opt.FTRL, Ftrl, ["z", "n", "learning_rate"],
+    (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"], {}),
+    (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"],
      {"l1": 0.5, "l2": 0.25, "beta": 1.0, "l2_shrinkage": 0.05, "initial_accumulator": 0.5}),
 ]  # fmt: skip
 MODES = {
@@ -127,12 +127,12 @@ FTRL_NAMES = ADAGRAD_NAMES | {
 }
 KERAS = {
     opt.SGD: ("SGD", {}), opt.RMSprop: ("RMSprop", {}), opt.Adam: ("Adam", {}),
-    opt.Adagrad: ("Adagrad", ADAGRAD_NAMES), opt.FTRL: ("Ftrl", FTRL_NAMES),
+    opt.Adagrad: ("Adagrad", ADAGRAD_NAMES), opt.Ftrl: ("Ftrl", FTRL_NAMES),
 }  # fmt: skip
 NOT_OF_KERAS = [
     (opt.Adam, {"beta_1": 0.0}),
     (opt.Adagrad, {}),
-    (opt.FTRL, {}),
+    (opt.Ftrl, {}),
 ]  # the last two: other defaults
 
 
